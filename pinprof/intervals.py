@@ -1,0 +1,82 @@
+"""Algebra on half-open intervals [start, end) of int64 nanoseconds."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+class Intervals(NamedTuple):
+    """A set of times: disjoint, non-empty, sorted intervals that do not touch each other."""
+
+    start: IntArray
+    end: IntArray
+
+
+def union(start: IntArray, end: IntArray) -> Intervals:
+    """Return the times that any of the intervals covers; empty and reversed intervals cover none."""
+    kept = end > start
+    start, end = start[kept], end[kept]
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    opens = np.ones(len(start), dtype=bool)
+    opens[1:] = start[1:] > reach[:-1]
+    closes = np.ones(len(start), dtype=bool)
+    closes[:-1] = opens[1:]
+    return Intervals(start[opens], reach[closes])
+
+
+def intersect(a: Intervals, b: Intervals) -> Intervals:
+    """Return the times that lie in both."""
+    return _combine(a, b, np.logical_and)
+
+
+def subtract(a: Intervals, b: Intervals) -> Intervals:
+    """Return the times of `a` that do not lie in `b`."""
+    return _combine(a, b, lambda in_a, in_b: in_a & ~in_b)
+
+
+def gaps(a: Intervals) -> Intervals:
+    """Return the times between the first start and the last end that `a` leaves out."""
+    return Intervals(a.end[:-1], a.start[1:])
+
+
+def length(a: Intervals) -> int:
+    """Return the total time in ns."""
+    return int((a.end - a.start).sum())
+
+
+def covered(a: Intervals, start: IntArray, end: IntArray) -> IntArray:
+    """Return for each interval [start, end) how many ns of it lie in `a`; 0 for reversed ones."""
+    return np.maximum(_measure_before(a, end) - _measure_before(a, start), 0)
+
+
+def contains(a: Intervals, time: IntArray) -> BoolArray:
+    """Return for each time whether it lies in `a`."""
+    return (np.searchsorted(_bounds(a), time, side="right") & 1).astype(bool)
+
+
+def _measure_before(a: Intervals, time: IntArray) -> IntArray:
+    """Return how much of `a` lies before each time, in ns."""
+    ends_before = np.searchsorted(a.end, time, side="right")
+    total = np.concatenate(([0], np.cumsum(a.end - a.start)))[ends_before]
+    if len(a.start) == 0:
+        return total
+    running = np.minimum(ends_before, len(a.start) - 1)
+    partial = np.where(ends_before < len(a.start), np.maximum(time - a.start[running], 0), 0)
+    return np.asarray(total + partial, dtype=np.int64)
+
+
+def _bounds(a: Intervals) -> IntArray:
+    """Return start, end, start, end, … as one sorted array: a time lies inside after an odd number of bounds."""
+    return np.stack((a.start, a.end), axis=1).ravel()
+
+
+def _combine(a: Intervals, b: Intervals, keep: Callable[[BoolArray, BoolArray], BoolArray]) -> Intervals:
+    times = np.union1d(_bounds(a), _bounds(b))
+    inside = np.concatenate(([False], keep(contains(a, times), contains(b, times)), [False]))
+    return Intervals(times[inside[1:-1] & ~inside[:-2]], times[~inside[1:-1] & inside[:-2]])

@@ -1,0 +1,53 @@
+"""Which calls of the runtime can make the host wait, by name: CUDA, HIP and the driver alike."""
+
+import re
+
+import numpy as np
+
+from pinprof.trace.tables import Calls, Int8s
+
+STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, MALLOC, FREE, HOST_MEMORY = range(8)
+"""What a call waits for: a stream, the device, an event, its own copy, the staging of its copy, or nothing certain."""
+
+KINDS = {
+    "StreamSynchronize": STREAM,
+    "DeviceSynchronize": DEVICE,
+    "CtxSynchronize": DEVICE,
+    "EventSynchronize": EVENT,
+    "Malloc": MALLOC,
+    "MemAlloc": MALLOC,
+    "MemCreate": MALLOC,
+    "MemMap": MALLOC,
+    "Free": FREE,
+    "MemFree": FREE,
+    "MemUnmap": FREE,
+    "MemRelease": FREE,
+    "HostAlloc": HOST_MEMORY,
+    "HostMalloc": HOST_MEMORY,
+    "MallocHost": HOST_MEMORY,
+    "MemHostAlloc": HOST_MEMORY,
+    "HostRegister": HOST_MEMORY,
+    "HostUnregister": HOST_MEMORY,
+    "FreeHost": HOST_MEMORY,
+    "HostFree": HOST_MEMORY,
+    "MemFreeHost": HOST_MEMORY,
+}
+"""By name without the vendor's prefix."""
+
+NAME = re.compile(r"(?:cuda|cu|hip)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*")
+"""`cudaMemcpy_v3020`, `cudaStreamSynchronize_ptsz`: variants of one call carry suffixes."""
+
+
+def call_kind(name: str) -> int:
+    """Return what the call of this name may wait for, -1 for a call that does not block."""
+    match = NAME.fullmatch(name)
+    if not match:
+        return -1
+    if match[1].startswith("Memcpy"):
+        return ASYNC_COPY if "Async" in match[1] else COPY
+    return KINDS.get(match[1], -1)
+
+
+def call_kinds(calls: Calls) -> Int8s:
+    """Return per call what it may wait for, -1 for a call that does not block."""
+    return np.fromiter(map(call_kind, calls.names), np.int8, len(calls.names))[calls.name]

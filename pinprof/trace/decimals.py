@@ -1,0 +1,70 @@
+"""Turns decimal microseconds, as a trace prints them, into exact int64 nanoseconds.
+
+A float would not do: the start times of a trace are microseconds since 1970 or since the last quarter of a year, and a
+double has no room left for the digits after the point.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+
+from pinprof.trace.tables import Bools, Int64s
+
+MAX_DIGITS = 19
+"""More decimal digits do not fit int64."""
+
+MAX_WIDTH = 32
+"""Longer texts are parsed one by one."""
+
+_MAX = np.iinfo(np.int64).max
+_INVALID = np.iinfo(np.int64).min
+
+
+def nanoseconds(texts: Sequence[bytes]) -> tuple[Int64s, Bools]:
+    """Return the times in ns, rounded half up, and which of the texts were numbers that fit.
+
+    `texts` are JSON numbers in microseconds (`b"4458676416788.066"`); numbers in quotes are accepted.
+    """
+    if not texts:
+        return np.empty(0, np.int64), np.empty(0, bool)
+    column = np.array([text if len(text) <= MAX_WIDTH else b"" for text in texts], dtype=bytes)
+    value, plain = _plain_decimals(column)
+    for row in np.flatnonzero(~plain).tolist():
+        value[row] = _any_number(texts[row])
+    valid = value != _INVALID
+    return np.where(valid, value, 0), valid
+
+
+def _plain_decimals(column: np.ndarray) -> tuple[Int64s, Bools]:
+    """Parse `digits[.digits]`, one character position at a time over all rows; also say which rows are of that form."""
+    characters = np.ascontiguousarray(column.view(np.uint8).reshape(len(column), -1).T)
+    value = np.zeros(len(column), np.int64)
+    plain = characters[0] != 0
+    decimals = np.full(len(column), -1)  # -1 before the point
+    digits = np.zeros(len(column), np.int64)
+    round_up = np.zeros(len(column), bool)
+    for character in characters:
+        digit = character - np.uint8(ord("0"))
+        is_digit = digit < 10  # noqa: PLR2004
+        is_point = (character == ord(".")) & (decimals < 0)
+        plain &= is_digit | is_point | (character == 0)
+        taken = is_digit & (decimals < 3)  # noqa: PLR2004  nanoseconds are the third decimal of a microsecond
+        value = np.where(taken, value * 10 + digit, value)
+        round_up |= is_digit & (decimals == 3) & (digit >= 5)  # noqa: PLR2004
+        digits += taken
+        decimals += is_point | (is_digit & (decimals >= 0))
+    scale = 10 ** (3 - np.clip(decimals, 0, 3))
+    plain &= (digits > 0) & (digits <= MAX_DIGITS) & (value >= 0) & (value < _MAX // scale)  # 19 digits may wrap around
+    return value * scale + round_up, plain
+
+
+def _any_number(text: bytes) -> int:
+    """Parse a sign, an exponent or quotes, which the fast path leaves."""
+    try:
+        number = Decimal(text.decode("ascii").strip('" '))
+    except (InvalidOperation, ValueError):
+        return int(_INVALID)
+    if not number.is_finite() or abs(number) >= _MAX // 1000:
+        return int(_INVALID)
+    return int((number * 1000).to_integral_value("ROUND_HALF_UP"))

@@ -1,0 +1,54 @@
+"""The shape of an event and of the metadata in a Kineto trace file, as far as pinprof reads them."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from pinprof.trace.tables import NONE
+
+Number: TypeAlias = int | float | str | None
+"""A number as a trace may write it: ROCm writes `"stream": "0x0"` and `"bytes": "9216"`."""
+
+
+class Args(msgspec.Struct, gc=False):
+    """The `args` of an event."""
+
+    device: Number = NONE
+    from_device: Number = msgspec.field(default=NONE, name="fromDevice")
+    stream: Number = NONE
+    correlation: Number = NONE
+    bytes: Number = NONE
+    name: Number = ""
+
+
+class Event(msgspec.Struct, gc=False):
+    """One entry of `traceEvents`; times stay decimal texts, which hold digits that a float would lose."""
+
+    ph: str = ""
+    cat: str | None = None
+    name: str = ""
+    pid: Number = ""
+    tid: Number = ""
+    ts: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    dur: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    args: Args | None = None
+
+
+class Metadata(msgspec.Struct):
+    """The keys beside `traceEvents`; each may be anything, and stand before or after the events."""
+
+    distributed: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="distributedInfo")
+    devices: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="deviceProperties")
+    pinprof: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class File(Metadata):
+    """A trace file as torch writes it."""
+
+    events: list[Event] = msgspec.field(default_factory=list, name="traceEvents")
+
+
+class LooseFile(Metadata):
+    """A trace file of which each event is to be looked at by itself."""
+
+    events: list[msgspec.Raw] | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="traceEvents")

@@ -1,0 +1,117 @@
+"""Links between the rows of a trace: launch of an activity, op and Python function around a call, step."""
+
+import numpy as np
+
+from pinprof.trace.tables import NONE, Activities, Calls, HostEvents, Int32s, Int64s, Links, Steps
+
+
+def find_links(
+    ops: HostEvents,
+    functions: HostEvents,
+    calls: Calls,
+    gpu: Activities,
+    launch: Int32s,
+    steps: Steps,
+) -> Links:
+    """Return all links of a trace, given those from activities to their launches."""
+    call_step = step_at(steps, calls.start_ns) if steps.on_host else np.full(len(calls), NONE, np.int32)
+    launched_in = follow(call_step, launch)
+    return Links(
+        launch=launch,
+        op=enclosing(ops, calls),
+        op_parent=enclosing(ops, ops),
+        function=enclosing(functions, calls),
+        function_parent=enclosing(functions, functions),
+        call_step=call_step,
+        activity_step=launched_in if steps.on_host else step_at(steps, gpu.start_ns),
+    )
+
+
+def launches(calls: Calls, gpu: Activities) -> Int32s:
+    """Return per activity the row of the call with the same correlation, -1 if there is none.
+
+    A graph launch has many activities. Where several calls share a correlation (merged traces, a wrapped counter) the
+    last one that began before the activity is taken.
+    """
+    usable = np.flatnonzero(calls.correlation > 0)
+    order = usable[np.argsort(calls.correlation[usable], kind="stable")]  # calls are sorted by start
+    correlation = calls.correlation[order]
+    first = np.searchsorted(correlation, gpu.correlation, side="left")
+    position = np.searchsorted(correlation, gpu.correlation, side="right") - 1
+    launch = np.full(len(gpu), NONE, np.int32)
+    found = position >= first
+    launch[found] = order[position[found]]
+    late = np.flatnonzero(found & (position > first))
+    late = late[calls.start_ns[launch[late]] > gpu.start_ns[late]]
+    while len(late):
+        position[late] -= 1
+        launch[late] = order[position[late]]
+        late = late[(calls.start_ns[launch[late]] > gpu.start_ns[late]) & (position[late] > first[late])]
+    return launch
+
+
+def follow(values: Int32s, links: Int32s) -> Int32s:
+    """Return `values[links]`, with -1 where the link is -1."""
+    if len(values) == 0:
+        return np.full(len(links), NONE, np.int32)
+    return np.where(links == NONE, NONE, values[links]).astype(np.int32)
+
+
+def step_at(steps: Steps, time: Int64s) -> Int32s:
+    """Return the step that contains each time, -1 for none."""
+    if len(steps) == 0:
+        return np.full(len(time), NONE, np.int32)
+    step = np.searchsorted(steps.start_ns, time, side="right") - 1
+    inside = (step >= 0) & (time < steps.end_ns[step])
+    return np.where(inside, step, NONE).astype(np.int32)
+
+
+def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
+    """Return per row of `inner` the innermost range of `outer` on the same thread around it, -1 for none.
+
+    A range does not enclose itself; of equal ranges the earlier row is the outer one. Each range is taken to enclose
+    what starts inside of it: old traces are rounded to microseconds and let the ends overlap by one.
+
+    Instead of a stack, which would need a loop over the events, all threads are laid end to end and the number of open
+    ranges is counted at each start. Around something that starts at depth d is the last range that started at depth
+    d - 1: one search per depth.
+    """
+    result = np.full(len(inner), NONE, np.int32)
+    if len(outer) == 0 or len(inner) == 0:
+        return result
+    origin = min(outer.start_ns[0], inner.start_ns[0])
+    width = max(outer.end_ns.max(), inner.end_ns.max()) - origin + 2
+    start = outer.start_ns - origin + outer.thread * width
+    end = outer.end_ns - origin + outer.thread * width
+    order = np.argsort(start, kind="stable")  # of equal starts the table has the outer range first
+    rank = np.empty(len(outer), np.int64)
+    rank[order] = np.arange(len(outer))
+    own_depth, ends = _depths(start, end, order)
+    if outer is inner:
+        begun, depth = rank, own_depth
+    else:
+        wanted = inner.start_ns - origin + inner.thread * width
+        begun = np.searchsorted(start[order], wanted, side="right")
+        depth = begun - np.searchsorted(ends, wanted, side="right")
+    for level, rows in enumerate(_rows_by_depth(own_depth[order], order), start=1):
+        members = np.flatnonzero(depth == level)
+        position = np.searchsorted(rank[rows], begun[members], side="left") - 1
+        found = position >= 0
+        result[members[found]] = rows[position[found]]
+    badly_nested = (result != NONE) & (outer.end_ns[result] < inner.start_ns)
+    return np.where(badly_nested, NONE, result)
+
+
+def _depths(start: Int64s, end: Int64s, order: np.ndarray) -> tuple[np.ndarray, Int64s]:
+    """Return how many other ranges are open where each range starts, and all ends sorted."""
+    ends = np.sort(np.maximum(end, start + 1))  # an empty range is open at its own start
+    depth = np.empty(len(start), np.int64)
+    depth[order] = np.arange(len(start)) - np.searchsorted(ends, start[order], side="right")
+    return depth, ends
+
+
+def _rows_by_depth(depth: np.ndarray, order: np.ndarray) -> list[np.ndarray]:
+    """Return for each depth the rows in order of start."""
+    by_depth = np.argsort(depth, kind="stable")
+    bounds = np.searchsorted(depth[by_depth], np.arange(1, depth.max() + 1))
+    return [order[part] for part in np.split(by_depth, bounds)]

@@ -1,0 +1,143 @@
+"""Finds the training steps of a trace: by the profiler's marks, by an annotation, or by repetition."""
+
+import re
+
+import numpy as np
+
+from pinprof.trace.links import follow, step_at
+from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Steps
+from pinprof.trace.threads import STEP_PREFIX
+
+MIN_REPEATS = 3
+"""Fewer repeats than this are no evidence of a step."""
+MIN_STEP_KERNELS = 8
+"""Forward, backward and update of a single layer launch about as many kernels; a shorter period is a loop inside."""
+MIN_MATCH = 0.95
+"""Share of kernels whose name must return one period later."""
+MIN_EDGE_LAUNCHES = 0.8
+"""An edge step with fewer launches than this share of the usual is cut off (torch_tb_profiler uses the same share)."""
+MAX_IRREGULARITY = 0.1
+"""An annotation marks steps if the launches between its starts deviate by no more than this share of their mean."""
+DIGITS = re.compile(r"\d+")
+
+
+def find_steps(annotations: HostEvents, calls: Calls, gpu: Activities, launch: Int32s) -> Steps:
+    """Return the steps of a trace, from the best evidence that it holds."""
+    found = (
+        _profiler_steps(annotations, calls, launch)
+        or _annotated_steps(annotations, calls, launch)
+        or _repeated_steps(calls, gpu, launch)
+    )
+    return found or _whole_trace(annotations, calls, gpu)
+
+
+def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
+    """Return the `ProfilerStep#N` ranges; those that launch nothing while others do are the profiler's own tail."""
+    rows = np.flatnonzero(annotations.named(lambda name: name.startswith(STEP_PREFIX)))
+    if len(rows) == 0:
+        return None
+    thread = np.bincount(annotations.thread[rows]).argmax()
+    rows = rows[annotations.thread[rows] == thread]
+    steps = _steps("profiler_step", STEP_PREFIX + "N", annotations.start_ns[rows], annotations.end_ns[rows])
+    return _mark_complete(steps, _launches_per_step(steps, calls, launch))
+
+
+def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
+    """Return the times between the starts of an annotation between which the same number of activities is launched.
+
+    Of several such annotations the one that covers most time is taken. Numbers in names are ignored.
+    """
+    folded: dict[str, int] = {}
+    family = np.array([folded.setdefault(DIGITS.sub("#", name), len(folded)) for name in annotations.names], dtype=int)
+    best: tuple[int, Steps] | None = None
+    group = family[annotations.name] * (annotations.thread.max(initial=0) + 1) + annotations.thread
+    for key in np.unique(group):
+        rows = np.flatnonzero(group == key)
+        if len(rows) <= MIN_REPEATS or (annotations.start_ns[rows[1:]] < annotations.end_ns[rows[:-1]]).any():
+            continue
+        starts = annotations.start_ns[rows]
+        steps = _steps("annotation", annotations.name_of(rows[0]), starts[:-1], starts[1:])
+        per_step = _launches_per_step(steps, calls, launch)
+        if per_step.min() == 0 or per_step.std() > MAX_IRREGULARITY * per_step.mean():
+            continue
+        time = int(annotations.duration_ns[rows].sum())
+        if best is None or time > best[0]:
+            best = time, steps
+    return best[1] if best else None
+
+
+def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | None:
+    """Return the periods of the sequence of kernel launches; each begins after the longest pause in its period."""
+    kernels = np.flatnonzero(gpu.category == KERNEL)
+    launching, first = np.unique(launch[kernels], return_index=True)  # a graph launch has many kernels and counts once
+    launching, first = launching[launching != NONE], first[launching != NONE]
+    on_host = len(launching) > 0
+    start, end = (
+        (calls.start_ns[launching], calls.end_ns[launching])
+        if on_host
+        else (
+            gpu.start_ns[kernels],
+            gpu.end_ns[kernels],
+        )
+    )
+    period = _period(gpu.name[kernels[first] if on_host else kernels])
+    if period == 0:
+        return None
+    pause = start[1:] - end[:-1]
+    repeats = len(pause) // period
+    phase = int(np.median(pause[: repeats * period].reshape(repeats, period), axis=0).argmax()) + 1
+    starts = start[phase::period]
+    if len(starts) <= MIN_REPEATS:
+        return None
+    marker = f"a sequence of {period} kernel launches that repeats"
+    return _steps("repetition", marker, starts[:-1], starts[1:], on_host=on_host)
+
+
+def _period(name: Int32s) -> int:
+    """Return the smallest number of launches after which the sequence of names repeats, 0 if it does not."""
+    count = len(name)
+    longest = count // MIN_REPEATS
+    if longest < MIN_STEP_KERNELS:
+        return 0
+    names, uses = np.unique(name, return_counts=True)
+    often_enough = uses >= MIN_REPEATS
+    if not often_enough.any():
+        return 0
+    rarest = names[often_enough][uses[often_enough].argmin()]
+    places = np.flatnonzero(name == rarest)
+    candidates = np.unique(places[1:] - places[0])
+    for period in candidates[(candidates >= MIN_STEP_KERNELS) & (candidates <= longest)]:
+        if (name[period:] == name[:-period]).mean() >= MIN_MATCH:
+            return int(period)
+    return 0
+
+
+def _whole_trace(annotations: HostEvents, calls: Calls, gpu: Activities) -> Steps:
+    tables = [table for table in (annotations, calls, gpu) if len(table)]
+    start = min((table.start_ns[0] for table in tables), default=0)
+    end = max((table.end_ns.max() for table in tables), default=0)
+    on_host = len(calls) > 0 or len(annotations) > 0
+    return _steps("whole_trace", "no step was found", np.array([start]), np.array([end + 1]), on_host=on_host)
+
+
+def _steps(source: str, marker: str, start: Int64s, end: Int64s, *, on_host: bool = True) -> Steps:
+    return Steps(source, marker, start, end, np.ones(len(start), bool), on_host)
+
+
+def _launches_per_step(steps: Steps, calls: Calls, launch: Int32s) -> np.ndarray:
+    step = follow(step_at(steps, calls.start_ns), launch)
+    return np.bincount(step[step != NONE], minlength=len(steps))
+
+
+def _mark_complete(steps: Steps, per_step: np.ndarray) -> Steps:
+    """Drop steps at the edges that launch nothing, and mark as incomplete those that launch far less than usual."""
+    working = np.flatnonzero(per_step)
+    if len(working) == 0:
+        return steps
+    kept = slice(working[0], working[-1] + 1)
+    per_step = per_step[kept]
+    complete: Bools = np.ones(len(per_step), bool)
+    if len(per_step) >= MIN_REPEATS:
+        usual = np.median(per_step[1:-1])
+        complete[[0, -1]] = per_step[[0, -1]] >= MIN_EDGE_LAUNCHES * usual
+    return Steps(steps.source, steps.marker, steps.start_ns[kept], steps.end_ns[kept], complete, steps.on_host)

@@ -1,0 +1,218 @@
+"""What was recorded: a trace as frozen tables of typed columns, with the links between their rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+Int32s: TypeAlias = npt.NDArray[np.int32]
+Int8s: TypeAlias = npt.NDArray[np.int8]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+NONE = -1
+"""The one sentinel: no such row, no such value."""
+
+KERNEL, MEMCPY, MEMSET = 0, 1, 2
+CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other")
+HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
+"""Kind of the host side of a copy; `none` for a copy without host side."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length, one row per event, sorted by start; read-only.
+
+    Times are int64 nanoseconds on the trace's own clock. `name` and other texts are indices into `names`.
+    """
+
+    names: tuple[str, ...] = field(repr=False)
+    start_ns: Int64s
+    end_ns: Int64s
+    name: Int32s
+
+    def __post_init__(self) -> None:
+        for column in fields(self)[1:]:
+            getattr(self, column.name).setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def duration_ns(self) -> Int64s:
+        """Length of each event in ns."""
+        return self.end_ns - self.start_ns
+
+    def name_of(self, row: int) -> str:
+        """Return the text of a row's name."""
+        return self.names[self.name[row]]
+
+    def named(self, wanted: Callable[[str], bool]) -> Bools:
+        """Return for each row whether its name is wanted; each name is asked for once."""
+        return np.fromiter(map(wanted, self.names), bool, len(self.names))[self.name]
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return the table as a DataFrame: one column per field, coded texts as categoricals."""
+        import pandas as pd  # noqa: PLC0415  heavy, and only people in a notebook ask for it
+
+        columns: dict[str, object] = {}
+        for column in fields(self)[1:]:
+            values = getattr(self, column.name)
+            texts = self.names if column.name == "name" else column.metadata.get("texts")
+            columns[column.name] = values if texts is None else pd.Categorical.from_codes(values, pd.Index(texts))
+        return pd.DataFrame(columns)
+
+
+@dataclass(frozen=True)
+class HostEvents(Table):
+    """Ranges on a host thread: `cpu_op`, `user_annotation`, `python_function` or `overhead`."""
+
+    thread: Int32s
+    """Index into `Trace.threads`."""
+
+
+@dataclass(frozen=True)
+class Calls(HostEvents):
+    """Calls of the CUDA or HIP runtime and driver (`cuda_runtime`, `cuda_driver`)."""
+
+    correlation: Int64s
+
+
+@dataclass(frozen=True)
+class Activities(Table):
+    """Work of the GPU: `kernel`, `gpu_memcpy`, `gpu_memset`."""
+
+    category: Int8s = field(metadata={"texts": CATEGORIES})
+    device: Int32s
+    stream: Int64s
+    correlation: Int64s
+    bytes: Int64s
+    """Bytes copied or set; -1 where not recorded."""
+    direction: Int8s = field(metadata={"texts": DIRECTIONS})
+    """Of a copy, index into DIRECTIONS; -1 for kernels and memsets."""
+    host_memory: Int8s = field(metadata={"texts": HOST_MEMORIES})
+    """Of a copy, index into HOST_MEMORIES; -1 for kernels and memsets."""
+
+
+@dataclass(frozen=True)
+class SyncEvents(Table):
+    """CUPTI's synchronization records (`cuda_sync`); not GPU work."""
+
+    device: Int32s
+    stream: Int64s
+    """Stream that was synchronized; -1 for a context or an event."""
+    correlation: Int64s
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One host thread, by the ids that the trace gives it."""
+
+    pid: int | float | str | None
+    tid: int | float | str | None
+    name: str
+    role: str
+    """`main`, `autograd`, `pin_memory` or `other`."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU."""
+
+    index: int
+    name: str | None
+
+
+@dataclass(frozen=True)
+class PlainStep:
+    """The step without a profiler, as pinprof measured it in the recorded run; milliseconds."""
+
+    steps: int
+    mean_ms: float
+    p10_ms: float | None
+    p90_ms: float | None
+
+
+@dataclass(frozen=True)
+class Info:
+    """What the trace says about itself; None where it does not."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    torch_version: str | None = None
+    devices: tuple[Device, ...] = ()
+    plain_step: PlainStep | None = None
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The training steps of a trace, in order."""
+
+    source: str
+    """`profiler_step`, `annotation`, `repetition` or `whole_trace`."""
+    marker: str
+    """What marks a step: the annotation's name, or a sentence."""
+    start_ns: Int64s
+    end_ns: Int64s
+    complete: Bools
+    """False for steps at the edges of the trace that are cut off."""
+    on_host: bool
+    """Whether the times are those of host code; else of GPU activities (a trace without host events)."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True)
+class Links:
+    """Row indices from one table into another, -1 for none."""
+
+    launch: Int32s
+    """Per activity: the call that launched it."""
+    op: Int32s
+    """Per call: the innermost `cpu_op` around it."""
+    op_parent: Int32s
+    """Per op: the innermost op around it."""
+    function: Int32s
+    """Per call: the innermost `python_function` around it."""
+    function_parent: Int32s
+    """Per Python function: the innermost one around it."""
+    call_step: Int32s
+    """Per call: the step in which it began."""
+    activity_step: Int32s
+    """Per activity: the step in which it was launched."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A recorded trace: tables, their links, and what was left out."""
+
+    path: str
+    info: Info
+    threads: tuple[Thread, ...]
+    ops: HostEvents
+    annotations: HostEvents
+    functions: HostEvents
+    calls: Calls
+    gpu: Activities
+    syncs: SyncEvents
+    overheads: HostEvents
+    steps: Steps
+    links: Links
+    counts: dict[str, int]
+    """Duration events in the file by category, as recorded."""
+    skipped: dict[str, int]
+    """Duration events that could not be used, by reason."""
+
+    @property
+    def launched_ns(self) -> Int64s:
+        """Per activity: when the call that launched it began, in ns; its own start where the launch is unknown."""
+        if len(self.calls) == 0:
+            return self.gpu.start_ns
+        return np.where(self.links.launch == NONE, self.gpu.start_ns, self.calls.start_ns[self.links.launch])

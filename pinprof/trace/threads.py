@@ -1,0 +1,53 @@
+"""Tells the host threads of a trace apart: main, autograd, pin_memory, other."""
+
+from typing import TypeAlias
+
+import numpy as np
+
+from pinprof.trace.events import Number
+from pinprof.trace.tables import NONE, Bools, Calls, HostEvents, Thread
+
+ThreadKey: TypeAlias = tuple[Number, Number]
+"""Process and thread id as the trace gives them."""
+
+STEP_PREFIX = "ProfilerStep#"
+BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+PIN_THREAD_NAME = "pt_data_pin"
+"""Name that torch/utils/data/_utils/pin_memory.py gives its thread."""
+PIN_OPS = frozenset({"aten::pin_memory", "aten::_pin_memory"})
+
+
+def name_threads(
+    keys: tuple[ThreadKey, ...],
+    labels: dict[ThreadKey, str],
+    ops: HostEvents,
+    annotations: HostEvents,
+    calls: Calls,
+) -> tuple[Thread, ...]:
+    """Return the threads with their names and roles, in the order of `keys`.
+
+    The main thread is the one that marks the profiler's steps, else the one with most ops and calls.
+    """
+    count = len(keys)
+    steps = _per_thread(annotations, annotations.named(lambda name: name.startswith(STEP_PREFIX)), count)
+    activity = _per_thread(ops, None, count) + _per_thread(calls, None, count)
+    main = int(np.lexsort((activity, steps))[-1]) if count else NONE
+    backward = _per_thread(ops, ops.named(lambda name: name.startswith(BACKWARD_PREFIX)), count)
+    pinning = _per_thread(ops, ops.named(PIN_OPS.__contains__), count)
+    roles = []
+    for index, key in enumerate(keys):
+        if index == main:
+            role = "main"
+        elif PIN_THREAD_NAME in labels.get(key, "") or (pinning[index] and not backward[index]):
+            role = "pin_memory"
+        else:
+            role = "autograd" if backward[index] else "other"
+        roles.append(role)
+    return tuple(
+        Thread(pid, tid, labels.get((pid, tid), f"thread {tid}"), role)
+        for (pid, tid), role in zip(keys, roles, strict=True)
+    )
+
+
+def _per_thread(events: HostEvents, chosen: Bools | None, count: int) -> np.ndarray:
+    return np.bincount(events.thread if chosen is None else events.thread[chosen], minlength=count)
