@@ -1,0 +1,69 @@
+"""What was copied, by direction and kind of host memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.intervals import covered, union
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace
+
+
+@dataclass(frozen=True)
+class CopyGroup:
+    """All copies of one direction and host memory; times in ns, each copy counted by itself."""
+
+    direction: str
+    host_memory: str
+    count: int
+    bytes: int
+    """Of the copies whose size is recorded."""
+    time_ns: int
+    overlapped_ns: int
+    exposed_ns: int
+    bandwidth_gbps: float | None
+    """Bytes per ns (10^9 bytes per second) over the copies whose size is recorded."""
+    host_blocked_ns: int = 0
+    """How long the host was blocked in calls that made or awaited these copies."""
+
+
+def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
+    """Return the groups of copies of all devices, by direction, then by host memory.
+
+    The overlapped part of a copy lies under the union of kernels of the same device.
+    """
+    gpu = trace.gpu
+    rows = np.flatnonzero(gpu.category == MEMCPY)
+    overlapped = _under_kernels(trace, rows)
+    kinds = np.stack((gpu.direction[rows], gpu.host_memory[rows]), axis=1)
+    groups = []
+    for direction, memory in np.unique(kinds, axis=0):
+        chosen = (kinds == (direction, memory)).all(axis=1)
+        members = rows[chosen]
+        time, hidden = int(gpu.duration_ns[members].sum()), int(overlapped[chosen].sum())
+        sized = members[gpu.bytes[members] != NONE]
+        sized_time = int(gpu.duration_ns[sized].sum())
+        size = int(gpu.bytes[sized].sum())
+        groups.append(
+            CopyGroup(
+                direction=DIRECTIONS[direction],
+                host_memory=HOST_MEMORIES[memory],
+                count=len(members),
+                bytes=size,
+                time_ns=time,
+                overlapped_ns=hidden,
+                exposed_ns=time - hidden,
+                bandwidth_gbps=size / sized_time if sized_time else None,
+            )
+        )
+    return tuple(groups)
+
+
+def _under_kernels(trace: Trace, rows: Int64s) -> Int64s:
+    gpu = trace.gpu
+    overlapped = np.zeros(len(rows), np.int64)
+    for device in np.unique(gpu.device[rows]):
+        kernels = (gpu.category == KERNEL) & (gpu.device == device)
+        mine = gpu.device[rows] == device
+        busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
+        overlapped[mine] = covered(busy, gpu.start_ns[rows[mine]], gpu.end_ns[rows[mine]])
+    return overlapped

@@ -1,0 +1,93 @@
+"""When each GPU was busy, and why it was idle the rest of the time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.intervals import Intervals, contains, covered, gaps, length, union
+from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Int64s, Trace
+
+IDLE_CAUSES = ("kernel_wait", "input_wait", "communication_wait", "sync_bubble", "host_wait", "other")
+
+COMMUNICATION_PREFIXES = ("c10d::", "nccl:", "gloo:", "record_param_comms")
+"""Ops and annotations that torch.distributed records around a collective."""
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """Times of one device in ns, from its first to its last activity; `busy_ns + idle_ns == span_ns`."""
+
+    device: int
+    span_ns: int
+    busy_ns: int
+    """Union of kernels, copies and memsets."""
+    kernel_ns: int
+    memcpy_ns: int
+    idle_ns: int
+    idle_by_cause: tuple[tuple[str, int], ...]
+    """(cause, ns), the longest first; they add up to `idle_ns`."""
+
+
+def measure_idle(
+    trace: Trace, blocked: Intervals, released_ns: Int64s, waiting_for_input: Intervals
+) -> tuple[DeviceTime, ...]:
+    """Return busy and idle time of each device, the idle time by cause.
+
+    `blocked` are the times in which the host stood in a stall, `released_ns` the ends of what it awaited,
+    `waiting_for_input` the times in which it asked for a batch. A gap has one cause, the first that holds: its next
+    activity was launched before the gap began (`kernel_wait`); the host spent most of it waiting for input, or in a
+    collective; the host was blocked when it began (`sync_bubble`); the next launch came later (`host_wait`); the next
+    launch is unknown (`other`).
+    """
+    gpu = trace.gpu
+    communicating = _communicating(trace)
+    devices = []
+    for device in np.unique(gpu.device):
+        mine = np.flatnonzero(gpu.device == device)
+        busy = union(gpu.start_ns[mine], gpu.end_ns[mine])
+        idle = gaps(busy)
+        following = mine[np.searchsorted(gpu.start_ns[mine], idle.end)] if len(idle.start) else mine[:0]
+        launched = trace.launched_ns[following]
+        long = (idle.end - idle.start) / 2
+        conditions = (
+            (trace.links.launch[following] != NONE) & (launched <= idle.start),
+            covered(waiting_for_input, *idle) > long,
+            covered(communicating, *idle) > long,
+            contains(blocked, idle.start) | np.isin(idle.start, released_ns),
+            trace.links.launch[following] != NONE,
+        )
+        cause = np.select(conditions, range(len(conditions)), default=len(conditions))
+        devices.append(_device_time(trace, int(device), mine, busy, idle, cause))
+    return tuple(devices)
+
+
+def _device_time(
+    trace: Trace, device: int, mine: Int64s, busy: Intervals, idle: Intervals, cause: Int64s
+) -> DeviceTime:
+    gpu = trace.gpu
+
+    def time_of(category: int) -> int:
+        rows = mine[gpu.category[mine] == category]
+        return length(union(gpu.start_ns[rows], gpu.end_ns[rows]))
+
+    by_cause = [(name, int((idle.end - idle.start)[cause == code].sum())) for code, name in enumerate(IDLE_CAUSES)]
+    return DeviceTime(
+        device=device,
+        span_ns=int(busy.end[-1] - busy.start[0]) if len(busy.start) else 0,
+        busy_ns=length(busy),
+        kernel_ns=time_of(KERNEL),
+        memcpy_ns=time_of(MEMCPY),
+        idle_ns=length(idle),
+        idle_by_cause=tuple(sorted((row for row in by_cause if row[1]), key=lambda row: -row[1])),
+    )
+
+
+def _communicating(trace: Trace) -> Intervals:
+    """Return the times in which a host thread was in a collective."""
+    ranges = [
+        (events.start_ns[chosen], events.end_ns[chosen])
+        for events in (trace.ops, trace.annotations)
+        for chosen in [events.named(lambda name: name.startswith(COMMUNICATION_PREFIXES))]
+    ]
+    start, end = (np.concatenate(parts) for parts in zip(*ranges, strict=True))
+    return union(start, end)

@@ -1,0 +1,127 @@
+"""How much of the copy time is hidden behind kernels, and why the rest is exposed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.intervals import Intervals, covered, length, union
+from pinprof.trace.tables import HOST_MEMORIES, KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
+
+REASONS = ("pageable", "same_stream", "no_kernels_to_overlap", "launched_late", "other")
+PAGEABLE = HOST_MEMORIES.index("pageable")
+
+LAUNCH_LATENCY_NS = 20_000
+"""A copy that starts within this time after its launch call began was not queued behind other work. A launch takes
+about 5 µs on the host and as much until the GPU starts; the rest is room for a profiled, slower launch."""
+
+
+@dataclass(frozen=True)
+class DeviceOverlap:
+    """Copy time of one device, in ns; `overlapped_ns + exposed_ns == copy_ns`."""
+
+    device: int
+    copy_ns: int
+    """Length of the union of the device's copies."""
+    overlapped_ns: int
+    """The part under the union of the device's kernels."""
+    exposed_ns: int
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Copy time per device, and each copy with the part of the exposed time that is its own and the reason for it."""
+
+    devices: tuple[DeviceOverlap, ...]
+    row: Int64s
+    """Rows of the copies in `Trace.gpu`."""
+    exposed_ns: Int64s
+    """Exposed time of each copy; a moment that several copies share belongs to the one that started first, so these
+    add up to the exposed time of the devices."""
+    reason: Int64s
+    """Per copy: index into REASONS."""
+
+    def by_reason(self) -> tuple[tuple[str, int, int], ...]:
+        """Return (reason, number of copies with exposed time, exposed ns), the longest first."""
+        rows = [
+            (
+                name,
+                int(((self.reason == code) & (self.exposed_ns > 0)).sum()),
+                int(self.exposed_ns[self.reason == code].sum()),
+            )
+            for code, name in enumerate(REASONS)
+        ]
+        return tuple(sorted((row for row in rows if row[1]), key=lambda row: -row[2]))
+
+
+def measure_overlap(trace: Trace) -> Overlap:
+    """Return overlapped and exposed copy time of each device with the reason for each exposed copy."""
+    gpu = trace.gpu
+    copies = np.flatnonzero(gpu.category == MEMCPY)
+    exposed = np.zeros(len(copies), np.int64)
+    reason = np.zeros(len(copies), np.int64)
+    devices = []
+    for device in np.unique(gpu.device[copies]):
+        on_device = gpu.device[copies] == device
+        rows = copies[on_device]
+        kernels = np.flatnonzero((gpu.category == KERNEL) & (gpu.device == device))
+        busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
+        exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
+        reason[on_device] = _reasons(trace, rows, kernels)
+        copying = union(gpu.start_ns[rows], gpu.end_ns[rows])
+        hidden = int(covered(busy, copying.start, copying.end).sum())
+        total = length(copying)
+        devices.append(DeviceOverlap(int(device), total, hidden, total - hidden))
+    return Overlap(tuple(devices), copies, exposed, reason)
+
+
+def _exposed(start: Int64s, end: Int64s, busy: Intervals) -> Int64s:
+    """Return the exposed time of each copy (sorted by start) in which no earlier copy runs."""
+    reach = np.maximum.accumulate(end)
+    own_start = np.maximum(start, np.concatenate((start[:1], reach[:-1])))
+    own_end = np.maximum(end, own_start)
+    return own_end - own_start - covered(busy, own_start, own_end)
+
+
+def _reasons(trace: Trace, rows: Int64s, kernels: Int64s) -> Int64s:
+    """Return the first reason that holds for each copy, as an index into REASONS."""
+    conditions = (
+        trace.gpu.host_memory[rows] == PAGEABLE,
+        _beside_own_stream(trace, rows, kernels),
+        ~_kernels_were_queued(trace, rows, kernels),
+        _started_at_once(trace, rows),
+    )
+    return np.select(conditions, range(len(conditions)), default=len(conditions))
+
+
+def _beside_own_stream(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
+    """Return whether the last kernel before the copy or the first one after it is on the copy's own stream."""
+    gpu = trace.gpu
+    if len(kernels) == 0:
+        return np.zeros(len(rows), bool)
+    following = np.searchsorted(gpu.start_ns[kernels], gpu.end_ns[rows])
+    preceding = np.searchsorted(gpu.start_ns[kernels], gpu.start_ns[rows]) - 1
+    result = np.zeros(len(rows), bool)
+    for position in (preceding, following):
+        exists = (position >= 0) & (position < len(kernels))
+        neighbour = kernels[np.clip(position, 0, len(kernels) - 1)]
+        result |= exists & (gpu.stream[neighbour] == gpu.stream[rows])
+    return result
+
+
+def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
+    """Return whether a kernel launched before the copy's end, on another stream, had still to start or was running."""
+    gpu, launched = trace.gpu, trace.launched_ns
+    result = np.zeros(len(rows), bool)
+    for stream in np.unique(gpu.stream[kernels]):
+        queue = kernels[gpu.stream[kernels] == stream]
+        by_launch = queue[np.argsort(launched[queue], kind="stable")]
+        last_end = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(gpu.end_ns[by_launch])))
+        seen = np.searchsorted(launched[by_launch], gpu.end_ns[rows])
+        result |= (gpu.stream[rows] != stream) & (last_end[seen] > gpu.start_ns[rows])
+    return result
+
+
+def _started_at_once(trace: Trace, rows: Int64s) -> Bools:
+    """Return whether the copy began as soon as it was launched: launched earlier, it would have run earlier."""
+    known = trace.links.launch[rows] != NONE
+    return known & (trace.gpu.start_ns[rows] - trace.launched_ns[rows] <= LAUNCH_LATENCY_NS)

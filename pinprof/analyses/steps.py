@@ -1,0 +1,80 @@
+"""How long a training step took on the host and on the GPU."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.intervals import length, union
+from pinprof.trace.tables import NONE, Int64s, Steps, Trace
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """The length of the complete steps, in ns; None where the trace has no such time."""
+
+    source: str
+    marker: str
+    count: int
+    host_ns: float | None
+    """Median time between the starts of consecutive steps on the host."""
+    device_ns: float | None
+    """Mean time between the ends of the GPU work that consecutive steps launched."""
+    traced_ns: float | None
+    """The larger of the two: the step as the trace shows it, with the profiler's cost in it."""
+    busy_ns: float | None
+    """Mean time per step in which the busiest device worked on what the steps launched: no change on the host can make
+    the step shorter, and a profiler does not lengthen it."""
+    each_ns: Int64s
+    """Time between the starts of consecutive complete steps."""
+
+
+def measure_steps(trace: Trace) -> StepTimes:
+    """Return the length of the trace's complete steps.
+
+    A step's range on the host says how long the host took to issue it. Where the host runs ahead of the GPU, only the
+    ends of the GPU work tell the length; where the host is late, both do.
+    """
+    steps = trace.steps
+    complete = np.flatnonzero(steps.complete)
+    each = _host_times(steps, complete)
+    host = float(np.median(each)) if steps.on_host and len(each) else None
+    device = _device_time(trace, complete)
+    traced = max((time for time in (host, device) if time is not None), default=None)
+    return StepTimes(steps.source, steps.marker, len(complete), host, device, traced, _busy_time(trace), each)
+
+
+def _host_times(steps: Steps, complete: Int64s) -> Int64s:
+    """Return the times from the start of each complete step to the next start; of a single step its own length."""
+    followed = complete[complete + 1 < len(steps)]
+    if len(followed) == 0:
+        return (steps.end_ns - steps.start_ns)[complete]
+    return steps.start_ns[followed + 1] - steps.start_ns[followed]
+
+
+def _device_time(trace: Trace, complete: Int64s) -> float | None:
+    """Return the mean time between the last GPU ends of the first and the last complete step with GPU work."""
+    step = trace.links.activity_step
+    launched = step != NONE
+    ends = np.full(len(trace.steps), np.iinfo(np.int64).min)
+    np.maximum.at(ends, step[launched], trace.gpu.end_ns[launched])
+    working = complete[ends[complete] > np.iinfo(np.int64).min]
+    if len(working) == 0:
+        return None
+    first, last = working[0], working[-1]
+    if first == last:
+        return float(ends[first] - trace.gpu.start_ns[step == first].min())
+    return float(ends[last] - ends[first]) / int(last - first)
+
+
+def _busy_time(trace: Trace) -> float | None:
+    """Return the mean busy time of the busiest device in the complete steps."""
+    gpu, step = trace.gpu, trace.links.activity_step
+    stepped = (step != NONE) & trace.steps.complete[step]
+    if not stepped.any():
+        return None
+    busy = [
+        length(union(gpu.start_ns[rows], gpu.end_ns[rows]))
+        for device in np.unique(gpu.device[stepped])
+        for rows in [stepped & (gpu.device == device)]
+    ]
+    return max(busy) / int(trace.steps.complete.sum())

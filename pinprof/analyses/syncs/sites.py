@@ -1,0 +1,147 @@
+"""Stalls gathered by site: the same cause in the same op, called from the same Python function."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.analyses.syncs.causes import CAUSES, EXPLICIT, name_causes
+from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
+from pinprof.trace.frames import frame, is_user_code
+from pinprof.trace.links import follow
+from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+
+STACK_DEPTH = 24
+"""Frames of a stack that are kept, innermost first."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Stalls of one cause at one place; times in ns, over the whole trace unless `per_step`."""
+
+    cause: str
+    op: str | None
+    """The outermost op around the call, as the user called it."""
+    call: str
+    file: str | None
+    function: str | None
+    """The innermost function of the user's own code around the call, with its file."""
+    stack: tuple[str, ...]
+    """`FILE:LINE:FUNCTION`, innermost first; a line is where the function begins, not where it calls."""
+    thread: str
+    verdict: str
+    """`hidden`, `explicit` or `profiler`."""
+    count: int
+    in_steps: int
+    """How many lie in complete steps."""
+    stall_ns: int
+    drain_ns: int
+    own_ns: int
+    bubble_ns: int
+    stall_in_steps_ns: int
+    bubble_in_steps_ns: int
+
+
+@dataclass(frozen=True)
+class Syncs:
+    """All waits of the host: each by itself and gathered by site, the longest bubble first."""
+
+    stalls: Stalls
+    cause: Int32s
+    """Per stall: index into CAUSES."""
+    sites: tuple[Site, ...]
+
+
+def measure_syncs(trace: Trace) -> Syncs:
+    """Return where the host waited for the GPU, for how long, and what that left idle."""
+    stalls = measure_stalls(trace)
+    cause = name_causes(trace, stalls)
+    keys = _keys(trace, stalls, cause)
+    sites = []
+    if len(cause):
+        _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        in_step = (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step]
+        sites = [_site(trace, stalls, cause, np.flatnonzero(group.ravel() == g), in_step) for g in range(len(first))]
+    sites.sort(key=lambda site: (-site.bubble_ns, -site.stall_ns))
+    return Syncs(stalls, cause, tuple(sites))
+
+
+def _keys(trace: Trace, stalls: Stalls, cause: Int32s) -> np.ndarray:
+    """Return what makes a site, one column per stall."""
+    op = _outermost_op(trace, stalls.call)
+    function = _user_function(trace, stalls.call)
+    roles = sorted({thread.role for thread in trace.threads})
+    role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
+    return np.stack(
+        (
+            cause,
+            follow(trace.ops.name, op),
+            trace.calls.name[stalls.call],
+            follow(trace.functions.name, function),
+            role[trace.calls.thread[stalls.call]],
+            stalls.profiler,
+        )
+    )
+
+
+def _outermost_op(trace: Trace, call: Int64s) -> Int32s:
+    """Return the outermost op around each call that is no node of the autograd engine."""
+    node = trace.ops.named(lambda name: "::" in name and not name.startswith("autograd::"))
+    op = trace.links.op[call]
+    result = op.copy()
+    while (op != NONE).any():
+        result = np.where((op != NONE) & (follow(node.astype(np.int32), op) == 1), op, result)
+        op = follow(trace.links.op_parent, op)
+    return result
+
+
+def _user_function(trace: Trace, call: Int64s) -> Int32s:
+    """Return the innermost Python function of the user's own code around each call."""
+    own = trace.functions.named(is_user_code).astype(np.int32)
+    function = trace.links.function[call]
+    result = np.full(len(call), NONE, np.int32)
+    while ((function != NONE) & (result == NONE)).any():
+        result = np.where((result == NONE) & (follow(own, function) == 1), function, result)
+        function = follow(trace.links.function_parent, function)
+    return result
+
+
+def _site(trace: Trace, stalls: Stalls, cause: Int32s, members: Int64s, in_step: np.ndarray) -> Site:
+    call = stalls.call[members[:1]]
+    op, function = int(_outermost_op(trace, call)[0]), int(_user_function(trace, call)[0])
+    place = frame(trace.functions.name_of(function)) if function != NONE else None
+    name = CAUSES[cause[members[0]]]
+    stepped = members[in_step[members]]
+    if stalls.profiler[members[0]]:
+        verdict = "profiler"
+    else:
+        verdict = "explicit" if name in EXPLICIT and trace.links.op[call[0]] == NONE else "hidden"
+    return Site(
+        cause=name,
+        op=trace.ops.name_of(op) if op != NONE else None,
+        call=trace.calls.name_of(int(call[0])),
+        file=place.file if place else None,
+        function=place.function if place else None,
+        stack=_stack(trace, int(call[0])),
+        thread=trace.threads[trace.calls.thread[call[0]]].role,
+        verdict=verdict,
+        count=len(members),
+        in_steps=len(stepped),
+        stall_ns=int(stalls.stall_ns[members].sum()),
+        drain_ns=int(stalls.drain_ns[members].sum()),
+        own_ns=int(stalls.own_ns[members].sum()),
+        bubble_ns=int(stalls.bubble_ns[members].sum()),
+        stall_in_steps_ns=int(stalls.stall_ns[stepped].sum()),
+        bubble_in_steps_ns=int(stalls.bubble_ns[stepped].sum()),
+    )
+
+
+def _stack(trace: Trace, call: int) -> tuple[str, ...]:
+    """Return the Python functions around a call, innermost first; builtins by their name alone."""
+    stack: list[str] = []
+    function = int(trace.links.function[call])
+    while function != NONE and len(stack) < STACK_DEPTH:
+        name = trace.functions.name_of(function)
+        place = frame(name)
+        stack.append(f"{place.file}:{place.line}:{place.function}" if place else name)
+        function = int(trace.links.function_parent[function])
+    return tuple(stack)

@@ -1,0 +1,226 @@
+"""Where the host waited: each stall, what it waited for, and the bubble that it left on the GPU."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.intervals import gaps, union
+from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, HOST_MEMORY, STREAM, call_kinds
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, Bools, Int32s, Int64s, Trace
+
+SMALL_COPY_BYTES = 64 * 1024
+"""Host-to-device copies up to this size do not block the host (CUDA C++ Programming Guide, 6.2.8.1)."""
+
+SKEW_NS = 2_000
+"""GPU and host clocks agree to about a microsecond; a wait may seem to end this much before what it waited for."""
+
+COPY_LOOK_BACK = 3
+"""A blocking copy is an asynchronous one and a synchronize in the same op, at most this many calls apart."""
+
+HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
+PAGEABLE = HOST_MEMORIES.index("pageable")
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """Host calls that can block, one row each, sorted by start; times in ns.
+
+    `stall_ns == drain_ns + own_ns + overhead_ns`.
+    """
+
+    call: Int64s
+    """Row in `Trace.calls`."""
+    kind: Int64s
+    """What the call may wait for, as `pinprof.trace.calls` numbers it."""
+    copy: Int32s
+    """Row in `Trace.gpu` of the copy that the call made or awaited, -1 for none."""
+    device: Int32s
+    stall_ns: Int64s
+    drain_ns: Int64s
+    """Part in which earlier queued work of the stream or device was still to be done."""
+    own_ns: Int64s
+    """Part after that in which the call's own copy ran."""
+    bubble_ns: Int64s
+    """From the end of the awaited work to the next start of GPU work on the device; 0 if other work was running. A
+    bubble that several stalls end in belongs to the last of them."""
+    awaited_end_ns: Int64s
+    """End of the awaited work."""
+    profiler: Bools
+    """The profiler's own synchronize; to be left out of every sum."""
+    call_step: Int32s
+
+    @property
+    def overhead_ns(self) -> Int64s:
+        """The rest: the call itself, staging of a copy, waking up."""
+        return self.stall_ns - self.drain_ns - self.own_ns
+
+
+def measure_stalls(trace: Trace) -> Stalls:
+    """Return every call of the trace that can block the host, with its cost."""
+    kind = call_kinds(trace.calls)
+    copy = _own_copies(trace, kind)
+    rows = np.flatnonzero(_can_block(trace, kind, copy))
+    kind, copy = kind[rows], copy[rows]
+    start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]
+    device, stream = _targets(trace, rows, copy)
+    prior_end = _prior_end(trace, kind, device, stream, start, end, _issued(trace, rows, copy))
+    drained = np.clip(prior_end, start, end)
+    copied = np.where(copy == NONE, drained, np.clip(_gpu_end(trace, copy), drained, end))
+    copying = np.where(copy == NONE, drained, np.clip(_gpu_start(trace, copy), drained, copied))
+    drain, own = drained - start, copied - copying
+    awaited_end = np.where(own > 0, _gpu_end(trace, copy), prior_end)
+    profiler = _profilers_own(trace, rows, kind)
+    bubble = _bubbles(trace, device, awaited_end, (drain + own > 0) & ~profiler)
+    return Stalls(
+        call=rows,
+        kind=kind.astype(np.int64),
+        copy=copy,
+        device=device,
+        stall_ns=end - start,
+        drain_ns=drain,
+        own_ns=own,
+        bubble_ns=bubble,
+        awaited_end_ns=awaited_end,
+        profiler=profiler,
+        call_step=trace.links.call_step[rows],
+    )
+
+
+def _own_copies(trace: Trace, kind: np.ndarray) -> Int32s:
+    """Return per call its own copy: what it launched, or for a stream synchronize the copy just before it in its op."""
+    calls, links = trace.calls, trace.links
+    copies = np.flatnonzero((trace.gpu.category == MEMCPY) & (links.launch != NONE))
+    made = np.full(len(calls), NONE, np.int32)
+    made[links.launch[copies]] = copies
+    made[(kind != COPY) & (kind != ASYNC_COPY)] = NONE
+    order = np.lexsort((calls.start_ns, calls.thread))
+    own = made.copy()
+    for distance in range(1, COPY_LOOK_BACK + 1):
+        call, earlier = order[distance:], order[:-distance]
+        same_op = (links.op[call] == links.op[earlier]) & (calls.thread[call] == calls.thread[earlier])
+        if distance > 1:
+            same_op &= links.op[call] != NONE
+        awaits = (kind[call] == STREAM) & (own[call] == NONE) & same_op & (made[earlier] != NONE)
+        own[call[awaits]] = made[earlier[awaits]]
+    return own
+
+
+def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
+    """Return the calls that can block: of asynchronous copies those of pageable memory that the driver must stage."""
+    staged = np.zeros(len(kind), bool)
+    known = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
+    gpu, rows = trace.gpu, copy[known]
+    large = (gpu.direction[rows] == DTOH) | (gpu.bytes[rows] > SMALL_COPY_BYTES)
+    staged[known] = (gpu.host_memory[rows] == PAGEABLE) & large
+    return (kind != NONE) & ((kind != ASYNC_COPY) | staged)
+
+
+def _gpu_start(trace: Trace, row: Int32s) -> Int64s:
+    return trace.gpu.start_ns[row] if len(trace.gpu) else np.zeros(len(row), np.int64)
+
+
+def _gpu_end(trace: Trace, row: Int32s) -> Int64s:
+    return trace.gpu.end_ns[row] if len(trace.gpu) else np.zeros(len(row), np.int64)
+
+
+def _issued(trace: Trace, rows: Int64s, copy: Int32s) -> Int64s:
+    """Return the time before which work was issued that the call waits for: its own copy's launch, or its start."""
+    start = trace.calls.start_ns[rows]
+    return np.where(copy == NONE, start, trace.launched_ns[copy]) if len(trace.gpu) else start
+
+
+def _targets(trace: Trace, rows: Int64s, copy: Int32s) -> tuple[Int32s, Int64s]:
+    """Return device and stream that each call waits for; the stream is -1 where nothing tells.
+
+    The own copy tells both, CUPTI's record of the synchronization the stream; else the device is that of the thread's
+    last launch.
+    """
+    gpu, calls = trace.gpu, trace.calls
+    if len(gpu) == 0:
+        return np.full(len(rows), NONE, np.int32), np.full(len(rows), NONE, np.int64)
+    device, stream = _last_device(trace, rows), np.full(len(rows), NONE, np.int64)
+    if len(trace.syncs):
+        order = np.argsort(trace.syncs.correlation, kind="stable")
+        position = np.searchsorted(trace.syncs.correlation[order], calls.correlation[rows])
+        record = order[np.minimum(position, len(order) - 1)]
+        known = (trace.syncs.correlation[record] == calls.correlation[rows]) & (calls.correlation[rows] > 0)
+        stream = np.where(known, trace.syncs.stream[record], stream)
+    own = copy != NONE
+    return np.where(own, gpu.device[copy], device).astype(np.int32), np.where(own, gpu.stream[copy], stream)
+
+
+def _last_device(trace: Trace, rows: Int64s) -> Int32s:
+    """Return the device of the last launch of the call's thread before it, else the first device of the trace."""
+    gpu, calls, launch = trace.gpu, trace.calls, trace.links.launch
+    device = np.full(len(calls), NONE, np.int32)
+    device[launch[launch != NONE]] = gpu.device[launch != NONE]
+    order = np.lexsort((calls.start_ns, calls.thread))
+    last = np.maximum.accumulate(np.where(device[order] == NONE, NONE, np.arange(len(order))))
+    same_thread = (last != NONE) & (calls.thread[order[last]] == calls.thread[order])
+    result = np.full(len(calls), gpu.device[0], np.int32)
+    result[order[same_thread]] = device[order[last[same_thread]]]
+    return result[rows]
+
+
+def _prior_end(
+    trace: Trace,
+    kind: np.ndarray,
+    device: Int32s,
+    stream: Int64s,
+    start: Int64s,
+    end: Int64s,
+    issued: Int64s,
+) -> Int64s:
+    """Return the end of the last work that was issued before and that the call waited for; its start if none.
+
+    A synchronize of a known stream, or of the device, waits for all that was issued there. Of a call whose target is
+    not known (an event, an unnamed stream, an allocation) only what had ended when it returned was awaited.
+    """
+    gpu, launched = trace.gpu, trace.launched_ns
+    latest = start.copy()
+    certain = (kind == DEVICE) | (stream != NONE)
+    for on_device, on_stream in np.unique(np.stack((gpu.device, gpu.stream)), axis=1).T:
+        queue = np.flatnonzero((gpu.device == on_device) & (gpu.stream == on_stream))
+        queue = queue[np.argsort(launched[queue], kind="stable")]
+        ends = np.maximum.accumulate(gpu.end_ns[queue])
+        concerned = (device == on_device) & ((stream == on_stream) | (stream == NONE))
+        count = np.searchsorted(launched[queue], issued)
+        ended = np.searchsorted(ends, end + SKEW_NS, side="right")
+        count = np.where(certain, count, np.minimum(count, ended))
+        concerned &= count > 0
+        latest[concerned] = np.maximum(latest[concerned], ends[count[concerned] - 1])
+    return np.where(kind == HOST_MEMORY, start, latest)
+
+
+def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:
+    """Return the device synchronizes that torch.profiler adds where its window ends.
+
+    They are called outside of any op, and nothing is launched after them; with `ProfilerStep` marks also after the last
+    step, without marks only the very last one is taken to be the profiler's.
+    """
+    calls, links = trace.calls, trace.links
+    launches = links.launch[links.launch != NONE]
+    last_launch = calls.start_ns[launches].max(initial=np.iinfo(np.int64).min)
+    start = calls.start_ns[rows]
+    own = (kind == DEVICE) & (links.op[rows] == NONE) & (start > last_launch)
+    if trace.steps.source == "profiler_step":
+        return own & (start >= trace.steps.end_ns[-1])
+    return own & (np.arange(len(rows)) == np.max(np.flatnonzero(own), initial=NONE))
+
+
+def _bubbles(trace: Trace, device: Int32s, awaited_end: Int64s, waited: Bools) -> Int64s:
+    """Return the idle time of the device that begins where the awaited work of each stall ended."""
+    gpu = trace.gpu
+    bubble = np.zeros(len(device), np.int64)
+    for index in np.unique(gpu.device):
+        mine = gpu.device == index
+        idle = gaps(union(gpu.start_ns[mine], gpu.end_ns[mine]))
+        stalls = np.flatnonzero(waited & (device == index))
+        gap = np.searchsorted(idle.start, awaited_end[stalls])
+        begins = gap < len(idle.start)
+        begins[begins] = idle.start[gap[begins]] == awaited_end[stalls[begins]]
+        stalls, gap = stalls[begins], gap[begins]
+        _, last = np.unique(gap[::-1], return_index=True)
+        owner = len(gap) - 1 - last
+        bubble[stalls[owner]] = (idle.end - idle.start)[gap[owner]]
+    return bubble
