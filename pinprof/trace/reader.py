@@ -44,7 +44,7 @@ def _load(path: str) -> bytes:
             data = bytes(igzip.decompress(data))  # type: ignore[no-untyped-call]
         except EOFError:
             raise TraceError("the gzip data ends too early; the file is truncated, copy it again") from None
-        except (OSError, igzip_lib.IsalError) as error:
+        except (OSError, igzip_lib.IsalError) as error:  # type: ignore[misc]  # the stub says it is an instance
             raise TraceError(f"the gzip data is corrupt ({error}); copy the file again") from error
     if not data.strip():
         raise TraceError("the file is empty; record the trace again")

@@ -1,0 +1,172 @@
+"""The report for programs: JSON with stable names, in milliseconds, bytes and GB/s."""
+
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from pinprof.analyses.copies import CopyGroup
+from pinprof.analyses.idle import DeviceTime
+from pinprof.analyses.overlap import Overlap
+from pinprof.analyses.syncs import Site, Syncs
+from pinprof.measure import KNOWN_COUNTS, Profile
+from pinprof.rules import Finding
+
+SCHEMA = "pinprof.report/1"
+NS_PER_MS = 1e6
+
+Entry = tuple[Profile, Sequence[Finding]]
+"""A trace's measurements and what the rules found in it."""
+
+
+def to_json(entries: Sequence[Entry]) -> str:
+    """Return the report on the traces as JSON text; fields that nothing filled are null or empty."""
+    document = {
+        "schema": SCHEMA,
+        "pinprof_version": version("pinprof"),
+        "traces": [_trace(profile, findings) for profile, findings in entries],
+        "ranks": None,
+    }
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _ms(ns: float | None) -> float | None:
+    return None if ns is None else round(ns / NS_PER_MS, 6)
+
+
+def _trace(profile: Profile, findings: Sequence[Finding]) -> dict[str, Any]:
+    info, count = profile.info, profile.steps.count
+    return {
+        "path": profile.path,
+        "rank": info.rank,
+        "world_size": info.world_size,
+        "torch_version": info.torch_version,
+        "devices": [{"name": device.name, "index": device.index} for device in info.devices],
+        "span_ms": _ms(profile.span_ns),
+        "events": {
+            **{name: profile.counts.get(name, 0) for name in KNOWN_COUNTS},
+            "skipped": sum(profile.skipped.values()),
+            "skipped_reasons": profile.skipped,
+            "other": {name: number for name, number in profile.counts.items() if name not in KNOWN_COUNTS},
+        },
+        "missing": [{"what": gap.what, "effect": gap.effect, "remedy": gap.remedy} for gap in profile.missing],
+        "steps": _steps(profile),
+        "gpu": [_device(device) for device in profile.devices],
+        "copies": [_copies(group) for group in profile.copies],
+        "overlap": _overlap(profile.overlap),
+        "syncs": _syncs(profile.syncs, count),
+        "idle": [
+            {"device": device.device, "cause": cause, "time_ms": _ms(time)}
+            for device in profile.devices
+            for cause, time in device.idle_by_cause
+        ],
+        "loader": {
+            "waits": profile.loader.waits,
+            "wait_ms": _ms(profile.loader.wait_ns),
+            "per_step_ms": _ms(profile.loader.wait_in_steps_ns / count) if count else None,
+        },
+        "findings": [_finding(finding) for finding in findings],
+    }
+
+
+def _steps(profile: Profile) -> dict[str, Any]:
+    steps, step = profile.steps, profile.step
+    return {
+        "count": steps.count,
+        "source": steps.source,
+        "marker": steps.marker,
+        "host_ms": _ms(steps.host_ns),
+        "device_ms": _ms(steps.device_ns),
+        "traced_ms": _ms(steps.traced_ns),
+        "busy_ms": _ms(steps.busy_ns),
+        "step_ms": _ms(step.step_ns),
+        "step_source": step.source,
+        "range_ms": None if step.range_ns is None else [_ms(bound) for bound in step.range_ns],
+        "bound": profile.bound,
+    }
+
+
+def _device(device: DeviceTime) -> dict[str, Any]:
+    return {
+        "device": device.device,
+        "busy_ms": _ms(device.busy_ns),
+        "kernel_ms": _ms(device.kernel_ns),
+        "memcpy_ms": _ms(device.memcpy_ns),
+        "idle_ms": _ms(device.idle_ns),
+        "span_ms": _ms(device.span_ns),
+    }
+
+
+def _copies(group: CopyGroup) -> dict[str, Any]:
+    return {
+        "direction": group.direction,
+        "host_memory": None if group.host_memory == "none" else group.host_memory,
+        "count": group.count,
+        "bytes": group.bytes,
+        "time_ms": _ms(group.time_ns),
+        "overlapped_ms": _ms(group.overlapped_ns),
+        "exposed_ms": _ms(group.exposed_ns),
+        "bandwidth_gbps": group.bandwidth_gbps,
+        "host_blocked_ms": _ms(group.host_blocked_ns),
+    }
+
+
+def _overlap(overlap: Overlap) -> dict[str, Any]:
+    copy = sum(device.copy_ns for device in overlap.devices)
+    overlapped = sum(device.overlapped_ns for device in overlap.devices)
+    return {
+        "copy_ms": _ms(copy),
+        "overlapped_ms": _ms(overlapped),
+        "exposed_ms": _ms(copy - overlapped),
+        "fraction": overlapped / copy if copy else None,
+        "reasons": [
+            {"reason": reason, "count": count, "exposed_ms": _ms(time)} for reason, count, time in overlap.by_reason()
+        ],
+    }
+
+
+def _syncs(syncs: Syncs, steps: int) -> dict[str, Any]:
+    counted = [site for site in syncs.sites if site.verdict != "profiler"]
+    return {
+        "count": sum(site.count for site in counted),
+        "per_step": sum(site.in_steps for site in counted) / steps if steps else None,
+        "stall_ms": _ms(sum(site.stall_ns for site in counted)),
+        "sites": [_site(site, steps) for site in syncs.sites],
+    }
+
+
+def _site(site: Site, steps: int) -> dict[str, Any]:
+    return {
+        "cause": site.cause,
+        "op": site.op,
+        "call": site.call,
+        "file": site.file,
+        "line": None,
+        "function": site.function,
+        "stack": list(site.stack),
+        "thread": site.thread,
+        "count": site.count,
+        "per_step": site.in_steps / steps if steps else None,
+        "stall_ms": _ms(site.stall_ns),
+        "drain_ms": _ms(site.drain_ns),
+        "own_ms": _ms(site.own_ns),
+        "bubble_ms": _ms(site.bubble_ns),
+        "verdict": site.verdict,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule.id,
+        "title": finding.rule.title,
+        "severity": finding.severity,
+        "file": finding.evidence.file,
+        "line": None,
+        "function": finding.evidence.function,
+        "evidence": finding.evidence.text,
+        "cost_ms": _ms(finding.evidence.cost_ns),
+        "saving_ms": None,
+        "saving_fraction": None,
+        "range_ms": None,
+        "fix": finding.rule.fix,
+    }

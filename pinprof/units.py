@@ -1,0 +1,51 @@
+"""How numbers read: times, sizes, rates and shares as short texts with a good unit."""
+
+from collections.abc import Sequence
+
+TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+SIZES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+
+TEN, HUNDRED = 10, 100
+"""Below ten a number reads with two decimals, below a hundred with one: three digits that mean something."""
+
+ROUNDS_UP = {"s": 0.9995, "ms": 0.9995, "µs": 0.9995}
+"""From this part of a unit on, the smaller unit would read "1000"; binary units go on to 1023."""
+
+
+def duration(ns: float) -> str:
+    """Return a time given in ns, in the largest unit that leaves a digit before the point: "18.6 ms", "430 µs"."""
+    return _in_units(ns, TIMES)
+
+
+def size(count: float) -> str:
+    """Return a number of bytes in binary units: "48.0 MiB", "512 B"."""
+    return _in_units(count, SIZES)
+
+
+def rate(gbps: float) -> str:
+    """Return a bandwidth given in GB/s (10^9 bytes): "55.3 GB/s"."""
+    return f"{_three_digits(gbps)} GB/s"
+
+
+def percent(fraction: float) -> str:
+    """Return a share, 1 being all, in whole percent; "<1 %" and ">99 %" where it would round to nothing or all."""
+    whole = round(fraction * 100)
+    if whole == 0 and fraction > 0:
+        return "<1 %"
+    if whole == 100 and fraction < 1:  # noqa: PLR2004  all
+        return ">99 %"
+    return f"{whole} %"
+
+
+def _in_units(value: float, units: Sequence[tuple[float, str]]) -> str:
+    smallest, unit = units[-1]
+    for scale, name in units[:-1]:
+        if abs(value) >= scale * ROUNDS_UP.get(name, 1):
+            return f"{_three_digits(value / scale)} {name}"
+    return f"{value / smallest:.0f} {unit}"
+
+
+def _three_digits(value: float) -> str:
+    if abs(value) >= HUNDRED - 0.05 or value == 0:
+        return f"{value:.0f}"
+    return f"{value:.2f}" if abs(value) < TEN - 0.005 else f"{value:.1f}"
