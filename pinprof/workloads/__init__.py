@@ -1,0 +1,1 @@
+"""Training steps with a known answer, each small enough to copy."""

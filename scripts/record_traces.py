@@ -1,0 +1,247 @@
+"""Record every workload on this machine, with the truth measured beside it: the same step without a profiler.
+
+Run from the repository root:  PYTHONPATH=. python scripts/record_traces.py OUT_DIR [--only NAME]...
+"""
+
+import gzip
+import json
+import multiprocessing
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from pinprof.capture.profiling import profile
+from pinprof.workloads.catalogue import WORKLOADS, Workload, workload
+from pinprof.workloads.model import Step
+
+WARM_UP_STEPS = 10
+PLAIN_WINDOWS = 5
+LEAST_STEPS = 10  # in each plain window
+LEAST_SECONDS = 0.3  # of each plain window
+RECORDED_STEPS = {False: 5, True: 3}  # without and with stacks, which make a trace several times larger
+MOST_BYTES = 1_000_000  # of one file: the traces live in the repository
+ALONE_SECONDS = 120  # no workload may take longer than this
+NS_PER_MS = 1_000_000
+
+Truth = dict[str, Any]
+
+
+@click.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--only", multiple=True, metavar="NAME", help="Record this workload alone; may be repeated.")
+@click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
+@click.option("--scale", default=1.0, show_default=True, help="All sizes times this.")
+@click.option(
+    "--start",
+    type=click.Choice(["fork", "spawn"]),
+    default="fork",
+    show_default=True,
+    help="How each workload gets its own process; spawn is slower, and safe where a fork cannot start the GPU.",
+)
+def main(out: Path, only: tuple[str, ...], device: str, scale: float, start: str) -> None:
+    """Record the workloads into OUT, with truth.json and README.md; earlier truth of other workloads is kept."""
+    chosen = [workload(name) for name in only] or list(WORKLOADS)
+    out.mkdir(parents=True, exist_ok=True)
+    context = multiprocessing.get_context(start)
+    failed = ["machine"] if alone(context, write_machine, out, device, scale, only) else []
+    for each in chosen:
+        began = time.perf_counter()
+        problem = alone(context, record_workload, each.name, out, device, scale)
+        took = time.perf_counter() - began
+        print(f"{each.name:24} {took:5.1f} s  {problem or summary_line(load_truth(out), each.name)}", flush=True)
+        if problem:
+            failed.append(each.name)
+    write_readme(out)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+        sys.exit(1)
+
+
+def alone(context: Any, function: Any, *args: object) -> str | None:
+    """Run the function in a process of its own; return what went wrong, or None.
+
+    So a crash takes nothing else along and no workload runs in a process that was profiled before. This process itself
+    never starts the GPU: a fork of it could not use it then.
+    """
+    process = context.Process(target=function, args=args)
+    process.start()
+    process.join(ALONE_SECONDS)
+    if process.is_alive():
+        process.kill()
+        process.join()
+        return f"FAILED: not done after {ALONE_SECONDS} s"
+    return f"FAILED: exit status {process.exitcode}" if process.exitcode else None
+
+
+def record_workload(name: str, out: Path, device_name: str, scale: float) -> None:
+    """Measure the workload's plain step, record it without and with stacks, and note both in the truth."""
+    known = workload(name)
+    device = torch.device(device_name)
+    with known.build(device, scale) as step:
+        plain = plain_windows(step, device)
+        files = dict(record(known, step, out, with_stack=with_stack) for with_stack in (False, True))
+    truth = load_truth(out)
+    truth["workloads"][name] = {"name": name, "plain_ms": plain, "files": files}
+    save_truth(out, truth)
+
+
+def plain_windows(step: Step, device: torch.device) -> dict[str, float | int | list[float]]:
+    """Return the mean step of several windows without a profiler, each synchronized at its two ends only."""
+    run_window(step, device, steps=WARM_UP_STEPS, seconds=0.0)
+    means = [run_window(step, device, steps=LEAST_STEPS, seconds=LEAST_SECONDS) for _ in range(PLAIN_WINDOWS)]
+    return {
+        "median": round(statistics.median(means), 4),
+        "min": round(min(means), 4),
+        "max": round(max(means), 4),
+        "windows": [round(mean, 4) for mean in means],
+    }
+
+
+def run_window(step: Step, device: torch.device, *, steps: int, seconds: float) -> float:
+    """Run at least so many steps and seconds; return the mean step in milliseconds."""
+    synchronize(device)
+    start = time.perf_counter_ns()
+    done = 0
+    while done < steps or time.perf_counter_ns() - start < seconds * 1000 * NS_PER_MS:
+        step()
+        done += 1
+    synchronize(device)
+    return (time.perf_counter_ns() - start) / NS_PER_MS / done
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def record(known: Workload, step: Step, out: Path, *, with_stack: bool) -> tuple[str, int]:
+    """Record the workload into its file; return the file's name and how many steps it holds."""
+    path = out / f"{known.name}{'.stack' if with_stack else ''}.json.gz"
+    steps = RECORDED_STEPS[with_stack]
+    with profile(path, steps=steps, with_stack=with_stack, force=True) as recording:
+        while not recording.done:
+            step()
+            recording.step()
+    tidy(path)
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        print(f"warning: {path.name} has {size:,} bytes, more than {MOST_BYTES:,}", file=sys.stderr)
+    return path.name, steps
+
+
+def tidy(path: Path) -> None:
+    """Compress the trace again, as small as gzip can and without a date, and take out the machine's name."""
+    text = gzip.decompress(path.read_bytes())
+    text = re.sub(rb'"host_name": *"[^"]*"', b'"host_name": "recorder"', text)
+    path.write_bytes(gzip.compress(text, compresslevel=9, mtime=0))
+
+
+def load_truth(out: Path) -> Truth:
+    """Return what was noted so far."""
+    path = out / "truth.json"
+    truth: Truth = json.loads(path.read_text()) if path.exists() else {"machine": {}, "command": "", "workloads": {}}
+    return truth
+
+
+def save_truth(out: Path, truth: Truth) -> None:
+    """Write the truth whole, the workloads in the catalogue's order."""
+    order = [known.name for known in WORKLOADS]
+    truth["workloads"] = dict(sorted(truth["workloads"].items(), key=lambda item: order.index(item[0])))
+    unfinished = out / "truth.json.tmp"
+    unfinished.write_text(json.dumps(truth, indent=2) + "\n")
+    unfinished.replace(out / "truth.json")
+
+
+def write_machine(out: Path, device_name: str, scale: float, only: tuple[str, ...]) -> None:
+    """Note where and how the traces were recorded."""
+    cuda = device_name.startswith("cuda")
+    truth = load_truth(out)
+    truth["machine"] = {
+        "gpu": torch.cuda.get_device_name() if cuda else None,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "driver": driver_version() if cuda else None,
+        "python": platform.python_version(),
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "scale": scale,
+    }
+    options = [part for name in only for part in ("--only", name)]
+    options += [] if device_name == "cuda" else ["--device", device_name]
+    options += [] if scale == 1.0 else ["--scale", str(scale)]
+    truth["command"] = " ".join(["PYTHONPATH=. python scripts/record_traces.py", out.name, *options])
+    save_truth(out, truth)
+
+
+def driver_version() -> str | None:
+    """Return the GPU driver's version, or None where nvidia-smi does not say."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    query = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+    answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30).stdout.split()
+    return answer[0] if answer else None
+
+
+def summary_line(truth: Truth, name: str) -> str:
+    """Return the plain step of one workload, for the terminal."""
+    plain = truth["workloads"][name]["plain_ms"]
+    return f"plain step {plain['median']:.3f} ms ({plain['min']:.3f} to {plain['max']:.3f})"
+
+
+README = """\
+# Recorded workloads
+
+Real recordings of `pinprof/workloads`, with the truth beside them: the same step timed without a profiler, in the same
+process just before. This page and `truth.json` are written by the command that made the recordings:
+
+    {command}
+
+{machine}
+
+*Plain step*: mean of {windows} windows of at least {steps} steps and {seconds} s, synchronized at their ends only:
+median (least to most) of the windows, in ms.
+
+| workload | what a step does | plain step, ms | known answer | files (steps, kB) |
+|---|---|---|---|---|
+{rows}
+"""
+
+
+def write_readme(out: Path) -> None:
+    """Write the README of the recordings, all of it from the truth and the catalogue."""
+    truth = load_truth(out)
+    text = README.format(
+        command=truth["command"],
+        machine="\n".join(f"- {key}: {value}" for key, value in truth["machine"].items()),
+        windows=PLAIN_WINDOWS,
+        steps=LEAST_STEPS,
+        seconds=LEAST_SECONDS,
+        rows="\n".join(readme_row(out, workload(name), noted) for name, noted in truth["workloads"].items()),
+    )
+    (out / "README.md").write_text(text)
+
+
+def readme_row(out: Path, known: Workload, noted: Truth) -> str:
+    """Return one workload's row."""
+    plain = noted["plain_ms"]
+    files = "<br>".join(
+        f"[{name}]({name}) ({steps}, {(out / name).stat().st_size / 1000:.0f})"
+        for name, steps in noted["files"].items()
+    )
+    step_ms = f"{plain['median']:.2f} ({plain['min']:.2f} to {plain['max']:.2f})"
+    return f"| {known.name} | {known.summary} | {step_ms} | {known.known_answer} | {files} |"
+
+
+if __name__ == "__main__":
+    main()
