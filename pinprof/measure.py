@@ -14,8 +14,11 @@ from pinprof.intervals import union
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Info, Trace
 
 GPU_BOUND = 0.9
-"""A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels.
-The profiler cannot lengthen such a step, as it only slows the host."""
+"""A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
+
+CERTAIN = 0.98
+"""The step without profiler lies between the GPU's own work and the traced step. Where these differ by no more than two
+percent, the traced step is it: the profiler only slows the host, and the host is not the limit."""
 
 BOUND_BY = {"input_wait": "input", "communication_wait": "communication"}
 """Idle causes that name what bounds the step; the others are the host's."""
@@ -130,9 +133,9 @@ def _estimate(info: Info, steps: StepTimes) -> StepEstimate:
         return StepEstimate(plain.mean_ms * 1e6, "measured", spread)
     if steps.traced_ns is None or steps.busy_ns is None:
         return StepEstimate(None, "estimated", None)
-    gpu_bound = steps.busy_ns >= GPU_BOUND * steps.traced_ns
+    certain = steps.busy_ns >= CERTAIN * steps.traced_ns
     span = (min(steps.busy_ns, steps.traced_ns), steps.traced_ns)
-    return StepEstimate(steps.traced_ns if gpu_bound else None, "estimated", span)
+    return StepEstimate(steps.traced_ns if certain else None, "estimated", span)
 
 
 def _bound(steps: StepTimes, step: StepEstimate, devices: tuple[DeviceTime, ...]) -> str | None:
@@ -144,6 +147,15 @@ def _bound(steps: StepTimes, step: StepEstimate, devices: tuple[DeviceTime, ...]
     busiest = max(devices, key=lambda device: device.busy_ns)
     cause = busiest.idle_by_cause[0][0] if busiest.idle_by_cause else "host_wait"
     return BOUND_BY.get(cause, "host")
+
+
+def _unlinked(trace: Trace) -> int:
+    """Return how many activities have no launch in the trace and were not queued before the recording began."""
+    linked = np.flatnonzero(trace.links.launch != NONE)
+    if len(linked) == 0 or len(trace.calls) == 0:
+        return len(trace.gpu) if len(trace.calls) else 0
+    first = trace.gpu.start_ns[linked].min()
+    return int(((trace.links.launch == NONE) & (trace.gpu.start_ns > first)).sum())
 
 
 def _missing(trace: Trace, step: StepEstimate) -> tuple[Missing, ...]:
@@ -165,13 +177,13 @@ def _missing(trace: Trace, step: StepEstimate) -> tuple[Missing, ...]:
                 "record with ProfilerActivity.CPU too",
             )
         )
-    unlinked = int((trace.links.launch == NONE).sum())
-    if unlinked and len(trace.calls):
+    unlinked = _unlinked(trace)
+    if unlinked:
         found.append(
             Missing(
                 f"the launch of {unlinked} of {len(trace.gpu)} GPU activities",
                 "they belong to no step, and idle time before them has no cause",
-                "start recording some steps before the first one that matters",
+                "record with ProfilerActivity.CPU too; a launch can also be lost when the profiler's buffers overflow",
             )
         )
     if trace.steps.source == "whole_trace":

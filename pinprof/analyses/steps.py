@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import length, union
-from pinprof.trace.tables import NONE, Int64s, Steps, Trace
+from pinprof.trace.tables import HOST_MEMORIES, NONE, Int64s, Steps, Trace
+
+PAGEABLE = HOST_MEMORIES.index("pageable")
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,8 @@ class StepTimes:
     traced_ns: float | None
     """The larger of the two: the step as the trace shows it, with the profiler's cost in it."""
     busy_ns: float | None
-    """Mean time per step in which the busiest device worked on what the steps launched: no change on the host can make
-    the step shorter, and a profiler does not lengthen it."""
+    """Mean time per step in which the busiest device worked on what the steps launched, without copies of pageable
+    memory, whose pace the host sets: nothing on the host can make the step shorter, nor does a profiler lengthen it."""
     each_ns: Int64s
     """Time between the starts of consecutive complete steps."""
 
@@ -69,7 +71,7 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
 def _busy_time(trace: Trace) -> float | None:
     """Return the mean busy time of the busiest device in the complete steps."""
     gpu, step = trace.gpu, trace.links.activity_step
-    stepped = (step != NONE) & trace.steps.complete[step]
+    stepped = (step != NONE) & trace.steps.complete[step] & (gpu.host_memory != PAGEABLE)
     if not stepped.any():
         return None
     busy = [

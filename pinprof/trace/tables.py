@@ -212,7 +212,12 @@ class Trace:
 
     @property
     def launched_ns(self) -> Int64s:
-        """Per activity: when the call that launched it began, in ns; its own start where the launch is unknown."""
+        """Per activity: when the call that launched it began, in ns.
+
+        An activity without a launch in the trace was launched before the recording began: it counts as launched with
+        the first call, or at its own start if that is earlier.
+        """
         if len(self.calls) == 0:
             return self.gpu.start_ns
-        return np.where(self.links.launch == NONE, self.gpu.start_ns, self.calls.start_ns[self.links.launch])
+        before = np.minimum(self.gpu.start_ns, self.calls.start_ns[0])
+        return np.where(self.links.launch == NONE, before, self.calls.start_ns[self.links.launch])

@@ -22,6 +22,7 @@ class Site:
     op: str | None
     """The outermost op around the call, as the user called it."""
     call: str
+    """The runtime call with most of the stall: a blocking copy has two, the copy and the synchronize after it."""
     file: str | None
     function: str | None
     """The innermost function of the user's own code around the call, with its file."""
@@ -31,8 +32,9 @@ class Site:
     verdict: str
     """`hidden`, `explicit` or `profiler`."""
     count: int
+    """Waits; the calls that make and await one copy are one wait."""
     in_steps: int
-    """How many lie in complete steps."""
+    """How many of them lie in complete steps."""
     stall_ns: int
     drain_ns: int
     own_ns: int
@@ -75,7 +77,6 @@ def _keys(trace: Trace, stalls: Stalls, cause: Int32s) -> np.ndarray:
         (
             cause,
             follow(trace.ops.name, op),
-            trace.calls.name[stalls.call],
             follow(trace.functions.name, function),
             role[trace.calls.thread[stalls.call]],
             stalls.profiler,
@@ -106,7 +107,7 @@ def _user_function(trace: Trace, call: Int64s) -> Int32s:
 
 
 def _site(trace: Trace, stalls: Stalls, cause: Int32s, members: Int64s, in_step: np.ndarray) -> Site:
-    call = stalls.call[members[:1]]
+    call = stalls.call[members[stalls.stall_ns[members].argmax() :][:1]]
     op, function = int(_outermost_op(trace, call)[0]), int(_user_function(trace, call)[0])
     place = frame(trace.functions.name_of(function)) if function != NONE else None
     name = CAUSES[cause[members[0]]]
@@ -124,8 +125,8 @@ def _site(trace: Trace, stalls: Stalls, cause: Int32s, members: Int64s, in_step:
         stack=_stack(trace, int(call[0])),
         thread=trace.threads[trace.calls.thread[call[0]]].role,
         verdict=verdict,
-        count=len(members),
-        in_steps=len(stepped),
+        count=_waits(stalls, members),
+        in_steps=_waits(stalls, stepped),
         stall_ns=int(stalls.stall_ns[members].sum()),
         drain_ns=int(stalls.drain_ns[members].sum()),
         own_ns=int(stalls.own_ns[members].sum()),
@@ -133,6 +134,12 @@ def _site(trace: Trace, stalls: Stalls, cause: Int32s, members: Int64s, in_step:
         stall_in_steps_ns=int(stalls.stall_ns[stepped].sum()),
         bubble_in_steps_ns=int(stalls.bubble_ns[stepped].sum()),
     )
+
+
+def _waits(stalls: Stalls, members: Int64s) -> int:
+    """Return the number of waits: stalls without a copy, and copies."""
+    copy = stalls.copy[members]
+    return int((copy == NONE).sum()) + len(np.unique(copy[copy != NONE]))
 
 
 def _stack(trace: Trace, call: int) -> tuple[str, ...]:
