@@ -265,4 +265,5 @@ def _as_capture_error(what: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, OSError) as exc:
-        raise CaptureError(f"{what}: {str(exc).strip().splitlines()[0] if str(exc).strip() else exc!r}") from exc
+        first_line = next(iter(str(exc).splitlines()), repr(exc))
+        raise CaptureError(f"{what}: {first_line}") from exc
