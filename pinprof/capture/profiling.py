@@ -114,7 +114,7 @@ class Recording:
         self._boundaries = self._run_windows()
 
     def __enter__(self) -> "Recording":
-        self._advance()
+        self.start()
         return self
 
     def __exit__(
@@ -127,6 +127,10 @@ class Recording:
                 raise
         if error is None and not self.recorded_steps:
             raise CaptureError(self.why_nothing_recorded())
+
+    def start(self) -> None:
+        """Enter the first window."""
+        self._advance()
 
     def step(self) -> None:
         """Say that a training step ends here; free of cost once `done`."""
@@ -261,4 +265,5 @@ def _as_capture_error(what: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, OSError) as exc:
-        raise CaptureError(f"{what}: {str(exc).strip().splitlines()[0] if str(exc).strip() else exc!r}") from exc
+        first_line = next(iter(str(exc).splitlines()), repr(exc))
+        raise CaptureError(f"{what}: {first_line}") from exc

@@ -1,0 +1,278 @@
+"""The windows of a recording, with an injected clock and profiler, and once with torch's own."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+
+from pinprof.capture.plain import Clock, PlainBounds, PlainStep
+from pinprof.capture.profiling import Recording, Windows, profile, writable_target
+from pinprof.errors import CaptureError
+
+MS = 1_000_000
+
+
+class FakeClock(Clock):
+    """Moves on when told to, and notes when it was synchronized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time_ns = 0
+        self.synchronized_at_ns: list[int] = []
+
+    def now_ns(self) -> int:
+        return self.time_ns
+
+    def synchronize(self) -> None:
+        self.synchronized_at_ns.append(self.time_ns)
+
+
+class FakeProfiler:
+    """Notes what was asked of it, in order."""
+
+    def __init__(self, *, stop_fails: bool = False) -> None:
+        self.calls: list[str] = []
+        self.metadata: dict[str, Any] = {}
+        self.stop_fails = stop_fails
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def step(self) -> None:
+        self.calls.append("step")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+        if self.stop_fails:
+            raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        self.calls.append("metadata")
+        self.metadata[key] = json.loads(value)
+
+    def export_chrome_trace(self, path: str) -> None:
+        self.calls.append("export")
+        Path(path).write_text("{}")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def profiler() -> FakeProfiler:
+    return FakeProfiler()
+
+
+@pytest.fixture
+def record(tmp_path: Path, clock: FakeClock, profiler: FakeProfiler) -> Callable[[Windows], Recording]:
+    def build(windows: Windows) -> Recording:
+        make = cast("Any", lambda _steps: profiler)
+        return Recording(tmp_path / "out.json", windows, make, make_clock=lambda: clock)
+
+    return build
+
+
+Record = Callable[[Windows], Recording]
+TWO_OF_EACH = Windows(warmup=2, plain=PlainBounds(steps=2, seconds=0.0), steps=2)
+
+
+def run(recording: Recording, clock: FakeClock, steps_ms: list[float]) -> Recording:
+    with recording:
+        for step_ms in steps_ms:
+            clock.time_ns += round(step_ms * MS)
+            recording.step()
+    return recording
+
+
+def test_windows_follow_each_other_and_the_file_is_written(
+    record: Record, clock: FakeClock, profiler: FakeProfiler
+) -> None:
+    recording = run(record(TWO_OF_EACH), clock, [1.0] * 8)
+    assert recording.done
+    assert recording.recorded_steps == 2
+    assert recording.path.read_text() == "{}"
+    # three boundaries inside the profiler's four steps, then its end
+    assert profiler.calls == ["start", "step", "step", "step", "metadata", "stop", "export"]
+    assert [path.name for path in recording.path.parent.iterdir()] == ["out.json"]
+
+
+def test_plain_window_synchronizes_at_its_ends_only_and_leaves_the_warm_up_out(
+    record: Record, clock: FakeClock
+) -> None:
+    windows = Windows(warmup=2, plain=PlainBounds(steps=11, seconds=0.0), steps=1)
+    recording = run(record(windows), clock, [100.0, 100.0, *range(1, 12), 50.0, 50.0, 50.0])
+    assert clock.synchronized_at_ns == [200 * MS, 266 * MS]
+    assert recording.plain == PlainStep(11, mean_ms=6.0, median_ms=6.0, p10_ms=2.0, p90_ms=10.0, clock="host")
+
+
+def test_plain_window_lasts_at_least_its_seconds(record: Record, clock: FakeClock) -> None:
+    windows = Windows(warmup=0, plain=PlainBounds(steps=2, seconds=1.0), steps=1)
+    recording = run(record(windows), clock, [100.0] * 13)
+    assert recording.plain is not None
+    assert recording.plain.steps == 10
+
+
+def test_plain_window_of_slow_steps_ends_after_its_most_seconds(record: Record, clock: FakeClock) -> None:
+    windows = Windows(warmup=0, plain=PlainBounds(steps=20, seconds=1.0, max_seconds=10.0), steps=1)
+    recording = run(record(windows), clock, [4000.0] * 6)
+    assert recording.plain is not None
+    assert recording.plain.steps == 3
+    slower = run(record(windows), clock, [30_000.0] * 6)
+    assert slower.plain is not None
+    assert slower.plain.steps == 3
+
+
+def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
+    run(record(TWO_OF_EACH), clock, [2.0] * 8)
+    described = profiler.metadata["pinprof"]
+    assert described.keys() == {"pinprof_version", "torch_version", "cuda_version", "gpu", "plain"}
+    assert described["torch_version"] == torch.__version__
+    assert described["plain"] == {
+        "steps": 2,
+        "mean_ms": 2.0,
+        "median_ms": 2.0,
+        "p10_ms": 2.0,
+        "p90_ms": 2.0,
+        "clock": "host",
+    }
+
+
+def test_without_plain_window_the_metadata_says_null(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
+    recording = run(record(Windows(warmup=0, plain=None, steps=1)), clock, [1.0] * 3)
+    assert recording.done
+    assert recording.plain is None
+    assert clock.synchronized_at_ns == []
+    assert profiler.metadata["pinprof"]["plain"] is None
+
+
+def test_steps_after_the_windows_do_nothing(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
+    recording = run(record(TWO_OF_EACH), clock, [1.0] * 20)
+    assert recording.steps_seen == 8
+    assert profiler.calls.count("export") == 1
+
+
+def test_progress_names_the_window_of_every_step(tmp_path: Path, clock: FakeClock, profiler: FakeProfiler) -> None:
+    seen: list[tuple[str, int, int]] = []
+    make = cast("Any", lambda _steps: profiler)
+    recording = Recording(
+        tmp_path / "out.json", TWO_OF_EACH, make, make_clock=lambda: clock, on_progress=lambda *now: seen.append(now)
+    )
+    run(recording, clock, [1.0] * 8)
+    names = ["warm-up", "plain", "profiler warm-up", "recorded"]
+    assert seen == [(name, step, 2) for name in names for step in (1, 2)]
+
+
+def test_early_end_keeps_the_complete_steps(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
+    recording = run(record(TWO_OF_EACH), clock, [1.0] * 7)
+    assert not recording.done
+    assert recording.recorded_steps == 1
+    assert recording.path.exists()
+    assert profiler.calls[-3:] == ["metadata", "stop", "export"]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3, 5, 6])
+def test_too_few_steps_is_an_error_with_the_remedy(
+    record: Record, clock: FakeClock, profiler: FakeProfiler, steps: int
+) -> None:
+    recording = record(TWO_OF_EACH)
+    with pytest.raises(CaptureError, match=rf"ended after {steps} steps.*8 are needed.*Run it longer"):
+        run(recording, clock, [1.0] * steps)
+    assert not recording.path.exists()
+    assert profiler.calls.count("start") == profiler.calls.count("stop")
+
+
+def fail_after(recording: Recording, steps: int) -> None:
+    with recording:
+        for _ in range(steps):
+            recording.step()
+        raise ZeroDivisionError
+
+
+def test_own_exception_passes_and_what_was_recorded_is_kept(record: Record) -> None:
+    recording = record(TWO_OF_EACH)
+    with pytest.raises(ZeroDivisionError):
+        fail_after(recording, 7)
+    assert recording.recorded_steps == 1
+    assert recording.path.exists()
+
+
+def test_own_exception_is_not_masked_when_nothing_was_recorded(record: Record) -> None:
+    with pytest.raises(ZeroDivisionError):
+        fail_after(record(TWO_OF_EACH), 1)
+
+
+def test_own_exception_is_not_masked_when_the_profiler_fails(record: Record, profiler: FakeProfiler) -> None:
+    profiler.stop_fails = True
+    recording = record(TWO_OF_EACH)
+    with pytest.raises(ZeroDivisionError):
+        fail_after(recording, 7)
+    assert recording.recorded_steps == 0
+
+
+def test_failing_profiler_is_one_line(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
+    profiler.stop_fails = True
+    with pytest.raises(CaptureError) as caught:
+        run(record(TWO_OF_EACH), clock, [1.0] * 8)
+    assert str(caught.value) == "the recording could not be finished: CUDA error: an illegal memory access"
+
+
+def test_existing_file_is_refused_before_any_step(tmp_path: Path) -> None:
+    (tmp_path / "out.json").write_text("precious")
+    with pytest.raises(CaptureError, match="exists already"):
+        profile(tmp_path / "out.json")
+    assert writable_target(tmp_path / "out.json", force=True) == tmp_path / "out.json"
+
+
+def test_unsuitable_paths_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"must end in \.json or \.json\.gz"):
+        profile(tmp_path / "out.txt")
+    with pytest.raises(CaptureError, match="there is no folder"):
+        profile(tmp_path / "missing" / "out.json")
+
+
+def test_no_steps_to_record_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="at least one step"):
+        profile(tmp_path / "out.json", steps=0)
+
+
+def train() -> None:
+    weight = torch.ones(4, 4, requires_grad=True)
+    (weight @ weight).sum().backward()  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(("name", "with_stack"), [("out.json", False), ("out.json.gz", True)])
+def test_trace_of_torch_has_named_steps_and_our_metadata(tmp_path: Path, name: str, *, with_stack: bool) -> None:
+    path = tmp_path / name
+    with profile(path, steps=2, warmup=1, plain_steps=3, plain_seconds=0.0, with_stack=with_stack) as recording:
+        while not recording.done:
+            train()
+            recording.step()
+    text = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
+    trace = json.loads(text)
+    steps = [event["name"] for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#")]
+    assert steps == ["ProfilerStep#2", "ProfilerStep#3"]
+    assert trace["pinprof"]["plain"]["steps"] == 3
+    assert any(event.get("cat") == "python_function" for event in trace["traceEvents"]) is with_stack
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_gpu_steps_are_timed_by_events(tmp_path: Path) -> None:
+    weight = torch.ones(2048, 2048, device="cuda")
+    with profile(tmp_path / "out.json", steps=2, plain_seconds=0.1) as recording:
+        while not recording.done:
+            weight @ weight
+            recording.step()
+    assert recording.plain is not None
+    assert recording.plain.clock == "cuda_event"
+    assert recording.plain.median_ms == pytest.approx(recording.plain.mean_ms, rel=0.2)
+    trace = json.loads((tmp_path / "out.json").read_text())
+    assert trace["pinprof"]["gpu"] == torch.cuda.get_device_name()
+    assert any(event.get("cat") == "kernel" for event in trace["traceEvents"])
