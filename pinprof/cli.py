@@ -1,66 +1,101 @@
 """The command line: parse, call, print or write; the only room that knows the terminal."""
 
 import os
+import shlex
+import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pinprof.errors import PinprofError, TraceError
+from pinprof.errors import PinprofError
+
+if TYPE_CHECKING:
+    from pinprof.measure import Profile
+    from pinprof.rules import Finding
+    from pinprof.trace import Trace
 
 UNUSABLE = 2
 """Exit code for unusable input and wrong usage."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as a shell gives it."""
+PIPED_WIDTH = 120
+"""Columns of the report where standard output is no terminal."""
+TRACE_SUFFIXES = (".json", ".json.gz")
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
 
 
 class _Commands(click.Group):
-    """The commands, with errors as one line in exactly one place."""
+    """The commands, with errors turned into one line here and nowhere else."""
+
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: ARG002  always: errors end here
+        **extra: Any,
+    ) -> NoReturn:
+        try:
+            status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.exceptions.Abort:
+            _fail("interrupted", INTERRUPTED)
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx else "pinprof"
+            _fail(f"{error.format_message()} ({command} --help explains)")
+        except (PinprofError, click.ClickException) as error:
+            _fail(str(error) if isinstance(error, PinprofError) else error.format_message())
+        sys.exit(status if isinstance(status, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except PinprofError as error:
-            _fail(str(error))
+        except BrokenPipeError:  # `pinprof report TRACE | head` has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except MemoryError:
+            _fail("out of memory; record fewer steps, or use a machine with more")
 
 
-def _fail(message: str) -> NoReturn:
-    click.echo(f"Error: {_one_line(message)}", err=True)
-    sys.exit(UNUSABLE)
-
-
-def _one_line(message: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in message)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="pinprof")
-def main() -> None:
-    """Show why host-GPU copies do not hide behind kernels, and which line makes the host wait.
-
-    \b
-    Record a training script and look at it (needs a GPU to be of use):
-      pinprof run train.py --epochs 1
-    Look at a trace that torch.profiler's export_chrome_trace wrote:
-      pinprof report trace.json.gz
-      pinprof report trace.json.gz --html report.html
-    """
+def _fail(message: str, status: int = UNUSABLE) -> NoReturn:
+    line = "".join(character if character.isprintable() else " " for character in message)
+    click.echo(f"Error: {line}", err=True)
+    sys.exit(status)
 
 
 force_option = click.option("--force", is_flag=True, help="Overwrite output files that exist.")
 
 
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="pinprof")
+def main() -> None:
+    r"""Show why host-GPU copies do not hide behind kernels, and what makes the host wait.
+
+    \b
+    Record a training script and report on it (on a machine with a GPU):
+      pinprof run train.py --epochs 1
+    Report on a trace that torch.profiler's export_chrome_trace wrote:
+      pinprof report trace.json.gz
+      pinprof report trace.json.gz --html report.html
+    """
+
+
 @main.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
-@click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints it instead.")
-@click.option("--html", "html_file", metavar="FILE", help="Also write a page with tables and an interactive timeline.")
+@click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only that.")
+@click.option("--html", "html_file", metavar="FILE", help="Also write a page with an interactive timeline.")
 @force_option
-def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None, force: bool) -> None:
-    """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
+def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None, *, force: bool) -> None:
+    r"""Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
 
-    TRACE is a Kineto (Chrome) trace, .json or .json.gz, or a folder of traces. The report gives the numbers first, then
-    what they mean, then what to do.
+    TRACE is a Kineto (Chrome) trace, .json or .json.gz, or a folder of them. The numbers come first, then what they
+    mean, then what to do. Times that the profiler inflates are never shown as the step's own.
 
     \b
     Examples:
@@ -68,36 +103,214 @@ def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
     """
-    from pinprof.measure import measure  # noqa: PLC0415  numpy is not needed for --help
-    from pinprof.report.json_report import to_json  # noqa: PLC0415
-    from pinprof.rules import find  # noqa: PLC0415
-    from pinprof.trace import read_trace  # noqa: PLC0415
+    from pinprof.report.json_report import to_json
 
-    check_outputs([json_file, html_file], force=force)
-    quiet = "-" in (json_file, html_file)
-    paths = _trace_files(traces)
-    measured = []
-    for number, path in enumerate(paths, start=1):
-        with _progress(f"reading {Path(path).name} ({number} of {len(paths)})"):
-            trace = read_trace(path)
-            profile = measure(trace)
-            measured.append((trace, profile, find(profile, trace)))
-    if not quiet:
+    _check_outputs((json_file, html_file), force=force)
+    measured = list(_measured(_trace_files(traces)))
+    if "-" not in (json_file, html_file):
         for _, profile, findings in measured:
-            print_report(profile, findings)
+            _print_report(profile, findings)
     if json_file:
         _write(json_file, to_json([(profile, findings) for _, profile, findings in measured]))
     if html_file:
-        from pinprof.report.html_report import to_html  # noqa: PLC0415  plotly is heavy
-
-        with _progress("drawing the timeline"):
-            page = to_html(measured)
-        _write(html_file, page)
-    if not quiet and not html_file:
-        click.echo(f"\nNext: pinprof report {_quoted(traces)} --html report.html", err=True)
+        _write_page(html_file, measured)
+    if not json_file and not html_file:
+        _say(f"Next: pinprof report {shlex.join(traces)} --html report.html")
 
 
-def _quoted(words: Sequence[str]) -> str:
-    import shlex  # noqa: PLC0415
+@main.command()
+@click.argument("trace", type=click.Path())
+@click.option("-o", "--output", metavar="FILE", required=True, help="The page to write; - is standard output.")
+@force_option
+def timeline(trace: str, output: str, *, force: bool) -> None:
+    r"""Draw the interactive timeline of a trace: host threads above, GPU streams below.
 
-    return shlex.join(words)
+    \b
+    Example:
+      pinprof timeline trace.json.gz -o timeline.html
+    """
+    from pinprof.report.html_report import timeline_page
+
+    _check_outputs((output,), force=force)
+    ((recorded, profile, _),) = _measured([trace])
+    _write(output, timeline_page(recorded, profile))
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("script", type=click.Path())
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="The trace to write; the report gets the same name with .html. Default: pinprof-SCRIPT.json.gz.",
+)
+@click.option("--steps", default=5, show_default=True, type=click.IntRange(min=1), help="Steps to record.")
+@click.option("--warmup", default=10, show_default=True, type=click.IntRange(min=1), help="Steps to skip first.")
+@click.option("--stack/--no-stack", default=True, show_default=True, help="Record Python functions.")
+@click.option("--keep-going", is_flag=True, help="Let the script finish after the recording.")
+@force_option
+def run(
+    script: str,
+    args: tuple[str, ...],
+    *,
+    output: str | None,
+    steps: int,
+    warmup: int,
+    stack: bool,
+    keep_going: bool,
+    force: bool,
+) -> None:
+    r"""Record some steps of a training SCRIPT, run with ARGS as under python, and report on them.
+
+    Each optimizer step ends a training step. After a warm-up the step is timed without a profiler (the true step), then
+    torch.profiler records a few steps, then the script is stopped. Options of pinprof stand before SCRIPT, all after it
+    are the script's own.
+
+    \b
+    Examples:
+      pinprof run train.py --epochs 1
+      pinprof run --steps 3 -o slow.json.gz train.py --batch-size 64
+    """
+    output = output or f"pinprof-{Path(script).stem}.json.gz"
+    page = output.removesuffix(".gz").removesuffix(".json") + ".html"
+    _check_outputs((page,), force=force)
+    from pinprof.capture.script import run_script
+
+    outcome = run_script(
+        script,
+        args,
+        path=output,
+        keep_going=keep_going,
+        on_progress=_WindowNames().say,
+        steps=steps,
+        warmup=warmup,
+        with_stack=stack,
+        force=force,
+    )
+    if outcome.path:
+        measured = list(_measured([output]))
+        for _, profile, findings in measured:
+            _print_report(profile, findings)
+        _write_page(page, measured)
+        _say(f"Wrote {output}\nNext: pinprof report {shlex.quote(output)} --json report.json")
+    if outcome.exit_status:
+        _say(f"The script failed with exit status {outcome.exit_status}.")
+    sys.exit(outcome.exit_status)
+
+
+class _WindowNames:
+    """Says on the terminal which window of a recording begins."""
+
+    MEANINGS = {  # noqa: RUF012  read only
+        "warm-up": "warming up",
+        "plain": "timing the step without profiler",
+        "profiler warm-up": "starting the profiler",
+        "recorded": "recording",
+    }
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def say(self, window: str, step: int, of: int) -> None:  # noqa: ARG002  the recording's callback
+        if window != self._last and sys.stderr.isatty():
+            click.echo(f"pinprof: {self.MEANINGS.get(window, window)} ({of} steps)", err=True)
+        self._last = window
+
+
+def _measured(paths: Sequence[str]) -> "Iterator[tuple[Trace, Profile, tuple[Finding, ...]]]":
+    """Yield each trace with its measurements and findings."""
+    from pinprof.measure import measure
+    from pinprof.rules import find
+    from pinprof.trace import read_trace
+
+    for number, path in enumerate(paths, start=1):
+        with _progress(f"reading {Path(path).name}" + (f" ({number} of {len(paths)})" if len(paths) > 1 else "")):
+            trace = read_trace(path)
+            profile = measure(trace)
+            findings = find(profile, trace)
+        yield trace, profile, findings
+
+
+def _trace_files(arguments: Sequence[str]) -> list[str]:
+    """Return the files that the arguments name; of a folder the traces in it."""
+    files: list[str] = []
+    for argument in arguments:
+        if not Path(argument).is_dir():
+            files.append(argument)
+            continue
+        inside = sorted(str(path) for path in Path(argument).iterdir() if path.name.endswith(TRACE_SUFFIXES))
+        if not inside:
+            _fail(f"{argument}: no trace in this folder; traces end in {' or '.join(TRACE_SUFFIXES)}")
+        files += inside
+    return files
+
+
+def _print_report(profile: "Profile", findings: "tuple[Finding, ...]") -> None:
+    from pinprof.report.console import to_text
+
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns if terminal else PIPED_WIDTH
+    click.echo(to_text(profile, findings, width=width, color=terminal and not os.environ.get("NO_COLOR")))
+
+
+def _write_page(path: str, measured: "Sequence[tuple[Trace, Profile, tuple[Finding, ...]]]") -> None:
+    from pinprof.report.html_report import to_html
+
+    with _progress("drawing the page"):
+        page = to_html(measured)
+    _write(path, page)
+
+
+def _check_outputs(paths: Iterable[str | None], *, force: bool) -> None:
+    """Refuse outputs that could not be written, before any work is done for them."""
+    for path in paths:
+        if path is None or path == "-":
+            continue
+        if not Path(path).absolute().parent.is_dir():
+            _fail(f"{path}: there is no folder {Path(path).parent}; make it first")
+        if Path(path).is_dir():
+            _fail(f"{path}: is a folder; name a file in it")
+        if Path(path).exists() and not force:
+            _fail(f"{path}: exists already; choose another name, or overwrite it with --force")
+
+
+def _write(path: str, text: str) -> None:
+    """Write a text whole or not at all, and say where; `-` is standard output."""
+    if path == "-":
+        click.echo(text, nl=False)
+        return
+    target = Path(path)
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=target.parent, prefix=".pinprof-", delete=False
+        ) as file:
+            unfinished = Path(file.name)
+            file.write(text)
+        unfinished.chmod(0o666 & ~_umask())
+        unfinished.replace(target)
+    except OSError as error:
+        _fail(f"{path}: cannot be written ({error.strerror})")
+    _say(f"Wrote {path}")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@contextmanager
+def _progress(text: str) -> Iterator[None]:
+    """Show what is being done while it is done, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield

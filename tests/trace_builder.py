@@ -1,0 +1,124 @@
+"""Writes a small Kineto trace by hand, in microseconds, so that expected numbers can be checked by eye."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+MAIN, AUTOGRAD = 100, 101
+"""Thread ids of the host; the process is MAIN too."""
+COMPUTE, SIDE = 7, 20
+"""Streams."""
+LAUNCH_US = 2
+"""Length of a call that launches something, unless given."""
+
+
+class TraceBuilder:
+    """Events of one process on one or more GPUs; times are µs from the start of the trace."""
+
+    def __init__(self, base_us: float = 1_000_000.0) -> None:
+        self.base_us = base_us
+        self.events: list[dict[str, Any]] = []
+        self.metadata: dict[str, Any] = {"schemaVersion": 1}
+        self._correlation = 0
+
+    def event(self, category: str, name: str, start: float, duration: float, **args: Any) -> dict[str, Any]:
+        """Add any duration event of the main thread and return it, to be changed at will."""
+        event = {
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "pid": MAIN,
+            "tid": MAIN,
+            "ts": self.base_us + start,
+            "dur": duration,
+            "args": args,
+        }
+        self.events.append(event)
+        return event
+
+    def on_thread(self, thread: int, category: str, name: str, start: float, duration: float, **args: Any) -> None:
+        """Add a duration event of another host thread."""
+        self.event(category, name, start, duration, **args)["tid"] = thread
+
+    def op(self, name: str, start: float, duration: float, *, thread: int = MAIN) -> None:
+        """Add an op."""
+        self.on_thread(thread, "cpu_op", name, start, duration)
+
+    def function(self, name: str, start: float, duration: float, *, thread: int = MAIN) -> None:
+        """Add a Python function."""
+        self.on_thread(thread, "python_function", name, start, duration)
+
+    def step(self, number: int, start: float, duration: float) -> None:
+        """Add the profiler's mark of a training step."""
+        self.event("user_annotation", f"ProfilerStep#{number}", start, duration)
+
+    def call(
+        self, name: str, start: float, duration: float, *, thread: int = MAIN, correlation: int | None = None
+    ) -> int:
+        """Add a runtime call and return its correlation."""
+        if correlation is None:
+            self._correlation += 1
+            correlation = self._correlation
+        self.on_thread(thread, "cuda_runtime", name, start, duration, correlation=correlation)
+        return correlation
+
+    def activity(
+        self,
+        category: str,
+        name: str,
+        start: float,
+        duration: float,
+        *,
+        correlation: int,
+        device: int,
+        stream: int,
+        **args: Any,
+    ) -> None:
+        """Add a GPU activity without a launch."""
+        args |= {"correlation": correlation, "device": device, "stream": stream}
+        self.event(category, name, start, duration, **args).update(pid=device, tid=stream)
+
+    def kernel(
+        self,
+        start: float,
+        duration: float,
+        *,
+        launch: float,
+        name: str = "gemm",
+        stream: int = COMPUTE,
+        device: int = 0,
+        thread: int = MAIN,
+    ) -> None:
+        """Add a kernel and the call that launched it."""
+        correlation = self.call("cudaLaunchKernel", launch, LAUNCH_US, thread=thread)
+        self.activity("kernel", name, start, duration, correlation=correlation, device=device, stream=stream)
+
+    def copy(
+        self,
+        kind: str,
+        start: float,
+        duration: float,
+        *,
+        launch: float,
+        call: float = LAUNCH_US,
+        size: int = 1_000_000,
+        stream: int = COMPUTE,
+        device: int = 0,
+    ) -> None:
+        """Add a copy, `kind` as in `HtoD (Pageable -> Device)`, and the asynchronous call of length `call` that made it."""
+        correlation = self.call("cudaMemcpyAsync", launch, call)
+        name = f"Memcpy {kind}"
+        self.activity(
+            "gpu_memcpy", name, start, duration, correlation=correlation, device=device, stream=stream, bytes=size
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the trace as torch's exporter lays it out."""
+        return {**self.metadata, "traceEvents": self.events}
+
+    def write(self, path: Path) -> Path:
+        """Write the trace, compressed if the name says so, and return the path."""
+        data = json.dumps(self.document()).encode()
+        path.write_bytes(gzip.compress(data) if path.name.endswith(".gz") else data)
+        return path
