@@ -34,7 +34,7 @@ TRACE_SUFFIXES = (".json", ".json.gz")
 class _Commands(click.Group):
     """The commands, with errors turned into one line here and nowhere else."""
 
-    def main(  # type: ignore[override]
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,

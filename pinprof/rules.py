@@ -111,11 +111,11 @@ def _waits(*causes: str) -> Callable[[Profile, Trace], Iterator[Evidence]]:
 
 
 def _at_site(site: Site, steps: int) -> Evidence:
-    stall, bubble = site.stall_in_steps_ns / steps, site.bubble_in_steps_ns / steps
+    stall, bubble = site.in_steps.stall_ns / steps, site.in_steps.bubble_ns / steps
     where = f" in {site.function}" if site.function else ""
     return Evidence(
         bubble,
-        f"{site.op or site.call}{where}: {site.in_steps / steps:.3g} per step, the host waits {duration(stall)} "
+        f"{site.op or site.call}{where}: {site.in_steps.count / steps:.3g} per step, the host waits {duration(stall)} "
         f"and the GPU is idle for {duration(bubble)} after it",
         file=site.file,
         function=site.function,

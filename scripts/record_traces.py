@@ -56,7 +56,9 @@ def main(out: Path, only: tuple[str, ...], device: str, scale: float, start: str
     failed = ["machine"] if alone(context, write_machine, out, device, scale, only) else []
     for each in chosen:
         began = time.perf_counter()
-        problem = alone(context, record_workload, each.name, out, device, scale)
+        problem = alone(context, measure_plain, each.name, out, device, scale)
+        for with_stack in RECORDED_STEPS:
+            problem = problem or alone(context, record, each.name, out, device, scale, with_stack)
         took = time.perf_counter() - began
         print(f"{each.name:24} {took:5.1f} s  {problem or summary_line(load_truth(out), each.name)}", flush=True)
         if problem:
@@ -70,8 +72,9 @@ def main(out: Path, only: tuple[str, ...], device: str, scale: float, start: str
 def alone(context: Any, function: Any, *args: object) -> str | None:
     """Run the function in a process of its own; return what went wrong, or None.
 
-    So a crash takes nothing else along and no workload runs in a process that was profiled before. This process itself
-    never starts the GPU: a fork of it could not use it then.
+    So a crash takes nothing else along, and nothing is timed in a process that was profiled before: CUPTI, once loaded,
+    slows a step that the host bounds by a third. This process itself never starts the GPU: a fork of it could not use
+    it then.
     """
     process = context.Process(target=function, args=args)
     process.start()
@@ -83,15 +86,13 @@ def alone(context: Any, function: Any, *args: object) -> str | None:
     return f"FAILED: exit status {process.exitcode}" if process.exitcode else None
 
 
-def record_workload(name: str, out: Path, device_name: str, scale: float) -> None:
-    """Measure the workload's plain step, record it without and with stacks, and note both in the truth."""
-    known = workload(name)
+def measure_plain(name: str, out: Path, device_name: str, scale: float) -> None:
+    """Time the workload's plain step and note it in the truth."""
     device = torch.device(device_name)
-    with known.build(device, scale) as step:
+    with workload(name).build(device, scale) as step:
         plain = plain_windows(step, device)
-        files = dict(record(known, step, out, with_stack=with_stack) for with_stack in (False, True))
     truth = load_truth(out)
-    truth["workloads"][name] = {"name": name, "plain_ms": plain, "files": files}
+    truth["workloads"][name] = {"name": name, "plain_ms": plain, "files": {}}
     save_truth(out, truth)
 
 
@@ -125,11 +126,14 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def record(known: Workload, step: Step, out: Path, *, with_stack: bool) -> tuple[str, int]:
-    """Record the workload into its file; return the file's name and how many steps it holds."""
-    path = out / f"{known.name}{'.stack' if with_stack else ''}.json.gz"
+def record(name: str, out: Path, device_name: str, scale: float, with_stack: bool) -> None:
+    """Record the workload into its file and note the file in the truth."""
+    path = out / f"{name}{'.stack' if with_stack else ''}.json.gz"
     steps = RECORDED_STEPS[with_stack]
-    with profile(path, steps=steps, with_stack=with_stack, force=True) as recording:
+    with (
+        workload(name).build(torch.device(device_name), scale) as step,
+        profile(path, steps=steps, with_stack=with_stack, force=True) as recording,
+    ):
         while not recording.done:
             step()
             recording.step()
@@ -137,7 +141,9 @@ def record(known: Workload, step: Step, out: Path, *, with_stack: bool) -> tuple
     size = path.stat().st_size
     if size > MOST_BYTES:
         print(f"warning: {path.name} has {size:,} bytes, more than {MOST_BYTES:,}", file=sys.stderr)
-    return path.name, steps
+    truth = load_truth(out)
+    truth["workloads"][name]["files"][path.name] = steps
+    save_truth(out, truth)
 
 
 def tidy(path: Path) -> None:

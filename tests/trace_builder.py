@@ -106,7 +106,7 @@ class TraceBuilder:
         stream: int = COMPUTE,
         device: int = 0,
     ) -> None:
-        """Add a copy, `kind` as in `HtoD (Pageable -> Device)`, and the asynchronous call of length `call` that made it."""
+        """Add a copy, `kind` as in `HtoD (Pageable -> Device)`, and the asynchronous call that made it."""
         correlation = self.call("cudaMemcpyAsync", launch, call)
         name = f"Memcpy {kind}"
         self.activity(

@@ -47,7 +47,7 @@ def to_text(profile: Profile, findings: Sequence[Finding], *, width: int = 100, 
     console = Console(file=out, width=width, force_terminal=color, no_color=not color, highlight=False, emoji=False)
     for part in _parts(profile, findings):
         console.print(part)
-    return out.getvalue()
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _parts(profile: Profile, findings: Sequence[Finding]) -> Iterable[RenderableType]:
@@ -111,7 +111,7 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     overlap = profile.overlap
     total = sum(device.copy_ns for device in overlap.devices)
     hidden = sum(device.overlapped_ns for device in overlap.devices)
-    yield _section("Copies")
+    yield _section("Copies, in the whole trace")
     yield _fact(percent(hidden / total) if total else "0 %", f"of {duration(total)} copy time is hidden behind kernels")
     table = _table("copy", "host memory", "count", "bytes", "time", "hidden", "exposed", "rate", "host blocked")
     for group in profile.copies:
@@ -134,20 +134,21 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
 def _waits(profile: Profile) -> Iterable[RenderableType]:
     sites = [site for site in profile.syncs.sites if site.verdict != "profiler"]
     steps = max(profile.steps.count, 1)
-    stall, bubble = sum(site.stall_in_steps_ns for site in sites), sum(site.bubble_in_steps_ns for site in sites)
-    yield _section("Waits of the host")
+    stall, bubble = sum(site.in_steps.stall_ns for site in sites), sum(site.in_steps.bubble_ns for site in sites)
+    yield _section("Waits of the host, per step")
     yield _fact(
         duration(stall / steps),
-        f"per step the host stands in calls that can block; they leave the GPU idle for {duration(bubble / steps)}",
+        f"the host stands in calls that can block; they leave the GPU idle for {duration(bubble / steps)}",
     )
-    table = _table("cause", "in", "op or call", "per step", "stall", "drain", "own", "GPU idle after", text_columns=3)
+    table = _table("cause", "in", "op or call", "count", "stall", "drain", "own", "GPU idle after", text_columns=3)
     for site in sites[:MAX_SITES]:
+        cost = site.in_steps
         table.add_row(
             site.cause,
             printable(f"{site.function} ({site.file})" if site.function else "-"),
             printable(site.op or site.call),
-            f"{site.in_steps / steps:.3g}",
-            *(duration(time) for time in (site.stall_ns, site.drain_ns, site.own_ns, site.bubble_ns)),
+            f"{cost.count / steps:.3g}",
+            *(duration(time / steps) for time in (cost.stall_ns, cost.drain_ns, cost.own_ns, cost.bubble_ns)),
         )
     yield table
     if len(sites) > MAX_SITES:
@@ -155,7 +156,7 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
 
 
 def _idle(profile: Profile) -> Iterable[RenderableType]:
-    yield _section("Idle GPU")
+    yield _section("Idle GPU, in the whole trace")
     for device in profile.devices:
         share = device.idle_ns / device.span_ns if device.span_ns else 0.0
         yield _fact(duration(device.idle_ns), f"GPU {device.device} has nothing to run ({percent(share)} of its span)")
@@ -181,8 +182,8 @@ def _section(title: str) -> Text:
     return Text(f"\n{title}", "bold underline")
 
 
-def _fact(number: str, meaning: str) -> Padding:
-    return Padding(Text.assemble((f"{number:>9}", "bold"), f"  {meaning}"), (0, 0, 0, 0))
+def _fact(number: str, meaning: str) -> Text:
+    return Text.assemble((f"{number:>9}", "bold"), f"  {meaning}")
 
 
 def _bullet(text: str) -> Padding:

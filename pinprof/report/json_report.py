@@ -128,9 +128,9 @@ def _overlap(overlap: Overlap) -> dict[str, Any]:
 def _syncs(syncs: Syncs, steps: int) -> dict[str, Any]:
     counted = [site for site in syncs.sites if site.verdict != "profiler"]
     return {
-        "count": sum(site.count for site in counted),
-        "per_step": sum(site.in_steps for site in counted) / steps if steps else None,
-        "stall_ms": _ms(sum(site.stall_ns for site in counted)),
+        "count": sum(site.total.count for site in counted),
+        "per_step": sum(site.in_steps.count for site in counted) / steps if steps else None,
+        "stall_ms": _ms(sum(site.total.stall_ns for site in counted)),
         "sites": [_site(site, steps) for site in syncs.sites],
     }
 
@@ -145,12 +145,12 @@ def _site(site: Site, steps: int) -> dict[str, Any]:
         "function": site.function,
         "stack": list(site.stack),
         "thread": site.thread,
-        "count": site.count,
-        "per_step": site.in_steps / steps if steps else None,
-        "stall_ms": _ms(site.stall_ns),
-        "drain_ms": _ms(site.drain_ns),
-        "own_ms": _ms(site.own_ns),
-        "bubble_ms": _ms(site.bubble_ns),
+        "count": site.total.count,
+        "per_step": site.in_steps.count / steps if steps else None,
+        "stall_ms": _ms(site.total.stall_ns),
+        "drain_ms": _ms(site.total.drain_ns),
+        "own_ms": _ms(site.total.own_ns),
+        "bubble_ms": _ms(site.total.bubble_ns),
         "verdict": site.verdict,
     }
 

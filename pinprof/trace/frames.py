@@ -10,7 +10,10 @@ FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 INSTALLED = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<")
 """Paths of installed libraries, of the standard library, and files that are none (`<string>`, `<frozen runpy>`)."""
 
-LIBRARIES = frozenset({"torch", "pinprof"}) | sys.stdlib_module_names
+OWN = ("pinprof/capture/", "pinprof/cli.py", "pinprof/__main__.py")
+"""Frames of pinprof around the program that it records."""
+
+LIBRARIES = frozenset({"torch"}) | sys.stdlib_module_names
 """First part of the path of code that is not the user's: torch shortens file names by the entries of `sys.path`."""
 
 
@@ -32,6 +35,6 @@ def frame(name: str) -> Frame | None:
 def is_user_code(name: str) -> bool:
     """Return whether the name of a `python_function` event is a function in the user's own code."""
     parsed = frame(name)
-    if parsed is None or INSTALLED.search(parsed.file):
+    if parsed is None or INSTALLED.search(parsed.file) or parsed.file.startswith(OWN):
         return False
     return parsed.file.split("/", maxsplit=1)[0].removesuffix(".py") not in LIBRARIES

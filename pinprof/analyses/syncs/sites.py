@@ -15,8 +15,20 @@ STACK_DEPTH = 24
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What waits cost together; times in ns."""
+
+    count: int
+    """Waits; the calls that make and await one copy are one wait."""
+    stall_ns: int
+    drain_ns: int
+    own_ns: int
+    bubble_ns: int
+
+
+@dataclass(frozen=True)
 class Site:
-    """Stalls of one cause at one place; times in ns, over the whole trace unless `per_step`."""
+    """Waits of one cause at one place."""
 
     cause: str
     op: str | None
@@ -31,16 +43,10 @@ class Site:
     thread: str
     verdict: str
     """`hidden`, `explicit` or `profiler`."""
-    count: int
-    """Waits; the calls that make and await one copy are one wait."""
-    in_steps: int
-    """How many of them lie in complete steps."""
-    stall_ns: int
-    drain_ns: int
-    own_ns: int
-    bubble_ns: int
-    stall_in_steps_ns: int
-    bubble_in_steps_ns: int
+    total: Cost
+    """In the whole trace."""
+    in_steps: Cost
+    """In the complete steps together."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def measure_syncs(trace: Trace) -> Syncs:
         _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         in_step = (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step]
         sites = [_site(trace, stalls, cause, np.flatnonzero(group.ravel() == g), in_step) for g in range(len(first))]
-    sites.sort(key=lambda site: (-site.bubble_ns, -site.stall_ns))
+    sites.sort(key=lambda site: (-site.total.bubble_ns, -site.total.stall_ns))
     return Syncs(stalls, cause, tuple(sites))
 
 
@@ -111,7 +117,6 @@ def _site(trace: Trace, stalls: Stalls, cause: Int32s, members: Int64s, in_step:
     op, function = int(_outermost_op(trace, call)[0]), int(_user_function(trace, call)[0])
     place = frame(trace.functions.name_of(function)) if function != NONE else None
     name = CAUSES[cause[members[0]]]
-    stepped = members[in_step[members]]
     if stalls.profiler[members[0]]:
         verdict = "profiler"
     else:
@@ -125,21 +130,20 @@ def _site(trace: Trace, stalls: Stalls, cause: Int32s, members: Int64s, in_step:
         stack=_stack(trace, int(call[0])),
         thread=trace.threads[trace.calls.thread[call[0]]].role,
         verdict=verdict,
-        count=_waits(stalls, members),
-        in_steps=_waits(stalls, stepped),
+        total=_cost(stalls, members),
+        in_steps=_cost(stalls, members[in_step[members]]),
+    )
+
+
+def _cost(stalls: Stalls, members: Int64s) -> Cost:
+    copy = stalls.copy[members]
+    return Cost(
+        count=int((copy == NONE).sum()) + len(np.unique(copy[copy != NONE])),
         stall_ns=int(stalls.stall_ns[members].sum()),
         drain_ns=int(stalls.drain_ns[members].sum()),
         own_ns=int(stalls.own_ns[members].sum()),
         bubble_ns=int(stalls.bubble_ns[members].sum()),
-        stall_in_steps_ns=int(stalls.stall_ns[stepped].sum()),
-        bubble_in_steps_ns=int(stalls.bubble_ns[stepped].sum()),
     )
-
-
-def _waits(stalls: Stalls, members: Int64s) -> int:
-    """Return the number of waits: stalls without a copy, and copies."""
-    copy = stalls.copy[members]
-    return int((copy == NONE).sum()) + len(np.unique(copy[copy != NONE]))
 
 
 def _stack(trace: Trace, call: int) -> tuple[str, ...]:
