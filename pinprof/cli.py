@@ -174,7 +174,7 @@ def run(
     """
     output = output or f"pinprof-{Path(script).stem}.json.gz"
     page = output.removesuffix(".gz").removesuffix(".json") + ".html"
-    _check_outputs((page,), force=force)
+    _check_outputs((output, page), force=force)
     from pinprof.capture.script import run_script
 
     outcome = run_script(

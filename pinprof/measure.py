@@ -150,12 +150,17 @@ def _bound(steps: StepTimes, step: StepEstimate, devices: tuple[DeviceTime, ...]
 
 
 def _unlinked(trace: Trace) -> int:
-    """Return how many activities have no launch in the trace and were not queued before the recording began."""
-    linked = np.flatnonzero(trace.links.launch != NONE)
-    if len(linked) == 0 or len(trace.calls) == 0:
-        return len(trace.gpu) if len(trace.calls) else 0
-    first = trace.gpu.start_ns[linked].min()
-    return int(((trace.links.launch == NONE) & (trace.gpu.start_ns > first)).sum())
+    """Return how many activities have lost their launch.
+
+    What a stream did before its first linked activity does not count: it was queued before the recording began.
+    """
+    if len(trace.calls) == 0:
+        return 0
+    lost = 0
+    for device, stream in np.unique(np.stack((trace.gpu.device, trace.gpu.stream)), axis=1).T:
+        linked = trace.links.launch[(trace.gpu.device == device) & (trace.gpu.stream == stream)] != NONE
+        lost += int((~linked[linked.argmax() :]).sum())
+    return lost
 
 
 def _missing(trace: Trace, step: StepEstimate) -> tuple[Missing, ...]:
@@ -203,7 +208,7 @@ def _missing(trace: Trace, step: StepEstimate) -> tuple[Missing, ...]:
             Missing(
                 "the host memory of copies",
                 "pageable and pinned copies cannot be told apart",
-                "none: the vendor's profiler does not record it",
+                "nothing helps: the vendor's profiler does not record it",
             )
         )
     if len(trace.functions) == 0 and len(trace.calls):
@@ -213,6 +218,10 @@ def _missing(trace: Trace, step: StepEstimate) -> tuple[Missing, ...]:
     if trace.skipped:
         reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in trace.skipped.items())
         found.append(
-            Missing(f"{sum(trace.skipped.values())} events ({reasons})", "they are left out", "record the trace again")
+            Missing(
+                f"{sum(trace.skipped.values())} unusable events ({reasons})",
+                "they are left out",
+                "record the trace again",
+            )
         )
     return tuple(found)

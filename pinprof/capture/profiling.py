@@ -247,7 +247,7 @@ def writable_target(path: Path, *, force: bool) -> Path:
     if not path.absolute().parent.is_dir():
         raise CaptureError(f"{path}: there is no folder {path.parent}; make it first")
     if path.exists() and not force:
-        raise CaptureError(f"{path}: exists already; choose another name or overwrite it with force")
+        raise CaptureError(f"{path}: exists already; choose another name or overwrite it with force=True")
     return path.absolute()
 
 

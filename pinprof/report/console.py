@@ -128,7 +128,7 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
         )
     yield table
     for reason, count, exposed in overlap.by_reason():
-        yield _bullet(f"{duration(exposed)} exposed in {count} copies: {REASONS[reason]}")
+        yield _bullet(f"{duration(exposed)} exposed in {count} {'copy' if count == 1 else 'copies'}: {REASONS[reason]}")
 
 
 def _waits(profile: Profile) -> Iterable[RenderableType]:

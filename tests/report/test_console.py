@@ -1,0 +1,81 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.measure import measure
+from pinprof.report.console import BOUNDS, IDLE, REASONS, to_text
+from pinprof.rules import find
+from pinprof.trace import read_trace
+
+TRACES = Path(__file__).parents[2] / "traces"
+WIDTH = 110
+
+
+def text_of(path: Path, **options: bool) -> str:
+    trace = read_trace(path)
+    profile = measure(trace)
+    return to_text(profile, find(profile, trace), width=WIDTH, **options).replace(f"{path.parent}/", "")
+
+
+@pytest.mark.parametrize(
+    "name", ["pageable_blocking.stack", "loss_item_host_work.stack", "prefetch", "small_kernels", "mask_loss.stack"]
+)
+def test_the_report_reads_as_kept(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"console-{name}.txt", text_of(TRACES / f"{name}.json.gz"))
+
+
+def test_a_trace_of_the_host_alone_reads_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 100 * number, 90)
+        builder.op("aten::add", 100 * number + 10, 5)
+    golden("console-host-alone.txt", text_of(builder.write(tmp_path / "host.json")))
+
+
+def test_a_trace_of_unlabelled_work_reads_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    builder = TraceBuilder()
+    builder.copy("HtoD (Host -> Device)", 0, 100, launch=0)
+    builder.activity("kernel", "k", 150, 100, correlation=0, device=1, stream=7)
+    golden("console-unlabelled.txt", text_of(builder.write(tmp_path / "unlabelled.json")))
+
+
+def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
+    assert "GPU activities" in text_of(TraceBuilder().write(tmp_path / "empty.json"))
+
+
+def test_no_line_is_wider_than_the_terminal() -> None:
+    assert max(len(line) for line in text_of(TRACES / "mask_loss.stack.json.gz").splitlines()) <= WIDTH
+
+
+def test_colour_is_there_only_if_asked_for() -> None:
+    path = TRACES / "clean.json.gz"
+    assert "\x1b[" not in text_of(path)
+    assert "\x1b[" in text_of(path, color=True)
+
+
+def test_names_of_the_trace_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.function("\x1b]0;owned\x07.py(1): \x1b[2Jf", 0, 900)
+    builder.op("aten::\x1b[31mto [bold]x[/bold]", 30, 100)
+    builder.copy("DtoH (Device -> Pinned)", 100, 2, launch=40, size=4)
+    builder.call("cudaStreamSynchronize", 50, 60)
+    builder.kernel(300, 50, launch=290)
+    text = text_of(builder.write(tmp_path / "hostile.json"))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[bold]" in text
+
+
+@pytest.mark.parametrize("sentences", [REASONS, IDLE, BOUNDS])
+def test_every_code_has_a_sentence(sentences: dict[str, str]) -> None:
+    assert all(sentences.values())
+
+
+def test_the_codes_are_those_of_the_analyses() -> None:
+    from pinprof.analyses import idle, overlap  # noqa: PLC0415  only to compare
+
+    assert set(REASONS) == set(overlap.REASONS)
+    assert set(IDLE) == set(idle.IDLE_CAUSES)

@@ -1,0 +1,115 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.measure import measure
+from pinprof.report.json_report import to_json
+from pinprof.rules import find
+from pinprof.trace import read_trace
+
+TRACES = Path(__file__).parents[2] / "traces"
+
+TRACE = {
+    "path", "rank", "world_size", "torch_version", "devices", "span_ms", "events", "missing", "steps", "gpu", "copies",
+    "overlap", "syncs", "idle", "loader", "findings",
+}  # fmt: skip
+STEPS = {"count", "source", "host_ms", "device_ms", "traced_ms", "step_ms", "step_source", "range_ms", "bound"}
+EVENTS = {
+    "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cuda_sync", "cpu_op", "python_function",
+    "user_annotation", "skipped",
+}  # fmt: skip
+COPY = {
+    "direction", "host_memory", "count", "bytes", "time_ms", "overlapped_ms", "exposed_ms", "bandwidth_gbps",
+    "host_blocked_ms",
+}  # fmt: skip
+SITE = {
+    "cause", "op", "call", "file", "line", "function", "thread", "count", "per_step", "stall_ms", "drain_ms", "own_ms",
+    "bubble_ms", "verdict", "stack",
+}  # fmt: skip
+FINDING = {
+    "rule", "title", "severity", "file", "line", "evidence", "saving_ms", "saving_fraction", "range_ms", "fix",
+}  # fmt: skip
+
+
+def document_of(*paths: Path) -> dict[str, Any]:
+    entries = []
+    for path in paths:
+        trace = read_trace(path)
+        profile = measure(trace)
+        entries.append((profile, find(profile, trace)))
+    document: dict[str, Any] = json.loads(to_json(entries))
+    return document
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Any]:
+    (trace,) = document_of(TRACES / "mask_loss.stack.json.gz")["traces"]
+    assert isinstance(trace, dict)
+    return trace
+
+
+def test_the_names_are_those_that_scripts_rely_on(recorded: dict[str, Any]) -> None:
+    document = document_of(TRACES / "clean.json.gz")
+    assert document["schema"] == "pinprof.report/1"
+    assert set(document) == {"schema", "pinprof_version", "traces", "ranks"}
+    assert recorded.keys() >= TRACE
+    assert recorded["steps"].keys() >= STEPS
+    assert recorded["events"].keys() >= EVENTS
+    assert recorded["gpu"][0].keys() >= {"device", "busy_ms", "kernel_ms", "memcpy_ms", "idle_ms", "span_ms"}
+    assert recorded["copies"][0].keys() >= COPY
+    assert recorded["overlap"].keys() >= {"copy_ms", "overlapped_ms", "exposed_ms", "fraction", "reasons"}
+    assert recorded["overlap"]["reasons"][0].keys() >= {"reason", "count", "exposed_ms"}
+    assert recorded["syncs"].keys() >= {"count", "per_step", "stall_ms", "sites"}
+    assert recorded["syncs"]["sites"][0].keys() >= SITE
+    assert recorded["idle"][0].keys() >= {"device", "cause", "time_ms"}
+    assert recorded["loader"].keys() >= {"waits", "wait_ms", "per_step_ms"}
+    assert recorded["findings"][0].keys() >= FINDING
+
+
+def test_times_are_milliseconds_and_add_up(recorded: dict[str, Any]) -> None:
+    gpu = recorded["gpu"][0]
+    assert gpu["busy_ms"] + gpu["idle_ms"] == pytest.approx(gpu["span_ms"], abs=1e-6)
+    assert sum(row["time_ms"] for row in recorded["idle"]) == pytest.approx(gpu["idle_ms"], abs=1e-5)
+    overlap = recorded["overlap"]
+    assert sum(row["exposed_ms"] for row in overlap["reasons"]) == pytest.approx(overlap["exposed_ms"], abs=1e-5)
+    assert 5 < recorded["steps"]["step_ms"] < 20
+
+
+def test_the_profilers_own_synchronize_is_listed_but_in_no_sum(recorded: dict[str, Any]) -> None:
+    syncs = recorded["syncs"]
+    own = [site for site in syncs["sites"] if site["verdict"] == "profiler"]
+    others = [site for site in syncs["sites"] if site["verdict"] != "profiler"]
+    assert len(own) == 1
+    assert syncs["count"] == sum(site["count"] for site in others) == 9
+    assert syncs["per_step"] == 3
+    assert syncs["stall_ms"] == pytest.approx(sum(site["stall_ms"] for site in others))
+
+
+def test_a_copy_without_host_side_has_no_host_memory(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.copy("DtoD (Device -> Device)", 0, 10, launch=0)
+    (trace,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
+    assert trace["copies"][0]["host_memory"] is None
+
+
+def test_what_nothing_filled_is_null_or_empty(tmp_path: Path) -> None:
+    (trace,) = document_of(TraceBuilder().write(tmp_path / "trace.json"))["traces"]
+    assert (
+        trace["steps"]["step_ms"] is trace["steps"]["range_ms"] is trace["overlap"]["fraction"] is trace["rank"] is None
+    )
+    assert trace["gpu"] == trace["copies"] == trace["findings"] == trace["syncs"]["sites"] == []
+
+
+def test_events_of_unknown_categories_are_counted(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.event("mtia_runtime", "x", 0, 1)
+    (trace,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
+    assert trace["events"]["other"] == {"mtia_runtime": 1}
+
+
+def test_several_traces_have_an_entry_each() -> None:
+    paths = (TRACES / "clean.json.gz", TRACES / "prefetch.json.gz")
+    assert [trace["path"] for trace in document_of(*paths)["traces"]] == [str(path) for path in paths]

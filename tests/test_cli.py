@@ -1,0 +1,219 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from trace_builder import TraceBuilder
+
+from pinprof.cli import main
+
+COMMANDS = ("report", "timeline", "run")
+
+TRAINING = """
+import sys
+import torch
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = torch.nn.Linear(512, 512, device=device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batch = torch.randn(256, 512)
+for step in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    loss = model(batch.to(device)).square().mean()
+    loss.backward()
+    optimizer.step()
+    loss.item()
+print("finished")
+"""
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 100, 300, launch=start + 50)
+        builder.copy("HtoD (Pageable -> Device)", start + 500, 400, launch=start + 450, call=430)
+    return builder.write(tmp_path / "trace.json.gz")
+
+
+def is_one_line_error(result: Result) -> bool:
+    return result.exit_code == 2 and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+
+
+def test_help_teaches_every_command() -> None:
+    overview = invoke("--help").output
+    for command in COMMANDS:
+        assert command in overview
+        text = invoke(command, "--help").output
+        assert "Example" in text
+        assert f"pinprof {command}" in text
+
+
+def test_help_needs_neither_torch_nor_plotly_nor_hta() -> None:
+    code = "import sys, pinprof.cli; print({'torch', 'plotly', 'hta', 'pandas'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_a_report_needs_neither_torch_nor_plotly_nor_hta(trace: Path) -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from pinprof.cli import main;"
+        f"assert CliRunner().invoke(main, ['report', {str(trace)!r}, '--json', '-']).exit_code == 0;"
+        "print({'torch', 'plotly', 'hta', 'pandas'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_report_prints_the_numbers_and_the_next_command(trace: Path) -> None:
+    result = invoke("report", trace)
+    assert result.exit_code == 0
+    assert "PIN101" in result.stdout
+    assert f"Next: pinprof report {trace} --html report.html" in result.stderr
+
+
+def test_report_writes_json_beside_the_text(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.json"
+    result = invoke("report", trace, "--json", out)
+    assert result.exit_code == 0
+    assert f"Wrote {out}" in result.stderr
+    assert json.loads(out.read_text())["schema"] == "pinprof.report/1"
+
+
+def test_report_prints_nothing_but_json_to_standard_output(trace: Path) -> None:
+    assert len(json.loads(invoke("report", trace, "--json", "-").stdout)["traces"]) == 1
+
+
+def test_report_of_a_folder_has_every_trace_in_it(trace: Path) -> None:
+    (trace.parent / "other.json").write_bytes(TraceBuilder().write(trace.parent / "b.json").read_bytes())
+    assert len(json.loads(invoke("report", trace.parent, "--json", "-").stdout)["traces"]) == 3
+
+
+def test_report_writes_a_page(trace: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    assert invoke("report", trace, "--html", page).exit_code == 0
+    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+
+
+def test_timeline_writes_a_page(trace: Path, tmp_path: Path) -> None:
+    page = tmp_path / "timeline.html"
+    assert invoke("timeline", trace, "-o", page).exit_code == 0
+    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_an_output_that_exists_is_kept_without_force(trace: Path, tmp_path: Path, option: str) -> None:
+    out = tmp_path / "out"
+    out.write_text("precious")
+    result = invoke("report", trace, option, out)
+    assert is_one_line_error(result)
+    assert "--force" in result.stderr
+    assert out.read_text() == "precious"
+    assert invoke("report", trace, option, out, "--force").exit_code == 0
+    assert out.read_text() != "precious"
+
+
+def test_an_output_in_a_folder_that_is_not_there_is_refused_at_once(trace: Path, tmp_path: Path) -> None:
+    assert is_one_line_error(invoke("report", trace, "--json", tmp_path / "none" / "out.json"))
+
+
+def test_no_half_written_output_is_left_behind(trace: Path, tmp_path: Path) -> None:
+    invoke("report", trace, "--json", tmp_path / "out.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "trace.json.gz"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"<html>", b'{"nodes": []}', b"\x1f\x8b\x08", b"[1, 2"])
+@pytest.mark.parametrize("command", [["report"], ["timeline", "-o", "-"]])
+def test_a_wrong_file_is_one_line_with_its_name(tmp_path: Path, command: list[str], content: bytes) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_bytes(content)
+    result = invoke(*command, path)
+    assert is_one_line_error(result)
+    assert str(path) in result.stderr
+
+
+def test_a_missing_file_is_one_line_with_its_name(tmp_path: Path) -> None:
+    result = invoke("report", tmp_path / "nothing.json")
+    assert is_one_line_error(result)
+    assert "nothing.json" in result.stderr
+
+
+def test_an_empty_folder_is_one_line(tmp_path: Path) -> None:
+    assert is_one_line_error(invoke("report", tmp_path))
+
+
+@pytest.mark.parametrize("words", [["report"], ["reprot"], ["report", "--jsn", "x"], ["timeline", "x"], ["run"]])
+def test_wrong_usage_is_one_line_that_points_to_help(words: list[str]) -> None:
+    result = invoke(*words)
+    assert is_one_line_error(result)
+    assert "--help" in result.stderr
+
+
+def test_a_hostile_file_name_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    result = invoke("report", tmp_path / "\x1b[31mred\nError: forged.json")
+    assert is_one_line_error(result)
+    assert "\x1b" not in result.stderr
+
+
+def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    (folder / "train.py").write_text(TRAINING)
+    command = [sys.executable, "-m", "pinprof", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=os.environ)
+
+
+def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
+    done = run_program(tmp_path, "run", "--steps", "2", "--warmup", "1", "train.py", "1000000")
+    assert done.returncode == 0, done.stderr
+    assert "finished" not in done.stdout
+    assert "2 complete steps" in done.stdout
+    assert "measured without profiler" in done.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"train.py", "pinprof-train.json.gz", "pinprof-train.html"}
+
+
+def test_run_lets_the_script_finish_if_asked(tmp_path: Path) -> None:
+    words = ("run", "--keep-going", "--steps", "1", "--warmup", "1", "-o", "out.json", "train.py", "20000")
+    done = run_program(tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    assert "finished" in done.stdout
+    assert (tmp_path / "out.json").exists()
+
+
+def test_run_says_what_to_do_when_the_script_is_too_short(tmp_path: Path) -> None:
+    done = run_program(tmp_path, "run", "train.py", "3")
+    assert done.returncode == 2
+    assert "Error: the program ended after 3 steps" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_run_passes_on_the_status_of_a_failing_script(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("raise SystemExit(7)")
+    done = run_program(tmp_path, "run", "bad.py")
+    assert done.returncode == 7
+
+
+def test_run_refuses_existing_outputs_before_it_runs_the_script(tmp_path: Path) -> None:
+    (tmp_path / "pinprof-train.json.gz").write_text("precious")
+    done = run_program(tmp_path, "run", "train.py", "3")
+    assert done.returncode == 2
+    assert "--force" in done.stderr
+    assert (tmp_path / "pinprof-train.json.gz").read_text() == "precious"
+
+
+@pytest.mark.gpu
+def test_run_finds_the_blocking_copy_and_the_item_on_the_gpu(tmp_path: Path) -> None:
+    done = run_program(tmp_path, "run", "--steps", "3", "train.py", "1000000")
+    assert done.returncode == 0, done.stderr
+    report = run_program(tmp_path, "report", "pinprof-train.json.gz", "--json", "-")
+    (recorded,) = json.loads(report.stdout)["traces"]
+    causes = {site["cause"]: site for site in recorded["syncs"]["sites"]}
+    assert causes["item"]["per_step"] == causes["blocking_copy_htod"]["per_step"] == 1
+    assert causes["item"]["file"] == "train.py"
+    assert recorded["steps"]["step_source"] == "measured"
+    assert recorded["copies"][0]["host_memory"] in {"pageable", "pinned"}

@@ -1,0 +1,104 @@
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.measure import Profile, measure
+from pinprof.trace import read_trace
+
+
+def profile_of(builder: TraceBuilder, folder: Path) -> Profile:
+    return measure(read_trace(builder.write(folder / "trace.json")))
+
+
+def steps(builder: TraceBuilder, *, busy: float, period: float = 1000, count: int = 4) -> TraceBuilder:
+    for number in range(count):
+        builder.step(number, period * number, period - 10)
+        builder.kernel(period * number + 20, busy, launch=period * number + 10)
+    return builder
+
+
+def missing_of(profile: Profile) -> list[str]:
+    return [gap.what for gap in profile.missing]
+
+
+def test_a_measured_step_is_taken_as_it_is(tmp_path: Path) -> None:
+    builder = steps(TraceBuilder(), busy=300)
+    builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": 0.7, "p10_ms": 0.6, "p90_ms": 0.9}}
+    step = profile_of(builder, tmp_path).step
+    assert (step.step_ns, step.source, step.range_ns) == (700_000, "measured", (600_000, 900_000))
+
+
+def test_the_traced_step_is_the_step_when_the_gpu_works_all_the_time(tmp_path: Path) -> None:
+    profile = profile_of(steps(TraceBuilder(), busy=990), tmp_path)
+    assert (profile.step.step_ns, profile.step.source, profile.bound) == (1_000_000, "estimated", "gpu")
+
+
+def test_an_inflated_step_is_not_given_as_the_truth_but_bounded(tmp_path: Path) -> None:
+    profile = profile_of(steps(TraceBuilder(), busy=300), tmp_path)
+    assert profile.step.step_ns is None
+    assert profile.step.range_ns == (300_000, 1_000_000)
+    assert profile.bound == "host"
+    assert "the step without profiler" in missing_of(profile)
+
+
+def test_a_step_that_waits_for_batches_is_bound_by_the_input(tmp_path: Path) -> None:
+    builder = steps(TraceBuilder(), busy=300)
+    for number in range(1, 4):
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        builder.event("user_annotation", name, 1000 * number - 600, 590)
+    assert profile_of(builder, tmp_path).bound == "input"
+
+
+def test_blocked_time_belongs_to_the_copies_that_block(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.copy("HtoD (Pageable -> Device)", 10, 100, launch=0, call=105)
+    builder.copy("HtoD (Pinned -> Device)", 200, 100, launch=190)
+    builder.kernel(310, 10, launch=305)
+    blocked = {group.host_memory: group.host_blocked_ns for group in profile_of(builder, tmp_path).copies}
+    assert blocked == {"pageable": 105_000, "pinned": 0}
+
+
+def test_what_the_trace_lacks_is_said(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 300, launch=10)
+    builder.activity("kernel", "lost", 400, 10, correlation=999, device=0, stream=7)
+    builder.event("cpu_op", "broken", 10, -5)
+    assert missing_of(profile_of(builder, tmp_path)) == [
+        "the launch of 1 of 2 GPU activities",
+        "step marks",
+        "the step without profiler",
+        "Python functions",
+        "1 unusable events (1 negative duration)",
+    ]
+
+
+def test_what_was_queued_before_the_recording_is_not_missed(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.activity("kernel", "backlog", 0, 10, correlation=0, device=0, stream=7)
+    builder.kernel(20, 300, launch=10)
+    assert "launch" not in " ".join(missing_of(profile_of(builder, tmp_path)))
+
+
+def test_unknown_host_memory_is_said(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.copy("HtoD (Host -> Device)", 0, 100, launch=0)
+    assert "the host memory of copies" in missing_of(profile_of(builder, tmp_path))
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_a_trace_of_one_side_alone_is_measured(tmp_path: Path, gpu: bool) -> None:
+    builder = TraceBuilder()
+    if gpu:
+        builder.activity("kernel", "k", 0, 10, correlation=0, device=0, stream=7)
+    else:
+        builder.op("aten::add", 0, 10)
+    profile = profile_of(builder, tmp_path)
+    assert profile.span_ns == 10_000
+    assert ("GPU activities" in missing_of(profile)) is not gpu
+    assert ("runtime calls" in missing_of(profile)) is gpu
+
+
+def test_a_trace_without_any_event_is_measured(tmp_path: Path) -> None:
+    profile = profile_of(TraceBuilder(), tmp_path)
+    assert (profile.span_ns, profile.devices, profile.copies, profile.bound) == (0, (), (), None)

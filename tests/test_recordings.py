@@ -1,0 +1,242 @@
+"""The recordings in traces/ against their measured truth, and against a plain sweep over their raw events."""
+
+import gzip
+import json
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinprof.measure import Profile, measure
+from pinprof.rules import find
+from pinprof.trace import Trace, read_trace
+
+TRACES = Path(__file__).parents[1] / "traces"
+TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]
+FILES = sorted(path.name for path in TRACES.glob("*.json.gz"))
+LEAN = {name: f"{name}.json.gz" for name in TRUTH}
+
+GPU_BOUND = (
+    "pinned_blocking",
+    "pinned_non_blocking",
+    "pin_then_copy",
+    "prefetch",
+    "loss_item",
+    "loader_pinned",
+    "readback_async",
+    "clean",
+)
+"""Workloads whose GPU has work all the time, at the pace of the GPU alone."""
+
+Range = tuple[int, int]
+
+
+@cache
+def loaded(name: str) -> tuple[Trace, Profile]:
+    trace = read_trace(TRACES / name)
+    return trace, measure(trace)
+
+
+def profile_of(workload: str) -> Profile:
+    return loaded(LEAN[workload])[1]
+
+
+@cache
+def raw_events(name: str) -> list[dict[str, Any]]:
+    events = json.loads(gzip.decompress((TRACES / name).read_bytes()), parse_float=Decimal)["traceEvents"]
+    return [event for event in events if event["ph"] == "X"]
+
+
+def raw_ranges(name: str, *categories: str) -> list[Range]:
+    return [
+        (int(Decimal(event["ts"]) * 1000), int((Decimal(event["ts"]) + Decimal(event["dur"])) * 1000))
+        for event in raw_events(name)
+        if event["cat"] in categories
+    ]
+
+
+def swept(inside: list[Range], under: list[Range] | None = None) -> int:
+    """Return the time in which at least one of `inside` runs, and one of `under` if given, by one sweep in time."""
+    marks = [(time, 0, change) for start, end in inside for time, change in ((start, 1), (end, -1))]
+    marks += [(time, 1, change) for start, end in under or [] for time, change in ((start, 1), (end, -1))]
+    running, total, last = [0, 0], 0, 0
+    for time, which, change in sorted(marks):
+        if running[0] and (under is None or running[1]):
+            total += time - last
+        running[which] += change
+        last = time
+    return total
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_busy_and_idle_time_equal_a_sweep_over_the_raw_events(name: str) -> None:
+    (device,) = loaded(name)[1].devices
+    ranges = raw_ranges(name, "kernel", "gpu_memcpy", "gpu_memset")
+    assert device.busy_ns == swept(ranges)
+    assert device.kernel_ns == swept(raw_ranges(name, "kernel"))
+    assert device.span_ns == max(end for _, end in ranges) - min(start for start, _ in ranges)
+    assert device.busy_ns + device.idle_ns == device.span_ns
+    assert sum(time for _, time in device.idle_by_cause) == device.idle_ns
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_overlap_equals_a_sweep_over_the_raw_events(name: str) -> None:
+    overlap = loaded(name)[1].overlap
+    copies, kernels = raw_ranges(name, "gpu_memcpy"), raw_ranges(name, "kernel")
+    assert sum(device.copy_ns for device in overlap.devices) == swept(copies)
+    assert sum(device.overlapped_ns for device in overlap.devices) == swept(copies, kernels)
+    assert sum(exposed for _, _, exposed in overlap.by_reason()) == swept(copies) - swept(copies, kernels)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_copies_equal_the_raw_events(name: str) -> None:
+    groups = loaded(name)[1].copies
+    copies = [event for event in raw_events(name) if event["cat"] == "gpu_memcpy"]
+    assert sum(group.count for group in groups) == len(copies)
+    assert sum(group.bytes for group in groups) == sum(event["args"]["bytes"] for event in copies)
+    assert sum(group.time_ns for group in groups) == sum(int(event["dur"] * 1000) for event in copies)
+    assert all(group.overlapped_ns + group.exposed_ns == group.time_ns for group in groups)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_parts_of_every_stall_add_up(name: str) -> None:
+    stalls = loaded(name)[1].syncs.stalls
+    assert (stalls.stall_ns == stalls.drain_ns + stalls.own_ns + stalls.overhead_ns).all()
+    assert (stalls.overhead_ns >= 0).all()
+    assert (stalls.bubble_ns >= 0).all()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_bubbles_are_no_longer_than_the_idle_time(name: str) -> None:
+    profile = loaded(name)[1]
+    assert profile.syncs.stalls.bubble_ns.sum() <= sum(device.idle_ns for device in profile.devices)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_profilers_own_synchronize_is_found_once(name: str) -> None:
+    sites = loaded(name)[1].syncs.sites
+    assert sum(site.total.count for site in sites if site.verdict == "profiler") == 1
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_launch_of_a_step_is_linked(name: str) -> None:
+    trace, profile = loaded(name)
+    assert profile.skipped == {}
+    assert not [gap for gap in profile.missing if "launch" in gap.what]
+    assert profile.steps.count == trace.steps.complete.sum() == TRUTH[name.split(".", maxsplit=1)[0]]["files"][name]
+
+
+@pytest.mark.parametrize("workload", GPU_BOUND)
+def test_the_traced_step_of_a_gpu_bound_workload_is_the_plain_one(workload: str) -> None:
+    traced_ms = (profile_of(workload).steps.traced_ns or 0) / 1e6
+    assert traced_ms == pytest.approx(TRUTH[workload]["plain_ms"]["median"], rel=0.02)
+
+
+@pytest.mark.parametrize("workload", GPU_BOUND)
+def test_a_gpu_bound_workload_is_called_so(workload: str) -> None:
+    assert profile_of(workload).bound == "gpu"
+
+
+def test_a_host_bound_workload_is_called_so_and_its_traced_step_is_not_taken_for_the_truth() -> None:
+    profile = profile_of("small_kernels")
+    plain_ns = TRUTH["small_kernels"]["plain_ms"]["median"] * 1e6
+    assert profile.bound == "host"
+    assert (profile.steps.traced_ns or 0) > 1.3 * plain_ns
+    assert profile.step.source == "measured"
+    assert profile.step.step_ns == pytest.approx(plain_ns, rel=0.15)  # two processes, at the mercy of the host
+
+
+@pytest.mark.parametrize(
+    ("workload", "direction", "memory"),
+    [
+        ("pageable_blocking", "HtoD", "pageable"),
+        ("pageable_non_blocking", "HtoD", "pageable"),
+        ("pinned_blocking", "HtoD", "pinned"),
+        ("pinned_non_blocking", "HtoD", "pinned"),
+        ("pin_then_copy", "HtoD", "pinned"),
+        ("prefetch", "HtoD", "pinned"),
+        ("loader_pageable", "HtoD", "pageable"),
+        ("loader_pinned", "HtoD", "pinned"),
+        ("readback_blocking", "DtoH", "pageable"),
+        ("readback_async", "DtoH", "pinned"),
+    ],
+)
+def test_the_copies_are_what_the_workload_makes(workload: str, direction: str, memory: str) -> None:
+    assert [(group.direction, group.host_memory) for group in profile_of(workload).copies] == [(direction, memory)]
+
+
+@pytest.mark.parametrize("workload", ["prefetch", "readback_async"])
+def test_copies_on_a_side_stream_are_hidden(workload: str) -> None:
+    (group,) = profile_of(workload).copies
+    assert group.overlapped_ns >= 0.8 * group.time_ns
+
+
+@pytest.mark.parametrize(
+    ("workload", "reason"),
+    [
+        ("pageable_blocking", "pageable"),
+        ("pageable_non_blocking", "pageable"),
+        ("pinned_blocking", "same_stream"),
+        ("pinned_non_blocking", "same_stream"),
+        ("pin_then_copy", "same_stream"),
+        ("loader_pinned", "same_stream"),
+    ],
+)
+def test_an_exposed_copy_has_the_reason_that_the_workload_gives_it(workload: str, reason: str) -> None:
+    (group,) = profile_of(workload).copies
+    assert group.overlapped_ns == 0
+    assert [found for found, _, _ in profile_of(workload).overlap.by_reason()] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("workload", "cause", "per_step"),
+    [
+        ("pageable_blocking", "blocking_copy_htod", 1),
+        ("pageable_non_blocking", "pageable_copy", 1),
+        ("pinned_blocking", "blocking_copy_htod", 1),
+        ("loss_item", "item", 1),
+        ("loss_item_host_work", "item", 1),
+        ("loader_pageable", "pageable_copy", 1),
+        ("mask_loss", "mask_index", 3),
+        ("readback_blocking", "blocking_copy_dtoh", 1),
+        ("readback_async", "event_synchronize", 1),
+        ("empty_cache", "device_free", 5),
+    ],
+)
+def test_the_waits_are_what_the_workload_makes(workload: str, cause: str, per_step: int) -> None:
+    profile = profile_of(workload)
+    waits = sum(site.in_steps.count for site in profile.syncs.sites if site.cause == cause)
+    assert waits == per_step * profile.steps.count
+
+
+@pytest.mark.parametrize("workload", ["pinned_non_blocking", "pin_then_copy", "prefetch", "clean", "small_kernels"])
+def test_a_workload_that_waits_for_nothing_has_no_stall(workload: str) -> None:
+    assert {site.verdict for site in profile_of(workload).syncs.sites} == {"profiler"}
+
+
+def test_host_work_after_a_wait_shows_as_its_bubble() -> None:
+    bubbles = {
+        workload: sum(site.in_steps.bubble_ns for site in profile.syncs.sites) / profile.steps.count / 1e6
+        for workload in ("loss_item", "loss_item_host_work")
+        for profile in [profile_of(workload)]
+    }
+    assert bubbles["loss_item"] < 0.3
+    assert bubbles["loss_item_host_work"] > 2.0
+
+
+@pytest.mark.parametrize("workload", ["prefetch", "clean", "readback_async", "small_kernels"])
+def test_nothing_is_found_in_a_clean_workload(workload: str) -> None:
+    trace, profile = loaded(LEAN[workload])
+    assert [finding.rule.id for finding in find(profile, trace) if finding.severity != "low"] == []
+
+
+@pytest.mark.parametrize(
+    ("workload", "function"),
+    [("loss_item", "step"), ("mask_loss", "step"), ("pageable_blocking", "step"), ("empty_cache", "step")],
+)
+def test_a_stack_names_the_function_that_waits(workload: str, function: str) -> None:
+    sites = loaded(f"{workload}.stack.json.gz")[1].syncs.sites
+    assert sites[0].function == function
+    assert (sites[0].file or "").startswith("pinprof/workloads/")
