@@ -64,9 +64,13 @@ class _Commands(click.Group):
 
 
 def _fail(message: str, status: int = UNUSABLE) -> NoReturn:
-    line = "".join(character if character.isprintable() else " " for character in message)
-    click.echo(f"Error: {line}", err=True)
+    click.echo(f"Error: {_printable(message)}", err=True)
     sys.exit(status)
+
+
+def _printable(message: str) -> str:
+    """Return a message as one line that no terminal takes for a command, whatever file names it holds."""
+    return "".join(character if character.isprintable() else " " for character in message)
 
 
 force_option = click.option("--force", is_flag=True, help="Overwrite output files that exist.")
@@ -94,8 +98,8 @@ def main() -> None:
 def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None, *, force: bool) -> None:
     r"""Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
 
-    TRACE is a Kineto (Chrome) trace, .json or .json.gz, or a folder of them. The numbers come first, then what they
-    mean, then what to do. Times that the profiler inflates are never shown as the step's own.
+    TRACE is a Kineto (Chrome) trace, .json or .json.gz, or a folder of them, of which other files are skipped with a
+    word. The numbers come first, then what they mean, then what to do. Times that the profiler inflates are never shown as the step's own.
 
     \b
     Examples:
@@ -106,7 +110,7 @@ def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None
     from pinprof.report.json_report import to_json
 
     _check_outputs((json_file, html_file), force=force)
-    measured = list(_measured(_trace_files(traces)))
+    measured = list(_measured(traces))
     if "-" not in (json_file, html_file):
         for _, profile, findings in measured:
             _print_report(profile, findings)
@@ -219,31 +223,38 @@ class _WindowNames:
 
 
 def _measured(paths: Sequence[str]) -> "Iterator[tuple[Trace, Profile, tuple[Finding, ...]]]":
-    """Yield each trace with its measurements and findings."""
+    """Yield each trace with its measurements and findings; of a folder what is no trace is skipped with a word."""
+    from pinprof.errors import TraceError
     from pinprof.measure import measure
     from pinprof.rules import find
     from pinprof.trace import read_trace
 
-    for number, path in enumerate(paths, start=1):
-        with _progress(f"reading {Path(path).name}" + (f" ({number} of {len(paths)})" if len(paths) > 1 else "")):
-            trace = read_trace(path)
-            profile = measure(trace)
-            findings = find(profile, trace)
-        yield trace, profile, findings
+    for argument in paths:
+        inside = _traces_in(argument) if Path(argument).is_dir() else None
+        usable = 0
+        for number, path in enumerate(inside or [argument], start=1):
+            with _progress(f"reading {Path(path).name}" + (f" ({number} of {len(inside)})" if inside else "")):
+                try:
+                    trace = read_trace(path)
+                except TraceError as error:
+                    if inside is None:
+                        raise
+                    _say(f"Skipped: {_printable(str(error))}")
+                    continue
+                profile = measure(trace)
+                findings = find(profile, trace)
+            usable += 1
+            yield trace, profile, findings
+        if not usable:
+            raise TraceError(f"{argument}: no file in this folder is a trace")
 
 
-def _trace_files(arguments: Sequence[str]) -> list[str]:
-    """Return the files that the arguments name; of a folder the traces in it."""
-    files: list[str] = []
-    for argument in arguments:
-        if not Path(argument).is_dir():
-            files.append(argument)
-            continue
-        inside = sorted(str(path) for path in Path(argument).iterdir() if path.name.endswith(TRACE_SUFFIXES))
-        if not inside:
-            _fail(f"{argument}: no trace in this folder; traces end in {' or '.join(TRACE_SUFFIXES)}")
-        files += inside
-    return files
+def _traces_in(folder: str) -> list[str]:
+    """Return the files in a folder that may be traces, by their names."""
+    inside = sorted(str(path) for path in Path(folder).iterdir() if path.name.endswith(TRACE_SUFFIXES))
+    if not inside:
+        _fail(f"{folder}: no trace in this folder; traces end in {' or '.join(TRACE_SUFFIXES)}")
+    return inside
 
 
 def _print_report(profile: "Profile", findings: "tuple[Finding, ...]") -> None:

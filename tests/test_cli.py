@@ -91,9 +91,19 @@ def test_report_prints_nothing_but_json_to_standard_output(trace: Path) -> None:
     assert len(json.loads(invoke("report", trace, "--json", "-").stdout)["traces"]) == 1
 
 
-def test_report_of_a_folder_has_every_trace_in_it(trace: Path) -> None:
-    (trace.parent / "other.json").write_bytes(TraceBuilder().write(trace.parent / "b.json").read_bytes())
-    assert len(json.loads(invoke("report", trace.parent, "--json", "-").stdout)["traces"]) == 3
+def test_report_of_a_folder_has_every_trace_in_it_and_skips_the_rest_with_a_word(trace: Path) -> None:
+    TraceBuilder().write(trace.parent / "other.json")
+    (trace.parent / "notes.json").write_text("{}")
+    (trace.parent / "README.md").write_text("no trace by its name")
+    result = invoke("report", trace.parent, "--json", "-")
+    assert len(json.loads(result.stdout)["traces"]) == 2
+    assert result.stderr.count("\n") == 1
+    assert "notes.json" in result.stderr
+
+
+def test_a_folder_of_other_files_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("{}")
+    assert is_one_line_error(invoke("report", tmp_path))
 
 
 def test_report_writes_a_page(trace: Path, tmp_path: Path) -> None:
