@@ -99,7 +99,8 @@ def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None
     r"""Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
 
     TRACE is a Kineto (Chrome) trace, .json or .json.gz, or a folder of them, of which other files are skipped with a
-    word. The numbers come first, then what they mean, then what to do. Times that the profiler inflates are never shown as the step's own.
+    word. The numbers come first, then what they mean, then what to do. Times that the profiler inflates are never shown
+    as the step's own.
 
     \b
     Examples:
