@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from pinprof.errors import PinprofError
+from pinprof.version import VERSION
 
 if TYPE_CHECKING:
     from pinprof.measure import Profile
@@ -77,7 +78,7 @@ force_option = click.option("--force", is_flag=True, help="Overwrite output file
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="pinprof")
+@click.version_option(VERSION, prog_name="pinprof")
 def main() -> None:
     r"""Show why host-GPU copies do not hide behind kernels, and what makes the host wait.
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import final
@@ -17,6 +16,7 @@ from torch.profiler import ProfilerActivity
 
 from pinprof.capture.plain import Clock, PlainBounds, PlainStep, Progress, clock_of_program, plain_window, uses_cuda
 from pinprof.errors import CaptureError
+from pinprof.version import VERSION
 
 PROFILER_WARM_UP_STEPS = 2  # the first steps under a profiler pay for its start
 SUFFIXES = (".json", ".json.gz")
@@ -222,19 +222,12 @@ def _sync_events_config() -> torch._C._profiler._ExperimentalConfig | None:
 def description(plain: PlainStep | None) -> dict[str, object]:
     """Return what pinprof stores in the trace: versions, GPU, and the step without a profiler."""
     return {
-        "pinprof_version": _pinprof_version(),
+        "pinprof_version": VERSION,
         "torch_version": torch.__version__,
         "cuda_version": torch.version.cuda,
         "gpu": torch.cuda.get_device_name() if uses_cuda() else None,
         "plain": asdict(plain) if plain else None,
     }
-
-
-def _pinprof_version() -> str:
-    try:
-        return version("pinprof")
-    except PackageNotFoundError:  # run from a checkout
-        return "unknown"
 
 
 def writable_target(path: Path, *, force: bool) -> Path:

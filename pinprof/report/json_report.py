@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 from pinprof.analyses.copies import CopyGroup
@@ -11,6 +10,7 @@ from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.measure import KNOWN_COUNTS, Profile
 from pinprof.rules import Finding
+from pinprof.version import VERSION
 
 SCHEMA = "pinprof.report/1"
 NS_PER_MS = 1e6
@@ -23,7 +23,7 @@ def to_json(entries: Sequence[Entry]) -> str:
     """Return the report on the traces as JSON text; fields that nothing filled are null or empty."""
     document = {
         "schema": SCHEMA,
-        "pinprof_version": version("pinprof"),
+        "pinprof_version": VERSION,
         "traces": [_trace(profile, findings) for profile, findings in entries],
         "ranks": None,
     }

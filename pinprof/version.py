@@ -1,0 +1,3 @@
+"""The version of pinprof, for packages, reports and recordings."""
+
+VERSION = "0.1.0"
