@@ -208,6 +208,7 @@ def torch_profiler(
         record_shapes=record_shapes,
         profile_memory=profile_memory,
         experimental_config=_sync_events_config() if cuda_sync_events else None,
+        acc_events=True,  # there is one cycle only; without this torch warns that it forgets those before
     )
 
 
