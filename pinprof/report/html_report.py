@@ -1,0 +1,274 @@
+"""The report as a page: the step and what costs it time, what to do, a timeline to check it by, and the tables."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from pinprof.analyses.syncs.sites import Cost, Site
+from pinprof.measure import Profile
+from pinprof.report.console import BOUNDS, IDLE, REASONS
+from pinprof.report.elements import Column, Markup, Share, details, escaped, facts, shares, table
+from pinprof.report.page import page
+from pinprof.report.timeline import MAX_RECTANGLES, fragment
+from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
+from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
+from pinprof.rules import Finding
+from pinprof.trace.tables import Trace
+from pinprof.units import duration, percent, rate, size
+
+Entry = tuple[Trace, Profile, Sequence[Finding]]
+"""A trace, its measurements, and what the rules found in it."""
+
+NOTHING = "-"
+
+
+def to_html(entries: Sequence[Entry]) -> str:
+    """Return the report on the traces as one page that needs nothing else."""
+    names = [PurePath(profile.path).name for _, profile, _ in entries]
+    title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
+    most = MAX_RECTANGLES // max(len(entries), 1)
+    sections = (_section(number, entry, most) for number, entry in enumerate(entries, start=1))
+    contents = "".join(f'<li><a href="#trace-{n}">{escaped(name)}</a></li>' for n, name in enumerate(names, start=1))
+    navigation = f'<nav aria-label="Traces"><ol>{contents}</ol></nav>' if len(names) > 1 else ""
+    header = "<header><h1>pinprof: what the host and its copies cost the step</h1></header>"
+    return page(title, f"{header}\n{navigation}\n<main>\n{''.join(sections)}</main>")
+
+
+def timeline_page(trace: Trace, profile: Profile) -> str:
+    """Return the timeline alone as one page that needs nothing else."""
+    name = PurePath(profile.path).name
+    return page(f"pinprof: {name}", f"<main><h1>{escaped(name)}</h1>\n{fragment(trace, profile)}\n</main>")
+
+
+def _section(number: int, entry: Entry, max_rectangles: int) -> str:
+    trace, profile, findings = entry
+    parts = [
+        facts(_summary(profile)),
+        *_device_shares(profile),
+        *_findings(profile, findings),
+        Markup("<h3>Timeline</h3>"),
+        fragment(trace, profile, max_rectangles),
+        *_tables(profile),
+        *_missing(profile),
+    ]
+    heading = f'<h2 id="heading-{number}">{escaped(profile.path)}</h2>'
+    recorded = f'<p class="note">{escaped(_recorded(profile))}</p>'
+    body = "\n".join([heading, recorded, *parts])
+    return f'<section id="trace-{number}" aria-labelledby="heading-{number}">\n{body}\n</section>\n'
+
+
+def _recorded(profile: Profile) -> str:
+    info, steps = profile.info, profile.steps
+    gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in info.devices}))
+    rank = f"rank {info.rank}" + (f" of {info.world_size}" if info.world_size else "") if info.rank is not None else ""
+    torch = f"torch {info.torch_version}" if info.torch_version else ""
+    counted = f"{steps.count} complete step{'s' * (steps.count != 1)} ({steps.marker})"
+    return " · ".join(part for part in (gpus, torch, rank, counted, f"{duration(profile.span_ns)} recorded") if part)
+
+
+# The numbers on top
+
+
+def _summary(profile: Profile) -> Iterator[tuple[str, str, str]]:
+    yield _step(profile)
+    if profile.bound:
+        yield "Bound by", profile.bound.replace("gpu", "GPU"), BOUNDS[profile.bound]
+    busy, span = sum(device.busy_ns for device in profile.devices), sum(device.span_ns for device in profile.devices)
+    if span:
+        which = "GPU" if len(profile.devices) == 1 else f"{len(profile.devices)} GPUs"
+        yield f"{which} busy", percent(busy / span), f"{duration(busy)} of {duration(span)}"
+    copied = sum(device.copy_ns for device in profile.overlap.devices)
+    if copied:
+        hidden = sum(device.overlapped_ns for device in profile.overlap.devices)
+        meaning = f"of {duration(copied)} run beside kernels; {duration(copied - hidden)} are exposed"
+        yield "Copies overlapped", percent(hidden / copied), meaning
+    steps = profile.steps.count
+    if steps and profile.devices:
+        sites = [site for site in profile.syncs.sites if site.verdict != "profiler"]
+        waits = sum(site.in_steps.count for site in sites) / steps
+        stall = sum(site.in_steps.stall_ns for site in sites) / steps
+        bubble = sum(site.in_steps.bubble_ns for site in sites) / steps
+        yield "Host stalls per step", duration(stall), f"in calls that can block; waits per step: {waits:.3g}"
+        yield "Bubbles per step", duration(bubble), "the GPU is idle after those waits"
+
+
+def _step(profile: Profile) -> tuple[str, str, str]:
+    step, traced = profile.step, profile.steps.traced_ns
+    in_trace = f"; {duration(traced)} in the trace" if traced is not None else ""
+    if step.step_ns is not None:
+        how = "measured without profiler" if step.source == "measured" else "estimated: the profiler cannot lengthen it"
+        return "Step", duration(step.step_ns), how + in_trace
+    if step.range_ns is not None:
+        low, high = (duration(bound) for bound in step.range_ns)
+        return "Step", f"{low} to {high}", "without profiler; the trace alone cannot say more"
+    return "Step", duration(traced) if traced is not None else "unknown", "as traced, with the profiler's cost in it"
+
+
+def _device_shares(profile: Profile) -> Iterator[Markup]:
+    """Yield a bar for each device whose parts add up to its span."""
+    overlaps = {entry.device: entry for entry in profile.overlap.devices}
+    for device in profile.devices:
+        if device.span_ns == 0:
+            continue
+        both = overlaps[device.device].overlapped_ns if device.device in overlaps else 0
+        exposed = device.memcpy_ns - both
+        parts = {
+            COMPUTE_ONLY: device.kernel_ns - both,
+            BOTH: both,
+            COPY_ONLY: exposed,
+            MEMSET_ONLY: device.busy_ns - device.kernel_ns - exposed,
+            IDLE_KIND: device.idle_ns,
+        }
+        yield shares(
+            f"Where the time of GPU {device.device} went, {duration(device.span_ns)} from its first work to its last",
+            [Share(KINDS[kind].label, time, duration(time), KINDS[kind].colour) for kind, time in parts.items()],
+        )
+
+
+# What to do
+
+
+def _findings(profile: Profile, findings: Sequence[Finding]) -> Iterator[str]:
+    if not profile.devices:
+        return
+    yield "<h3>What to do</h3>"
+    if not findings:
+        yield '<p class="note">Nothing: no copy or wait costs the step a measurable time.</p>'
+        return
+    yield (
+        '<p class="note">Times are GPU idle or exposed copy time per step that goes with the problem, '
+        "not yet a saving.</p>"
+    )
+    step = profile.step.step_ns or profile.steps.traced_ns
+    yield from (_finding(finding, step) for finding in findings)
+
+
+def _finding(finding: Finding, step_ns: float | None) -> str:
+    rule, evidence = finding.rule, finding.evidence
+    share = f" ({percent(evidence.cost_ns / step_ns)} of the step)" if step_ns else ""
+    place = f"{evidence.function or ''} ({evidence.file})".strip() if evidence.file else ""
+    where = f"<p>In <code>{escaped(place)}</code></p>" if place else ""
+    return f"""<article class="finding {escaped(finding.severity)}">
+<h4><span class="cost">{escaped(duration(evidence.cost_ns))}{share}</span> <span>{escaped(rule.title)}</span>
+<span class="severity">{escaped(rule.id)}, {escaped(finding.severity)}</span></h4>
+<p>{escaped(evidence.text)}.</p>{where}
+<p><strong>Fix:</strong> {escaped(rule.fix)}</p>
+<details><summary>Why</summary><p>{escaped(rule.why)}</p></details>
+</article>"""
+
+
+# The tables
+
+
+def _tables(profile: Profile) -> Iterator[str]:
+    named = (
+        ("Copies", _copies(profile)),
+        ("Why copies are exposed", _reasons(profile)),
+        ("Waits of the host", _sites(profile)),
+        ("Idle GPU", _idle(profile)),
+        ("Steps", _steps(profile)),
+    )
+    for title, content in named:
+        if content:
+            yield f"<h3>{title}</h3>"
+            yield content
+
+
+def _numbers(*titles: str) -> list[Column]:
+    return [Column(title, is_number=True) for title in titles]
+
+
+def _copies(profile: Profile) -> str:
+    if not profile.copies:
+        return ""
+    columns = [Column("direction"), Column("host memory")]
+    columns += _numbers("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
+    rows = (
+        (
+            group.direction,
+            NOTHING if group.host_memory == "none" else group.host_memory,
+            f"{group.count:,}",
+            size(group.bytes) if group.bytes else NOTHING,
+            duration(group.time_ns),
+            duration(group.overlapped_ns),
+            duration(group.exposed_ns),
+            rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else NOTHING,
+            duration(group.host_blocked_ns),
+        )
+        for group in profile.copies
+    )
+    return table("In the whole trace, each copy counted by itself", columns, rows)
+
+
+def _reasons(profile: Profile) -> str:
+    rows = profile.overlap.by_reason()
+    columns = [Column("reason"), *_numbers("copies", "exposed"), Column("meaning")]
+    cells = ((reason.replace("_", " "), f"{count:,}", duration(time), REASONS[reason]) for reason, count, time in rows)
+    return table("In the whole trace; the first reason that holds for a copy", columns, cells) if rows else ""
+
+
+def _sites(profile: Profile) -> str:
+    sites, steps = profile.syncs.sites, max(profile.steps.count, 1)
+    columns = [Column("cause"), Column("where"), Column("op or call")]
+    columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "bubble")
+    rows = (
+        (
+            "the profiler's own, not counted" if site.verdict == "profiler" else site.cause.replace("_", " "),
+            _where(site),
+            Markup(f"<code>{escaped(site.op or site.call)}</code>"),
+            f"{site.total.count:,}",
+            f"{site.in_steps.count / steps:.3g}",
+            *(NOTHING if site.verdict == "profiler" else duration(time / steps) for time in _times(site.in_steps)),
+        )
+        for site in sites
+    )
+    caption = "Times per complete step. Drain: waiting for work queued before. Bubble: the GPU is idle after the wait"
+    return table(caption, columns, rows) if sites else ""
+
+
+def _times(cost: Cost) -> tuple[int, int, int, int]:
+    return cost.stall_ns, cost.drain_ns, cost.own_ns, cost.bubble_ns
+
+
+def _where(site: Site) -> str:
+    place = f"{site.function} ({site.file})" if site.function else NOTHING
+    return details(place, site.stack) if site.stack else place
+
+
+def _idle(profile: Profile) -> str:
+    columns = [Column("GPU"), Column("cause"), *_numbers("time", "of its span"), Column("meaning")]
+    rows = [
+        (
+            str(device.device),
+            cause.replace("_", " "),
+            duration(time),
+            percent(time / device.span_ns),
+            IDLE[cause],
+        )
+        for device in profile.devices
+        for cause, time in device.idle_by_cause
+    ]
+    return table("In the whole trace, between the first and the last work of each GPU", columns, rows) if rows else ""
+
+
+def _steps(profile: Profile) -> str:
+    steps = profile.steps
+    named = (
+        ("host", steps.host_ns, "median time between the starts of consecutive steps on the host"),
+        ("GPU", steps.device_ns, "mean time between the ends of the GPU work of consecutive steps"),
+        ("GPU busy", steps.busy_ns, "mean time in which the busiest GPU worked for a step"),
+    )
+    rows = [(name, duration(time), meaning) for name, time, meaning in named if time is not None]
+    each = ", ".join(duration(time) for time in steps.each_ns.tolist())
+    if len(steps.each_ns) > 1:
+        rows.append(("each", each, "from the start of one complete step to the next one's"))
+    columns = [Column("step"), *_numbers("time"), Column("meaning")]
+    return table("Complete steps as traced, with the profiler's cost in them", columns, rows) if rows else ""
+
+
+def _missing(profile: Profile) -> Iterator[str]:
+    if profile.missing:
+        items = "".join(
+            f"<li><strong>{escaped(gap.what)}</strong>: {escaped(gap.effect)}; {escaped(gap.remedy)}.</li>"
+            for gap in profile.missing
+        )
+        yield f'<h3>Not in this trace</h3>\n<ul class="missing">{items}</ul>'

@@ -1,0 +1,36 @@
+"""The page around a report: one file that needs nothing else and asks nobody for anything."""
+
+import html
+from importlib.resources import files
+
+from plotly.offline import get_plotlyjs
+
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+"""Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
+
+
+def page(title: str, body: str) -> str:
+    """Return a self-contained HTML page; `title` is plain text, `body` HTML whose timelines it draws."""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)}</title>
+<style>
+{_resource("page.css")}</style>
+</head>
+<body>
+{body}
+<noscript><p class="note">The timelines need JavaScript; all else on this page does not.</p></noscript>
+<script>{get_plotlyjs()}</script>
+<script>
+{_resource("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def _resource(name: str) -> str:
+    return files("pinprof.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,182 @@
+"""What is to be said about a row of each table, as lines of escaped HTML."""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.syncs import CAUSES
+from pinprof.measure import Profile
+from pinprof.report.timeline.names import literal, short
+from pinprof.trace.frames import frame, is_user_code
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, HostEvents, Trace
+from pinprof.units import duration, percent, rate, size
+
+MAX_OPS = 3
+"""Ops that are named around a call, the innermost ones."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A trace and its measurements, and what was looked up in them before."""
+
+    trace: Trace
+    profile: Profile
+    copies: dict[int, int]
+    """By row of a copy in `Trace.gpu`: its place in `Profile.overlap`."""
+    step_starts: list[int]
+    callers: dict[int, str] = field(default_factory=dict)
+    """By row of a Python function: the user's own function at or around it."""
+
+    @classmethod
+    def of(cls, trace: Trace, profile: Profile) -> "Facts":
+        """Return the facts of a trace."""
+        places = {row: place for place, row in enumerate(profile.overlap.row.tolist())}
+        return cls(trace, profile, places, trace.steps.start_ns.tolist())
+
+    def step_at(self, time: int) -> int:
+        """Return the step in which a time lies, -1 if in none."""
+        step = bisect_right(self.step_starts, time) - 1
+        return step if step >= 0 and time < self.trace.steps.end_ns[step] else NONE
+
+    def caller(self, function: int) -> str:
+        """Return the user's own function at or around a row of `Trace.functions`, empty if there is none."""
+        passed = []
+        found = ""
+        while function != NONE and not found:
+            if function in self.callers:
+                found = self.callers[function]
+                break
+            passed.append(function)
+            name = self.trace.functions.name_of(function)
+            place = frame(name) if is_user_code(name) else None
+            if place:
+                found = f"{place.function} ({place.file})"
+            function = int(self.trace.links.function_parent[function])
+        self.callers.update(dict.fromkeys(passed, found))
+        return found
+
+
+def step_label(_: Facts, row: int) -> str:
+    """Return the name of a step, counted from one."""
+    return f"step {row + 1}"
+
+
+def step_facts(facts: Facts, row: int) -> list[str]:
+    """Return how long a step's range is."""
+    steps = facts.trace.steps
+    where = "on the host" if steps.on_host else "on the GPU"
+    lines = [f"<b>step {row + 1}</b> of {len(steps)}", f"{duration(steps.end_ns[row] - steps.start_ns[row])} {where}"]
+    return lines if steps.complete[row] else [*lines, "cut off: not measured"]
+
+
+def event_facts(facts: Facts, table: HostEvents, row: int) -> list[str]:
+    """Return name, time and length of an op or an annotation."""
+    start = int(table.start_ns[row])
+    return [
+        f"<b>{literal(table.name_of(row))}</b>",
+        _when(facts, start, facts.step_at(start)),
+        f"lasts {duration(table.end_ns[row] - start)}",
+    ]
+
+
+def call_facts(facts: Facts, row: int) -> list[str]:
+    """Return what is known of a runtime call."""
+    return [*event_facts(facts, facts.trace.calls, row), *_around(facts, row)]
+
+
+def stall_label(facts: Facts, row: int) -> str:
+    """Return the cause of a stall."""
+    if facts.profile.syncs.stalls.profiler[row]:
+        return "the profiler's own wait"
+    return CAUSES[facts.profile.syncs.cause[row]].replace("_", " ")
+
+
+def stall_facts(facts: Facts, row: int) -> list[str]:
+    """Return why the host waited, for what, and what that cost."""
+    stalls = facts.profile.syncs.stalls
+    call = int(stalls.call[row])
+    start = int(facts.trace.calls.start_ns[call])
+    parts = (
+        (stalls.drain_ns[row], "for work queued before"),
+        (stalls.own_ns[row], "for its own copy"),
+        (stalls.overhead_ns[row], "in the call itself"),
+    )
+    waited = ", ".join(f"{duration(time)} {what}" for time, what in parts if time)
+    lines = [
+        f"<b>{stall_label(facts, row)}</b>: {literal(facts.trace.calls.name_of(call))}",
+        _when(facts, start, facts.step_at(start)),
+        f"the host waits {duration(stalls.stall_ns[row])}: {waited}",
+    ]
+    if stalls.bubble_ns[row]:
+        lines.append(f"then the GPU is idle for {duration(stalls.bubble_ns[row])}")
+    return lines + _around(facts, call)
+
+
+def activity_label(facts: Facts, row: int) -> str:
+    """Return direction, host memory and size of a copy, of other activities the short name."""
+    gpu = facts.trace.gpu
+    if gpu.category[row] != MEMCPY:
+        return short(gpu.name_of(row))
+    memory = HOST_MEMORIES[gpu.host_memory[row]]
+    words = [DIRECTIONS[gpu.direction[row]], memory if memory in {"pageable", "pinned"} else ""]
+    words.append(size(int(gpu.bytes[row])) if gpu.bytes[row] != NONE else "")
+    return " ".join(filter(None, words))
+
+
+def activity_facts(facts: Facts, row: int) -> list[str]:
+    """Return what is known of a kernel, a copy or a memset."""
+    trace, gpu = facts.trace, facts.trace.gpu
+    start, length = int(gpu.start_ns[row]), int(gpu.end_ns[row] - gpu.start_ns[row])
+    lines = [
+        f"<b>{literal(gpu.name_of(row))}</b>",
+        _when(facts, start, int(trace.links.activity_step[row])),
+        f"lasts {duration(length)}{_amount(int(gpu.bytes[row]), length)}",
+    ]
+    if row in facts.copies:
+        lines.append(_exposure(facts, facts.copies[row], length))
+    lines.append(f"stream {gpu.stream[row]} of GPU {gpu.device[row]}")
+    launch = int(trace.links.launch[row])
+    if launch == NONE:
+        return [*lines, "its launch is not in the trace"]
+    earlier = start - int(trace.calls.start_ns[launch])
+    lines.append(f"launched {duration(earlier)} earlier by {literal(trace.calls.name_of(launch))}")
+    return lines + _around(facts, launch)
+
+
+def _amount(count: int, length: int) -> str:
+    if count == NONE:
+        return ""
+    return f": {size(count)}" + (f" at {rate(count / length)}" if length else "")
+
+
+def _exposure(facts: Facts, place: int, length: int) -> str:
+    """Return how much of a copy is exposed, and why."""
+    overlap = facts.profile.overlap
+    exposed = int(overlap.exposed_ns[place])
+    if exposed == 0:
+        return "overlapped: kernels run beside all of it"
+    share = percent(exposed / length) if length else "all"
+    return f"exposed for {duration(exposed)} ({share}): {REASONS[overlap.reason[place]].replace('_', ' ')}"
+
+
+def _when(facts: Facts, time: int, step: int) -> str:
+    """Return when something starts; GPU work relative to the step that launched it."""
+    if step != NONE:
+        return f"starts {duration(time - facts.step_starts[step])} into step {step + 1}"
+    if not facts.step_starts:
+        return "outside of the steps"
+    since = time - facts.step_starts[0]
+    return f"starts {duration(abs(since))} {'after' if since >= 0 else 'before'} the start of step 1"
+
+
+def _around(facts: Facts, call: int) -> list[str]:
+    """Return the ops and the user's function around a call, as far as they are known."""
+    links = facts.trace.links
+    ops: list[str] = []
+    op = int(links.op[call])
+    while op != NONE and len(ops) < MAX_OPS:
+        ops.append(literal(facts.trace.ops.name_of(op)))
+        op = int(links.op_parent[op])
+    lines = [f"in {', '.join(reversed(ops))}"] if ops else []
+    caller = facts.caller(int(links.function[call]))
+    return [*lines, f"from {literal(caller)}"] if caller else lines

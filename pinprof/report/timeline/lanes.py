@@ -1,0 +1,196 @@
+"""Lanes of the timeline: which events are drawn where."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pinprof.intervals import Intervals, gaps, intersect, subtract, union
+from pinprof.measure import Profile
+from pinprof.report.timeline import kinds
+from pinprof.report.timeline.window import Window
+from pinprof.trace.tables import HOST_MEMORIES, KERNEL, MEMCPY, MEMSET, NONE, HostEvents, Int64s, Table, Trace
+from pinprof.trace.threads import STEP_PREFIX
+
+OP_LEVELS, ANNOTATION_LEVELS, CALL_LEVELS, STREAM_LEVELS = 4, 2, 1, 3
+"""How deep nested (or, on a stream, overlapping) events are drawn; deeper ones are counted."""
+MAX_THREADS, MAX_STREAMS = 4, 12
+"""The busiest host threads, and streams per device, that are drawn; the others are counted."""
+
+ROLES = ("main", "autograd", "pin_memory", "other")
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Rectangles in a row, sorted by kind, then by start; times in ns."""
+
+    group: str
+    label: str
+    source: str
+    """What `row` counts: rows of `ops`, `annotations`, `calls`, `gpu`, `steps` or `stalls`; nothing in an `overlap`."""
+    start_ns: Int64s
+    end_ns: Int64s
+    kind: Int64s
+    """Index into KINDS."""
+    row: Int64s
+    """The event; of a block of merged ones the longest."""
+    count: Int64s
+    """How many events it stands for."""
+    busy_ns: Int64s
+    """Their summed duration."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Events in the window that no lane shows."""
+
+    count: int
+    what: str
+
+
+def lay_out(trace: Trace, profile: Profile, window: Window) -> tuple[list[Lane], list[LeftOut]]:
+    """Return all lanes with events in the window from top to bottom, and what has no lane."""
+    lanes, left_out = [_step_lane(trace, window)], []
+    for found in (*_host_lanes(trace, profile, window), *_gpu_lanes(trace, window)):
+        if isinstance(found, LeftOut):
+            left_out.append(found)
+        else:
+            lanes.append(found)
+    return [_clipped(lane, window) for lane in lanes if len(lane)], [entry for entry in left_out if entry.count]
+
+
+def levels(start: Int64s, end: Int64s, limit: int) -> Int64s:
+    """Return the level of each event (sorted by start) among those that it overlaps, -1 from `limit` on.
+
+    Of properly nested events this is the depth. Events of one level never overlap.
+    """
+    level = np.full(len(start), NONE, np.int64)
+    rest = np.arange(len(start))
+    for depth in range(limit):
+        if len(rest) == 0:
+            break
+        reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end[rest])[:-1]))
+        outer = start[rest] >= reach
+        level[rest[outer]] = depth
+        rest = rest[~outer]
+    return level
+
+
+def _lane(group: str, label: str, source: str, table: Table, rows: Int64s, kind: Int64s | int) -> Lane:
+    kind = np.broadcast_to(np.asarray(kind, np.int64), rows.shape)
+    return _sorted(group, label, source, table.start_ns[rows], table.end_ns[rows], kind, rows)
+
+
+def _sorted(group: str, label: str, source: str, start: Int64s, end: Int64s, kind: Int64s, row: Int64s) -> Lane:
+    order = np.lexsort((start, kind))
+    start, end = start[order], end[order]
+    return Lane(group, label, source, start, end, kind[order], row[order], np.ones(len(order), np.int64), end - start)
+
+
+def _clipped(lane: Lane, window: Window) -> Lane:
+    start, end = (np.clip(times, window.start_ns, window.end_ns) for times in (lane.start_ns, lane.end_ns))
+    return replace(lane, start_ns=start, end_ns=end)
+
+
+def _step_lane(trace: Trace, window: Window) -> Lane:
+    steps = trace.steps
+    marked = steps.source != "whole_trace"
+    rows = np.flatnonzero(window.holds(steps.start_ns, steps.end_ns) & marked)
+    kind = np.full(len(rows), kinds.STEP)
+    where = "host" if steps.on_host else "GPU"
+    return _sorted("Steps", where, "steps", steps.start_ns[rows], steps.end_ns[rows], kind, rows)
+
+
+def _host_lanes(trace: Trace, profile: Profile, window: Window) -> Iterator[Lane | LeftOut]:
+    tables = (trace.annotations, trace.ops, trace.calls)
+    here = [np.flatnonzero(window.holds(table.start_ns, table.end_ns)) for table in tables]
+    threads = np.concatenate([table.thread[rows] for table, rows in zip(tables, here, strict=True)])
+    per_thread = np.bincount(threads, minlength=len(trace.threads))
+    used = [index for index in range(len(trace.threads)) if per_thread[index]]
+    used.sort(key=lambda index: (ROLES.index(trace.threads[index].role), -per_thread[index]))
+    for index in used[:MAX_THREADS]:
+        mine = [rows[table.thread[rows] == index] for table, rows in zip(tables, here, strict=True)]
+        yield from _thread_lanes(trace, profile, index, mine)
+    others = used[MAX_THREADS:]
+    yield LeftOut(int(sum(per_thread[index] for index in others)), f"events of {len(others)} more host threads")
+
+
+def _thread_lanes(trace: Trace, profile: Profile, index: int, rows: list[Int64s]) -> Iterator[Lane | LeftOut]:
+    thread = trace.threads[index]
+    group = f"Host thread {thread.tid} ({thread.role})"
+    annotations, ops, calls = rows
+    stalls = profile.syncs.stalls
+    stalled = np.flatnonzero(np.isin(stalls.call, calls))
+    kind = np.where(stalls.profiler, kinds.PROFILER, kinds.STALL + profile.syncs.cause)[stalled]
+    call = stalls.call[stalled]
+    yield _sorted(group, "stalls", "stalls", trace.calls.start_ns[call], trace.calls.end_ns[call], kind, stalled)
+    no_step = ~trace.annotations.named(lambda name: name.startswith(STEP_PREFIX))[annotations]
+    marks = annotations[no_step]
+    yield from _stack(group, "annotations", trace.annotations, marks, kinds.ANNOTATION, ANNOTATION_LEVELS)
+    yield from _stack(group, "ops", trace.ops, ops, kinds.OP, OP_LEVELS)
+    yield from _stack(group, "calls", trace.calls, calls, kinds.CALL, CALL_LEVELS)
+
+
+def _stack(group: str, label: str, table: HostEvents, rows: Int64s, kind: int, limit: int) -> Iterator[Lane | LeftOut]:
+    """Yield a lane for each level of nesting up to the limit."""
+    level = levels(table.start_ns[rows], table.end_ns[rows], limit)
+    for depth in range(limit):
+        name = label if depth == 0 else ""
+        yield _lane(group, name, label, table, rows[level == depth], kind)
+    yield LeftOut(int((level == NONE).sum()), f"{label} nested deeper than {limit}")
+
+
+def _gpu_lanes(trace: Trace, window: Window) -> Iterator[Lane | LeftOut]:
+    gpu = trace.gpu
+    here = np.flatnonzero(window.holds(gpu.start_ns, gpu.end_ns))
+    named = {device.index: device.name for device in trace.info.devices}
+    for device in np.unique(gpu.device[here]):
+        mine = here[gpu.device[here] == device]
+        name = named.get(int(device))
+        group = f"GPU {device}" + (f" ({name})" if name else "")
+        yield _overlap_lane(trace, window, group, mine)
+        streams, counts = np.unique(gpu.stream[mine], return_counts=True)
+        drawn = np.sort(np.argsort(-counts, kind="stable")[:MAX_STREAMS])
+        for stream in streams[drawn]:
+            yield from _stream_lanes(trace, group, int(stream), mine[gpu.stream[mine] == stream])
+        left = int(counts.sum() - counts[drawn].sum())
+        yield LeftOut(left, f"activities of {len(streams) - len(drawn)} more streams of GPU {device}")
+
+
+def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterator[Lane | LeftOut]:
+    """Yield a lane for a stream, and more if its activities overlap (kernels of a graph, dependent launches)."""
+    gpu = trace.gpu
+    copy = kinds.COPY + gpu.direction[rows].astype(np.int64) * len(HOST_MEMORIES) + gpu.host_memory[rows]
+    category = gpu.category[rows]
+    kind = np.select((category == MEMCPY, category == MEMSET), (copy, kinds.MEMSET_KIND), kinds.KERNEL_KIND)
+    level = levels(gpu.start_ns[rows], gpu.end_ns[rows], STREAM_LEVELS)
+    for depth in range(STREAM_LEVELS):
+        label = f"stream {stream}" if depth == 0 else ""
+        yield _lane(group, label, "gpu", gpu, rows[level == depth], kind[level == depth])
+    yield LeftOut(int((level == NONE).sum()), f"activities of stream {stream} beside {STREAM_LEVELS} others")
+
+
+def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lane:
+    """Return the band that says when a device computed, copied, did both, or nothing, from its first work on."""
+    gpu = trace.gpu
+
+    def times(category: int) -> Intervals:
+        chosen = rows[gpu.category[rows] == category]
+        return union(gpu.start_ns[chosen], gpu.end_ns[chosen])
+
+    kernels, copies, memsets = times(KERNEL), times(MEMCPY), times(MEMSET)
+    parts = {
+        kinds.IDLE: gaps(union(gpu.start_ns[rows], gpu.end_ns[rows])),
+        kinds.MEMSET_ONLY: subtract(subtract(memsets, kernels), copies),
+        kinds.COMPUTE_ONLY: subtract(kernels, copies),
+        kinds.COPY_ONLY: subtract(copies, kernels),
+        kinds.BOTH: intersect(kernels, copies),
+    }
+    start, end = (np.concatenate([part[side] for part in parts.values()]) for side in (0, 1))
+    kind = np.repeat(list(parts), [len(part.start) for part in parts.values()])
+    inside = window.holds(start, end)
+    row = np.full(int(inside.sum()), NONE, np.int64)
+    return _sorted(group, "overlap", "overlap", start[inside], end[inside], kind[inside], row)

@@ -1,0 +1,65 @@
+import pytest
+
+from pinprof.units import duration, percent, rate, size
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 ns"),
+        (7, "7 ns"),
+        (999, "999 ns"),
+        (1000, "1.00 µs"),
+        (430_000, "430 µs"),
+        (999_900, "1.00 ms"),
+        (2_200_000, "2.20 ms"),
+        (18_640_000, "18.6 ms"),
+        (99_960_000, "100 ms"),
+        (1_500_000_000, "1.50 s"),
+        (3_600_000_000_000, "3600 s"),
+        (-430_000, "-430 µs"),
+    ],
+)
+def test_a_duration_has_three_digits_and_the_unit_that_suits_it(ns: float, text: str) -> None:
+    assert duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (512, "512 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (1_047_552, "1023 KiB"),
+        (48 * 2**20, "48.0 MiB"),
+        (6 * 2**30, "6.00 GiB"),
+        (5 * 2**40, "5.00 TiB"),
+    ],
+)
+def test_a_size_is_in_binary_units(count: float, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("gbps", "text"), [(0, "0 GB/s"), (0.5, "0.50 GB/s"), (55.31, "55.3 GB/s"), (2900, "2900 GB/s")]
+)
+def test_a_rate_is_in_gigabytes_per_second(gbps: float, text: str) -> None:
+    assert rate(gbps) == text
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (0, "0 %"),
+        (0.001, "<1 %"),
+        (0.005, "<1 %"),
+        (-0.1, "-10 %"),
+        (0.42, "42 %"),
+        (0.994, "99 %"),
+        (0.999, ">99 %"),
+        (1, "100 %"),
+    ],
+)
+def test_a_share_never_rounds_to_nothing_or_all(fraction: float, text: str) -> None:
+    assert percent(fraction) == text
