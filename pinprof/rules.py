@@ -146,7 +146,15 @@ RULES = (
         "A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
         "x.to(device, non_blocking=True) from pinned memory. Do not write to the source before the copy has ended. "
         "For a copy to the host: a pinned destination, non_blocking=True, and event.synchronize() before it is read.",
-        _waits("blocking_copy_htod", "blocking_copy_dtoh", "to_cpu", "pageable_copy", "tensor_from_host"),
+        _waits("blocking_copy_htod", "blocking_copy_dtoh", "to_cpu", "tensor_from_host"),
+    ),
+    Rule(
+        "PIN103",
+        "asynchronous copies that block all the same",
+        "With pageable memory on the host side non_blocking=True changes nothing: the driver waits for the stream and "
+        "stages the copy before the call returns.",
+        "Pin the host side, as for PIN101.",
+        _waits("pageable_copy"),
     ),
     Rule(
         "PIN201",

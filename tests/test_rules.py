@@ -53,6 +53,11 @@ def blocking_copy(builder: TraceBuilder, start: float) -> None:
     builder.call("cudaStreamSynchronize", start + 45, 360)
 
 
+def non_blocking_copy_of_pageable_memory(builder: TraceBuilder, start: float) -> None:
+    builder.op("aten::to", start + 30, 400)
+    builder.copy("HtoD (Pageable -> Device)", start + 100, 300, launch=start + 40, call=370)
+
+
 def item(builder: TraceBuilder, start: float) -> None:
     wait(builder, start, "aten::item")
 
@@ -87,6 +92,7 @@ def idle_only(builder: TraceBuilder, start: float) -> None:
     [
         (pageable, "PIN101"),
         (blocking_copy, "PIN102"),
+        (non_blocking_copy_of_pageable_memory, "PIN103"),
         (item, "PIN201"),
         (nonzero, "PIN202"),
         (synchronize, "PIN203"),
