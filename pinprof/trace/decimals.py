@@ -67,4 +67,4 @@ def _any_number(text: bytes) -> int:
         return int(_INVALID)
     if not number.is_finite() or abs(number) >= _MAX // 1000:
         return int(_INVALID)
-    return int((number * 1000).to_integral_value("ROUND_HALF_UP"))
+    return int(number.quantize(Decimal("0.001"), "ROUND_HALF_UP") * 1000)  # a product would round to 28 digits first
