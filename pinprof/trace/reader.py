@@ -56,10 +56,12 @@ def _decode(data: bytes) -> tuple[Metadata, list[Event], int]:
     is_list = data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
-        if is_list:
-            return Metadata(), msgspec.json.decode(data, type=list[Event]), 0
-        file = msgspec.json.decode(data, type=File)
-        if file.events:
+        file = (
+            File(events=msgspec.json.decode(data, type=list[Event]))
+            if is_list
+            else msgspec.json.decode(data, type=File)
+        )
+        if any(event.ph for event in file.events):
             return file, file.events, 0
     except (msgspec.ValidationError, UnicodeDecodeError):
         pass  # something is not of the usual form: look at each event by itself
@@ -86,7 +88,7 @@ def _decode_loosely(data: bytes, *, is_list: bool) -> tuple[Metadata, list[Event
     for raw in raw_events:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             events.append(decoder.decode(raw))
-    if raw_events and not events:
+    if raw_events and not any(event.ph for event in events):
         raise TraceError(_not_a_trace(data))
     return metadata, events, len(raw_events) - len(events)
 
@@ -103,7 +105,7 @@ def _not_a_trace(data: bytes) -> str:
     """Say what a JSON document without trace events seems to be."""
     try:
         document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "the JSON is broken; record the trace again"
     looks_like = ""
     if isinstance(document, dict) and "nodes" in document and "schema" in document:
