@@ -60,7 +60,7 @@ def assemble(path: str, metadata: Metadata, events: Sequence[Event], malformed: 
     labels = {
         (event.pid, event.tid): str(event.args.name).strip()
         for event in events
-        if event.ph == "M" and event.name == "thread_name" and event.args
+        if event.ph == "M" and event.name == "thread_name" and event.args and event.args.name
     }
     columns = _Columns(durations)
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
@@ -161,7 +161,7 @@ class _Columns:
         args = (self._events[row].args for row in rows)
         values = (NONE if arg is None else getattr(arg, name) for arg in args)
         return np.array(
-            [value if type(value) is int and value < 1 << 63 else _as_integer(value) for value in values],
+            [value if type(value) is int and abs(value) < 1 << 63 else _as_integer(value) for value in values],
             dtype=np.int64,
         )
 
@@ -170,16 +170,16 @@ class _Columns:
         device = self._arg(rows, "device")
         device = np.where(device == NONE, self._arg(rows, "from_device"), device)
         for position in np.flatnonzero(device == NONE):
-            pid = self._events[rows[position]].pid
-            device[position] = pid if isinstance(pid, int) else NONE
-        return device.astype(np.int32)
+            device[position] = _as_integer(self._events[rows[position]].pid)
+        return np.where(np.abs(device) <= np.iinfo(np.int32).max, device, NONE).astype(np.int32)
 
     def _stream(self, rows: Int64s) -> Int64s:
         """Return the stream: without the argument the thread id of the track, which old versions negate."""
         stream = self._arg(rows, "stream")
         for position in np.flatnonzero(stream == NONE):
             tid = self._events[rows[position]].tid
-            stream[position] = abs(tid) if isinstance(tid, int) else NONE
+            number = _as_integer(tid)
+            stream[position] = NONE if number == NONE and tid != NONE else abs(number)
         return stream
 
     def _copy_kinds(self, rows: Int64s, is_copy: Bools) -> tuple[Int8s, Int8s]:
@@ -194,8 +194,8 @@ class _Columns:
 def _as_integer(value: Number) -> int:
     """Return an id or a size that the trace may have written as text, -1 if it is none."""
     try:
-        number = int(value, 0) if isinstance(value, str) else int(value or 0)
-    except (ValueError, OverflowError):
+        number = int(value, 0) if isinstance(value, str) else int(value)  # type: ignore[arg-type]  # None is caught
+    except (TypeError, ValueError, OverflowError):
         return NONE
     return number if abs(number) <= np.iinfo(np.int64).max else NONE
 
@@ -242,14 +242,14 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
     pinprof = _mapping(metadata.pinprof)
     properties = _decoded(metadata.devices)
     names = {
-        entry["id"]: str(entry.get("name", "")) or None
+        entry["id"]: _text(entry.get("name"))
         for entry in (properties if isinstance(properties, list) else [])
         if isinstance(entry, dict) and isinstance(entry.get("id"), int)
     }
     return Info(
         rank=_integer(distributed.get("rank")),
         world_size=_integer(distributed.get("world_size")),
-        torch_version=str(pinprof["torch_version"]) if "torch_version" in pinprof else None,
+        torch_version=_text(pinprof.get("torch_version")),
         devices=tuple(Device(int(index), names.get(int(index))) for index in np.unique(gpu.device)),
         plain_step=_plain_step(pinprof.get("plain")),
     )
@@ -268,7 +268,15 @@ def _mapping(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def _decoded(raw: msgspec.Raw) -> Any:
-    return msgspec.json.decode(raw) if bytes(raw) else None
+    """Return the value of a metadata key, None where it is missing or broken."""
+    try:
+        return msgspec.json.decode(raw) if bytes(raw) else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _integer(value: object) -> int | None:
