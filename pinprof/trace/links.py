@@ -4,6 +4,9 @@ import numpy as np
 
 from pinprof.trace.tables import NONE, Activities, Calls, HostEvents, Int32s, Int64s, Links, Steps
 
+ROUNDING_NS = 1000
+"""How far the ends of ranges that follow each other overlap in a trace of whole microseconds."""
+
 
 def find_links(
     ops: HostEvents,
@@ -70,7 +73,8 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
     """Return per row of `inner` the innermost range of `outer` on the same thread around it, -1 for none.
 
     A range does not enclose itself; of equal ranges the earlier row is the outer one. Each range is taken to enclose
-    what starts inside of it: old traces are rounded to microseconds and let the ends overlap by one.
+    what starts inside of it. Old traces are rounded to microseconds and let a range overlap the next one by one: there
+    it is taken to end where the next one starts.
 
     Instead of a stack, which would need a loop over the events, all threads are laid end to end and the number of open
     ranges is counted at each start. Around something that starts at depth d is the last range that started at depth
@@ -82,10 +86,11 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
     origin = min(outer.start_ns[0], inner.start_ns[0])
     width = max(outer.end_ns.max(), inner.end_ns.max()) - origin + 2
     start = outer.start_ns - origin + outer.thread * width
-    end = outer.end_ns - origin + outer.thread * width
+    end = start + outer.duration_ns
     order = np.argsort(start, kind="stable")  # of equal starts the table has the outer range first
     rank = np.empty(len(outer), np.int64)
     rank[order] = np.arange(len(outer))
+    end[order] = _without_overlap(start[order], end[order])
     own_depth, ends = _depths(start, end, order)
     if outer is inner:
         begun, depth = rank, own_depth
@@ -100,6 +105,14 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
         result[members[found]] = rows[position[found]]
     badly_nested = (result != NONE) & (outer.end_ns[result] < inner.start_ns)
     return np.where(badly_nested, NONE, result)
+
+
+def _without_overlap(start: Int64s, end: Int64s) -> Int64s:
+    """Return the ends, each cut back to the start of a range that begins just before it and outlasts it."""
+    last = len(start) - 1
+    following = np.maximum(np.searchsorted(start, end - ROUNDING_NS), np.arange(len(start)) + 1)
+    next_start, next_end = start[np.minimum(following, last)], end[np.minimum(following, last)]
+    return np.where((following <= last) & (next_start < end) & (next_end > end), next_start, end)
 
 
 def _depths(start: Int64s, end: Int64s, order: np.ndarray) -> tuple[np.ndarray, Int64s]:
