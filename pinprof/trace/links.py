@@ -85,7 +85,7 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
         return result
     origin = min(outer.start_ns[0], inner.start_ns[0])
     width = max(outer.end_ns.max(), inner.end_ns.max()) - origin + 2
-    start = outer.start_ns - origin + outer.thread * width
+    start = outer.start_ns - origin + outer.thread.astype(np.int64) * width
     end = start + outer.duration_ns
     order = np.argsort(start, kind="stable")  # of equal starts the table has the outer range first
     rank = np.empty(len(outer), np.int64)
@@ -95,7 +95,7 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
     if outer is inner:
         begun, depth = rank, own_depth
     else:
-        wanted = inner.start_ns - origin + inner.thread * width
+        wanted = inner.start_ns - origin + inner.thread.astype(np.int64) * width
         begun = np.searchsorted(start[order], wanted, side="right")
         depth = begun - np.searchsorted(ends, wanted, side="right")
     for level, rows in enumerate(_rows_by_depth(own_depth[order], order), start=1):
