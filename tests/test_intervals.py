@@ -1,0 +1,156 @@
+"""The algebra on intervals against brute force: sets of whole times, small enough to list."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.intervals import Intervals, contains, covered, gaps, intersect, length, subtract, union
+
+TIMES = st.integers(-12, 12)
+PAIRS = st.lists(st.tuples(TIMES, TIMES), max_size=12)
+"""Start and end, in any order: reversed and empty intervals are among them."""
+
+
+def columns(pairs: Iterable[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    table = np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
+    return table[:, 0].copy(), table[:, 1].copy()
+
+
+def united(pairs: Iterable[tuple[int, int]]) -> Intervals:
+    return union(*columns(pairs))
+
+
+def listed(pairs: Iterable[tuple[int, int]]) -> set[int]:
+    """Return every time t whose unit [t, t + 1) one of the intervals covers."""
+    return {time for start, end in pairs for time in range(start, end)}
+
+
+def pairs_of(a: Intervals) -> list[tuple[int, int]]:
+    return list(zip(a.start.tolist(), a.end.tolist(), strict=True))
+
+
+def is_normal(a: Intervals) -> bool:
+    """Return whether the intervals are non-empty, sorted, disjoint and do not touch."""
+    return bool((a.end > a.start).all() and (a.start[1:] > a.end[:-1]).all())
+
+
+@given(PAIRS)
+def test_union_covers_what_any_interval_covers(pairs: list[tuple[int, int]]) -> None:
+    result = united(pairs)
+    assert listed(pairs_of(result)) == listed(pairs)
+    assert is_normal(result)
+
+
+@given(PAIRS, PAIRS)
+def test_intersect_covers_what_both_cover(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
+    result = intersect(united(a), united(b))
+    assert listed(pairs_of(result)) == listed(a) & listed(b)
+    assert is_normal(result)
+
+
+@given(PAIRS, PAIRS)
+def test_subtract_covers_what_only_the_first_covers(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
+    result = subtract(united(a), united(b))
+    assert listed(pairs_of(result)) == listed(a) - listed(b)
+    assert is_normal(result)
+
+
+@given(PAIRS)
+def test_gaps_cover_what_is_missing_between_first_and_last(pairs: list[tuple[int, int]]) -> None:
+    times = listed(pairs)
+    result = gaps(united(pairs))
+    assert listed(pairs_of(result)) == (set(range(min(times), max(times))) - times if times else set())
+    assert is_normal(result)
+
+
+@given(PAIRS)
+def test_length_counts_the_covered_times(pairs: list[tuple[int, int]]) -> None:
+    assert length(united(pairs)) == len(listed(pairs))
+
+
+@given(PAIRS, PAIRS)
+def test_covered_measures_each_interval_by_itself(a: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
+    result = covered(united(a), *columns(asked))
+    assert result.tolist() == [len(listed(a) & listed([interval])) for interval in asked]
+    assert result.dtype == np.int64
+
+
+@given(PAIRS, st.lists(TIMES, max_size=12))
+def test_contains_knows_every_time(a: list[tuple[int, int]], asked: list[int]) -> None:
+    result = contains(united(a), np.array(asked, dtype=np.int64))
+    assert result.tolist() == [time in listed(a) for time in asked]
+    assert result.dtype == bool
+
+
+@given(PAIRS, PAIRS)
+def test_time_adds_up(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
+    one, other = united(a), united(b)
+    both, either = intersect(one, other), united([*a, *b])
+    assert length(one) == length(both) + length(subtract(one, other))
+    assert length(either) == length(one) + length(other) - length(both)
+    assert length(both) == int(covered(other, one.start, one.end).sum())
+    span = int(one.end[-1] - one.start[0]) if len(one.start) else 0
+    assert length(one) + length(gaps(one)) == span
+
+
+@given(PAIRS, PAIRS)
+def test_inputs_stay_as_they_are(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
+    raw, one, other = columns(a), united(a), united(b)
+    for array in (*raw, *one, *other):
+        array.setflags(write=False)  # any write raises
+    union(*raw)
+    intersect(one, other)
+    subtract(one, other)
+    gaps(one)
+    covered(one, *raw)
+    contains(one, raw[0])
+    assert [array.tolist() for array in raw] == [array.tolist() for array in columns(a)]
+
+
+def test_nothing_in_nothing_out() -> None:
+    nothing = united([])
+    none = np.empty(0, np.int64)
+    something = united([(1, 3)])
+    for result in (nothing, gaps(nothing), intersect(nothing, something), subtract(nothing, something)):
+        assert pairs_of(result) == []
+        assert result.start.dtype == result.end.dtype == np.int64
+    assert pairs_of(subtract(something, nothing)) == [(1, 3)]
+    assert length(nothing) == 0
+    assert covered(nothing, *columns([(0, 5)])).tolist() == [0]
+    assert covered(something, none, none).tolist() == []
+    assert contains(nothing, np.array([0])).tolist() == [False]
+    assert contains(something, none).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([(1, 2), (2, 3)], [(1, 3)]),
+        ([(2, 3), (1, 2)], [(1, 3)]),
+        ([(1, 2), (3, 4)], [(1, 2), (3, 4)]),
+        ([(1, 9), (2, 3)], [(1, 9)]),
+        ([(5, 5)], []),
+        ([(5, 2)], []),
+        ([(1, 4), (6, 3)], [(1, 4)]),
+        ([(1, 4), (4, 4), (4, 6)], [(1, 6)]),
+        ([(7, 8), (7, 8)], [(7, 8)]),
+    ],
+)
+def test_union_by_eye(pairs: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
+    assert pairs_of(united(pairs)) == expected
+
+
+def test_intervals_are_half_open() -> None:
+    assert contains(united([(2, 5)]), np.array([1, 2, 4, 5])).tolist() == [False, True, True, False]
+    assert pairs_of(intersect(united([(1, 2)]), united([(2, 3)]))) == []
+    assert pairs_of(subtract(united([(1, 9)]), united([(3, 5)]))) == [(1, 3), (5, 9)]
+
+
+def test_absolute_nanoseconds_stay_exact() -> None:
+    now = 1_754_000_000_123_456_789
+    a = united([(now, now + 3), (now + 2, now + 10)])
+    assert pairs_of(a) == [(now, now + 10)]
+    assert covered(a, np.array([now + 9]), np.array([now + 20])).tolist() == [1]
