@@ -1,0 +1,620 @@
+"""What the reader makes of files: good ones, old ones, odd ones and broken ones."""
+
+import gzip
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from trace_builder import COMPUTE, MAIN, TraceBuilder
+
+from pinprof.errors import TraceError
+from pinprof.trace import Trace, read_trace
+from pinprof.trace.tables import CATEGORIES, DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Device, PlainStep
+
+Read = Callable[[Any], Trace]
+"""Reads bytes, or a document that is written as JSON first."""
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def read_back(document: Any) -> Trace:
+        path = tmp_path / "trace.json"
+        path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
+        return read_trace(path)
+
+    return read_back
+
+
+def event(**changes: Any) -> dict[str, Any]:
+    """Return a kernel of 1.5 µs."""
+    args = {"device": 0, "stream": COMPUTE, "correlation": 3}
+    usual = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": COMPUTE, "ts": 5.25, "dur": 1.5, "args": args}
+    return usual | changes
+
+
+def document(*events: Any, **metadata: Any) -> dict[str, Any]:
+    return {"schemaVersion": 1, **metadata, "traceEvents": list(events)}
+
+
+def small() -> TraceBuilder:
+    builder = TraceBuilder()
+    builder.metadata["distributedInfo"] = {"rank": 1, "world_size": 2}
+    builder.op("aten::mm", 0, 20)
+    builder.function("train.py(3): train", 0, 30)
+    builder.kernel(40, 10, launch=5)
+    builder.copy("HtoD (Pageable -> Device)", 60, 5, launch=25)
+    return builder
+
+
+# ---------------------------------------------------------------- containers
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "trace", "trace.txt"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_gzip_is_told_by_content_not_by_name(tmp_path: Path, name: str, *, compressed: bool) -> None:
+    data = json.dumps(small().document()).encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if compressed else data)
+    trace = read_trace(tmp_path / name)
+    assert len(trace.gpu) == 2
+    assert trace.path == str(tmp_path / name)
+
+
+def test_gzip_of_several_members_is_read_whole(read: Read) -> None:
+    data = json.dumps(small().document()).encode()
+    assert len(read(gzip.compress(data[:100]) + gzip.compress(data[100:])).gpu) == 2
+
+
+def test_a_bare_list_of_events_reads_like_an_object(read: Read) -> None:
+    bare, whole = read(small().events), read(small().document())
+    assert bare.counts == whole.counts
+    assert bare.gpu.start_ns.tolist() == whole.gpu.start_ns.tolist()
+    assert bare.info.rank is None
+
+
+def test_metadata_may_stand_before_or_after_the_events(read: Read) -> None:
+    rank = {"distributedInfo": {"rank": 3, "world_size": 8}}
+    for written in ({**rank, "traceEvents": [event()]}, {"traceEvents": [event()], **rank}):
+        info = read(written).info
+        assert (info.rank, info.world_size) == (3, 8)
+
+
+@pytest.mark.parametrize("written", [document(event()), [event()]])
+def test_a_byte_order_mark_is_passed_over(read: Read, written: Any) -> None:
+    assert len(read(b"\xef\xbb\xbf" + json.dumps(written).encode()).gpu) == 1
+
+
+def test_white_space_around_the_document_is_passed_over(read: Read) -> None:
+    assert len(read(b"\r\n\t " + json.dumps([event()]).encode() + b"\n\n").gpu) == 1
+
+
+@pytest.mark.parametrize("written", [b"[]", b'{"traceEvents": []}', b'{"schemaVersion": 1, "traceEvents": [ ]}'])
+def test_a_trace_without_events_is_empty(read: Read, written: bytes) -> None:
+    trace = read(written)
+    assert trace.counts == trace.skipped == {}
+    assert trace.threads == ()
+    assert trace.info.devices == ()
+    for table in (trace.ops, trace.annotations, trace.functions, trace.calls, trace.gpu, trace.syncs, trace.overheads):
+        assert len(table) == 0
+    assert trace.launched_ns.tolist() == []
+
+
+# ---------------------------------------------------------------- categories
+
+
+def test_unknown_categories_are_counted_and_nothing_else(read: Read) -> None:
+    trace = read(
+        document(event(), event(cat="mtia_runtime"), event(cat="mtia_runtime"), event(cat=None), event(cat=""))
+    )
+    assert trace.counts == {"kernel": 1, "mtia_runtime": 2, "": 2}
+    assert trace.skipped == {}
+    assert len(trace.gpu) == 1
+
+
+def test_only_duration_events_are_counted(read: Read) -> None:
+    trace = read(document(event(), event(ph="i", cat="cpu_instant_event"), event(ph="M"), event(ph="s", cat="ac2g")))
+    assert trace.counts == {"kernel": 1}
+
+
+@pytest.mark.parametrize("written", ["Kernel", "kernel", "KERNEL", "Memcpy", "Memset", "gpu_memcpy", "Gpu_Memset"])
+def test_gpu_categories_are_known_by_their_old_names_and_in_any_case(read: Read, written: str) -> None:
+    trace = read(document(event(cat=written)))
+    assert CATEGORIES[trace.gpu.category[0]].removeprefix("gpu_") == written.lower().removeprefix("gpu_")
+    assert trace.counts == {written: 1}  # as recorded
+
+
+@pytest.mark.parametrize(
+    ("written", "table"),
+    [
+        ("Runtime", "calls"),
+        ("Cuda_Runtime", "calls"),
+        ("cuda_driver", "calls"),
+        ("Operator", "ops"),
+        ("CPU_OP", "ops"),
+        ("cpu_op", "ops"),
+        ("User_Annotation", "annotations"),
+        ("python_function", "functions"),
+        ("overhead", "overheads"),
+        ("cuda_sync", "syncs"),
+    ],
+)
+def test_host_categories_are_known_by_their_old_names_and_in_any_case(read: Read, written: str, table: str) -> None:
+    trace = read(document(event(cat=written)))
+    assert len(getattr(trace, table)) == 1
+    assert len(trace.gpu) == 0
+
+
+@pytest.mark.parametrize("category", ["gpu_user_annotation", "cuda_sync", "cuda_event", "Trace"])
+def test_what_only_looks_like_gpu_work_is_none(read: Read, category: str) -> None:
+    assert len(read(document(event(cat=category))).gpu) == 0
+
+
+# ---------------------------------------------------------------- ids and arguments
+
+
+def test_numbers_written_as_texts_are_numbers(read: Read) -> None:
+    args = {"device": "2", "stream": "0x0", "correlation": "17", "bytes": "9216"}
+    gpu = read(document(event(cat="gpu_memcpy", name="Memcpy HtoD (Host -> Device)", args=args))).gpu
+    assert (gpu.device[0], gpu.stream[0], gpu.correlation[0], gpu.bytes[0]) == (2, 0, 17, 9216)
+
+
+def test_integral_floats_are_numbers(read: Read) -> None:
+    gpu = read(document(event(args={"device": 1.0, "stream": 7.0, "correlation": 3e2, "bytes": 1.5e9}))).gpu
+    assert (gpu.device[0], gpu.stream[0], gpu.correlation[0], gpu.bytes[0]) == (1, 7, 300, 1_500_000_000)
+
+
+@pytest.mark.parametrize("value", [None, "", "junk", "0x", 10**30, -(10**30), 1e300, "9" * 5000, "1e3"])
+def test_values_that_are_no_ids_are_unknown(read: Read, value: Any) -> None:
+    args = {"device": value, "stream": value, "correlation": value, "bytes": value}
+    trace = read(document(event(pid="", tid="", args=args)))
+    gpu = trace.gpu
+    assert (gpu.device[0], gpu.stream[0], gpu.correlation[0], gpu.bytes[0]) == (NONE, NONE, NONE, NONE)
+    assert trace.skipped == {}
+
+
+@pytest.mark.parametrize("args", [{}, None, {"device": None, "stream": None, "correlation": None}])
+def test_device_and_stream_come_from_the_track_where_the_arguments_are_missing(read: Read, args: Any) -> None:
+    gpu = read(document(event(pid=3, tid=20, args=args))).gpu
+    assert (gpu.device[0], gpu.stream[0], gpu.correlation[0], gpu.bytes[0]) == (3, 20, NONE, NONE)
+
+
+def test_an_event_without_args_key_is_read(read: Read) -> None:
+    bare = event()
+    del bare["args"]
+    assert read(document(bare)).gpu.stream.tolist() == [COMPUTE]
+
+
+@pytest.mark.parametrize("pid", [3, 3.0, "3"])
+def test_the_process_id_names_the_device_in_any_notation(read: Read, pid: Any) -> None:
+    trace = read(document(event(pid=pid, tid=pid, args={})))
+    assert (trace.gpu.device[0], trace.gpu.stream[0]) == (3, 3)
+
+
+@pytest.mark.parametrize("pid", ["GPU 3", "", None, 2**40, 2**70, -(2**70)])
+def test_a_process_id_that_is_no_device_leaves_it_unknown(read: Read, pid: Any) -> None:
+    assert read(document(event(pid=pid, args={}))).gpu.device.tolist() == [NONE]
+
+
+def test_a_device_beyond_the_column_is_unknown_instead_of_another(read: Read) -> None:
+    assert read(document(event(args={"device": 2**32 + 1}))).gpu.device.tolist() == [NONE]
+
+
+def test_negated_stream_ids_of_old_tracks_are_positive(read: Read) -> None:
+    assert read(document(event(tid=-20, args={"device": 0}))).gpu.stream.tolist() == [20]
+    assert read(document(event(tid=-1, args={"device": 0}))).gpu.stream.tolist() == [1]
+
+
+def test_stream_zero_is_a_stream(read: Read) -> None:
+    assert read(document(event(tid=9, args={"device": 0, "stream": 0}))).gpu.stream.tolist() == [0]
+
+
+def test_a_peer_to_peer_copy_belongs_to_its_source(read: Read) -> None:
+    args = {"fromDevice": 2, "inDevice": 0, "toDevice": 1, "stream": 7, "correlation": 1, "bytes": 8}
+    gpu = read(document(event(cat="gpu_memcpy", name="Memcpy PtoP (Device -> Device)", pid=0, args=args))).gpu
+    assert gpu.device.tolist() == [2]
+
+
+@pytest.mark.parametrize("ids", [("python3", "thread a"), (12.0, 13.5), (None, None), ("", ""), (2**70, -(2**70))])
+def test_host_threads_may_have_ids_of_any_kind(read: Read, ids: tuple[Any, Any]) -> None:
+    pid, tid = ids
+    trace = read(document(event(cat="cpu_op", pid=pid, tid=tid), event(cat="cuda_runtime", pid=pid, tid=tid)))
+    assert [(thread.pid, thread.tid) for thread in trace.threads] == [(pid, tid)]
+    assert trace.ops.thread.tolist() == trace.calls.thread.tolist() == [0]
+
+
+def test_one_malformed_event_costs_itself_only(read: Read) -> None:
+    broken: tuple[Any, ...] = (
+        7,
+        None,
+        "x",
+        [],
+        event(name=5),
+        event(cat=["kernel"]),
+        event(args=[1]),
+        event(args={"stream": [1]}),
+    )
+    for bad in broken:
+        trace = read(document(event(), bad, event(ts=9), distributedInfo={"rank": 2}))
+        assert len(trace.gpu) == 2
+        assert trace.skipped == {"malformed": 1}
+        assert trace.info.rank == 2
+        assert len(read([event(), bad]).gpu) == 1
+
+
+def test_invalid_utf8_in_one_event_costs_itself_only(read: Read) -> None:
+    data = json.dumps(document(event(), event(name="BAD"))).encode().replace(b"BAD", b"\xff\xfe")
+    trace = read(data)
+    assert trace.skipped == {"malformed": 1}
+    assert len(trace.gpu) == 1
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_times_are_exact_at_absolute_epoch_microseconds(read: Read) -> None:
+    text = (
+        json.dumps(document(event(ts="TS", dur="DUR")))
+        .replace('"TS"', "1754000000123456.789")
+        .replace('"DUR"', "0.416")
+    )
+    gpu = read(text.encode()).gpu
+    assert gpu.start_ns.tolist() == [1_754_000_000_123_456_789]
+    assert gpu.end_ns.tolist() == [1_754_000_000_123_457_205]
+
+
+def test_kernels_shorter_than_a_microsecond_keep_their_length(read: Read) -> None:
+    builder = TraceBuilder()
+    builder.kernel(10.1, 0.352, launch=1)
+    builder.kernel(10.5, 0.001, launch=4)
+    assert read(builder.document()).gpu.duration_ns.tolist() == [352, 1]
+
+
+def test_the_display_unit_does_not_scale(read: Read) -> None:
+    for unit in ("ms", "ns"):
+        assert read(document(event(), displayTimeUnit=unit)).gpu.start_ns.tolist() == [5250]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"dur": -1}, "negative_duration"),
+        ({"dur": -0.001}, "negative_duration"),
+        ({"ts": 0}, "gpu_time_lost"),
+        ({"ts": 0.0}, "gpu_time_lost"),
+        ({"ts": 9e13}, "absurd_time"),
+        ({"ts": -9e13}, "absurd_time"),
+        ({"dur": 9e13}, "absurd_time"),
+        ({"ts": 1e40}, "no_time"),
+        ({"ts": None}, "no_time"),
+        ({"ts": "soon"}, "no_time"),
+        ({"dur": None}, "no_time"),
+        ({"dur": {}}, "no_time"),
+    ],
+)
+def test_events_without_a_usable_time_are_skipped_and_counted(read: Read, changes: Any, reason: str) -> None:
+    trace = read(document(event(), event(**changes), event(ts=8)))
+    assert trace.skipped == {reason: 1}
+    assert trace.gpu.start_ns.tolist() == [5250, 8000]
+    assert trace.counts == {"kernel": 3}
+
+
+@pytest.mark.parametrize("key", ["ts", "dur"])
+def test_a_missing_time_is_skipped_and_counted(read: Read, key: str) -> None:
+    broken = event()
+    del broken[key]
+    assert read(document(event(), broken)).skipped == {"no_time": 1}
+
+
+def test_host_events_may_begin_at_zero(read: Read) -> None:
+    trace = read(document(event(cat="cpu_op", ts=0), event(cat="cuda_runtime", ts=0)))
+    assert trace.skipped == {}
+    assert trace.ops.start_ns.tolist() == trace.calls.start_ns.tolist() == [0]
+
+
+def test_skipped_events_of_unknown_categories_are_none(read: Read) -> None:
+    assert read(document(event(), event(cat="mtia_runtime", ts=None))).skipped == {}
+
+
+# ---------------------------------------------------------------- copies
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "memory"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", "HtoD", "pageable"),
+        ("Memcpy HtoD (Pinned -> Device)", "HtoD", "pinned"),
+        ("Memcpy DtoH (Device -> Pageable)", "DtoH", "pageable"),
+        ("Memcpy DtoH (Device -> Pinned)", "DtoH", "pinned"),
+        ("Memcpy HtoD (Unknown -> Device)", "HtoD", "unknown"),
+        ("Memcpy HtoD (Managed -> Device Static)", "HtoD", "unknown"),
+        ("Memcpy DtoD (Device -> Device)", "DtoD", "none"),
+        ("Memcpy PtoP (Device -> Device)", "PtoP", "none"),
+        ("Memcpy HtoH (Pageable -> Pinned)", "HtoH", "unknown"),
+        ("Memcpy HtoD (Host -> Device)", "HtoD", "unknown"),
+        ("Memcpy DtoH (Device -> Host)", "DtoH", "unknown"),
+        ("Memcpy HtoD", "HtoD", "unknown"),
+        ("Memcpy HtoA (Pinned -> Array)", "other", "unknown"),
+        ("Memcpy <unknown> (Device -> Pageable)", "other", "unknown"),
+        ("CopyHostToDevice", "other", "unknown"),
+        ("", "other", "unknown"),
+    ],
+)
+def test_copy_names_tell_direction_and_host_memory(read: Read, name: str, direction: str, memory: str) -> None:
+    gpu = read(document(event(cat="gpu_memcpy", name=name))).gpu
+    assert DIRECTIONS[gpu.direction[0]] == direction
+    assert HOST_MEMORIES[gpu.host_memory[0]] == memory
+
+
+@pytest.mark.parametrize("category", ["kernel", "gpu_memset"])
+def test_other_activities_have_no_copy_kind_whatever_their_name(read: Read, category: str) -> None:
+    gpu = read(document(event(cat=category, name="Memcpy HtoD (Pinned -> Device)"))).gpu
+    assert (gpu.direction[0], gpu.host_memory[0]) == (NONE, NONE)
+
+
+# ---------------------------------------------------------------- metadata
+
+
+def test_the_plain_step_of_a_recording_is_read(read: Read) -> None:
+    plain = {"steps": 20, "mean_ms": 18.25, "median_ms": 18.2, "p10_ms": 17.5, "p90_ms": 19, "clock": "cuda_event"}
+    info = read(document(event(), pinprof={"plain": plain, "torch_version": "2.13.0"})).info
+    assert info.plain_step == PlainStep(steps=20, mean_ms=18.25, p10_ms=17.5, p90_ms=19.0)
+    assert info.torch_version == "2.13.0"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *("null", "[]", "3", '"x"', "{}", '{"plain": null}', '{"plain": {"steps": 1}}', '{"plain": {"steps": "many"}}'),
+        '{"plain": {"steps": 3, "mean_ms": 1e400}}',
+        '{"torch_version": null}',
+        '{"torch_version": 2}',
+    ],
+)
+def test_broken_metadata_is_ignored(read: Read, broken: str) -> None:
+    for key in ("pinprof", "distributedInfo", "deviceProperties"):
+        trace = read(f'{{"{key}": {broken}, "traceEvents": [{json.dumps(event())}]}}'.encode())
+        assert trace.info.devices == (Device(0, None),)
+        assert (trace.info.plain_step, trace.info.torch_version, trace.info.rank) == (None, None, None)
+
+
+def test_metadata_of_invalid_utf8_is_ignored(read: Read) -> None:
+    info = read(
+        b'{"distributedInfo": {"rank": 1, "x": "\xff"}, "traceEvents": [%s]}' % json.dumps(event()).encode()
+    ).info
+    assert info.rank is None
+
+
+@pytest.mark.parametrize("rank", [True, "1", 1.5, None, [1]])
+def test_a_rank_that_is_no_integer_is_unknown(read: Read, rank: Any) -> None:
+    assert read(document(event(), distributedInfo={"rank": rank})).info.rank is None
+
+
+def test_devices_are_those_with_work_by_name(read: Read) -> None:
+    properties = [{"id": 0, "name": "H200"}, {"id": 1, "name": "H100"}, {"id": 2}, {"id": 3, "name": None}, {}, 7]
+    gpu = [event(args={"device": device}) for device in (2, 0, 3, 5, 0)]
+    assert read(document(*gpu, deviceProperties=properties)).info.devices == (
+        Device(0, "H200"),
+        Device(2, None),
+        Device(3, None),
+        Device(5, None),
+    )
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(TraceError) as caught:
+        read_trace(path)
+    text = str(caught.value)
+    assert text.startswith(f"{path}: ")
+    assert "\n" not in text
+    return text.removeprefix(f"{path}: ")
+
+
+def refusal(folder: Path, data: bytes) -> str:
+    (folder / "trace.json").write_bytes(data)
+    return error_of(folder / "trace.json")
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    assert error_of(tmp_path / "absent.json") == "no such file"
+    assert error_of(tmp_path / "absent" / "trace.json") == "no such file"
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    assert "is a folder" in error_of(tmp_path)
+
+
+def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot be read" in error_of(tmp_path / "file" / "trace.json")
+
+
+@pytest.mark.parametrize("data", [b"", b" \n\t", gzip.compress(b""), gzip.compress(b"\n")])
+def test_an_empty_file_is_refused(tmp_path: Path, data: bytes) -> None:
+    assert "is empty" in refusal(tmp_path, data)
+
+
+def test_an_execution_graph_is_refused_by_its_name(tmp_path: Path) -> None:
+    graph = {"schema": "1.0.1", "pid": 7, "nodes": [{"name": "[pytorch|profiler]", "id": 1}]}
+    assert "looks like an execution graph" in refusal(tmp_path, json.dumps(graph).encode())
+
+
+def test_a_memory_timeline_is_refused_by_its_name(tmp_path: Path) -> None:
+    timeline = [[1, 2, 3], [[0, 0, 10], [0, 5, 10], [0, 5, 0]]]
+    assert "looks like a memory timeline" in refusal(tmp_path, json.dumps(timeline).encode())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"{}", b"null", b"3", b'"trace"', b"true", b"[1, 2]", b'{"traceEvents": null}', b'{"traceEvents": {}}'),
+        *(b'{"traceEvents": [1]}', b'{"traceEvents": [null, null]}', b'[{"id": 1, "name": "pinprof"}]', b"[{}]"),
+        *(b'{"traceEvents": [{"a": 1}, 3]}', b'{"results": []}'),
+    ],
+)
+def test_json_that_is_no_trace_is_refused(tmp_path: Path, data: bytes) -> None:
+    assert "no trace" in refusal(tmp_path, data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"<!DOCTYPE html><html>", b"PK\x03\x04zip", b"\x00" * 40, b"ts,dur\n1,2\n", '{"traceEvents":[]}'.encode("utf-16")],
+)
+def test_what_is_not_json_is_refused(tmp_path: Path, data: bytes) -> None:
+    assert "is not JSON" in refusal(tmp_path, data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"traceEvents":' + b"[" * 100_000,
+        b'{"traceEvents":[{"args":' + b'{"x":' * 100_000,
+        b'{"traceEvents":[],"pinprof":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+)
+def test_deeply_nested_json_is_refused(tmp_path: Path, data: bytes) -> None:
+    assert "JSON is broken" in refusal(tmp_path, data)
+
+
+@pytest.mark.parametrize("value", [b"NaN", b"Infinity", b"-Infinity", b"N/A", b'"C:\\Qx"', b'"tab\there"', b"1,"])
+def test_json_that_breaks_its_rules_is_refused(tmp_path: Path, value: bytes) -> None:
+    for place in (b'{"traceEvents":[{"ph":"X","name":%s}]}', b'{"traceEvents":[{"ph":"X","args":{"other":%s}}]}'):
+        assert "JSON is broken" in refusal(tmp_path, place % value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"\xff": 3}',
+        b'["\xff"]',
+        b'[["\xff"]]',
+        b'{"traceEvents": [{"ph": "X", "name": "\xff"}]}',
+        b"\xff{}",
+        b'"\xff"',
+    ],
+)
+def test_invalid_utf8_all_through_is_refused(tmp_path: Path, data: bytes) -> None:
+    refusal(tmp_path, data)
+
+
+def test_what_follows_the_document_is_refused(tmp_path: Path) -> None:
+    assert "trailing" in refusal(tmp_path, b'{"traceEvents": []} {"traceEvents": []}')
+
+
+def test_every_cut_of_a_trace_is_refused(tmp_path: Path) -> None:
+    data = json.dumps(small().document()).encode()
+    reasons = [refusal(tmp_path, data[:size]) for size in range(1, len(data))]
+    truncated = sum("truncated" in reason for reason in reasons)
+    assert truncated > 0.9 * len(reasons)  # a cut inside a number reads as a broken number
+    assert all("truncated" in reason or "broken" in reason for reason in reasons)
+
+
+def test_every_cut_of_a_compressed_trace_is_refused(tmp_path: Path) -> None:
+    data = gzip.compress(json.dumps(small().document()).encode())
+    for size in range(2, len(data)):
+        assert "truncated" in refusal(tmp_path, data[:size])
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_flipped_bytes_never_end_in_another_exception(tmp_path: Path, *, compressed: bool) -> None:
+    written = json.dumps(small().document() | {"pinprof": {"plain": None}, "deviceProperties": [{"id": 0}]}).encode()
+    written = gzip.compress(written) if compressed else written
+    chance = random.Random(7)
+    path = tmp_path / "trace.json"
+    for _ in range(1500):
+        data = bytearray(written)
+        for _ in range(chance.randint(1, 3)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        path.write_bytes(data)
+        try:
+            read_trace(path)
+        except TraceError as error:
+            text = str(error)
+            assert text.startswith(f"{path}: ")
+            assert "\n" not in text
+
+
+def test_corrupt_gzip_is_refused(tmp_path: Path) -> None:
+    data = bytearray(gzip.compress(json.dumps(small().document()).encode()))
+    data[-8] ^= 1  # the checksum
+    assert "gzip data is corrupt" in refusal(tmp_path, bytes(data))
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_columns_are_read_only(read: Read) -> None:
+    trace = read(small().document())
+    for table in (trace.ops, trace.functions, trace.calls, trace.gpu, trace.annotations, trace.syncs, trace.overheads):
+        for name, column in vars(table).items():
+            if name != "names":
+                assert not column.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        trace.gpu.start_ns[0] = 1
+
+
+def test_tables_are_sorted_by_start_with_the_longer_range_first(read: Read) -> None:
+    builder = TraceBuilder()
+    for name, start, duration in (("c", 30, 5), ("inner", 10, 5), ("outer", 10, 90), ("empty", 10, 0), ("a", 1, 2)):
+        builder.op(name, start, duration)
+    ops = read(builder.document()).ops
+    assert [ops.name_of(row) for row in range(len(ops))] == ["a", "outer", "inner", "empty", "c"]
+
+
+def test_equal_ranges_keep_the_order_of_the_file(read: Read) -> None:
+    builder = TraceBuilder()
+    for name in "cab":
+        builder.op(name, 10, 5)
+    ops = read(builder.document()).ops
+    assert [ops.name_of(row) for row in range(3)] == ["c", "a", "b"]
+
+
+def test_pandas_has_one_column_per_field_with_texts_as_categoricals(read: Read) -> None:
+    trace = read(small().document())
+    frame = trace.gpu.to_pandas()
+    assert list(frame.columns) == [
+        *("start_ns", "end_ns", "name", "category", "device", "stream", "correlation", "bytes", "direction"),
+        "host_memory",
+    ]
+    assert frame["start_ns"].dtype == frame["end_ns"].dtype == np.int64
+    for column in ("name", "category", "direction", "host_memory"):
+        assert isinstance(frame[column].dtype, pd.CategoricalDtype)
+    assert list(frame["name"]) == ["gemm", "Memcpy HtoD (Pageable -> Device)"]
+    assert list(frame["category"]) == ["kernel", "gpu_memcpy"]
+    assert frame["direction"].isna().tolist() == [True, False]
+    assert frame["host_memory"].iloc[1] == "pageable"
+    assert list(trace.calls.to_pandas().columns) == ["start_ns", "end_ns", "name", "thread", "correlation"]
+    assert len(trace.syncs.to_pandas()) == 0
+
+
+def test_a_frame_is_a_copy_that_may_be_changed(read: Read) -> None:
+    trace = read(small().document())
+    frame = trace.gpu.to_pandas()
+    before = trace.gpu.start_ns.tolist()
+    frame["start_ns"] += 1
+    assert trace.gpu.start_ns.tolist() == before
+
+
+def test_sync_records_keep_stream_and_device(read: Read) -> None:
+    args = {"cuda_sync_kind": "Stream Sync", "stream": 7, "correlation": 5, "device": 1, "context": 1}
+    syncs = read(document(event(cat="cuda_sync", name="Stream Sync", tid=1_000_007, args=args))).syncs
+    assert (syncs.stream[0], syncs.device[0], syncs.correlation[0]) == (7, 1, 5)
+
+
+def test_work_launched_before_the_recording_counts_as_launched_with_the_first_call(read: Read) -> None:
+    builder = TraceBuilder(base_us=100)
+    builder.activity("kernel", "early", 1, 5, correlation=900, device=0, stream=COMPUTE)
+    builder.activity("kernel", "late", 50, 5, correlation=901, device=0, stream=COMPUTE)
+    builder.kernel(70, 5, launch=10)
+    trace = read(builder.document())
+    assert trace.gpu.category.tolist() == [KERNEL] * 3
+    assert trace.launched_ns.tolist() == [101_000, 110_000, 110_000]
+    assert [thread.tid for thread in trace.threads] == [MAIN]
