@@ -1,0 +1,270 @@
+"""Links between rows, against an oracle that looks at every pair."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.trace.links import enclosing, find_links, follow, launches, step_at
+from pinprof.trace.tables import KERNEL, NONE, Activities, Calls, HostEvents, Steps
+
+Range = tuple[int, int, int]
+"""Thread, start and end."""
+EVERY_THREAD = st.integers(0, 3)
+
+
+def in_table_order(ranges: list[Range]) -> list[Range]:
+    return sorted(ranges, key=lambda row: (row[1], -row[2]))
+
+
+def host_events(ranges: list[Range], *, scale: int = 1) -> HostEvents:
+    thread, start, end = np.array(ranges, np.int64).reshape(-1, 3).T
+    return HostEvents(("",), start * scale, end * scale, np.zeros(len(start), np.int32), thread.astype(np.int32))
+
+
+def calls_of(starts: list[int], correlations: list[int], *, thread: int = 0) -> Calls:
+    start = np.array(starts, np.int64)
+    zeros = np.zeros(len(start), np.int32)
+    return Calls(("",), start, start + 2, zeros, zeros + thread, np.array(correlations, np.int64))
+
+
+def kernels_of(starts: list[int], correlations: list[int]) -> Activities:
+    start, count = np.array(starts, np.int64), len(starts)
+    texts, tiny = np.zeros(count, np.int32), np.full(count, NONE, np.int8)
+    correlation = np.array(correlations, np.int64)
+    category = np.full(count, KERNEL, np.int8)
+    return Activities(
+        ("",), start, start + 5, texts, category, texts.copy(), start * 0, correlation, start * 0, tiny, tiny.copy()
+    )
+
+
+def steps_of(ranges: list[tuple[int, int]], *, on_host: bool = True) -> Steps:
+    start, end = np.array(ranges, np.int64).reshape(-1, 2).T
+    return Steps("profiler_step", "ProfilerStep#N", start, end, np.ones(len(start), bool), on_host)
+
+
+def innermost(outer: list[Range], thread: int, time: int, before: int) -> int:
+    """Return the last of the ranges before this row that are open at the time; an empty range is open at its start."""
+    around = [
+        row
+        for row, (of, start, end) in enumerate(outer[:before])
+        if of == thread and start <= time < max(end, start + 1)
+    ]
+    return around[-1] if around else NONE
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> list[Range]:
+    """Return properly nested ranges of several threads in the order of a table, empty and equal ones among them."""
+    ranges: list[Range] = []
+    for thread in range(draw(st.integers(1, 4))):
+        pending = [(0, draw(st.integers(0, 24)))]
+        for _ in range(draw(st.integers(0, 12))):
+            if not pending:
+                break
+            low, high = pending.pop(draw(st.integers(0, len(pending) - 1)))
+            start = draw(st.integers(low, high))
+            end = draw(st.integers(start, high))
+            ranges.append((thread, start, end))
+            pending += [part for part in ((low, start), (start, end), (end, high)) if part[1] > part[0]]
+    return in_table_order(ranges)
+
+
+@given(nested(), st.lists(st.tuples(EVERY_THREAD, st.integers(-2, 26)), max_size=15))
+def test_a_call_lies_in_the_innermost_open_range_of_its_thread(
+    outer: list[Range], asked: list[tuple[int, int]]
+) -> None:
+    inner = in_table_order([(thread, time, time + 1) for thread, time in asked])
+    found = enclosing(host_events(outer), host_events(inner)).tolist()
+    assert found == [innermost(outer, thread, time, len(outer)) for thread, time, _ in inner]
+
+
+@given(nested())
+def test_a_range_lies_in_the_innermost_other_one_that_is_open(ranges: list[Range]) -> None:
+    table = host_events(ranges)
+    found = enclosing(table, table).tolist()
+    assert found == [innermost(ranges, thread, start, row) for row, (thread, start, _) in enumerate(ranges)]
+
+
+@given(nested())
+def test_a_parent_encloses_its_children_from_start_to_end(ranges: list[Range]) -> None:
+    table = host_events(ranges)
+    parent = enclosing(table, table)
+    child = np.flatnonzero(parent != NONE)
+    parent = parent[child]
+    assert (table.thread[parent] == table.thread[child]).all()
+    assert (table.start_ns[parent] <= table.start_ns[child]).all()
+    assert (table.end_ns[parent] >= table.end_ns[child]).all()
+    assert (parent < child).all()
+
+
+@given(st.lists(st.tuples(st.integers(2, 9), st.booleans()), min_size=1, max_size=10), st.booleans())
+def test_ends_that_overlap_by_a_microsecond_of_rounding_change_nothing(
+    lengths: list[tuple[int, bool]], around: bool
+) -> None:
+    """Ranges follow each other; some end one microsecond after the next one starts."""
+    ranges, calls, start = [], [], 0
+    for length, overlaps in lengths:
+        ranges.append((0, start, start + length + overlaps))
+        calls += [(0, time, time) for time in range(start, start + length)]
+        start += length
+    table = host_events([(0, 0, start + 10), *ranges] if around else ranges, scale=1000)
+    parents = enclosing(table, host_events(calls, scale=1000)).tolist()
+    expected = [row + around for row, (length, _) in enumerate(lengths) for _ in range(length)]
+    assert parents == expected
+    assert enclosing(table, table).tolist() == ([NONE] if around else []) + [0 if around else NONE] * len(lengths)
+
+
+def test_overlap_also_ends_the_last_range_inside() -> None:
+    outer = [(0, 0, 11), (0, 8, 11), (0, 10, 20)]
+    calls = [(0, 9, 9), (0, 10, 10), (0, 15, 15)]
+    assert enclosing(host_events(outer, scale=1000), host_events(calls, scale=1000)).tolist() == [1, 2, 2]
+
+
+def test_nothing_lies_in_a_range_that_has_ended() -> None:
+    outer = [(0, 0, 50), (0, 30, 90)]  # badly nested by far more than rounding
+    inner = [(0, time, time) for time in (0, 29, 60, 89, 90, 95)]
+    found = enclosing(host_events(outer, scale=1000), host_events(inner, scale=1000))
+    assert found[:2].tolist() == [0, 0]
+    assert found[4:].tolist() == [NONE, NONE]
+    assert 0 not in found[2:4]
+
+
+def test_of_equal_ranges_the_earlier_row_is_the_outer_one() -> None:
+    table = host_events([(0, 5, 9), (0, 5, 9), (0, 5, 9)])
+    assert enclosing(table, table).tolist() == [NONE, 0, 1]
+    assert enclosing(table, host_events([(0, 5, 9)])).tolist() == [2]
+
+
+def test_an_equal_copy_of_the_table_is_another_table() -> None:
+    ranges = [(0, 0, 9), (0, 2, 5)]
+    assert enclosing(host_events(ranges), host_events(ranges)).tolist() == [0, 1]
+
+
+def test_touching_ranges_do_not_enclose_each_other() -> None:
+    table = host_events([(0, 0, 5), (0, 5, 9)])
+    assert enclosing(table, table).tolist() == [NONE, NONE]
+    assert enclosing(table, host_events([(0, 5, 6), (0, 9, 10)])).tolist() == [1, NONE]
+
+
+def test_threads_do_not_enclose_each_other() -> None:
+    outer = host_events([(0, 0, 100), (2, 10, 50)])
+    assert enclosing(outer, host_events([(1, 20, 21), (2, 20, 21), (0, 20, 21)])).tolist() == [NONE, 1, 0]
+
+
+def test_many_threads_of_a_short_trace_are_kept_apart() -> None:
+    second = 10**9  # of ns: a length that fits 32 bits, though five of them do not
+    outer = host_events([(thread, 0, second) for thread in range(9)])
+    assert enclosing(outer, host_events([(thread, 5, 6) for thread in range(9)])).tolist() == list(range(9))
+
+
+def test_deep_nesting_is_followed_to_the_end() -> None:
+    depth = 3000
+    table = host_events([(0, level, 2 * depth - level) for level in range(depth)])
+    assert enclosing(table, table).tolist() == [NONE, *range(depth - 1)]
+
+
+def test_without_ranges_there_are_no_links() -> None:
+    nothing, something = host_events([]), host_events([(0, 1, 2)])
+    assert enclosing(nothing, something).tolist() == [NONE]
+    assert enclosing(something, nothing).tolist() == []
+    assert enclosing(nothing, nothing).tolist() == []
+
+
+# ---------------------------------------------------------------- launches
+
+
+def test_a_graph_launch_has_many_activities() -> None:
+    assert launches(calls_of([0, 10], [1, 2]), kernels_of([20, 30, 40, 50], [2, 2, 1, 2])).tolist() == [1, 1, 0, 1]
+
+
+def test_of_several_calls_with_one_correlation_the_last_before_the_activity_launched_it() -> None:
+    calls = calls_of([0, 100, 200, 300], [7, 7, 5, 7])
+    assert launches(calls, kernels_of([50, 100, 250, 350], [7, 7, 7, 7])).tolist() == [0, 1, 1, 3]
+
+
+def test_a_kernel_that_starts_before_its_launch_is_linked_all_the_same() -> None:
+    calls = calls_of([100, 200], [1, 2])
+    assert launches(calls, kernels_of([99, 198], [1, 2])).tolist() == [0, 1]
+
+
+def test_before_all_calls_with_its_correlation_an_activity_belongs_to_the_first() -> None:
+    assert launches(calls_of([100, 200, 300], [4, 4, 4]), kernels_of([50], [4])).tolist() == [0]
+
+
+@pytest.mark.parametrize("correlation", [0, -1, -5])
+def test_correlations_that_mean_none_link_nothing(correlation: int) -> None:
+    assert launches(calls_of([0, 1], [correlation, 3]), kernels_of([9, 9], [correlation, 3])).tolist() == [NONE, 1]
+
+
+def test_an_activity_without_launch_in_the_trace_has_none() -> None:
+    assert launches(calls_of([0, 1], [2, 9]), kernels_of([5, 5, 5], [1, 5, 10])).tolist() == [NONE] * 3
+    assert launches(calls_of([], []), kernels_of([5], [1])).tolist() == [NONE]
+    assert launches(calls_of([1], [1]), kernels_of([], [])).tolist() == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(-1, 4)), max_size=12),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(-1, 4)), max_size=12),
+)
+def test_launches_agree_with_a_search_through_all_calls(
+    calls: list[tuple[int, int]], activities: list[tuple[int, int]]
+) -> None:
+    calls, activities = sorted(calls, key=lambda row: row[0]), sorted(activities, key=lambda row: row[0])
+    expected = []
+    for start, correlation in activities:
+        same = [row for row, (_, of) in enumerate(calls) if of == correlation > 0]
+        before = [row for row in same if calls[row][0] <= start]
+        expected.append(before[-1] if before else same[0] if same else NONE)
+    call_columns = [row[0] for row in calls], [row[1] for row in calls]
+    activity_columns = [row[0] for row in activities], [row[1] for row in activities]
+    assert launches(calls_of(*call_columns), kernels_of(*activity_columns)).tolist() == expected
+
+
+# ---------------------------------------------------------------- steps
+
+
+def test_follow_keeps_none() -> None:
+    values = np.array([10, 20, NONE], np.int32)
+    links = np.array([1, NONE, 0, 2, 1], np.int32)
+    assert follow(values, links).tolist() == [20, NONE, 10, NONE, 20]
+    assert follow(np.empty(0, np.int32), np.array([NONE, NONE], np.int32)).tolist() == [NONE, NONE]
+    assert follow(values, np.empty(0, np.int32)).tolist() == []
+
+
+def test_step_at_takes_steps_as_half_open() -> None:
+    steps = steps_of([(10, 20), (20, 30), (40, 50)])
+    times = np.array([9, 10, 19, 20, 29, 30, 39, 40, 49, 50], np.int64)
+    assert step_at(steps, times).tolist() == [NONE, 0, 0, 1, 1, NONE, NONE, 2, 2, NONE]
+
+
+def test_without_steps_no_time_lies_in_one() -> None:
+    assert step_at(steps_of([]), np.array([1, 2], np.int64)).tolist() == [NONE, NONE]
+
+
+def test_an_activity_belongs_to_the_step_that_launched_it_however_late_it_runs() -> None:
+    calls, gpu = calls_of([12, 22], [1, 2]), kernels_of([25, 99, 100], [1, 2, 8])
+    nothing = host_events([])
+    links = find_links(nothing, nothing, calls, gpu, launches(calls, gpu), steps_of([(10, 20), (20, 30)]))
+    assert links.call_step.tolist() == [0, 1]
+    assert links.activity_step.tolist() == [0, 1, NONE]
+
+
+def test_without_host_steps_an_activity_belongs_to_the_step_in_which_it_starts() -> None:
+    calls, gpu = calls_of([12], [1]), kernels_of([15, 25], [1, 2])
+    nothing = host_events([])
+    steps = steps_of([(10, 20), (20, 30)], on_host=False)
+    links = find_links(nothing, nothing, calls, gpu, launches(calls, gpu), steps)
+    assert links.call_step.tolist() == [NONE]
+    assert links.activity_step.tolist() == [0, 1]
+
+
+def test_links_lead_from_a_call_up_through_ops_and_functions() -> None:
+    ops = host_events([(0, 0, 50), (0, 5, 40)])
+    functions = host_events([(0, 0, 90), (0, 1, 80), (0, 2, 60)])
+    calls, gpu = calls_of([10, 45, 95], [1, 2, 3]), kernels_of([], [])
+    links = find_links(ops, functions, calls, gpu, launches(calls, gpu), steps_of([]))
+    assert links.op.tolist() == [1, 0, NONE]
+    assert links.op_parent.tolist() == [NONE, 0]
+    assert links.function.tolist() == [2, 2, NONE]
+    assert links.function_parent.tolist() == [NONE, 0, 1]
