@@ -1,0 +1,107 @@
+"""Host threads: their names and roles."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trace_builder import AUTOGRAD, MAIN, TraceBuilder
+
+from pinprof.trace import read_trace
+
+BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
+OTHER = 202
+
+
+def label(builder: TraceBuilder, thread: Any, name: Any) -> None:
+    """Name a thread as the profiler does it, in an event without duration."""
+    builder.events.append(
+        {"ph": "M", "name": "thread_name", "pid": MAIN, "tid": thread, "ts": 0, "args": {"name": name}}
+    )
+
+
+@pytest.fixture
+def roles(tmp_path: Path) -> Any:
+    def read(builder: TraceBuilder) -> dict[Any, str]:
+        return {thread.tid: thread.role for thread in read_trace(builder.write(tmp_path / "trace.json")).threads}
+
+    return read
+
+
+def test_the_thread_that_marks_the_steps_is_main_however_busy_another_is(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 100)
+    for time in range(20):
+        builder.op("aten::mm", time, 1, thread=OTHER)
+    assert roles(builder) == {MAIN: "main", OTHER: "other"}
+
+
+def test_without_steps_the_busiest_thread_is_main(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::mm", 0, 1, thread=OTHER)
+    builder.op("aten::mm", 2, 1)
+    builder.call("cudaLaunchKernel", 4, 1)
+    assert roles(builder) == {OTHER: "other", MAIN: "main"}
+
+
+def test_the_thread_of_the_backward_pass_is_autograd(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 100)
+    builder.op(BACKWARD, 10, 5, thread=AUTOGRAD)
+    assert roles(builder) == {MAIN: "main", AUTOGRAD: "autograd"}
+
+
+def test_a_backward_pass_on_the_main_thread_leaves_it_main(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 100)
+    builder.op(BACKWARD, 10, 5)
+    assert roles(builder) == {MAIN: "main"}
+
+
+@pytest.mark.parametrize("op", ["aten::pin_memory", "aten::_pin_memory"])
+def test_a_thread_that_pins_is_the_loaders(roles: Any, op: str) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 100)
+    builder.op(op, 10, 5, thread=OTHER)
+    assert roles(builder) == {MAIN: "main", OTHER: "pin_memory"}
+
+
+def test_a_thread_called_like_the_loaders_is_the_loaders(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 100)
+    builder.op("aten::empty", 10, 5, thread=OTHER)
+    label(builder, OTHER, "thread 202 (pt_data_pin)")
+    assert roles(builder) == {MAIN: "main", OTHER: "pin_memory"}
+
+
+def test_a_hook_that_pins_in_the_backward_pass_leaves_it_autograd(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 100)
+    builder.op(BACKWARD, 10, 5, thread=AUTOGRAD)
+    builder.op("aten::pin_memory", 12, 1, thread=AUTOGRAD)
+    assert roles(builder) == {MAIN: "main", AUTOGRAD: "autograd"}
+
+
+def test_threads_have_the_name_that_the_trace_gives_them_else_their_id(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for thread in (MAIN, AUTOGRAD, OTHER):
+        builder.op("aten::mm", 0, 1, thread=thread)
+    label(builder, MAIN, "thread 100 (python3)   ")
+    label(builder, OTHER, None)
+    label(builder, 999, "nobody")
+    names = {thread.tid: thread.name for thread in read_trace(builder.write(tmp_path / "trace.json")).threads}
+    assert names == {MAIN: "thread 100 (python3)", AUTOGRAD: "thread 101", OTHER: "thread 202"}
+
+
+def test_threads_of_two_processes_with_one_id_are_two(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::mm", 0, 1)
+    builder.event("cpu_op", "aten::mm", 5, 1)["pid"] = 7
+    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    assert [(thread.pid, thread.tid) for thread in trace.threads] == [(MAIN, MAIN), (7, MAIN)]
+    assert trace.ops.thread.tolist() == [0, 1]
+
+
+def test_streams_are_no_threads(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(10, 5, launch=0)
+    assert [thread.tid for thread in read_trace(builder.write(tmp_path / "trace.json")).threads] == [MAIN]
