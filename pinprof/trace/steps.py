@@ -94,7 +94,7 @@ def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | No
 
 
 def _period(name: Int32s) -> int:
-    """Return the smallest number of launches after which the sequence of names repeats, 0 if it does not."""
+    """Return the smallest number of launches after which the names repeat, 0 if they do not or that is too few."""
     count = len(name)
     longest = count // MIN_REPEATS
     if longest < MIN_STEP_KERNELS:
@@ -106,9 +106,9 @@ def _period(name: Int32s) -> int:
     rarest = names[often_enough][uses[often_enough].argmin()]
     places = np.flatnonzero(name == rarest)
     candidates = np.unique(places[1:] - places[0])
-    for period in candidates[(candidates >= MIN_STEP_KERNELS) & (candidates <= longest)]:
+    for period in candidates[candidates <= longest]:
         if (name[period:] == name[:-period]).mean() >= MIN_MATCH:
-            return int(period)
+            return int(period) if period >= MIN_STEP_KERNELS else 0  # a multiple of it would repeat too
     return 0
 
 
