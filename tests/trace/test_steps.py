@@ -1,0 +1,319 @@
+"""How the training steps of a trace are found: by marks, by annotations, by repetition."""
+
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from trace_builder import COMPUTE, LAUNCH_US, TraceBuilder
+
+from pinprof.trace import Trace, read_trace
+from pinprof.trace.tables import NONE
+
+BASE_US = 1000
+"""Start of the trace in these tests."""
+STEP_US = 1000
+NAMES = [f"layer_{number}" for number in range(9)]
+"""Kernels of a step that hold no smaller repetition."""
+
+Read = Callable[[TraceBuilder], Trace]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    return lambda builder: read_trace(builder.write(tmp_path / "trace.json"))
+
+
+@pytest.fixture
+def builder() -> TraceBuilder:
+    return TraceBuilder(base_us=BASE_US)
+
+
+def ranges(trace: Trace) -> list[tuple[float, float]]:
+    """Return start and end of each step in µs from the start of the trace."""
+    start, end = (column / 1000 - BASE_US for column in (trace.steps.start_ns, trace.steps.end_ns))
+    return list(zip(start.tolist(), end.tolist(), strict=True))
+
+
+def launch(builder: TraceBuilder, start: float, names: Iterable[str], *, apart: float = 20) -> None:
+    """Launch kernels, each of which runs 10 µs later."""
+    for position, name in enumerate(names):
+        builder.kernel(start + position * apart + 10, 5, launch=start + position * apart, name=name)
+
+
+def run_on_gpu(builder: TraceBuilder, start: float, names: Iterable[str], *, apart: float = 20) -> None:
+    """Run kernels for which the trace has no launch."""
+    for position, name in enumerate(names):
+        builder.activity("kernel", name, start + position * apart, 5, correlation=NONE, device=0, stream=COMPUTE)
+
+
+# ---------------------------------------------------------------- the profiler's marks
+
+
+def test_the_profilers_marks_are_steps(builder: TraceBuilder, read: Read) -> None:
+    for number in range(3):
+        builder.step(number + 7, number * STEP_US, STEP_US - 10)
+        launch(builder, number * STEP_US + 5, NAMES)
+    trace = read(builder)
+    assert trace.steps.source == "profiler_step"
+    assert trace.steps.marker == "ProfilerStep#N"
+    assert ranges(trace) == [(0, 990), (1000, 1990), (2000, 2990)]
+    assert trace.steps.complete.all()
+    assert trace.steps.on_host
+
+
+def test_marks_are_preferred_to_every_other_evidence(builder: TraceBuilder, read: Read) -> None:
+    builder.step(1, 0, 5 * STEP_US)
+    for number in range(6):
+        builder.event("user_annotation", "train", number * STEP_US, 900)
+        launch(builder, number * STEP_US + 5, NAMES)
+    assert read(builder).steps.source == "profiler_step"
+
+
+def test_a_last_mark_that_launches_nothing_is_the_profilers_own(builder: TraceBuilder, read: Read) -> None:
+    for number in range(4):
+        builder.step(number, number * STEP_US, STEP_US)
+        launch(builder, number * STEP_US + 5, NAMES if number < 3 else [])
+    assert len(read(builder).steps) == 3
+
+
+def test_a_step_in_the_middle_may_launch_nothing(builder: TraceBuilder, read: Read) -> None:
+    for number in range(4):
+        builder.step(number, number * STEP_US, STEP_US)
+        launch(builder, number * STEP_US + 5, NAMES if number != 1 else [])
+    trace = read(builder)
+    assert len(trace.steps) == 4
+    assert trace.steps.complete.all()
+
+
+@pytest.mark.parametrize("cut", [0, 3])
+def test_a_step_at_the_edge_that_launches_far_less_is_cut_off(builder: TraceBuilder, read: Read, cut: int) -> None:
+    for number in range(4):
+        builder.step(number, number * STEP_US, STEP_US)
+        launch(builder, number * STEP_US + 5, NAMES[: 4 if number == cut else None])
+    assert read(builder).steps.complete.tolist() == [number != cut for number in range(4)]
+
+
+def test_a_step_at_the_edge_that_launches_nearly_as_much_is_complete(builder: TraceBuilder, read: Read) -> None:
+    for number in range(4):
+        builder.step(number, number * STEP_US, STEP_US)
+        launch(builder, number * STEP_US + 5, NAMES[: 8 if number == 3 else None])
+    assert read(builder).steps.complete.all()
+
+
+def test_two_steps_cannot_tell_which_one_is_cut_off(builder: TraceBuilder, read: Read) -> None:
+    for number in range(2):
+        builder.step(number, number * STEP_US, STEP_US)
+        launch(builder, number * STEP_US + 5, NAMES[: 2 + 7 * number])
+    assert read(builder).steps.complete.tolist() == [True, True]
+
+
+def test_marks_without_any_launch_are_steps_of_the_host(builder: TraceBuilder, read: Read) -> None:
+    for number in range(3):
+        builder.step(number, number * STEP_US, STEP_US)
+        builder.op("aten::mm", number * STEP_US + 5, 100)
+    trace = read(builder)
+    assert (trace.steps.source, len(trace.steps)) == ("profiler_step", 3)
+    assert trace.steps.on_host
+
+
+def test_marks_of_another_thread_are_left_out(builder: TraceBuilder, read: Read) -> None:
+    for number in range(3):
+        builder.step(number, number * STEP_US, STEP_US)
+    builder.on_thread(555, "user_annotation", "ProfilerStep#1", 300, 2000)
+    assert ranges(read(builder)) == [(0, 1000), (1000, 2000), (2000, 3000)]
+
+
+def test_marks_on_the_gpu_are_none(builder: TraceBuilder, read: Read) -> None:
+    for number in range(3):
+        builder.event("gpu_user_annotation", f"ProfilerStep#{number}", number * STEP_US, STEP_US)
+    assert read(builder).steps.source == "whole_trace"
+
+
+# ---------------------------------------------------------------- annotations
+
+
+def test_an_annotation_that_repeats_marks_steps_from_start_to_start(builder: TraceBuilder, read: Read) -> None:
+    for number in range(4):
+        builder.event("user_annotation", "train_step", number * STEP_US, 700)
+        launch(builder, number * STEP_US + 5, NAMES[:3])
+    trace = read(builder)
+    assert (trace.steps.source, trace.steps.marker) == ("annotation", "train_step")
+    assert ranges(trace) == [(0, 1000), (1000, 2000), (2000, 3000)]
+    assert trace.steps.complete.all()
+
+
+def test_numbers_in_the_names_of_annotations_are_ignored(builder: TraceBuilder, read: Read) -> None:
+    for number in range(4):
+        builder.event("user_annotation", f"epoch 1, batch {number + 98}", number * STEP_US, 700)
+        launch(builder, number * STEP_US + 5, NAMES[:3])
+    assert len(read(builder).steps) == 3
+
+
+def test_three_annotations_are_no_evidence(builder: TraceBuilder, read: Read) -> None:
+    for number in range(3):
+        builder.event("user_annotation", "train_step", number * STEP_US, 700)
+        launch(builder, number * STEP_US + 5, NAMES[:3])
+    assert read(builder).steps.source == "whole_trace"
+
+
+def test_an_annotation_with_irregular_launches_marks_no_steps(builder: TraceBuilder, read: Read) -> None:
+    for number, launched in enumerate((3, 9, 1, 5, 3)):
+        builder.event("user_annotation", "sometimes", number * STEP_US, 700)
+        launch(builder, number * STEP_US + 5, NAMES[:launched])
+    assert read(builder).steps.source == "whole_trace"
+
+
+def test_an_annotation_that_launches_nothing_marks_no_steps(builder: TraceBuilder, read: Read) -> None:
+    for number in range(5):
+        builder.event("user_annotation", "wait", number * STEP_US, 700)
+    launch(builder, 9000, NAMES)
+    assert read(builder).steps.source == "whole_trace"
+
+
+def test_an_annotation_nested_in_itself_marks_no_steps(builder: TraceBuilder, read: Read) -> None:
+    for number in range(5):
+        builder.event("user_annotation", "module", number * 100, 1000 - 150 * number)
+        launch(builder, number * 100 + 5, NAMES[:2])
+    assert read(builder).steps.source == "whole_trace"
+
+
+def test_of_several_annotations_the_one_that_covers_most_time_marks_the_steps(
+    builder: TraceBuilder, read: Read
+) -> None:
+    for number in range(5):
+        builder.event("user_annotation", "Optimizer.step#SGD.step", number * STEP_US + 600, 100)
+        builder.event("user_annotation", "forward and backward", number * STEP_US, 500)
+        builder.event("user_annotation", "zero_grad", number * STEP_US + 800, 50)
+        launch(builder, number * STEP_US + 5, NAMES[:3])
+        launch(builder, number * STEP_US + 605, NAMES[3:5])
+    trace = read(builder)
+    assert trace.steps.marker == "forward and backward"
+    assert ranges(trace)[0] == (0, 1000)
+
+
+def test_one_annotation_on_two_threads_is_two(builder: TraceBuilder, read: Read) -> None:
+    for number in range(4):
+        builder.event("user_annotation", "train", number * STEP_US, 700)
+        builder.on_thread(555, "user_annotation", "train", number * STEP_US + 100, 700)
+        launch(builder, number * STEP_US + 5, NAMES[:3])
+    trace = read(builder)
+    assert trace.steps.source == "annotation"
+    assert len(trace.steps) == 3
+
+
+# ---------------------------------------------------------------- repetition
+
+
+def test_a_sequence_of_kernels_that_repeats_begins_after_its_longest_pause(builder: TraceBuilder, read: Read) -> None:
+    """The recording begins in the middle of a step, at its sixth kernel."""
+    launch(builder, 100, NAMES[5:])
+    for number in range(1, 6):
+        launch(builder, number * STEP_US, NAMES)
+    trace = read(builder)
+    assert trace.steps.source == "repetition"
+    assert trace.steps.marker == "a sequence of 9 kernel launches that repeats"
+    assert ranges(trace) == [(1000, 2000), (2000, 3000), (3000, 4000), (4000, 5000)]
+    assert trace.steps.on_host
+
+
+def test_few_kernels_of_a_step_may_differ(builder: TraceBuilder, read: Read) -> None:
+    for number in range(6):
+        names = [f"{name}_{part}" for part in range(4) for name in NAMES]
+        if number == 2:
+            names[20] = "autotuned"
+        launch(builder, number * STEP_US, names)
+    trace = read(builder)
+    assert trace.steps.source == "repetition"
+    assert [end - start for start, end in ranges(trace)] == [1000] * len(trace.steps)
+
+
+def test_a_loop_inside_a_step_is_no_step(builder: TraceBuilder, read: Read) -> None:
+    """Each step runs one layer of nine kernels four times, then an optimizer of its own."""
+    for number in range(5):
+        launch(builder, number * STEP_US, NAMES * 4 + ["norm", "adam", "adam"])
+    trace = read(builder)
+    assert trace.steps.marker == "a sequence of 39 kernel launches that repeats"
+    assert [end - start for start, end in ranges(trace)] == [1000] * len(trace.steps)
+
+
+@pytest.mark.parametrize("length", [1, 4, 7])
+def test_a_loop_of_few_kernels_is_no_step_nor_are_several_of_its_rounds(
+    builder: TraceBuilder, read: Read, length: int
+) -> None:
+    for number in range(40):
+        launch(builder, number * 200, NAMES[:length])
+    assert read(builder).steps.source == "whole_trace"
+
+
+def test_a_sequence_that_repeats_once_is_no_evidence(builder: TraceBuilder, read: Read) -> None:
+    for number in range(2):
+        launch(builder, number * STEP_US, NAMES)
+    assert read(builder).steps.source == "whole_trace"
+
+
+def test_kernels_in_no_order_are_no_steps(builder: TraceBuilder, read: Read) -> None:
+    launch(builder, 0, random.Random(5).choices(NAMES, k=200))
+    assert read(builder).steps.source == "whole_trace"
+
+
+def test_a_graph_launch_counts_once_however_many_kernels_it_has(builder: TraceBuilder, read: Read) -> None:
+    for number in range(6):
+        start = number * STEP_US
+        launch(builder, start, NAMES)
+        correlation = builder.call("cudaGraphLaunch", start + 400, LAUNCH_US)
+        for kernel in range(30 + number):  # the profiler may lose some of them
+            builder.activity(
+                "kernel", f"node_{kernel}", start + 410 + kernel, 1, correlation=correlation, device=0, stream=COMPUTE
+            )
+    trace = read(builder)
+    assert trace.steps.marker == "a sequence of 10 kernel launches that repeats"
+    assert [end - start for start, end in ranges(trace)] == [1000] * len(trace.steps)
+    assert len(trace.steps) >= 4
+
+
+def test_without_host_events_steps_are_found_in_the_work_of_the_gpu(builder: TraceBuilder, read: Read) -> None:
+    for number in range(5):
+        run_on_gpu(builder, number * STEP_US, NAMES)
+    trace = read(builder)
+    assert trace.steps.source == "repetition"
+    assert not trace.steps.on_host
+    assert ranges(trace) == [(1000, 2000), (2000, 3000), (3000, 4000)]
+    assert trace.links.call_step.tolist() == []
+    step = trace.links.activity_step
+    assert [(step == number).sum() for number in range(3)] == [9, 9, 9]
+
+
+# ---------------------------------------------------------------- no steps
+
+
+def test_without_any_step_the_whole_trace_is_one(builder: TraceBuilder, read: Read) -> None:
+    builder.kernel(50, 30, launch=10)
+    builder.kernel(90, 10, launch=20)
+    trace = read(builder)
+    assert trace.steps.source == "whole_trace"
+    assert len(trace.steps) == 1
+    assert (trace.links.call_step == 0).all()
+    assert (trace.links.activity_step == 0).all()
+    assert trace.steps.start_ns.tolist() == trace.calls.start_ns[:1].tolist()
+    assert trace.steps.end_ns.tolist() == [trace.gpu.end_ns[-1] + 1]  # what is as empty as its end lies in it too
+    assert trace.steps.complete.all()
+
+
+def test_without_host_events_the_whole_trace_is_that_of_the_gpu(builder: TraceBuilder, read: Read) -> None:
+    run_on_gpu(builder, 20, ["a", "b"])
+    trace = read(builder)
+    assert (trace.steps.source, trace.steps.on_host) == ("whole_trace", False)
+    assert (trace.links.activity_step == 0).all()
+
+
+def test_a_trace_of_ops_only_is_one_step(builder: TraceBuilder, read: Read) -> None:
+    builder.op("aten::mm", 5, 10)
+    trace = read(builder)
+    assert (trace.steps.source, len(trace.steps)) == ("whole_trace", 1)
+    assert trace.links.activity_step.tolist() == []
+
+
+def test_an_empty_trace_is_one_empty_step(builder: TraceBuilder, read: Read) -> None:
+    trace = read(builder)
+    assert (trace.steps.source, len(trace.steps), trace.steps.on_host) == ("whole_trace", 1, False)
