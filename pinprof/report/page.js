@@ -3,6 +3,7 @@
 (() => {
   const ZOOM = 1.6; // by one press of a key
   const SHIFT = 0.2; // of the view, by one press of a key
+  const LEAST = 2; // pixels; so much of a rectangle can be seen and pointed at
   const LABEL_MIN = 34; // pixels; narrower rectangles have no label
   const LABEL_PADDING = 3; // pixels
 
@@ -38,20 +39,20 @@
       trace.type === "heatmap" ? [{ index, trace, edges: Float64Array.from(trace.x), codes: trace.customdata[0] }] : [],
     );
 
-  // Plotly leaves out what is much narrower than a pixel: such rectangles get one pixel, if the next one leaves it.
-  const widened = (edges, pixel) => {
+  // Plotly leaves out what is much narrower than a pixel: such rectangles are widened, as far as the next one.
+  const widened = (edges, least) => {
     const wide = edges.slice();
     for (let cell = 0; cell < wide.length; cell += 2) {
       const next = cell + 2 < wide.length ? edges[cell + 2] : Infinity;
-      wide[cell + 1] = Math.max(edges[cell + 1], Math.min(edges[cell] + pixel, next));
+      wide[cell + 1] = Math.max(edges[cell + 1], Math.min(edges[cell] + least, next));
     }
     return wide;
   };
 
   const fitToPixels = (plot, lanes) => {
     const [from, to] = plot.layout.xaxis.range;
-    const pixel = (to - from) / plot._fullLayout._size.w;
-    const x = lanes.map((lane) => widened(lane.edges, pixel));
+    const least = (LEAST * (to - from)) / plot._fullLayout._size.w;
+    const x = lanes.map((lane) => widened(lane.edges, least));
     return Plotly.restyle(plot, { x }, lanes.map((lane) => lane.index));
   };
 

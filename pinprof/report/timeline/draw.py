@@ -3,7 +3,7 @@
 Each lane has a heatmap of one row for each kind in it; its columns are the rectangles and the gaps between them. Plotly
 paints a heatmap as one image: in Chromium on two cores 20,000 rectangles took 0.15 s, zooming 0.05 s. Horizontal bars
 took 0.85 and 0.6 s, filled polygons 0.5 and 0.3 s, WebGL lines 2.1 and 1.0 s. But Plotly leaves out a cell that is much
-narrower than a pixel: `page.js` widens those of the present view to one pixel.
+narrower than a pixel: `page.js` widens those of the present view.
 """
 
 from collections.abc import Iterator

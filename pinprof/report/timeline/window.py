@@ -35,14 +35,21 @@ class Window:
 def choose_window(trace: Trace, limit: int = MAX_STEPS) -> Window:
     """Return the window of up to `limit` complete steps from the middle of a trace."""
     steps = trace.steps
+    if steps.source == "whole_trace":
+        return _whole(trace)
     usable = np.flatnonzero(steps.complete) if steps.complete.any() else np.arange(len(steps))
-    if len(usable) == 0:
-        return Window(0, 0, 0, -1, 0)
     skipped = max(len(usable) - limit + 1, 0) // 2
     chosen = usable[skipped : skipped + limit]
     first, last = int(chosen[0]), int(chosen[-1])
     start, end = step_range(trace, first, last)
     return Window(start, end, first, last, len(steps))
+
+
+def _whole(trace: Trace) -> Window:
+    tables = [table for table in (trace.annotations, trace.ops, trace.calls, trace.gpu) if len(table)]
+    start = min((int(table.start_ns[0]) for table in tables), default=0)
+    end = max((int(table.end_ns.max()) for table in tables), default=start)
+    return Window(start, end, first=0, last=0, steps=1)
 
 
 def step_range(trace: Trace, first: int, last: int) -> tuple[int, int]:

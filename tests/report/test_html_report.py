@@ -1,0 +1,207 @@
+import re
+from pathlib import Path
+
+import pytest
+from page_reader import Page
+from trace_builder import SIDE, TraceBuilder
+
+from pinprof.measure import measure
+from pinprof.report.elements import Column, Share, facts, shares, table
+from pinprof.report.html_report import Entry, timeline_page, to_html
+from pinprof.report.page import page
+from pinprof.rules import find
+from pinprof.trace import read_trace
+
+TRACES = Path(__file__).parents[2] / "traces"
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+MAX_BYTES = 6_000_000
+
+
+def entry_of(path: Path) -> Entry:
+    trace = read_trace(path)
+    profile = measure(trace)
+    return trace, profile, find(profile, trace)
+
+
+def report_of(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> Page:
+    return Page(to_html([entry_of(builder.write(folder / name))]))
+
+
+def copying() -> TraceBuilder:
+    """Three steps of 1000 µs: 400 µs compute, 100 µs of them beside a copy, and 200 µs of exposed copy."""
+    builder = TraceBuilder()
+    for step in range(3):
+        time = 1000 * step
+        builder.step(step, time, 990)
+        builder.function("/home/me/train.py(12): train_step", time, 980)
+        builder.op("aten::to", time + 5, 700)
+        builder.kernel(time + 100, 400, launch=time + 1)
+        builder.copy("HtoD (Pageable -> Device)", time + 400, 300, launch=time + 10, call=690, stream=SIDE)
+    return builder
+
+
+@pytest.fixture(scope="module")
+def recorded() -> str:
+    return to_html([entry_of(TRACES / "pageable_blocking.stack.json.gz")])
+
+
+def test_the_page_asks_nobody_for_anything(recorded: str) -> None:
+    read = Page(recorded)
+    for _, attributes in read.tags:
+        assert not {"src", "srcset", "action", "data", "poster"} & attributes.keys()
+        assert (attributes.get("href") or "#").startswith("#")
+    for style in (*read.styles, *(attributes.get("style") or "" for _, attributes in read.tags)):
+        assert "url(" not in style
+        assert "@import" not in style
+    policy = next(attributes for tag, attributes in read.tags if tag == "meta" and "content" in attributes)
+    assert (policy["content"] or "").startswith("default-src 'none'; ")
+
+
+def test_the_page_is_small_and_holds_plotly_once(recorded: str) -> None:
+    assert len(recorded.encode()) < MAX_BYTES
+    plotly = [code for attributes, code in Page(recorded).scripts if len(code) > 1_000_000]
+    assert len(plotly) == 1
+
+
+def test_the_largest_recording_makes_a_page_of_the_allowed_size() -> None:
+    text = to_html([entry_of(TRACES / f"small_kernels{kind}.json.gz") for kind in ("", ".stack")])
+    assert len(text.encode()) < MAX_BYTES
+
+
+def test_the_page_is_well_formed_and_has_named_parts(recorded: str) -> None:
+    read = Page(recorded)
+    assert read.misnested == []
+    assert recorded.startswith("<!DOCTYPE html>")
+    assert ("html", {"lang": "en"}) in read.tags
+    names = [tag for tag, _ in read.tags]
+    assert names.count("h1") == 1
+    assert names.count("caption") == names.count("table") > 3
+    assert all(attributes.get("scope") in {"col", "row"} for tag, attributes in read.tags if tag == "th")
+    identities = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
+    assert len(identities) == len(set(identities))
+
+
+def test_the_numbers_come_first_and_the_tables_last(tmp_path: Path) -> None:
+    text = report_of(copying(), tmp_path).text
+    order = ["Bound by", "GPU 0 went", "What to do", "Timeline", "Waits of the host", "Not in this trace"]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+
+
+def test_the_numbers_are_those_of_the_profile(tmp_path: Path) -> None:
+    text = report_of(copying(), tmp_path).text
+    assert "Step 400 µs to 1.00 ms without profiler; the trace alone cannot say more" in text
+    assert "Copies overlapped 33 % of 900 µs run beside kernels; 600 µs are exposed" in text
+    assert "Host stalls per step 690 µs in calls that can block; waits per step: 1" in text
+    assert "HtoD pageable 3 2.86 MiB 900 µs 300 µs 600 µs 3.33 GB/s 2.07 ms" in text
+    assert "train_step (/home/me/train.py)" in text
+
+
+def test_the_bar_of_a_gpu_adds_up_to_its_span(tmp_path: Path) -> None:
+    text = report_of(copying(), tmp_path).text
+    assert "Where the time of GPU 0 went, 2.60 ms from its first work to its last" in text
+    assert (
+        "compute: 900 µs (35 %) overlapped copy: 300 µs (12 %) exposed copy: 600 µs (23 %) idle: 800 µs (31 %)" in text
+    )
+
+
+def test_findings_say_cost_place_and_fix(tmp_path: Path) -> None:
+    text = report_of(copying(), tmp_path).text
+    assert "(20 % of the step) copies of pageable memory PIN101, high" in text
+    assert "Fix: Pin the host side" in text
+
+
+def test_a_step_that_was_measured_is_said_to_be() -> None:
+    text = Page(to_html([entry_of(TRACES / "prefetch.json.gz")])).text
+    assert re.search(r"Step 9\.\d+ ms measured without profiler; 9\.\d+ ms in the trace", text)
+    assert "Nothing: no copy or wait costs the step a measurable time." in text
+
+
+def test_text_of_the_trace_stays_text(tmp_path: Path) -> None:
+    builder = copying()
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": HOSTILE}]
+    builder.function(f"/home/{HOSTILE}.py(1): {HOSTILE}", 700, 250)
+    builder.op(HOSTILE, 705, 200)
+    builder.call("cudaDeviceSynchronize", 710, 20)
+    builder.kernel(920, 10, launch=740, name=HOSTILE)
+    folder = tmp_path / "<img src=x onerror=alert(1)>"
+    folder.mkdir()
+    read = report_of(builder, folder, "a<script>alert(1)<.json")
+    assert read.misnested == []
+    assert "img" not in [tag for tag, _ in read.tags]
+    assert not any("onerror" in attributes for _, attributes in read.tags)
+    assert len(read.scripts) == 3  # the figure, plotly, the page's own
+    assert HOSTILE in read.text
+    assert "a<script>alert(1)<.json" in read.text
+
+
+def test_an_empty_trace_has_a_page(tmp_path: Path) -> None:
+    read = report_of(TraceBuilder(), tmp_path)
+    assert read.misnested == []
+    assert "Step unknown" in read.text
+    assert "Nothing to draw" in read.text
+    assert "GPU activities" in read.text
+
+
+def test_a_trace_of_the_host_alone_has_a_page_without_gpu(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.step(step, 100 * step, 90)
+        builder.op("aten::add", 100 * step + 10, 5)
+    text = report_of(builder, tmp_path).text
+    assert "Step 100 µs as traced" in text
+    assert "What to do" not in text
+    assert "steps 2 to 4 of 4" in text
+
+
+def test_several_traces_have_a_section_each_and_share_the_room(tmp_path: Path) -> None:
+    entries = [entry_of(copying().write(tmp_path / f"rank{rank}.json")) for rank in range(3)]
+    read = Page(to_html(entries))
+    sections = [attributes["id"] for tag, attributes in read.tags if tag == "section"]
+    links = [attributes["href"] for tag, attributes in read.tags if tag == "a"]
+    assert links == [f"#{name}" for name in sections] == ["#trace-1", "#trace-2", "#trace-3"]
+    assert len(read.figures) == 3
+    assert read.misnested == []
+
+
+def test_the_timeline_alone_has_the_same_figure(tmp_path: Path) -> None:
+    entry = entry_of(copying().write(tmp_path / "trace.json"))
+    alone = Page(timeline_page(entry[0], entry[1]))
+    assert alone.figures == Page(to_html([entry])).figures
+    assert "What to do" not in alone.text
+
+
+def test_the_packed_figure_is_complete(tmp_path: Path) -> None:
+    (figure,) = report_of(copying(), tmp_path).figures
+    assert {cells["type"] for cells in figure["data"]} == {"heatmap", "scatter"}
+    assert {cells["name"] for cells in figure["data"]} >= {"kernel", "copy HtoD pageable", "pageable copy", "step"}
+
+
+def test_buttons_show_all_or_a_step(tmp_path: Path) -> None:
+    read = report_of(copying(), tmp_path)
+    ranges = [attributes["data-range"] for tag, attributes in read.tags if tag == "button"]
+    assert ranges == ["[-0.0299, 3.0199]", "[-0.0099, 0.9999]", "[0.9901, 1.9999]", "[1.9901, 2.9999]"]
+
+
+# the pieces
+
+
+def test_the_title_is_escaped() -> None:
+    assert "<title>&lt;/title&gt;</title>" in page("</title>", "")
+
+
+def test_the_cells_of_a_table_are_escaped_and_numbers_are_marked() -> None:
+    text = table("a < b", [Column("name"), Column("n", is_number=True)], [("<x>", "1")])
+    assert '<th scope="row">&lt;x&gt;</th><td class="count">1</td>' in text
+    assert "<caption>a &lt; b</caption>" in text
+
+
+def test_facts_are_a_list_of_terms() -> None:
+    assert facts([("<", "1 ms", "&")]).startswith('<dl class="facts">\n<div><dt>&lt;</dt>')
+
+
+def test_shares_leave_out_what_is_zero() -> None:
+    text = shares("all", [Share("a", 1, "1 ms", "#000"), Share("b", 0, "0 ns", "#fff"), Share("c", 3, "3 ms", "#111")])
+    assert "a: 1 ms (25 %)" in text
+    assert "c: 3 ms (75 %)" in text
+    assert "b:" not in text

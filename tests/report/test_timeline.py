@@ -1,0 +1,372 @@
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trace_builder import SIDE, TraceBuilder
+
+from pinprof.analyses.syncs import CAUSES
+from pinprof.measure import Profile, measure
+from pinprof.report.timeline import Drawing, Lane, arrange, figure, fragment, kinds
+from pinprof.report.timeline.lanes import LeftOut, levels
+from pinprof.report.timeline.names import literal, short
+from pinprof.report.timeline.thin import in_words, thinned
+from pinprof.report.timeline.window import choose_window
+from pinprof.trace import read_trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Trace
+
+TRACES = Path(__file__).parents[2] / "traces"
+HOSTILE = "</script><img src=x onerror=alert(1)><b>%{x}"
+
+
+def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
+    trace = read_trace(builder.write(folder / "trace.json"))
+    return trace, measure(trace)
+
+
+def drawn(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile, Drawing]:
+    trace, profile = measured(builder, folder)
+    return trace, profile, arrange(trace, profile)
+
+
+def loop(steps: int, kernels: int = 10) -> TraceBuilder:
+    """Steps of 1000 µs with as many kernels of 50 µs each, 90 µs apart."""
+    builder = TraceBuilder()
+    for step in range(steps):
+        builder.step(step, 1000 * step, 990)
+        for kernel in range(kernels):
+            time = 1000 * step + 90 * kernel + 5
+            builder.op("aten::mm", time - 1, 5)
+            builder.kernel(time + 10, 50, launch=time)
+    return builder
+
+
+def lane_of(start: list[int], end: list[int], kind: list[int]) -> Lane:
+    starts, ends, codes = (np.array(column, np.int64) for column in (start, end, kind))
+    count = np.ones(len(start), np.int64)
+    return Lane("g", "l", "ops", starts, ends, codes, np.arange(len(start)), count, ends - starts)
+
+
+def lane_named(drawing: Drawing, label: str) -> Lane:
+    return next(lane for lane in drawing.lanes if lane.label == label)
+
+
+def hovers(fig: go.Figure, name: str) -> list[str]:
+    return [text for cells in fig.data if cells.type == "heatmap" and cells.name == name for text in cells.hovertext[0]]
+
+
+# which part is drawn
+
+
+def test_the_steps_in_the_middle_are_drawn(tmp_path: Path) -> None:
+    trace, _ = measured(loop(7), tmp_path)
+    window = choose_window(trace)
+    assert (window.first, window.last, window.steps) == (2, 4, 7)
+    assert window.start_ns == trace.steps.start_ns[2]
+
+
+def test_steps_that_are_cut_off_are_not_chosen(tmp_path: Path) -> None:
+    builder = loop(4)
+    builder.step(4, 4000, 990)
+    builder.kernel(4020, 50, launch=4010)
+    trace, _ = measured(builder, tmp_path)
+    window = choose_window(trace)
+    assert not trace.steps.complete[4]
+    assert (window.first, window.last) == (1, 3)
+
+
+def test_the_window_lasts_until_the_work_of_its_steps_has_ended(tmp_path: Path) -> None:
+    builder = loop(1)
+    builder.kernel(1500, 400, launch=950)
+    trace, _ = measured(builder, tmp_path)
+    assert choose_window(trace).span_ns == 1_900_000
+
+
+def test_what_is_drawn_is_said(tmp_path: Path) -> None:
+    *_, drawing = drawn(loop(7), tmp_path)
+    assert in_words(drawing).startswith("Drawn: steps 3 to 5 of 7, ")
+
+
+# lanes
+
+
+def test_levels_are_the_depth_of_nesting() -> None:
+    #   ┌─0────────┐┌4┐
+    #    ┌1─┐┌3─┐
+    #     ┌2┐
+    start, end = np.array([0, 1, 2, 5, 10]), np.array([10, 5, 4, 9, 12])
+    assert levels(start, end, 3).tolist() == [0, 1, 2, 1, 0]
+    assert levels(start, end, 2).tolist() == [0, 1, -1, 1, 0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=30))
+def test_events_of_one_level_never_overlap(events: list[tuple[int, int]]) -> None:
+    start = np.array(sorted(begin for begin, _ in events), np.int64)
+    end = start + np.array([length for _, length in events], np.int64)
+    level = levels(start, end, 4)
+    for depth in range(4):
+        mine = level == depth
+        assert (start[mine][1:] >= end[mine][:-1]).all()
+
+
+def test_host_threads_come_above_the_gpu_and_streams_have_a_lane_each(tmp_path: Path) -> None:
+    builder = loop(3)
+    builder.copy("HtoD (Pinned -> Device)", 1500, 100, launch=1400, stream=SIDE)
+    builder.on_thread(101, "cpu_op", "autograd::engine::evaluate_function: MmBackward0", 1200, 50)
+    *_, drawing = drawn(builder, tmp_path)
+    labels = [(lane.group.split(" (")[0], lane.label) for lane in drawing.lanes]
+    assert labels == [
+        ("Steps", "host"),
+        ("Host thread 100", "ops"),
+        ("Host thread 100", "calls"),
+        ("Host thread 101", "ops"),
+        ("GPU 0", "overlap"),
+        ("GPU 0", "stream 7"),
+        ("GPU 0", "stream 20"),
+    ]
+
+
+def test_the_overlap_band_says_what_ran_together(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.kernel(100, 300, launch=10)
+    builder.copy("HtoD (Pinned -> Device)", 300, 300, launch=20, stream=SIDE)
+    builder.kernel(800, 100, launch=30)
+    *_, drawing = drawn(builder, tmp_path)
+    band = lane_named(drawing, "overlap")
+    time = {kinds.KINDS[kind].label: int(band.busy_ns[band.kind == kind].sum()) for kind in band.kind}
+    assert time == {"compute": 300_000, "overlapped copy": 100_000, "exposed copy": 200_000, "idle": 200_000}
+
+
+def test_stalls_are_coloured_by_cause(tmp_path: Path) -> None:
+    builder = loop(1)
+    builder.op("aten::item", 900, 90)
+    builder.op("aten::_local_scalar_dense", 901, 88)
+    builder.copy("DtoH (Device -> Pageable)", 955, 2, launch=905, size=4)
+    builder.call("cudaStreamSynchronize", 910, 60)
+    *_, drawing = drawn(builder, tmp_path)
+    stalls = lane_named(drawing, "stalls")
+    assert {kinds.KINDS[kind] for kind in stalls.kind} == {kinds.Kind("item", "Stalls", kinds.PURPLE)}
+
+
+def test_each_code_has_its_kind() -> None:
+    for code, cause in enumerate(CAUSES):
+        assert kinds.KINDS[kinds.STALL + code].label == cause.replace("_", " ")
+    pinned = kinds.COPY + DIRECTIONS.index("DtoH") * len(HOST_MEMORIES) + HOST_MEMORIES.index("pinned")
+    assert kinds.KINDS[pinned].label == "copy DtoH pinned"
+    assert [kinds.KINDS[code].label for code in (kinds.KERNEL_KIND, kinds.MEMSET_KIND)] == ["kernel", "memset"]
+    assert [kinds.KINDS[code].label for code in (kinds.IDLE, kinds.BOTH)] == ["idle", "overlapped copy"]
+
+
+# thinning
+
+
+def test_narrow_neighbours_of_one_kind_become_a_block() -> None:
+    lane = lane_of(start=[0, 3, 6, 20, 40], end=[3, 5, 7, 32, 41], kind=[1, 1, 1, 1, 1])
+    thin = thinned(lane, 10)
+    assert thin.start_ns.tolist() == [0, 20, 40]
+    assert thin.end_ns.tolist() == [7, 32, 41]
+    assert thin.count.tolist() == [3, 1, 1]
+    assert thin.busy_ns.tolist() == [6, 12, 1]
+    assert thin.row.tolist() == [0, 3, 4]  # of the block the longest
+
+
+def test_kinds_are_not_merged_with_each_other() -> None:
+    thin = thinned(lane_of(start=[0, 4, 2], end=[1, 5, 3], kind=[1, 1, 2]), 10)
+    assert thin.kind.tolist() == [1, 2]
+    assert thin.count.tolist() == [2, 1]
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30), st.integers(0, 2)), max_size=60), st.integers(1, 50))
+def test_thinning_keeps_count_and_time(events: list[tuple[int, int, int]], narrow: int) -> None:
+    end = np.cumsum([length + gap for length, gap, _ in events], dtype=np.int64)
+    start = end - np.array([length for length, *_ in events], np.int64)
+    kind = np.array([kind for *_, kind in events], np.int64)
+    order = np.argsort(kind, kind="stable")
+    lane = lane_of(start[order].tolist(), end[order].tolist(), kind[order].tolist())
+    thin = thinned(lane, narrow)
+    assert thin.count.sum() == len(lane)
+    assert thin.busy_ns.sum() == lane.busy_ns.sum()
+    assert ((thin.end_ns - thin.start_ns)[thin.count > 1] <= 2 * narrow).all()
+    for code in range(3):
+        mine = thin.kind == code
+        assert (thin.start_ns[mine][1:] >= thin.end_ns[mine][:-1]).all()
+
+
+def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> None:
+    builder = loop(3, kernels=11)
+    for time in range(200):
+        builder.activity("kernel", "tiny", 1900 + time / 100, 0.005, correlation=0, device=0, stream=SIDE)
+    for depth in range(6):
+        builder.op("aten::deep", 2500 + depth, 20 - 2 * depth)
+    trace, _, drawing = drawn(builder, tmp_path)
+    window = drawing.window
+    here = sum(int(window.holds(table.start_ns, table.end_ns).sum()) for table in (trace.ops, trace.calls, trace.gpu))
+    shown = sum(int(lane.count.sum()) for lane in drawing.lanes if lane.source in {"ops", "calls", "gpu"})
+    assert drawing.left_out == (LeftOut(2, "ops nested deeper than 4"),)
+    assert shown + 2 == here
+    events, blocks = drawing.merged
+    assert 190 <= events <= 200
+    assert 2 * blocks <= events
+    said = in_words(drawing)
+    assert f"{events} events shorter than 155 ns are merged into {blocks} blocks" in said
+    assert "Not drawn: 2 ops nested deeper than 4." in said
+
+
+def test_there_are_no_more_rectangles_than_asked_for(tmp_path: Path) -> None:
+    trace, profile = measured(loop(3, kernels=11), tmp_path)
+    whole, few = arrange(trace, profile), arrange(trace, profile, max_rectangles=60)
+    assert few.rectangles <= 60 < whole.rectangles
+    assert sum(lane.count.sum() for lane in few.lanes) == sum(lane.count.sum() for lane in whole.lanes)
+    assert few.narrow_ns > whole.narrow_ns
+
+
+def test_threads_and_streams_beyond_the_limit_are_counted(tmp_path: Path) -> None:
+    builder = loop(1)
+    for number in range(20):
+        builder.on_thread(200 + number, "cpu_op", "aten::add", 10, 5)
+        builder.activity("kernel", "k", 10, 5, correlation=0, device=0, stream=50 + number)
+    *_, drawing = drawn(builder, tmp_path)
+    assert drawing.left_out == (
+        LeftOut(17, "events of 17 more host threads"),
+        LeftOut(9, "activities of 9 more streams of GPU 0"),
+    )
+
+
+# the figure
+
+
+def test_the_figure_draws_every_rectangle_once(tmp_path: Path) -> None:
+    trace, profile, drawing = drawn(loop(3), tmp_path)
+    fig = figure(trace, profile, drawing)
+    cells = Counter(trace.type for trace in fig.data)
+    drawn_cells = sum(int((~np.isnan(trace.z)).sum()) for trace in fig.data if trace.type == "heatmap")
+    assert drawn_cells == drawing.rectangles
+    assert cells["scatter"] == len({int(kind) for lane in drawing.lanes for kind in lane.kind})
+
+
+def test_times_are_ms_since_the_first_step_drawn(tmp_path: Path) -> None:
+    trace, profile, drawing = drawn(loop(7), tmp_path)
+    fig = figure(trace, profile, drawing)
+    steps = next(cells for cells in fig.data if cells.type == "heatmap" and cells.name == "step")
+    assert steps.x.tolist() == pytest.approx([0, 0.99, 1, 1.99, 2, 2.99])
+
+
+def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
+    builder = loop(1)
+    builder.function("/home/me/train.py(12): train_step", 0, 990)
+    builder.op("aten::to", 895, 40)
+    builder.op("aten::copy_", 896, 38)
+    builder.copy("HtoD (Pageable -> Device)", 920, 10, launch=900, size=48 * 2**20)
+    trace, profile, drawing = drawn(builder, tmp_path)
+    (text,) = hovers(figure(trace, profile, drawing), "copy HtoD pageable")
+    assert text.split("<br>") == [
+        "<b>Memcpy HtoD (Pageable -&gt; Device)</b>",
+        "starts 920 µs into step 1",
+        "lasts 10.0 µs: 48.0 MiB at 5033 GB/s",
+        "exposed for 10.0 µs (100 %): pageable",
+        "stream 7 of GPU 0",
+        "launched 20.0 µs earlier by cudaMemcpyAsync",
+        "in aten::to, aten::copy_",
+        "from train_step (/home/me/train.py)",
+    ]
+
+
+def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) -> None:
+    builder = loop(1)
+    builder.kernel(910, 50, launch=905)
+    builder.call("cudaDeviceSynchronize", 920, 60)
+    builder.kernel(1000, 50, launch=985)
+    trace, profile, drawing = drawn(builder, tmp_path)
+    (text,) = hovers(figure(trace, profile, drawing), "device synchronize")
+    assert text.split("<br>") == [
+        "<b>device synchronize</b>: cudaDeviceSynchronize",
+        "starts 920 µs into step 1",
+        "the host waits 60.0 µs: 40.0 µs for work queued before, 20.0 µs in the call itself",
+        "then the GPU is idle for 40.0 µs",
+    ]
+
+
+def test_a_block_tells_how_many_events_it_holds(tmp_path: Path) -> None:
+    trace, profile = measured(loop(3), tmp_path)
+    fig = figure(trace, profile, arrange(trace, profile, max_rectangles=1))
+    text = next(text for text in hovers(fig, "kernel") if "merged" in text)
+    assert re.match(r"<b>\d+ of kernel</b>, merged<br>.* in .*<br>the longest of them:<br><b>gemm</b>", text)
+
+
+def test_names_of_the_trace_stay_text_in_hovers(tmp_path: Path) -> None:
+    builder = loop(1)
+    builder.kernel(950, 20, launch=940, name=HOSTILE)
+    builder.op(HOSTILE, 935, 10)
+    trace, profile, drawing = drawn(builder, tmp_path)
+    fig = figure(trace, profile, drawing)
+    texts = [text for name in ("kernel", "op") for text in hovers(fig, name)]
+    assert sum("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&lt;b&gt;%{x}" in text for text in texts) == 2
+    assert not any("<img" in text for text in texts)
+    assert "</script>" not in fragment(trace, profile).split('class="figure">')[1].split("</script>")[0]
+
+
+# names
+
+
+def test_a_long_name_is_cut_in_its_middle() -> None:
+    assert literal("a" * 500, 30) == "a" * 20 + " … " + "a" * 7
+    assert literal("a\x1b\n<") == "a\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}&lt;"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("void at::native::elementwise_kernel<4, at::native::F<float>>(int, float*)", "elementwise_kernel"),
+        ("void at::native::(anonymous namespace)::softmax<int>(int)", "softmax"),
+        ("autograd::engine::evaluate_function: AddmmBackward0", "AddmmBackward0"),
+        ("aten::mm", "aten::mm"),
+        ("<built-in method item>", "<built-in method item>"),
+        ("", ""),
+        ("x" * 60, "x" * 39 + "…"),
+    ],
+)
+def test_a_label_is_the_name_without_arguments(name: str, expected: str) -> None:
+    assert short(name) == expected
+
+
+# traces that lack something
+
+
+def test_an_empty_trace_has_nothing_to_draw(tmp_path: Path) -> None:
+    trace, profile, drawing = drawn(TraceBuilder(), tmp_path)
+    assert drawing.lanes == ()
+    assert drawing.rectangles == 0
+    assert "Nothing to draw" in fragment(trace, profile)
+    assert len(figure(trace, profile, drawing).data) == 0
+
+
+def test_a_trace_of_the_host_alone_has_no_gpu_lanes(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::add", 0, 5)
+    trace, profile, drawing = drawn(builder, tmp_path)
+    assert [lane.label for lane in drawing.lanes] == ["ops"]
+    assert "Drawn: the only step of the trace" in fragment(trace, profile)
+
+
+def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.activity("kernel", "k", 0, 5, correlation=0, device=0, stream=7)
+    trace, profile, drawing = drawn(builder, tmp_path)
+    assert [lane.label for lane in drawing.lanes] == ["overlap", "stream 7"]
+    assert "its launch is not in the trace" in hovers(figure(trace, profile, drawing), "kernel")[0]
+
+
+@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)
+def test_the_rectangles_of_a_lane_and_kind_never_overlap(path: Path) -> None:
+    trace = read_trace(path)
+    drawing = arrange(trace, measure(trace))
+    assert drawing.lanes
+    for lane in drawing.lanes:
+        for kind in np.unique(lane.kind):
+            mine = lane.kind == kind
+            assert (lane.start_ns[mine][1:] >= lane.end_ns[mine][:-1]).all()
