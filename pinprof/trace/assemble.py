@@ -67,7 +67,7 @@ def assemble(path: str, metadata: Metadata, events: Sequence[Event], malformed: 
     calls, gpu = columns.calls(), columns.activities()
     threads = name_threads(columns.thread_keys(), labels, ops, annotations, calls)
     launch = launches(calls, gpu)
-    steps = find_steps(annotations, calls, gpu, launch)
+    steps = find_steps(ops, annotations, calls, gpu, launch)
     return Trace(
         path=path,
         info=_info(metadata, gpu),

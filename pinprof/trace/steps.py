@@ -14,6 +14,8 @@ MIN_STEP_KERNELS = 8
 """Forward, backward and update of a single layer launch about as many kernels; a shorter period is a loop inside."""
 MIN_MATCH = 0.95
 """Share of kernels whose name must return one period later."""
+MAX_PERIODS = 64
+"""Periods that are tried, the shortest first: a step holds few launches of its rarest kernel."""
 MIN_EDGE_LAUNCHES = 0.8
 """An edge step with fewer launches than this share of the usual is cut off (torch_tb_profiler uses the same share)."""
 MAX_IRREGULARITY = 0.1
@@ -21,14 +23,14 @@ MAX_IRREGULARITY = 0.1
 DIGITS = re.compile(r"\d+")
 
 
-def find_steps(annotations: HostEvents, calls: Calls, gpu: Activities, launch: Int32s) -> Steps:
+def find_steps(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, launch: Int32s) -> Steps:
     """Return the steps of a trace, from the best evidence that it holds."""
     found = (
         _profiler_steps(annotations, calls, launch)
         or _annotated_steps(annotations, calls, launch)
         or _repeated_steps(calls, gpu, launch)
     )
-    return found or _whole_trace(annotations, calls, gpu)
+    return found or _whole_trace(ops, annotations, calls, gpu)
 
 
 def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
@@ -106,17 +108,17 @@ def _period(name: Int32s) -> int:
     rarest = names[often_enough][uses[often_enough].argmin()]
     places = np.flatnonzero(name == rarest)
     candidates = np.unique(places[1:] - places[0])
-    for period in candidates[candidates <= longest]:
+    for period in candidates[candidates <= longest][:MAX_PERIODS]:
         if (name[period:] == name[:-period]).mean() >= MIN_MATCH:
             return int(period) if period >= MIN_STEP_KERNELS else 0  # a multiple of it would repeat too
     return 0
 
 
-def _whole_trace(annotations: HostEvents, calls: Calls, gpu: Activities) -> Steps:
-    tables = [table for table in (annotations, calls, gpu) if len(table)]
+def _whole_trace(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities) -> Steps:
+    tables = [table for table in (ops, annotations, calls, gpu) if len(table)]
     start = min((table.start_ns[0] for table in tables), default=0)
     end = max((table.end_ns.max() for table in tables), default=0)
-    on_host = len(calls) > 0 or len(annotations) > 0
+    on_host = any(len(table) for table in (ops, annotations, calls))
     return _steps("whole_trace", "no step was found", np.array([start]), np.array([end + 1]), on_host=on_host)
 
 
