@@ -4,6 +4,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from pinprof.report.console import printable
 from pinprof.units import percent
 
 
@@ -30,8 +31,8 @@ class Share(NamedTuple):
 
 
 def escaped(text: str) -> Markup:
-    """Return a text as HTML that shows it as it is."""
-    return text if isinstance(text, Markup) else Markup(html.escape(text))
+    """Return a text as HTML that shows it as it is, control characters replaced."""
+    return text if isinstance(text, Markup) else Markup(html.escape(printable(text)))
 
 
 def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Markup:

@@ -126,7 +126,9 @@ def test_text_of_the_trace_stays_text(tmp_path: Path) -> None:
     builder.kernel(920, 10, launch=740, name=HOSTILE)
     folder = tmp_path / "<img src=x onerror=alert(1)>"
     folder.mkdir()
+    builder.call("cudaStreamSynchronize\x1b\u202e", 960, 5)
     read = report_of(builder, folder, "a<script>alert(1)<.json")
+    assert not {"\x1b", "\u202e"} & set(read.text)
     assert read.misnested == []
     assert "img" not in [tag for tag, _ in read.tags]
     assert not any("onerror" in attributes for _, attributes in read.tags)

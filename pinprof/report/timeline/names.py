@@ -3,6 +3,8 @@
 import html
 import re
 
+from pinprof.report.console import printable
+
 MAX_NAME, MAX_LABEL = 90, 40
 """Longest texts in characters; a kernel's name can have thousands."""
 
@@ -15,7 +17,7 @@ def literal(text: str, longest: int = MAX_NAME) -> str:
 
     Plotly reads the same few tags and entities in hover texts, so this serves there too.
     """
-    shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    shown = printable(text)
     if len(shown) > longest:
         shown = f"{shown[: longest * 2 // 3]} … {shown[3 - longest // 3 :]}"
     return html.escape(shown)
@@ -23,7 +25,7 @@ def literal(text: str, longest: int = MAX_NAME) -> str:
 
 def short(name: str) -> str:
     """Return what is left of a name without its template arguments: of a kernel the template's own name; plain text."""
-    plain = DECORATION.sub("", name)
+    plain = DECORATION.sub("", printable(name))
     head = ARGUMENTS.sub("", plain)
     if head != plain:
         head = head.rsplit("::", maxsplit=1)[-1]
