@@ -20,6 +20,10 @@ CERTAIN = 0.98
 """The step without profiler lies between the GPU's own work and the traced step. Where these differ by no more than two
 percent, the traced step is it: the profiler only slows the host, and the host is not the limit."""
 
+HIDDEN_LOADER = 1.25
+"""A step without profiler that is longer than the recorded one by this factor waited for input: nothing else can be
+faster under a profiler. While the recording began, the DataLoader's workers filled their queue."""
+
 BOUND_BY = {"input_wait": "input", "communication_wait": "communication"}
 """Idle causes that name what bounds the step; the others are the host's."""
 
@@ -100,7 +104,7 @@ def measure(trace: Trace) -> Profile:
         missing=_missing(trace, step),
         steps=steps,
         step=step,
-        bound=_bound(steps, step, devices),
+        bound=_bound(steps, step, devices, loader),
         devices=devices,
         copies=tuple(replace(group, host_blocked_ns=_blocked(trace, stalls, group)) for group in measure_copies(trace)),
         overlap=measure_overlap(trace),
@@ -138,10 +142,12 @@ def _estimate(info: Info, steps: StepTimes) -> StepEstimate:
     return StepEstimate(steps.traced_ns if certain else None, "estimated", span)
 
 
-def _bound(steps: StepTimes, step: StepEstimate, devices: tuple[DeviceTime, ...]) -> str | None:
+def _bound(steps: StepTimes, step: StepEstimate, devices: tuple[DeviceTime, ...], loader: LoaderWaits) -> str | None:
     length = step.step_ns or steps.traced_ns
     if not length or steps.busy_ns is None:
         return None
+    if loader.waits and length > HIDDEN_LOADER * (steps.traced_ns or length):
+        return "input"
     if steps.busy_ns >= GPU_BOUND * length:
         return "gpu"
     busiest = max(devices, key=lambda device: device.busy_ns)
@@ -211,9 +217,13 @@ def _missing(trace: Trace, step: StepEstimate) -> tuple[Missing, ...]:
                 "nothing helps: the vendor's profiler does not record it",
             )
         )
-    if len(trace.functions) == 0 and len(trace.calls):
+    if len(trace.functions) == 0 and len(trace.calls) and not trace.info.lines:
         found.append(
-            Missing("Python functions", "files and functions of waits are unknown", "record with with_stack=True")
+            Missing(
+                "source lines",
+                "files and functions of waits are unknown",
+                "record with pinprof.profile or pinprof run; with_stack=True of torch.profiler gives functions",
+            )
         )
     if trace.skipped:
         reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in trace.skipped.items())

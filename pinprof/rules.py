@@ -24,6 +24,7 @@ class Evidence:
     cost_ns: float
     text: str
     file: str | None = None
+    line: int | None = None
     function: str | None = None
 
 
@@ -118,6 +119,7 @@ def _at_site(site: Site, steps: int) -> Evidence:
         f"{site.op or site.call}{where}: {site.in_steps.count / steps:.3g} per step, the host waits {duration(stall)} "
         f"and the GPU is idle for {duration(bubble)} after it",
         file=site.file,
+        line=site.line,
         function=site.function,
     )
 

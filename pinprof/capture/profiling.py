@@ -2,9 +2,7 @@
 
 import json
 import os
-import tempfile
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,34 +10,36 @@ from types import TracebackType
 from typing import final
 
 import torch
-from torch.profiler import ProfilerActivity
 
+from pinprof.capture.lines import line_window
 from pinprof.capture.plain import Clock, PlainBounds, PlainStep, Progress, clock_of_program, plain_window, uses_cuda
+from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
+from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.errors import CaptureError
 from pinprof.version import VERSION
 
-PROFILER_WARM_UP_STEPS = 2  # the first steps under a profiler pay for its start
 SUFFIXES = (".json", ".json.gz")
 
 OnProgress = Callable[[str, int, int], None]
 """Called at the start of every step, with the window's name, the step's number in it and how many it will have."""
 
 MakeProfiler = Callable[[int], torch.profiler.profile]
-"""Given how many steps to record, returns a profiler that warms up `PROFILER_WARM_UP_STEPS` steps and records those."""
+"""Given how many steps to record, returns a profiler that warms up `WARM_UP_STEPS` steps and records those."""
 
 
 @dataclass(frozen=True)
 class Windows:
     """How many steps each window of a recording has."""
 
-    warmup: int = 10
+    warmup: WarmUpBounds = field(default_factory=WarmUpBounds)
     plain: PlainBounds | None = field(default_factory=PlainBounds)
     steps: int = 5
+    line_steps: int = 3
 
     @property
     def needed(self) -> int:
-        """The fewest steps after which all windows are finished (in time, the plain window may ask for more)."""
-        return self.warmup + (self.plain.steps if self.plain else 0) + PROFILER_WARM_UP_STEPS + self.steps
+        """The fewest steps after which a trace is recorded (in time, warm-up and plain window may ask for more)."""
+        return self.warmup.steps + (self.plain.steps if self.plain else 0) + WARM_UP_STEPS + self.steps
 
 
 def profile(  # noqa: PLR0913  options of one public call, all by keyword
@@ -47,9 +47,11 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     *,
     steps: int = 5,
     warmup: int = 10,
+    max_warmup: int = 100,
     plain_steps: int = 20,
     plain_seconds: float = 1.0,
     plain_max_seconds: float = 20.0,
+    line_steps: int = 3,
     with_stack: bool = False,
     record_shapes: bool = False,
     profile_memory: bool = False,
@@ -64,14 +66,16 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
                 train(batch)
                 p.step()
 
-    After `warmup` steps it times the plain step: without a profiler, at least `plain_steps` steps (0 leaves this window
-    out) and `plain_seconds`, but no longer than `plain_max_seconds` once it has 3 steps. Then torch.profiler records
-    `steps` steps. Outside the windows the program runs at its own speed.
+    After `warmup` steps, or more until their time is steady, but no more than `max_warmup`, it times the plain step:
+    without a profiler, at least `plain_steps` steps (0 leaves this window out) and `plain_seconds`, but no longer than
+    `plain_max_seconds` once it has 3 steps. Then torch.profiler records `steps` steps: these are the trace. Then, on a
+    GPU, it runs `line_steps` steps (0 leaves this window out) with stacks to learn from which source line each wait is
+    called; the lines are stored with the trace. Outside the windows the program runs at its own speed.
 
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
     block if it ended before any step was recorded.
     """
-    if steps < 1 or warmup < 0 or plain_steps < 0:
+    if steps < 1 or min(warmup, plain_steps, line_steps) < 0:
         raise CaptureError(f"steps={steps}, warmup={warmup}, plain_steps={plain_steps}: record at least one step")
     plain = PlainBounds(plain_steps, plain_seconds, plain_max_seconds) if plain_steps else None
     make_profiler = partial(
@@ -82,7 +86,8 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
         cuda_sync_events=cuda_sync_events,
     )
     target = writable_target(Path(path), force=force)
-    return Recording(target, Windows(warmup, plain, steps), make_profiler, on_progress=on_progress)
+    windows = Windows(WarmUpBounds(warmup, max(warmup, max_warmup)), plain, steps, line_steps)
+    return Recording(target, windows, make_profiler, on_progress=on_progress)
 
 
 @final
@@ -148,7 +153,7 @@ class Recording:
         plain = windows.plain.steps if windows.plain else 0
         return (
             f"the program ended after {self.steps_seen} steps, before one was recorded; {windows.needed} are needed: "
-            f"{windows.warmup} warm-up, {plain} plain, {PROFILER_WARM_UP_STEPS} for the profiler to warm up and "
+            f"{windows.warmup.steps} warm-up, {plain} plain, {WARM_UP_STEPS} for the profiler to warm up and "
             f"{windows.steps} recorded. Run it longer, or ask for fewer (warmup, plain_steps, steps)"
         )
 
@@ -159,21 +164,20 @@ class Recording:
 
     def _run_windows(self) -> Generator[Progress, None, None]:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
-        for step in range(1, self.windows.warmup + 1):
-            yield Progress("warm-up", step, self.windows.warmup)
+        yield from warm_up(self._make_clock(), self.windows.warmup)
         if self.windows.plain is not None:
             self.plain = yield from plain_window(self._make_clock(), self.windows.plain)
         yield from self._recorded_window()
+        if self.windows.line_steps and uses_cuda():
+            yield from line_window(self.windows.line_steps, self.path)
         self.done = True
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
-        with _as_capture_error("the profiler did not start"):
+        with as_capture_error("the profiler did not start"):
             profiler = self._make_profiler(self.windows.steps)
             profiler.start()
         try:
-            for step in range(1, PROFILER_WARM_UP_STEPS + 1):
-                yield Progress("profiler warm-up", step, PROFILER_WARM_UP_STEPS)
-                profiler.step()
+            yield from warm_up_profiler(profiler)
             for step in range(1, self.windows.steps + 1):
                 yield Progress("recorded", step, self.windows.steps)
                 self.recorded_steps = step
@@ -185,39 +189,13 @@ class Recording:
     def _keep(self, profiler: torch.profiler.profile) -> None:
         """Stop the profiler and write the trace; without a complete step there is nothing to write."""
         steps, self.recorded_steps = self.recorded_steps, 0
-        with _as_capture_error("the recording could not be finished"):
+        with as_capture_error("the recording could not be finished"):
             if steps:  # metadata is taken up while the profiler records, not later
                 profiler.add_metadata_json("pinprof", json.dumps(description(self.plain)))
             profiler.stop()
             if steps:
                 write_trace(profiler, self.path)
         self.recorded_steps = steps
-
-
-def torch_profiler(
-    steps: int, *, with_stack: bool, record_shapes: bool, profile_memory: bool, cuda_sync_events: bool
-) -> torch.profiler.profile:
-    """Return torch's profiler for `steps` steps after its warm-up; it names them ProfilerStep#N itself."""
-    activities = [ProfilerActivity.CPU]
-    if uses_cuda():
-        activities.append(ProfilerActivity.CUDA)
-    return torch.profiler.profile(
-        activities=activities,
-        schedule=torch.profiler.schedule(wait=0, warmup=PROFILER_WARM_UP_STEPS, active=steps, repeat=1),
-        with_stack=with_stack,
-        record_shapes=record_shapes,
-        profile_memory=profile_memory,
-        experimental_config=_sync_events_config() if cuda_sync_events else None,
-        acc_events=True,  # there is one cycle only; without this torch warns that it forgets those before
-    )
-
-
-def _sync_events_config() -> torch._C._profiler._ExperimentalConfig | None:
-    """Return the setting that puts `cuda_sync` events into the trace, or None where this torch has no such setting."""
-    try:
-        return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)  # noqa: SLF001  no public name
-    except (AttributeError, TypeError):
-        return None
 
 
 def description(plain: PlainStep | None) -> dict[str, object]:
@@ -243,21 +221,3 @@ def writable_target(path: Path, *, force: bool) -> Path:
     if path.exists() and not force:
         raise CaptureError(f"{path}: exists already; choose another name or overwrite it with force=True")
     return path.absolute()
-
-
-def write_trace(profiler: torch.profiler.profile, path: Path) -> None:
-    """Write the recorded trace to `path`, whole or not at all; a name ending in .gz is compressed."""
-    with tempfile.TemporaryDirectory(prefix=".pinprof-", dir=path.parent) as folder:
-        unfinished = Path(folder) / path.name
-        profiler.export_chrome_trace(str(unfinished))
-        unfinished.replace(path)
-
-
-@contextmanager
-def _as_capture_error(what: str) -> Iterator[None]:
-    """Turn an error of torch or of the file system into CaptureError, in one line."""
-    try:
-        yield
-    except (RuntimeError, OSError) as exc:
-        first_line = next(iter(str(exc).splitlines()), repr(exc))
-        raise CaptureError(f"{what}: {first_line}") from exc

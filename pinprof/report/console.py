@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.measure import Profile
+from pinprof.report.words import BOUNDS, IDLE, REASONS, place, printable
 from pinprof.rules import Finding
 from pinprof.units import duration, percent, rate, size
 
@@ -17,28 +18,6 @@ MAX_SITES = 10
 """More sites than this are counted, not listed."""
 
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim"}
-
-REASONS = {
-    "pageable": "the host memory is pageable: the driver stages the copy and nothing runs beside it",
-    "same_stream": "the copy is on the stream of the kernels around it, so they run one after the other",
-    "no_kernels_to_overlap": "no kernel was queued that could have run beside it",
-    "launched_late": "it was launched too late: the kernels that it could hide behind had ended",
-    "other": "none of the known reasons",
-}
-IDLE = {
-    "host_wait": "the next launch came late: the host is busy elsewhere",
-    "sync_bubble": "the host had waited for the GPU and had nothing queued",
-    "kernel_wait": "work was queued and waited for other work, or for its launch",
-    "input_wait": "the host waited for the next batch",
-    "communication_wait": "the host was in a collective",
-    "other": "the next launch is not in the trace",
-}
-BOUNDS = {
-    "gpu": "the GPU is the limit: it is busy nearly all the time",
-    "host": "the host is the limit: the GPU waits for launches",
-    "input": "the input is the limit: the GPU waits for the next batch",
-    "communication": "communication is the limit",
-}
 
 
 def to_text(profile: Profile, findings: Sequence[Finding], *, width: int = 100, color: bool = False) -> str:
@@ -65,11 +44,6 @@ def _parts(profile: Profile, findings: Sequence[Finding]) -> Iterable[Renderable
         yield _section("Not in this trace")
         for gap in profile.missing:
             yield _bullet(f"{gap.what}: {gap.effect}; {gap.remedy}.")
-
-
-def printable(text: str) -> str:
-    """Return a text of the trace without the control characters that a terminal would obey."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def _heading(profile: Profile) -> Text:
@@ -145,7 +119,7 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
         cost = site.in_steps
         table.add_row(
             site.cause,
-            printable(f"{site.function} ({site.file})" if site.function else "-"),
+            printable(place(site.file, site.line, site.function) or "-"),
             printable(site.op or site.call),
             f"{cost.count / steps:.3g}",
             *(duration(time / steps) for time in (cost.stall_ns, cost.drain_ns, cost.own_ns, cost.bubble_ns)),

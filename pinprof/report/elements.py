@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pinprof.report.console import printable
+from pinprof.report.words import printable
 from pinprof.units import percent
 
 

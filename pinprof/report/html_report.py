@@ -5,12 +5,12 @@ from pathlib import PurePath
 
 from pinprof.analyses.syncs.sites import Cost, Site
 from pinprof.measure import Profile
-from pinprof.report.console import BOUNDS, IDLE, REASONS
 from pinprof.report.elements import Column, Markup, Share, details, escaped, facts, shares, table
 from pinprof.report.page import page
 from pinprof.report.timeline import MAX_RECTANGLES, fragment
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
+from pinprof.report.words import BOUNDS, IDLE, REASONS, place
 from pinprof.rules import Finding
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, percent, rate, size
@@ -145,8 +145,8 @@ def _findings(profile: Profile, findings: Sequence[Finding]) -> Iterator[str]:
 def _finding(finding: Finding, step_ns: float | None) -> str:
     rule, evidence = finding.rule, finding.evidence
     share = f" ({percent(evidence.cost_ns / step_ns)} of the step)" if step_ns else ""
-    place = f"{evidence.function or ''} ({evidence.file})".strip() if evidence.file else ""
-    where = f"<p>In <code>{escaped(place)}</code></p>" if place else ""
+    at = place(evidence.file, evidence.line, evidence.function)
+    where = f"<p>In <code>{escaped(at)}</code></p>" if at else ""
     return f"""<article class="finding {escaped(finding.severity)}">
 <h4><span class="cost">{escaped(duration(evidence.cost_ns))}{share}</span> <span>{escaped(rule.title)}</span>
 <span class="severity">{escaped(rule.id)}, {escaped(finding.severity)}</span></h4>
@@ -230,8 +230,8 @@ def _times(cost: Cost) -> tuple[int, int, int, int]:
 
 
 def _where(site: Site) -> str:
-    place = f"{site.function} ({site.file})" if site.function else NOTHING
-    return details(place, site.stack) if site.stack else place
+    at = place(site.file, site.line, site.function) or NOTHING
+    return details(at, site.stack) if site.stack else at
 
 
 def _idle(profile: Profile) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from pinprof.trace.decimals import nanoseconds
 from pinprof.trace.events import Event, Metadata, Number
+from pinprof.trace.lines import lines_of_metadata
 from pinprof.trace.links import find_links, launches
 from pinprof.trace.steps import find_steps
 from pinprof.trace.tables import (
@@ -252,6 +253,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         torch_version=_text(pinprof.get("torch_version")),
         devices=tuple(Device(int(index), names.get(int(index))) for index in np.unique(gpu.device)),
         plain_step=_plain_step(pinprof.get("plain")),
+        lines=lines_of_metadata(_decoded(metadata.lines)),
     )
 
 

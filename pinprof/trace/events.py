@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from pinprof.trace.lines import LINES_KEY
 from pinprof.trace.tables import NONE
 
 Number: TypeAlias = int | float | str | None
@@ -40,6 +41,7 @@ class Metadata(msgspec.Struct):
     distributed: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="distributedInfo")
     devices: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="deviceProperties")
     pinprof: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    lines: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=LINES_KEY)
 
 
 class File(Metadata):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pinprof.trace.lines import RecordedLines
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -148,6 +150,7 @@ class Info:
     torch_version: str | None = None
     devices: tuple[Device, ...] = ()
     plain_step: PlainStep | None = None
+    lines: tuple[RecordedLines, ...] = ()
 
 
 @dataclass(frozen=True)

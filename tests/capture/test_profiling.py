@@ -11,6 +11,7 @@ import torch
 
 from pinprof.capture.plain import Clock, PlainBounds, PlainStep
 from pinprof.capture.profiling import Recording, Windows, profile, writable_target
+from pinprof.capture.warmup import WarmUpBounds, is_steady
 from pinprof.errors import CaptureError
 
 MS = 1_000_000
@@ -79,7 +80,7 @@ def record(tmp_path: Path, clock: FakeClock, profiler: FakeProfiler) -> Callable
 
 
 Record = Callable[[Windows], Recording]
-TWO_OF_EACH = Windows(warmup=2, plain=PlainBounds(steps=2, seconds=0.0), steps=2)
+TWO_OF_EACH = Windows(warmup=WarmUpBounds(2), plain=PlainBounds(steps=2, seconds=0.0), steps=2)
 
 
 def run(recording: Recording, clock: FakeClock, steps_ms: list[float]) -> Recording:
@@ -105,21 +106,21 @@ def test_windows_follow_each_other_and_the_file_is_written(
 def test_plain_window_synchronizes_at_its_ends_only_and_leaves_the_warm_up_out(
     record: Record, clock: FakeClock
 ) -> None:
-    windows = Windows(warmup=2, plain=PlainBounds(steps=11, seconds=0.0), steps=1)
+    windows = Windows(warmup=WarmUpBounds(2), plain=PlainBounds(steps=11, seconds=0.0), steps=1)
     recording = run(record(windows), clock, [100.0, 100.0, *range(1, 12), 50.0, 50.0, 50.0])
     assert clock.synchronized_at_ns == [200 * MS, 266 * MS]
     assert recording.plain == PlainStep(11, mean_ms=6.0, median_ms=6.0, p10_ms=2.0, p90_ms=10.0, clock="host")
 
 
 def test_plain_window_lasts_at_least_its_seconds(record: Record, clock: FakeClock) -> None:
-    windows = Windows(warmup=0, plain=PlainBounds(steps=2, seconds=1.0), steps=1)
+    windows = Windows(warmup=WarmUpBounds(0), plain=PlainBounds(steps=2, seconds=1.0), steps=1)
     recording = run(record(windows), clock, [100.0] * 13)
     assert recording.plain is not None
     assert recording.plain.steps == 10
 
 
 def test_plain_window_of_slow_steps_ends_after_its_most_seconds(record: Record, clock: FakeClock) -> None:
-    windows = Windows(warmup=0, plain=PlainBounds(steps=20, seconds=1.0, max_seconds=10.0), steps=1)
+    windows = Windows(warmup=WarmUpBounds(0), plain=PlainBounds(steps=20, seconds=1.0, max_seconds=10.0), steps=1)
     recording = run(record(windows), clock, [4000.0] * 6)
     assert recording.plain is not None
     assert recording.plain.steps == 3
@@ -144,7 +145,7 @@ def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profile
 
 
 def test_without_plain_window_the_metadata_says_null(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
-    recording = run(record(Windows(warmup=0, plain=None, steps=1)), clock, [1.0] * 3)
+    recording = run(record(Windows(warmup=WarmUpBounds(0), plain=None, steps=1)), clock, [1.0] * 3)
     assert recording.done
     assert recording.plain is None
     assert clock.synchronized_at_ns == []
@@ -276,3 +277,28 @@ def test_gpu_steps_are_timed_by_events(tmp_path: Path) -> None:
     trace = json.loads((tmp_path / "out.json").read_text())
     assert trace["pinprof"]["gpu"] == torch.cuda.get_device_name()
     assert any(event.get("cat") == "kernel" for event in trace["traceEvents"])
+
+
+def test_the_warm_up_goes_on_until_the_steps_are_steady(record: Record, clock: FakeClock) -> None:
+    recording = record(Windows(warmup=WarmUpBounds(2), plain=None, steps=1))
+    with recording:
+        for step_ms in [1000, 500, 100, 50, 20, *[10] * 15]:
+            clock.time_ns += step_ms * MS
+            recording.step()
+            if recording.recorded_steps:
+                break
+    assert recording.steps_seen == 16  # thirteen until five are like the five before, two to start, one recorded
+
+
+def test_a_warm_up_that_never_gets_steady_ends_all_the_same(record: Record, clock: FakeClock) -> None:
+    recording = record(Windows(warmup=WarmUpBounds(2, max_steps=6), plain=None, steps=1))
+    run(recording, clock, [2.0**-step for step in range(20)])
+    assert recording.done
+
+
+def test_steady_is_near_the_steps_before() -> None:
+    assert is_steady([])
+    assert is_steady([7])
+    assert is_steady([100, 109])
+    assert not is_steady([100, 112])
+    assert is_steady([1000, 100, 100, 100, 100, 100, 100, 100, 100, 100])  # one slow step is no trend

@@ -5,7 +5,8 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.measure import measure
-from pinprof.report.console import BOUNDS, IDLE, REASONS, to_text
+from pinprof.report.console import to_text
+from pinprof.report.words import BOUNDS, IDLE, REASONS
 from pinprof.rules import find
 from pinprof.trace import read_trace
 

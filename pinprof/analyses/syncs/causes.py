@@ -1,11 +1,12 @@
 """Why the host waited, in the user's terms: from the ops and Python functions around a call, and the call itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, HOST_MEMORY, MALLOC, STREAM
+from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.tables import DIRECTIONS, NONE, HostEvents, Int32s, Int64s, Trace
 
@@ -74,13 +75,17 @@ EXPLICIT = frozenset({"device_synchronize", "stream_synchronize", "event_synchro
 """Causes that the program asked for by name, when no op is around."""
 
 
-def name_causes(trace: Trace, stalls: Stalls) -> Int32s:
-    """Return the cause of each stall as an index into CAUSES."""
+def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None] = ()) -> Int32s:
+    """Return the cause of each stall as an index into CAUSES; `lines` are recorded source lines, one per stall."""
     cause = _by_call(trace, stalls)
     by_op = _by_op(trace, stalls.call)
     cause = np.where((by_op != NONE) & np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY)), by_op, cause)
     by_function = _by_function(trace, stalls.call)
-    return np.where((by_function != NONE) & (stalls.kind != DEVICE), by_function, cause).astype(np.int32)
+    cause = np.where((by_function != NONE) & (stalls.kind != DEVICE), by_function, cause)
+    for row, line in enumerate(lines):
+        if line and line.cause in CODE:
+            cause[row] = CODE[line.cause]
+    return cause.astype(np.int32)
 
 
 def _by_call(trace: Trace, stalls: Stalls) -> Int32s:

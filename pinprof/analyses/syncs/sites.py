@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, EXPLICIT, name_causes
+from pinprof.analyses.syncs.places import outermost_op, recorded_lines, user_function
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
-from pinprof.trace.frames import frame, is_user_code
+from pinprof.trace.frames import frame
+from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
 
@@ -36,10 +38,12 @@ class Site:
     call: str
     """The runtime call with most of the stall: a blocking copy has two, the copy and the synchronize after it."""
     file: str | None
+    line: int | None
+    """The line of the call in the user's own code, only where pinprof recorded it."""
     function: str | None
-    """The innermost function of the user's own code around the call, with its file."""
+    """The innermost function of the user's own code around the call."""
     stack: tuple[str, ...]
-    """`FILE:LINE:FUNCTION`, innermost first; a line is where the function begins, not where it calls."""
+    """`FILE:LINE:FUNCTION`, innermost first. Where `line` is not recorded, lines are those at which functions begin."""
     thread: str
     verdict: str
     """`hidden`, `explicit` or `profiler`."""
@@ -56,32 +60,39 @@ class Syncs:
     stalls: Stalls
     cause: Int32s
     """Per stall: index into CAUSES."""
+    lines: tuple[SourceLine | None, ...]
+    """Per stall: the recorded line of the user's code, None where none is certain."""
     sites: tuple[Site, ...]
 
 
 def measure_syncs(trace: Trace) -> Syncs:
     """Return where the host waited for the GPU, for how long, and what that left idle."""
     stalls = measure_stalls(trace)
-    cause = name_causes(trace, stalls)
-    keys = _keys(trace, stalls, cause)
+    lines = recorded_lines(trace, stalls)
+    cause = name_causes(trace, stalls, lines)
+    keys = _keys(trace, stalls, cause, lines)
     sites = []
     if len(cause):
         _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         in_step = (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step]
-        sites = [_site(trace, stalls, cause, np.flatnonzero(group.ravel() == g), in_step) for g in range(len(first))]
+        members = [np.flatnonzero(group.ravel() == site) for site in range(len(first))]
+        sites = [_site(trace, stalls, CAUSES[cause[rows[0]]], lines[rows[0]], rows, in_step) for rows in members]
     sites.sort(key=lambda site: (-site.total.bubble_ns, -site.total.stall_ns))
-    return Syncs(stalls, cause, tuple(sites))
+    return Syncs(stalls, cause, tuple(lines), tuple(sites))
 
 
-def _keys(trace: Trace, stalls: Stalls, cause: Int32s) -> np.ndarray:
+def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | None]) -> np.ndarray:
     """Return what makes a site, one column per stall."""
-    op = _outermost_op(trace, stalls.call)
-    function = _user_function(trace, stalls.call)
+    op = outermost_op(trace, stalls.call)
+    function = user_function(trace, stalls.call)
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
+    index: dict[SourceLine | None, int] = {}
+    line = np.array([index.setdefault(line, len(index)) for line in lines], dtype=np.int32)
     return np.stack(
         (
             cause,
+            line,
             follow(trace.ops.name, op),
             follow(trace.functions.name, function),
             role[trace.calls.thread[stalls.call]],
@@ -90,44 +101,24 @@ def _keys(trace: Trace, stalls: Stalls, cause: Int32s) -> np.ndarray:
     )
 
 
-def _outermost_op(trace: Trace, call: Int64s) -> Int32s:
-    """Return the outermost op around each call that is no node of the autograd engine."""
-    node = trace.ops.named(lambda name: "::" in name and not name.startswith("autograd::"))
-    op = trace.links.op[call]
-    result = op.copy()
-    while (op != NONE).any():
-        result = np.where((op != NONE) & (follow(node.astype(np.int32), op) == 1), op, result)
-        op = follow(trace.links.op_parent, op)
-    return result
-
-
-def _user_function(trace: Trace, call: Int64s) -> Int32s:
-    """Return the innermost Python function of the user's own code around each call."""
-    own = trace.functions.named(is_user_code).astype(np.int32)
-    function = trace.links.function[call]
-    result = np.full(len(call), NONE, np.int32)
-    while ((function != NONE) & (result == NONE)).any():
-        result = np.where((result == NONE) & (follow(own, function) == 1), function, result)
-        function = follow(trace.links.function_parent, function)
-    return result
-
-
-def _site(trace: Trace, stalls: Stalls, cause: Int32s, members: Int64s, in_step: np.ndarray) -> Site:
+def _site(
+    trace: Trace, stalls: Stalls, cause: str, line: SourceLine | None, members: Int64s, in_step: np.ndarray
+) -> Site:
     call = stalls.call[members[stalls.stall_ns[members].argmax() :][:1]]
-    op, function = int(_outermost_op(trace, call)[0]), int(_user_function(trace, call)[0])
-    place = frame(trace.functions.name_of(function)) if function != NONE else None
-    name = CAUSES[cause[members[0]]]
+    op, function = int(outermost_op(trace, call)[0]), int(user_function(trace, call)[0])
+    place = line or (frame(trace.functions.name_of(function)) if function != NONE else None)
     if stalls.profiler[members[0]]:
         verdict = "profiler"
     else:
-        verdict = "explicit" if name in EXPLICIT and trace.links.op[call[0]] == NONE else "hidden"
+        verdict = "explicit" if cause in EXPLICIT and trace.links.op[call[0]] == NONE else "hidden"
     return Site(
-        cause=name,
+        cause=cause,
         op=trace.ops.name_of(op) if op != NONE else None,
         call=trace.calls.name_of(int(call[0])),
         file=place.file if place else None,
+        line=line.line if line else None,
         function=place.function if place else None,
-        stack=_stack(trace, int(call[0])),
+        stack=line.stack if line else _stack(trace, int(call[0])),
         thread=trace.threads[trace.calls.thread[call[0]]].role,
         verdict=verdict,
         total=_cost(stalls, members),

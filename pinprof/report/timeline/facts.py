@@ -7,6 +7,7 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile
 from pinprof.report.timeline.names import literal, short
+from pinprof.report.words import place
 from pinprof.trace.frames import frame, is_user_code
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, HostEvents, Trace
 from pinprof.units import duration, percent, rate, size
@@ -109,6 +110,9 @@ def stall_facts(facts: Facts, row: int) -> list[str]:
     ]
     if stalls.bubble_ns[row]:
         lines.append(f"then the GPU is idle for {duration(stalls.bubble_ns[row])}")
+    line = facts.profile.syncs.lines[row]
+    if line:
+        return [*lines, f"called at {literal(place(line.file, line.line, line.function))}"]
     return lines + _around(facts, call)
 
 

@@ -3,7 +3,7 @@
 import html
 import re
 
-from pinprof.report.console import printable
+from pinprof.report.words import printable
 
 MAX_NAME, MAX_LABEL = 90, 40
 """Longest texts in characters; a kernel's name can have thousands."""

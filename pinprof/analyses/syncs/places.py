@@ -1,0 +1,127 @@
+"""Where in the program a stall was called from: ops and Python functions around it, and the recorded source lines."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.analyses.syncs.causes import CAUSES, name_causes
+from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.trace.frames import is_user_code
+from pinprof.trace.lines import LINE_MARK, RecordedLines, SourceLine
+from pinprof.trace.links import follow
+from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+
+Kind = tuple[str, str]
+"""What recorded lines are kept by: the outermost op around a wait, or the call itself, and the role of its thread."""
+
+
+def outermost_op(trace: Trace, call: Int64s) -> Int32s:
+    """Return the outermost op around each call that is no node of the autograd engine, -1 for none."""
+    node = trace.ops.named(lambda name: "::" in name and not name.startswith("autograd::"))
+    op = trace.links.op[call]
+    result = op.copy()
+    while (op != NONE).any():
+        result = np.where((op != NONE) & (follow(node.astype(np.int32), op) == 1), op, result)
+        op = follow(trace.links.op_parent, op)
+    return result
+
+
+def user_function(trace: Trace, call: Int64s) -> Int32s:
+    """Return the innermost Python function of the user's own code around each call, -1 for none."""
+    own = trace.functions.named(is_user_code).astype(np.int32)
+    function = trace.links.function[call]
+    result = np.full(len(call), NONE, np.int32)
+    while ((function != NONE) & (result == NONE)).any():
+        result = np.where((result == NONE) & (follow(own, function) == 1), function, result)
+        function = follow(trace.links.function_parent, function)
+    return result
+
+
+def marked_lines(trace: Trace, stalls: Stalls) -> Int64s:
+    """Return per stall the number of the line mark that follows it, -1 for none.
+
+    The mark is set as soon as control is back in Python. Between a stall and its mark no other stall begins, unless it
+    is part of the same outermost op; waits of the autograd threads are marked on the main thread, after `backward`.
+    """
+    marks = np.flatnonzero(trace.annotations.named(lambda name: name.startswith(LINE_MARK)))
+    result = np.full(len(stalls.call), NONE, np.int64)
+    if len(marks) == 0:
+        return result
+    number = np.array([int(trace.annotations.name_of(row).removeprefix(LINE_MARK)) for row in marks.tolist()])
+    mark_thread = trace.annotations.thread[marks[0]]
+    at = trace.annotations.start_ns[marks]
+    start, end = trace.calls.start_ns[stalls.call], trace.calls.end_ns[stalls.call]
+    op = outermost_op(trace, stalls.call)
+    on_marked_thread = trace.calls.thread[stalls.call] == mark_thread
+    following = np.searchsorted(at, end)
+    found = following < len(at)
+    mark_time = at[np.minimum(following, len(at) - 1)]
+    rows = np.flatnonzero(on_marked_thread)
+    last = rows[np.maximum(np.searchsorted(start[rows], mark_time) - 1, 0)]  # last stall there before the mark
+    same_op = (op == op[last]) & (op != NONE)
+    mine = np.arange(len(stalls.call)) == last
+    waiting_thread_idle = start[last] < start  # a stall of another thread: nothing began on the marked one since
+    certain = np.where(on_marked_thread, mine | same_op, waiting_thread_idle)
+    result[found & certain] = number[following[found & certain]]
+    return result
+
+
+def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tuple[RecordedLines, ...]:
+    """Return the lines of a step's waits, by kind and order, from a trace in which they were marked.
+
+    A line is certain where it is the same in all complete steps.
+    """
+    marked = marked_lines(trace, stalls)
+    sequences: dict[Kind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
+    kinds, cause = _kinds(trace, stalls), name_causes(trace, stalls)
+    for row in np.flatnonzero(_in_steps(trace, stalls)).tolist():
+        line = replace(lines[marked[row]], cause=CAUSES[cause[row]]) if marked[row] != NONE else None
+        sequences[kinds[row]][int(stalls.call_step[row])].append(line)
+    return tuple(RecordedLines(op, thread, _agreed(steps.values())) for (op, thread), steps in sequences.items())
+
+
+def _agreed(steps: Iterable[list[SourceLine | None]]) -> tuple[SourceLine | None, ...]:
+    """Return the lines on which the steps agree; of steps with other numbers of waits the usual number decides."""
+    every = list(steps)
+    usual = Counter(len(step) for step in every).most_common(1)[0][0]
+    alike = [step for step in every if len(step) == usual]
+    return tuple(lines[0] if len(set(lines)) == 1 else None for lines in zip(*alike, strict=True))
+
+
+def recorded_lines(trace: Trace, stalls: Stalls) -> list[SourceLine | None]:
+    """Return per stall the source line that was recorded for the waits of its kind, None where none is certain.
+
+    In a step with as many waits of a kind as were recorded, they are the same in order. With another number of waits
+    the line is certain only if all that were recorded are one.
+    """
+    result: list[SourceLine | None] = [None] * len(stalls.call)
+    if not trace.info.lines:
+        return result
+    known = {(recorded.op, recorded.thread): recorded.at for recorded in trace.info.lines}
+    groups: dict[tuple[Kind, int], list[int]] = defaultdict(list)
+    for row, kind in enumerate(_kinds(trace, stalls)):
+        if not stalls.profiler[row]:
+            groups[kind, int(stalls.call_step[row])].append(row)
+    for (kind, _), rows in groups.items():
+        at = known.get(kind, ())
+        if len(at) == len(rows):
+            for row, line in zip(rows, at, strict=True):
+                result[row] = line
+        elif len(set(at)) == 1:
+            for row in rows:
+                result[row] = at[0]
+    return result
+
+
+def _kinds(trace: Trace, stalls: Stalls) -> list[Kind]:
+    op = outermost_op(trace, stalls.call)
+    roles = [trace.threads[thread].role for thread in trace.calls.thread[stalls.call].tolist()]
+    names = [trace.ops.name_of(row) if row != NONE else None for row in op.tolist()]
+    calls = [trace.calls.name_of(row) for row in stalls.call.tolist()]
+    return [(name or call, role) for name, call, role in zip(names, calls, roles, strict=True)]
+
+
+def _in_steps(trace: Trace, stalls: Stalls) -> np.ndarray:
+    return (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step] & ~stalls.profiler

@@ -1,0 +1,77 @@
+"""torch's profiler, set up to record some steps, and its trace on disk."""
+
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity
+
+from pinprof.capture.plain import Progress, uses_cuda
+from pinprof.errors import CaptureError
+
+WARM_UP_STEPS = 2  # the first steps under a profiler pay for its start
+
+
+def torch_profiler(
+    steps: int,
+    *,
+    with_stack: bool = False,
+    record_shapes: bool = False,
+    profile_memory: bool = False,
+    cuda_sync_events: bool = True,
+) -> torch.profiler.profile:
+    """Return torch's profiler for `steps` steps after its warm-up; it names them ProfilerStep#N itself."""
+    activities = [ProfilerActivity.CPU]
+    if uses_cuda():
+        activities.append(ProfilerActivity.CUDA)
+    return torch.profiler.profile(
+        activities=activities,
+        schedule=torch.profiler.schedule(wait=0, warmup=WARM_UP_STEPS, active=steps, repeat=1),
+        with_stack=with_stack,
+        record_shapes=record_shapes,
+        profile_memory=profile_memory,
+        experimental_config=_sync_events_config() if cuda_sync_events else None,
+        acc_events=True,  # there is one cycle only; without this torch warns that it forgets those before
+    )
+
+
+def _sync_events_config() -> torch._C._profiler._ExperimentalConfig | None:
+    """Return the setting that puts `cuda_sync` events into the trace, or None where this torch has no such setting."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)  # noqa: SLF001  no public name
+    except (AttributeError, TypeError):
+        return None
+
+
+def warm_up_profiler(profiler: torch.profiler.profile) -> Generator[Progress, None, None]:
+    """Wait at every step boundary until the profiler begins to record."""
+    for step in range(1, WARM_UP_STEPS + 1):
+        yield Progress("profiler warm-up", step, WARM_UP_STEPS)
+        profiler.step()
+
+
+def write_trace(profiler: torch.profiler.profile, path: Path) -> None:
+    """Write the recorded trace to `path`, whole or not at all; a name ending in .gz is compressed."""
+    with unfinished(path) as temporary:
+        profiler.export_chrome_trace(str(temporary))
+
+
+@contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """Give a name in the folder of `path` to write to; at the end of the block the file takes its place."""
+    with tempfile.TemporaryDirectory(prefix=".pinprof-", dir=path.parent) as folder:
+        temporary = Path(folder) / path.name
+        yield temporary
+        temporary.replace(path)
+
+
+@contextmanager
+def as_capture_error(what: str) -> Iterator[None]:
+    """Turn an error of torch or of the file system into CaptureError, in one line."""
+    try:
+        yield
+    except (RuntimeError, OSError) as exc:
+        text = str(exc).strip() or repr(exc)
+        raise CaptureError(f"{what}: {text.splitlines()[0]}") from exc

@@ -1,0 +1,43 @@
+"""The source lines of waits, which pinprof records beside the trace: a Kineto stack has no lines of calls."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+LINES_KEY = "pinprof_lines"
+"""Key of the recorded lines in the trace file."""
+
+LINE_MARK = "pinprof line "
+"""While lines are recorded, an annotation of this name and a number follows each wait on its thread."""
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """The line of the user's own code from which a wait was called."""
+
+    file: str
+    line: int
+    function: str
+    stack: tuple[str, ...] = ()
+    """`FILE:LINE:FUNCTION`, innermost first, of the call itself."""
+    cause: str | None = None
+    """Why the host waited, where the recorded Python functions told more than the ops."""
+
+
+@dataclass(frozen=True)
+class RecordedLines:
+    """The lines of the waits of one kind in a step, in order; None where no line was certain."""
+
+    op: str
+    """The outermost op around the wait; the call itself where there is none."""
+    thread: str
+    """Role of the thread."""
+    at: tuple[SourceLine | None, ...]
+
+
+def lines_of_metadata(entry: object) -> tuple[RecordedLines, ...]:
+    """Return the recorded lines from pinprof's metadata; none if they are missing or not of the form."""
+    try:
+        return msgspec.convert(entry, tuple[RecordedLines, ...])
+    except msgspec.ValidationError:
+        return ()
