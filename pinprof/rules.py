@@ -127,9 +127,15 @@ def _at_site(site: Site, steps: int) -> Evidence:
 def _loader(profile: Profile, trace: Trace) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
     if profile.loader.waits and profile.bound == "input":
         wait = profile.loader.wait_in_steps_ns / profile.steps.count
-        yield Evidence(
-            wait, f"the main thread waits {duration(wait)} per step for the next batch while the GPU is idle"
-        )
+        step, traced = profile.step.step_ns, profile.steps.traced_ns or 0.0
+        if step is not None and step - traced > wait:
+            yield Evidence(
+                step - traced,
+                f"the step takes {duration(step)} without profiler and {duration(traced)} in the trace: the workers had "
+                "filled their queue while the recording began, and are too slow to keep it full",
+            )
+        else:
+            yield Evidence(wait, f"the main thread waits {duration(wait)} per step for the next batch")
 
 
 RULES = (

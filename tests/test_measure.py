@@ -68,7 +68,7 @@ def test_what_the_trace_lacks_is_said(tmp_path: Path) -> None:
         "the launch of 1 of 2 GPU activities",
         "step marks",
         "the step without profiler",
-        "Python functions",
+        "source lines",
         "1 unusable events (1 negative duration)",
     ]
 
@@ -102,3 +102,21 @@ def test_a_trace_of_one_side_alone_is_measured(tmp_path: Path, gpu: bool) -> Non
 def test_a_trace_without_any_event_is_measured(tmp_path: Path) -> None:
     profile = profile_of(TraceBuilder(), tmp_path)
     assert (profile.span_ns, profile.devices, profile.copies, profile.bound) == (0, (), (), None)
+
+
+def test_a_step_that_is_longer_without_the_profiler_waited_for_input(tmp_path: Path) -> None:
+    builder = steps(TraceBuilder(), busy=990)
+    for number in range(4):
+        builder.event(
+            "user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1000 * number, 5
+        )
+    builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": 4.5, "p10_ms": 4, "p90_ms": 5}}
+    assert profile_of(builder, tmp_path).bound == "input"
+
+
+@pytest.mark.parametrize(("memory", "pinned"), [("Pinned", True), ("Pageable", False), ("Host", None)])
+def test_the_memory_of_batches_is_told(tmp_path: Path, memory: str, pinned: bool | None) -> None:
+    builder = steps(TraceBuilder(), busy=300)
+    builder.copy(f"HtoD ({memory} -> Device)", 500, 100, launch=450, call=120)
+    builder.copy("HtoD (Pageable -> Device)", 700, 1, launch=690, size=8)  # a label
+    assert profile_of(builder, tmp_path).loader.pinned is pinned

@@ -6,7 +6,10 @@ import numpy as np
 
 from pinprof.intervals import Intervals, union
 from pinprof.trace.links import step_at
-from pinprof.trace.tables import NONE, HostEvents, Int64s, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, HostEvents, Int64s, Trace
+
+BATCH_BYTES = 64 * 1024
+"""Smaller copies are labels and scalars, and pageable ones do not block (CUDA C++ Programming Guide, 6.2.8.1)."""
 
 LOADER_PREFIX = "enumerate(DataLoader)#"
 """torch/utils/data/dataloader.py records each `__next__` under this name."""
@@ -20,6 +23,10 @@ class LoaderWaits:
     wait_ns: int
     wait_in_steps_ns: int
     """The part that began in complete steps."""
+    pinned: bool | None
+    """Whether the large copies to the device in the steps came from pinned memory; None if there are none, or mixed."""
+    pin_thread: bool
+    """Whether a pin-memory thread is at work."""
     times: Intervals
 
 
@@ -31,7 +38,24 @@ def measure_loader(trace: Trace) -> LoaderWaits:
     step = step_at(trace.steps, start) if trace.steps.on_host else np.full(len(start), NONE)
     in_steps = (step != NONE) & trace.steps.complete[step]
     wait = end - start
-    return LoaderWaits(len(start), int(wait.sum()), int(wait[in_steps].sum()), union(start, end))
+    return LoaderWaits(
+        waits=len(start),
+        wait_ns=int(wait.sum()),
+        wait_in_steps_ns=int(wait[in_steps].sum()),
+        pinned=_pinned(trace),
+        pin_thread=any(thread.role == "pin_memory" for thread in trace.threads),
+        times=union(start, end),
+    )
+
+
+def _pinned(trace: Trace) -> bool | None:
+    """Return whether the copies of batches in the steps came from pinned memory."""
+    gpu = trace.gpu
+    to_device = gpu.direction == DIRECTIONS.index("HtoD")
+    batches = to_device & (gpu.bytes > BATCH_BYTES) & (trace.links.activity_step != NONE)
+    memories = set(gpu.host_memory[batches].tolist())
+    known = {HOST_MEMORIES.index("pinned"): True, HOST_MEMORIES.index("pageable"): False}
+    return known.get(memories.pop()) if len(memories) == 1 else None
 
 
 def _waits(trace: Trace, events: HostEvents) -> tuple[Int64s, Int64s]:

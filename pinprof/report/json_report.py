@@ -64,6 +64,8 @@ def _trace(profile: Profile, findings: Sequence[Finding]) -> dict[str, Any]:
             "waits": profile.loader.waits,
             "wait_ms": _ms(profile.loader.wait_ns),
             "per_step_ms": _ms(profile.loader.wait_in_steps_ns / count) if count else None,
+            "pinned": profile.loader.pinned,
+            "pin_thread": profile.loader.pin_thread,
         },
         "findings": [_finding(finding) for finding in findings],
     }
