@@ -131,8 +131,8 @@ def _loader(profile: Profile, trace: Trace) -> Iterator[Evidence]:  # noqa: ARG0
         if step is not None and step - traced > wait:
             yield Evidence(
                 step - traced,
-                f"the step takes {duration(step)} without profiler and {duration(traced)} in the trace: the workers had "
-                "filled their queue while the recording began, and are too slow to keep it full",
+                f"the step takes {duration(step)} without profiler and {duration(traced)} in the trace: the workers "
+                "had filled their queue while the recording began, and are too slow to keep it full",
             )
         else:
             yield Evidence(wait, f"the main thread waits {duration(wait)} per step for the next batch")

@@ -58,12 +58,15 @@ def marked_lines(trace: Trace, stalls: Stalls) -> Int64s:
     following = np.searchsorted(at, end)
     found = following < len(at)
     mark_time = at[np.minimum(following, len(at) - 1)]
-    rows = np.flatnonzero(on_marked_thread)
-    last = rows[np.maximum(np.searchsorted(start[rows], mark_time) - 1, 0)]  # last stall there before the mark
-    same_op = (op == op[last]) & (op != NONE)
-    mine = np.arange(len(stalls.call)) == last
-    waiting_thread_idle = start[last] < start  # a stall of another thread: nothing began on the marked one since
-    certain = np.where(on_marked_thread, mine | same_op, waiting_thread_idle)
+    here = np.flatnonzero(on_marked_thread)
+    begun = np.searchsorted(start[here], mark_time)  # stalls of the marked thread that began before the mark
+    if len(here):
+        last = here[np.maximum(begun - 1, 0)]
+        of_last = (np.arange(len(start)) == last) | ((op == op[last]) & (op != NONE))
+    else:
+        of_last = np.zeros(len(start), bool)
+    meanwhile = begun > np.searchsorted(start[here], start)
+    certain = np.where(on_marked_thread, of_last, ~meanwhile)
     result[found & certain] = number[following[found & certain]]
     return result
 

@@ -1,0 +1,202 @@
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trace_builder import TraceBuilder
+
+from pinprof.analyses.syncs import Site, measure_syncs
+from pinprof.capture.lines import LineRecorder, _copies_pageable_memory, add_lines
+from pinprof.capture.profiling import profile
+from pinprof.trace import read_trace
+from pinprof.trace.lines import RecordedLines, SourceLine
+
+
+def read_deep(value: torch.Tensor) -> float:
+    return value.sum().item()  # deep
+
+
+def program() -> Callable[[], None]:
+    """Return a step that waits at each of the marked lines, once per step unless said otherwise."""
+    device = torch.device("cuda")
+    weight = torch.randn(256, 256, device=device, requires_grad=True)
+    mask = torch.rand(256, device=device) < 0.5
+    repeats = torch.ones(256, dtype=torch.long, device=device)
+    host = torch.randn(2048, 256)
+    pinned = torch.randn(2048, 256, pin_memory=True)
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+    def step() -> None:
+        batch = host.to(device)  # blocking_copy_htod
+        batch = batch + host.to(device, non_blocking=True)  # pageable_copy
+        batch = batch + pinned.cuda()  # blocking_copy_htod
+        out = batch @ weight
+        loss = out[:256][mask].square().mean()  # mask_index
+        loss.backward()  # type: ignore[no-untyped-call]  # mask_index in backward
+        read_deep(loss.detach())
+        if loss > 0:  # bool
+            weight.grad = None
+        loss.detach().tolist()  # tolist
+        for _ in range(3):
+            float(loss)  # item, three times
+        out.nonzero()  # nonzero
+        torch.repeat_interleave(out[:256], repeats, dim=0)  # repeat_interleave, two waits
+        out.detach().cpu()  # to_cpu
+        torch.tensor([1.0, 2.0], device=device)  # tensor_from_host
+        event.record()
+        event.synchronize()  # event_synchronize
+        torch.cuda.current_stream().synchronize()  # stream_synchronize
+        torch.cuda.synchronize()  # device_synchronize
+        repr(loss.detach())  # print
+
+    return step
+
+
+def marked(text: str) -> int:
+    """Return the number of the line of this file that ends with a comment of this text."""
+    lines = Path(__file__).read_text().splitlines()
+    (number,) = (number for number, line in enumerate(lines, start=1) if line.endswith(f"  # {text}"))
+    return number
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> list[Site]:
+    path = tmp_path_factory.mktemp("lines") / "out.json.gz"
+    step = program()
+    with profile(path, steps=3, warmup=3, plain_steps=3, plain_seconds=0.0) as recording:
+        while not recording.done:
+            step()
+            recording.step()
+    return list(measure_syncs(read_trace(path)).sites)
+
+
+CASES = (
+    ("pageable_copy", "pageable_copy"),
+    ("mask_index", "mask_index"),
+    ("mask_index in backward", "mask_index"),
+    ("deep", "item"),
+    ("bool", "bool"),
+    ("tolist", "tolist"),
+    ("item, three times", "item"),
+    ("nonzero", "nonzero"),
+    ("repeat_interleave, two waits", "repeat_interleave"),
+    ("to_cpu", "to_cpu"),
+    ("tensor_from_host", "tensor_from_host"),
+    ("event_synchronize", "event_synchronize"),
+    ("stream_synchronize", "stream_synchronize"),
+    ("device_synchronize", "device_synchronize"),
+    ("print", "print"),
+)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("text", "cause"), CASES)
+def test_the_wait_has_its_line_and_cause(sites: list[Site], text: str, cause: str) -> None:
+    found = {(site.line, site.cause) for site in sites}
+    assert (marked(text), cause) in found, sorted((site.line or 0, site.cause, site.op) for site in sites)
+
+
+@pytest.mark.gpu
+def test_no_line_is_named_that_does_not_wait(sites: list[Site]) -> None:
+    here = [number for number, line in enumerate(Path(__file__).read_text().splitlines(), start=1) if "  # " in line]
+    lines = {site.line for site in sites if site.line and (site.file or "").endswith("test_lines.py")}
+    assert lines <= set(here)
+
+
+@pytest.mark.gpu
+def test_every_line_of_torchs_sync_debug_mode_is_found(sites: list[Site]) -> None:
+    step = program()
+    step()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    warned = {warning.lineno for warning in caught if warning.filename == __file__}
+    assert warned
+    assert warned <= {site.line for site in sites}
+
+
+@pytest.mark.gpu
+def test_everything_is_as_before_after_the_recording() -> None:
+    before = torch.Tensor.to, torch._C._cuda_synchronize, torch.cuda.Event.synchronize, warnings.showwarning
+    with LineRecorder().recording():
+        assert torch._C._cuda_synchronize is not before[1]
+        assert torch.cuda.get_sync_debug_mode() == 1
+    assert torch.cuda.get_sync_debug_mode() == 0
+    after = torch.Tensor.to, torch._C._cuda_synchronize, torch.cuda.Event.synchronize, warnings.showwarning
+    assert after == before
+
+
+def test_the_line_is_the_users_own_nearest_to_the_call() -> None:
+    recorder = LineRecorder()
+    recorder.waited()
+    recorder.waited()
+    (first, second) = recorder.lines
+    assert second.line == first.line + 1
+    assert first.function == "test_the_line_is_the_users_own_nearest_to_the_call"
+    assert first.file.endswith("tests/capture/test_lines.py")
+    assert first.stack[0] == f"{first.file}:{first.line}:{first.function}"
+
+
+def test_code_of_libraries_is_in_the_stack_but_not_the_line() -> None:
+    recorder = LineRecorder()
+    torch.nn.Module().apply(lambda _: recorder.waited())
+    (last,) = recorder.lines
+    assert last.function == "<lambda>"
+    assert any("module.py" in entry for entry in last.stack)
+
+
+def test_without_a_gpu_nothing_is_changed() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    before = torch.Tensor.to
+    with LineRecorder().recording():
+        assert torch.Tensor.to is before
+
+
+class OnGpu:
+    """Looks like a tensor on the GPU to the check of a copy."""
+
+    device = torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("args", "more"), [((), {}), (("cpu",), {"non_blocking": True}), ((torch.float64,), {"non_blocking": True})]
+)
+def test_copies_that_stay_on_the_host_or_are_warned_of_are_not_marked(
+    args: tuple[Any, ...], more: dict[str, Any]
+) -> None:
+    source = torch.zeros(3)
+    assert not _copies_pageable_memory(source.to(*args, **more), source, *args, **more)
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_lines_are_stored_in_the_trace(tmp_path: Path, name: str) -> None:
+    builder = TraceBuilder()
+    builder.kernel(0, 10, launch=0)
+    path = builder.write(tmp_path / name)
+    lines = (RecordedLines("aten::item", "main", (SourceLine("train.py", 7, "train", ("train.py:7:train",)), None)),)
+    add_lines(path, lines)
+    trace = read_trace(path)
+    assert trace.info.lines == lines
+    assert len(trace.gpu) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+def test_the_stack_ends_where_the_program_begins() -> None:
+    def deep(depth: int, recorder: LineRecorder) -> None:
+        if depth:
+            deep(depth - 1, recorder)
+        else:
+            recorder.waited()
+
+    recorder = LineRecorder()
+    deep(100, recorder)
+    assert len(recorder.lines[0].stack) == 24
+    assert sys.getrecursionlimit() > 100
