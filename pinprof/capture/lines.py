@@ -26,6 +26,9 @@ from pinprof.trace.lines import LINE_MARK, LINES_KEY, RecordedLines, SourceLine
 SYNC_WARNING = "called a synchronizing CUDA operation"
 """What torch's sync debug mode says, as soon as control is back in Python (c10/cuda/CUDAFunctions.cpp)."""
 
+PROTOTYPE_WARNING = "Synchronization debug mode is a prototype feature"
+"""What it says when it is turned on."""
+
 STACK_DEPTH = 24
 """Frames that are kept of a call, innermost first."""
 
@@ -78,8 +81,9 @@ class LineRecorder:
 
             warnings.showwarning = take
             warnings.filterwarnings("always", message=f".*{SYNC_WARNING}")
-            torch.cuda.set_sync_debug_mode("warn")
+            warnings.filterwarnings("ignore", message=f".*{PROTOTYPE_WARNING}")
             try:
+                torch.cuda.set_sync_debug_mode("warn")
                 yield
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
@@ -112,9 +116,15 @@ def _uncovered() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
     yield torch._C, "_cuda_synchronize", _always  # noqa: SLF001  what torch.cuda.synchronize calls, however imported
     yield torch._C, "_cuda_emptyCache", _always  # noqa: SLF001
     yield torch.cuda.Event, "synchronize", _always
-    if "torch._dynamo" not in sys.modules:  # compiled code guards on methods of Tensor: it would compile again
+    if not _has_compiled():  # compiled code guards on the methods of Tensor: it would compile again
         for name in ("to", "cuda", "cpu", "copy_"):
             yield torch.Tensor, name, _copies_pageable_memory
+
+
+def _has_compiled() -> bool:
+    """Return whether torch.compile has compiled anything in this program."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and bool(utils.counters["frames"])
 
 
 def _always(*_: object, **__: object) -> bool:

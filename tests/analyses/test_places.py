@@ -154,6 +154,20 @@ def test_a_recorded_line_brings_cause_function_and_stack(tmp_path: Path) -> None
     assert site.stack == line.stack
 
 
+def test_all_waits_of_one_line_and_cause_are_one_site(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in steps(builder):
+        item(builder, start + 100)
+        item(builder, start + 200, op="aten::masked_select")
+    shown = [SourceLine("train.py", 7, "train", (f"torch/_tensor_str.py:{number}:_str",), "print") for number in (1, 2)]
+    builder.metadata["pinprof_lines"] = [
+        {"op": "aten::item", "thread": "main", "at": [vars(shown[0])]},
+        {"op": "aten::masked_select", "thread": "main", "at": [vars(shown[1])]},
+    ]
+    (site,) = measure_syncs(read_trace(builder.write(tmp_path / "lean.json"))).sites
+    assert (site.cause, site.line, site.total.count) == ("print", 7, 6)
+
+
 def test_broken_lines_in_the_metadata_are_left_out(tmp_path: Path) -> None:
     builder = two_items(TraceBuilder())
     builder.metadata["pinprof_lines"] = [{"op": 5}]

@@ -82,19 +82,20 @@ def measure_syncs(trace: Trace) -> Syncs:
 
 
 def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | None]) -> np.ndarray:
-    """Return what makes a site, one column per stall."""
+    """Return what makes a site, one column per stall: the source line where it is known, else op and function."""
     op = outermost_op(trace, stalls.call)
     function = user_function(trace, stalls.call)
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
-    index: dict[SourceLine | None, int] = {}
-    line = np.array([index.setdefault(line, len(index)) for line in lines], dtype=np.int32)
+    index: dict[tuple[str, int] | None, int] = {None: NONE}
+    places = ((line.file, line.line) if line else None for line in lines)
+    line = np.array([index.setdefault(place, len(index)) for place in places], dtype=np.int32)
     return np.stack(
         (
             cause,
             line,
-            follow(trace.ops.name, op),
-            follow(trace.functions.name, function),
+            np.where(line == NONE, follow(trace.ops.name, op), NONE),
+            np.where(line == NONE, follow(trace.functions.name, function), NONE),
             role[trace.calls.thread[stalls.call]],
             stalls.profiler,
         )
