@@ -135,7 +135,7 @@ def _copies_pageable_memory(
     result: Any, source: torch.Tensor, *args: Any, non_blocking: bool = False, **_: Any
 ) -> bool:
     """Return whether a copy that should not block was one between the GPU and pageable memory, which blocks."""
-    if not (non_blocking or True in args):
+    if not (non_blocking or any(arg is True for arg in args)):
         return False  # a blocking copy is warned of
     other = args[0] if args and isinstance(args[0], torch.Tensor) else result
     if not isinstance(other, torch.Tensor) or source.device.type == other.device.type:

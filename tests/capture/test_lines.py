@@ -160,12 +160,6 @@ def test_without_a_gpu_nothing_is_changed() -> None:
         assert torch.Tensor.to is before
 
 
-class OnGpu:
-    """Looks like a tensor on the GPU to the check of a copy."""
-
-    device = torch.device("cuda")
-
-
 @pytest.mark.parametrize(
     ("args", "more"), [((), {}), (("cpu",), {"non_blocking": True}), ((torch.float64,), {"non_blocking": True})]
 )
@@ -174,6 +168,12 @@ def test_copies_that_stay_on_the_host_or_are_warned_of_are_not_marked(
 ) -> None:
     source = torch.zeros(3)
     assert not _copies_pageable_memory(source.to(*args, **more), source, *args, **more)
+
+
+def test_a_copy_from_a_tensor_of_many_values_is_looked_at_without_asking_for_its_truth() -> None:
+    target, source = torch.zeros(3), torch.ones(3)
+    assert not _copies_pageable_memory(target.copy_(source), target, source)
+    assert not _copies_pageable_memory(target.copy_(source, True), target, source, True)
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
