@@ -103,7 +103,7 @@ def _recorded(fn: Callable[..., object], args: tuple[Any, ...], path: Path, opti
 def _say_window(window: str, step: int, of: int) -> None:
     """Name each window on the terminal as it begins; a line per step would cost the step time."""
     if step == 1 and sys.stderr.isatty():
-        print(f"pinprof: {window} ({of} steps)", file=sys.stderr)  # noqa: T201
+        print(f"pinprof: {window} ({of} step{'s' * (of != 1)})", file=sys.stderr)  # noqa: T201
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
