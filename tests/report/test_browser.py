@@ -11,6 +11,7 @@ from playwright.sync_api import TimeoutError as TookTooLong
 from trace_builder import TraceBuilder
 
 from pinprof.measure import measure
+from pinprof.notebook import analyze
 from pinprof.report.html_report import to_html
 from pinprof.rules import find
 from pinprof.trace import read_trace
@@ -236,3 +237,27 @@ def test_traces_that_lack_something_have_a_page(opened: Opened, tmp_path: Path, 
     page = opened(builder.write(tmp_path / "little.json"))
     assert page.locator(".timeline").count() == int(host)
     assert page.get_by_text("Not in this trace").count() == 1
+
+
+def test_in_a_notebook_the_report_draws_itself_and_keeps_to_its_frame(browser: Browser, tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.kernel(100, 400, launch=1, name="</iframe><img src=x onerror=alert(1)>\"'")
+    shown = analyze(builder.write(tmp_path / "<iframe>\"'.json"))
+    file = tmp_path / "notebook.html"
+    file.write_text(f"<!DOCTYPE html><meta charset=utf-8><p>cell</p>{shown._repr_html_()}<p>next cell</p>")
+    context = browser.new_context()
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+    page.on("request", lambda request: _complain(complaints, request.url))
+    page.goto(file.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator(".timeline").first.scroll_into_view_if_needed()
+    frame.locator(".timeline[data-drawn]").wait_for(timeout=20_000)
+    assert page.locator("p").all_text_contents() == ["cell", "next cell"]
+    assert page.locator("body > *").count() == 3
+    assert page.evaluate("typeof Plotly") == "undefined"
+    assert complaints == []
+    context.close()

@@ -1,0 +1,208 @@
+"""The report as an object, and the one call that records a step."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from page_reader import Page
+from trace_builder import TraceBuilder
+
+import pinprof
+from pinprof.errors import CaptureError, PinprofError, TraceError
+from pinprof.measure import measure
+from pinprof.notebook import Report, analyze, profile_step
+from pinprof.report.console import to_text
+from pinprof.report.html_report import to_html
+from pinprof.rules import find
+from pinprof.trace import read_trace
+
+TRACE = Path(__file__).parents[1] / "traces" / "pageable_blocking.stack.json.gz"
+HOSTILE = "</iframe><script>alert(1)</script>\"'&quot;"
+FEW: dict[str, Any] = {"warmup": 1, "plain_steps": 2, "plain_seconds": 0.0}
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return analyze(TRACE)
+
+
+def frame_of(report: Report) -> dict[str, str | None]:
+    """Return the attributes of the frame, which must be all there is."""
+    ((tag, attributes),) = Page(report._repr_html_()).tags
+    assert tag == "iframe"
+    return attributes
+
+
+def test_a_report_holds_what_the_single_functions_return(report: Report) -> None:
+    trace = read_trace(TRACE)
+    profile = measure(trace)
+    assert report.findings == find(profile, trace)
+    assert str(report) == to_text(profile, report.findings)
+
+
+def test_a_trace_that_is_read_already_is_not_read_again(report: Report) -> None:
+    assert analyze(report.trace).trace is report.trace
+
+
+def test_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TraceError):
+        analyze(tmp_path / "missing.json")
+
+
+def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
+    report = analyze(str(TraceBuilder().write(tmp_path / "empty.json")))
+    assert "GPU activities" in str(report)
+    assert frame_of(report)["srcdoc"]
+
+
+def test_in_a_notebook_it_is_the_page_in_a_frame_of_its_own(report: Report) -> None:
+    frame = frame_of(report)
+    assert frame["srcdoc"] == to_html([(report.trace, report.profile, report.findings)])
+    assert "src" not in frame
+    assert frame["sandbox"] == "allow-scripts allow-downloads"  # no same origin: it cannot reach the notebook
+
+
+def test_names_cannot_leave_the_frame(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.function(f"{HOSTILE}.py(1): {HOSTILE}", 0, 900)
+    builder.copy("DtoH (Device -> Pageable)", 100, 2, launch=40, size=4)
+    builder.call("cudaStreamSynchronize", 50, 60)
+    builder.kernel(300, 50, launch=290, name=HOSTILE)
+    (tmp_path / "<").mkdir()
+    report = analyze(builder.write(tmp_path / "<" / "iframe>\"'.json"))
+    markup = report._repr_html_()
+    assert markup.count("<") == markup.count(">") == 2
+    assert HOSTILE not in (frame_of(report)["srcdoc"] or "")
+
+
+def test_ipython_in_a_terminal_prints_the_text(report: Report) -> None:
+    printed: list[str] = []
+    printer = type("Printer", (), {"text": staticmethod(printed.append)})
+    report._repr_pretty_(printer, cycle=False)
+    assert printed == [str(report)]
+
+
+def test_repr_is_one_line(report: Report) -> None:
+    assert repr(report) == f"<pinprof report on {str(TRACE)!r}: {len(report.findings)} findings; print it>"
+
+
+@pytest.mark.parametrize("write", [Report.html, Report.json])
+def test_files_are_written_but_not_over_others(report: Report, tmp_path: Path, write: Callable[..., None]) -> None:
+    path = tmp_path / "out"
+    write(report, path)
+    text = path.read_text()
+    path.write_text("precious")
+    with pytest.raises(PinprofError, match=r"exists already.*force=True"):
+        write(report, str(path))
+    assert path.read_text() == "precious"
+    write(report, path, force=True)
+    assert path.read_text() == text
+    with pytest.raises(PinprofError, match="cannot be written"):
+        write(report, tmp_path / "missing" / "out")
+
+
+def test_the_files_are_the_page_and_the_json(report: Report, tmp_path: Path) -> None:
+    report.html(tmp_path / "out.html")
+    report.json(tmp_path / "out.json")
+    assert (tmp_path / "out.html").read_text().startswith("<!DOCTYPE html>")
+    assert json.loads((tmp_path / "out.json").read_text())["schema"].startswith("pinprof.report/")
+
+
+def test_reading_and_showing_load_no_torch() -> None:
+    program = f"import sys, pinprof; repr(pinprof.analyze({str(TRACE)!r})); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[1], check=True)
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(pinprof, name) for name in pinprof.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = pinprof.nothing
+
+
+# One call that records a step
+
+
+class Step:
+    """A training step on the host that notes its calls."""
+
+    def __init__(self, fail_at: int = -1) -> None:
+        self.weight = torch.ones(4, 4, requires_grad=True)
+        self.fail_at = fail_at
+        self.seen: list[object] = []
+
+    def run(self, argument: object) -> None:
+        if len(self.seen) == self.fail_at:
+            raise ZeroDivisionError
+        self.seen.append(argument)
+        (self.weight @ self.weight).sum().backward()  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def test_a_step_is_called_until_recorded_and_nothing_is_left_behind(temporary: Path) -> None:
+    step = Step()
+    report = profile_step(step.run, "batch", steps=3, **FEW)
+    assert step.seen == ["batch"] * 8  # 1 to warm up, 2 plain, 2 for the profiler to warm up, 3 recorded
+    assert len(report.trace.steps) == 3
+    assert report.profile.step.source == "measured"
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_report_is_named_after_the_function(temporary: Path) -> None:
+    assert str(profile_step(Step().run, 0, steps=1, **FEW)).startswith("Step.run\n")
+    assert profile_step(partial(Step().run, 0), steps=1, **FEW).profile.path == "partial"
+
+
+def test_a_trace_with_a_path_is_kept(temporary: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.json.gz"
+    report = profile_step(Step().run, 0, path=path, steps=2, **FEW)
+    assert report.profile.path == str(path)
+    assert len(read_trace(path).steps) == 2
+    with pytest.raises(CaptureError, match="exists already"):
+        profile_step(Step().run, 0, path=path)
+
+
+@pytest.mark.parametrize("fail_at", [0, 2, 6])
+def test_what_the_step_raises_passes_and_nothing_is_left_behind(temporary: Path, fail_at: int) -> None:
+    with pytest.raises(ZeroDivisionError):
+        profile_step(Step(fail_at).run, 0, steps=3, **FEW)
+    assert list(temporary.iterdir()) == []
+    profile_step(Step().run, 0, steps=1, **FEW)  # the profiler is not left running
+
+
+def test_steps_recorded_before_a_failure_are_kept_at_the_path(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        profile_step(Step(fail_at=6).run, 0, path=tmp_path / "out.json", steps=3, **FEW)
+    assert read_trace(tmp_path / "out.json").steps.complete.any()
+
+
+def test_progress_is_for_terminals(
+    temporary: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile_step(Step().run, 0, steps=1, **FEW)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    profile_step(Step().run, 0, steps=1, **FEW)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "pinprof: warm-up (1 step)"
+    assert lines[-1] == "pinprof: recorded (1 step)"
+
+
+def test_progress_can_be_taken_over(temporary: Path) -> None:
+    seen: list[str] = []
+    profile_step(Step().run, 0, steps=1, on_progress=lambda window, *_: seen.append(window), **FEW)
+    assert seen[0] == "warm-up"
