@@ -14,7 +14,7 @@ from pinprof.capture.script import run_script
 from pinprof.errors import CaptureError
 
 ROOT = Path(__file__).parents[2]
-WINDOWS = {"warmup": 2, "plain_steps": 3, "plain_seconds": 0.0, "steps": 2}  # 9 steps in all
+WINDOWS = {"warmup": 2, "max_warmup": 2, "plain_steps": 3, "plain_seconds": 0.0, "steps": 2}  # 9 steps in all
 
 DRIVER = """
 import dataclasses, json, sys
