@@ -1,0 +1,207 @@
+"""What one training step of a program is, told from the batches it draws and the optimizer steps it makes."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from statistics import median
+from typing import Literal, NamedTuple, TypeAlias
+
+HOWS = ("auto", "loader", "optimizer")
+
+How: TypeAlias = Literal["auto", "loader", "optimizer"]
+"""The marker wanted: whichever fits, a batch drawn from a DataLoader, or an optimizer step."""
+
+BATCH = "batch drawn from a DataLoader"
+
+FEW_STEPS = 4
+"""Optimizer steps after which a program with a single optimizer is understood: three whole cycles."""
+MANY_STEPS = 12
+"""The same with several: a WGAN makes five critic steps per generator step, and two of these must be seen."""
+MANY_BATCHES = 12
+"""Batches after which a program without optimizer is understood."""
+PATIENCE = 50
+"""Events of one kind after which a choice is made from fewer cycles, or made again if its marker came no more."""
+LONGEST_MEMORY = 2000
+"""Events that are remembered; a long evaluation has more, and none of them matters."""
+EVALUATED_BATCHES = 200
+"""Batches without an optimizer step after which a program that has an optimizer is taken for an evaluation; until
+then it may evaluate its model before it trains it."""
+
+
+class Event(NamedTuple):
+    """A batch that is drawn, or an optimizer step that was made."""
+
+    kind: Literal["batch", "optimizer"]
+    source: Hashable
+    """Which DataLoader or optimizer."""
+    name: str = ""
+    """The optimizer's class."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The event that marks the steps. `cycle` is the optimizer step whose cycle is a step, None if there is none."""
+
+    event: Event
+    cycle: Event | None
+    text: str
+
+
+def choose(events: Sequence[Event], optimizers: Callable[[], int], how: How = "auto") -> Choice | None:
+    """Return what marks the steps of a program that did this, None if more must be seen.
+
+    A step is one cycle of the least frequent of the optimizers that recur. If it draws one batch, the draw marks it:
+    the wait for the input is then in the step that uses it. `optimizers` returns how many optimizers the program has,
+    and is asked only if that matters.
+    """
+    steps = _positions([event for event in events if event.kind == "optimizer"])
+    draws = Counter(event for event in events if event.kind == "batch")
+    most_steps = max(map(len, steps.values()), default=0)
+    most_draws = max(draws.values(), default=0)
+    if _seen_enough_steps(most_steps, most_draws, optimizers):
+        slowest = _slowest(steps)
+        return _cycle_of(slowest, events, how) if slowest else None
+    if how == "optimizer" or most_steps > 1:
+        return None
+    if most_draws >= MANY_BATCHES and (how == "loader" or most_draws >= EVALUATED_BATCHES or not optimizers()):
+        draw = next(draw for draw, times in draws.items() if times > 1)  # one alone is a look at the data
+        return Choice(draw, None, BATCH)
+    return None
+
+
+def _seen_enough_steps(most_steps: int, most_draws: int, optimizers: Callable[[], int]) -> bool:
+    if most_steps >= MANY_STEPS or (most_steps > 1 and most_draws >= PATIENCE):
+        return True
+    return most_steps >= FEW_STEPS and optimizers() <= 1
+
+
+def _positions(steps: Sequence[Event]) -> dict[Event, list[int]]:
+    """Return where each optimizer's steps are in the sequence of all optimizer steps."""
+    positions: dict[Event, list[int]] = defaultdict(list)
+    for position, event in enumerate(steps):
+        positions[event].append(position)
+    return positions
+
+
+def _slowest(steps: dict[Event, list[int]]) -> Event | None:
+    """Return the least frequent of the optimizers that recur; of equally frequent ones that which steps last."""
+    now = sum(map(len, steps.values()))
+    recurring = {
+        step: at
+        for step, at in steps.items()
+        if len(at) > 1 and now - at[-1] <= 2 * max(later - earlier for earlier, later in pairwise(at))
+    }
+    return min(recurring, key=lambda step: (len(recurring[step]), -recurring[step][0]), default=None)
+
+
+def _cycle_of(step: Event, events: Sequence[Event], how: How) -> Choice | None:
+    """Return what marks the cycles that end with this optimizer step."""
+    ends = [place for place, event in enumerate(events) if event == step]
+    cycles = [Counter(event for event in events[start:end] if event.kind == "batch") for start, end in pairwise(ends)]
+    usual = {draw: median(cycle[draw] for cycle in cycles) for cycle in cycles for draw in cycle}
+    draw, batches = next(((draw, count) for draw, count in usual.items() if count >= 1), (None, 0.0))
+    if draw is not None and (how == "loader" or (how == "auto" and batches == 1)):
+        return Choice(draw, step, BATCH)
+    if how == "loader":
+        return None
+    several = f", every {round(batches)} batches" if batches > 1 else ""
+    return Choice(step, step, f"optimizer step ({step.name}){several}")
+
+
+class Chooser:
+    """Says of each event of a program, in order, whether a step ends with it; `choice` is None until it knows.
+
+    Batches are told before they are drawn. A choice whose marker comes no more, because training went on with another
+    optimizer or DataLoader, is made again.
+    """
+
+    def __init__(self, optimizers: Callable[[], int], how: How = "auto") -> None:
+        self.choice: Choice | None = None
+        self.seen: Counter[str] = Counter()
+        self._optimizers = cache(optimizers)
+        self._how: How = how
+        self._since: deque[Event] = deque(maxlen=LONGEST_MEMORY)
+        """Since the marker last came, and while there is none since the beginning."""
+        self._counts: Counter[Event] = Counter()
+        """How often each event is in there."""
+        self._exhausted = False
+
+    def see(self, event: Event) -> bool:
+        """Return whether a step ends with this event."""
+        self.seen[event.kind] += 1
+        choice = self.choice
+        if choice is not None and event == choice.event:
+            return self._marked()
+        self._since.append(event)
+        self._counts[event] += 1
+        if choice is None or self._is_lost(choice):
+            return self._choose_at(event)
+        if event.kind == "batch" and self._exhausted and choice.cycle is None:
+            self._go_on_with(event, choice)
+        elif event == choice.cycle:
+            self._follow(choice)
+        return False
+
+    def exhausted(self, draw: Event) -> None:
+        """Take back the draw just seen: the DataLoader had no more batches.
+
+        If it ended a step, the first draw of the next epoch does not: what is between them belongs to the step in
+        which the first batch is used.
+        """
+        self.seen["batch"] -= 1
+        if self._since and self._since[-1] == draw:
+            self._since.pop()
+            self._counts[draw] -= 1
+        elif self.choice is not None and self.choice.event == draw:
+            self._exhausted = True
+
+    def _choose_at(self, event: Event) -> bool:
+        if self._how == "optimizer" and event.kind == "batch":
+            return False
+        choice = choose(list(self._since), self._optimizers, self._how)
+        if choice is None:
+            return False
+        self.choice, self._exhausted = choice, False
+        self._forget()
+        return event == choice.event
+
+    def _marked(self) -> bool:
+        """Note that the marker came; return whether it ends a step."""
+        self._forget()
+        after_the_last, self._exhausted = self._exhausted, False
+        return not after_the_last
+
+    def _forget(self) -> None:
+        self._since.clear()
+        self._counts.clear()
+
+    def _follow(self, choice: Choice) -> None:
+        """Go on with the DataLoader from which the cycle just ended drew, if it did not draw from the chosen one.
+
+        Programs that make a new DataLoader for every epoch do so.
+        """
+        if choice.cycle is None or not (self._exhausted or self._counts[choice.cycle] > 1):
+            return
+        drawn: Counter[Event] = Counter()
+        for event in list(self._since)[-2::-1]:
+            if event == choice.cycle:
+                break
+            drawn[event] += event.kind == "batch"
+        once = next((draw for draw, times in drawn.items() if times == 1), None)
+        if once is not None:
+            self._go_on_with(once, choice)
+
+    def _go_on_with(self, draw: Event, choice: Choice) -> None:
+        self.choice, self._exhausted = Choice(draw, choice.cycle, choice.text), False
+
+    def _is_lost(self, choice: Choice) -> bool:
+        """Return whether other events than the marker came so often since it that it will not come again."""
+        if len(self._since) < FEW_STEPS:
+            return False
+        steps = max((times for event, times in self._counts.items() if event.kind == "optimizer"), default=0)
+        if choice.cycle is None:
+            draws = max((times for event, times in self._counts.items() if event.kind == "batch"), default=0)
+            return steps >= FEW_STEPS or draws >= PATIENCE
+        return steps >= PATIENCE

@@ -1,0 +1,220 @@
+"""What one step of a program is, told from made-up sequences of what programs do."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise, repeat
+
+import pytest
+
+from pinprof.capture.choice import BATCH, Chooser, Event, How, choose
+
+TRAIN, VALID, OTHER = (Event("batch", name) for name in ("train", "valid", "other"))
+ADAM, CRITIC, SGD = (Event("optimizer", name, name) for name in ("Adam", "Critic", "SGD"))
+
+
+def times(count: int, *events: Event) -> list[Event]:
+    return list(events) * count
+
+
+def follow(events: Iterable[Event], optimizers: int = 1, how: How = "auto") -> tuple[Chooser, list[int]]:
+    """Return the chooser after these events, and at which of them a step ended."""
+    chooser = Chooser(lambda: optimizers, how)
+    return chooser, [place for place, event in enumerate(events) if chooser.see(event)]
+
+
+def chosen(events: Iterable[Event], optimizers: int = 1, how: How = "auto") -> str | None:
+    choice = follow(events, optimizers, how)[0].choice
+    return choice.text if choice else None
+
+
+def test_one_batch_per_optimizer_step_is_marked_by_the_draw() -> None:
+    chooser, ends = follow(times(10, TRAIN, ADAM))
+    assert chooser.choice is not None
+    assert chooser.choice.event == TRAIN
+    assert ends == [8, 10, 12, 14, 16, 18]  # from the fifth batch on, each before its draw
+
+
+def test_gradient_accumulation_is_marked_by_the_optimizer_with_the_number_of_batches() -> None:
+    chooser, ends = follow(times(10, TRAIN, TRAIN, TRAIN, TRAIN, ADAM))
+    assert chooser.choice is not None
+    assert chooser.choice.text == "optimizer step (Adam), every 4 batches"
+    assert ends == [19, 24, 29, 34, 39, 44, 49]
+
+
+def test_sixty_four_batches_per_optimizer_step_need_two_steps_only() -> None:
+    chooser, ends = follow(times(4, *times(64, TRAIN), ADAM))
+    assert chooser.choice is not None
+    assert chooser.choice.text == "optimizer step (Adam), every 64 batches"
+    assert len(ends) == 3
+
+
+def test_no_loader_is_marked_by_the_optimizer() -> None:
+    chooser, ends = follow(times(6, ADAM))
+    assert chooser.choice is not None
+    assert chooser.choice.text == "optimizer step (Adam)"
+    assert ends == [3, 4, 5]
+
+
+def test_a_gan_has_one_step_per_batch() -> None:
+    chooser, ends = follow(times(20, TRAIN, CRITIC, ADAM), optimizers=2)
+    assert chooser.choice is not None
+    assert (chooser.choice.event, chooser.choice.cycle) == (TRAIN, ADAM)
+    assert {later - earlier for earlier, later in pairwise(ends)} == {3}
+
+
+def test_a_gan_without_loader_ends_its_step_with_the_optimizer_that_steps_last() -> None:
+    chooser, _ = follow(times(20, CRITIC, ADAM), optimizers=2)
+    assert chooser.choice is not None
+    assert chooser.choice.event == ADAM
+
+
+def test_a_wgan_has_one_step_per_generator_step() -> None:
+    cycle = (*times(5, TRAIN, CRITIC), ADAM)
+    chooser, ends = follow(times(6, *cycle), optimizers=2)
+    assert chooser.choice is not None
+    assert chooser.choice.text == "optimizer step (Adam), every 5 batches"
+    assert {later - earlier for earlier, later in pairwise(ends)} == {11}
+
+
+def test_a_wgan_that_draws_once_for_five_critic_steps_is_marked_by_the_draw() -> None:
+    chooser, _ = follow(times(8, TRAIN, *times(5, CRITIC), ADAM), optimizers=2)
+    assert chooser.choice is not None
+    assert (chooser.choice.event, chooser.choice.cycle) == (TRAIN, ADAM)
+
+
+def test_a_second_loader_of_each_step_does_not_matter() -> None:
+    assert follow(times(8, TRAIN, OTHER, ADAM))[0].choice == follow(times(8, TRAIN, ADAM))[0].choice
+
+
+def test_an_optimizer_used_at_the_beginning_only_is_not_waited_for() -> None:
+    chooser, _ = follow([*times(3, SGD), *times(20, TRAIN, ADAM)], optimizers=2)
+    assert chooser.choice is not None
+    assert (chooser.choice.event, chooser.choice.cycle) == (TRAIN, ADAM)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7])
+def test_validation_between_steps_neither_confuses_nor_ends_steps(every: int) -> None:
+    events = times(10, *times(every, TRAIN, ADAM), *times(5, VALID))
+    chooser, ends = follow(events)
+    if every > 1:  # with one step each, five batches of the other loader are as much a part of every step
+        assert chooser.choice is not None
+        assert chooser.choice.event == TRAIN
+    assert all(events[end] != VALID for end in ends)
+    assert len(ends) >= 10 * every - 4
+
+
+def test_a_long_validation_does_not_change_the_choice() -> None:
+    chooser, ends = follow([*times(6, TRAIN, ADAM), *times(5000, VALID), *times(6, TRAIN, ADAM)])
+    assert chooser.choice is not None
+    assert chooser.choice.event == TRAIN
+    assert len(ends) == 8
+
+
+def test_validation_before_the_training_is_no_training() -> None:
+    chooser, ends = follow([*times(150, VALID), *times(6, TRAIN, ADAM)])
+    assert chooser.choice is not None
+    assert chooser.choice.event == TRAIN
+    assert len(ends) == 4
+
+
+def test_without_any_optimizer_batches_of_the_first_loader_mark_the_steps() -> None:
+    chooser, ends = follow([OTHER, *times(40, TRAIN, VALID)], optimizers=0)
+    assert chooser.choice is not None
+    assert chooser.choice.event == TRAIN  # the first batch of all was a look at the data
+    assert len(ends) == 29
+
+
+def test_an_evaluation_with_an_unused_optimizer_is_recognised_later() -> None:
+    assert chosen(times(199, VALID)) is None
+    assert chosen(times(200, VALID)) == BATCH
+
+
+def test_a_training_that_follows_a_very_long_evaluation_is_followed() -> None:
+    chooser, ends = follow([*times(1000, VALID), *times(10, TRAIN, ADAM)])
+    assert chooser.choice is not None
+    assert chooser.choice.cycle == ADAM
+    assert ends[-1] == 1018
+
+
+def test_a_second_stage_with_its_own_optimizer_and_loader_is_followed() -> None:
+    chooser, ends = follow([*times(20, TRAIN, ADAM), *times(80, OTHER, SGD)])
+    assert chooser.choice is not None
+    assert (chooser.choice.event, chooser.choice.cycle) == (OTHER, SGD)
+    assert ends[-1] == 40 + 158
+
+
+def test_a_new_loader_in_every_epoch_is_followed() -> None:
+    epochs = (times(10, Event("batch", epoch), ADAM) for epoch in range(5))
+    chooser, ends = follow(chain.from_iterable(epochs))
+    assert chooser.choice is not None
+    assert chooser.choice.event == Event("batch", 4)
+    assert len(ends) >= 6 + 4 * 8
+
+
+def run_epochs(chooser: Chooser, epochs: Iterable[Event], batches: int) -> Iterator[int]:
+    """Draw as a `for` loop does: once more than there are batches."""
+    for draw in epochs:
+        for _ in range(batches):
+            yield chooser.see(draw)
+            yield chooser.see(ADAM)
+        yield chooser.see(draw)
+        chooser.exhausted(draw)
+
+
+def test_the_end_of_an_epoch_makes_no_step_more() -> None:
+    chooser = Chooser(lambda: 1)
+    ends = sum(run_epochs(chooser, repeat(TRAIN, 6), 10))
+    assert ends == 60 - 3  # of the fourth to the last, which the last draw of all ends
+    assert chooser.seen == {"batch": 60, "optimizer": 60}
+
+
+def test_the_end_of_an_epoch_makes_no_step_more_with_a_new_loader_in_each() -> None:
+    epochs = [Event("batch", epoch) for epoch in range(6)]
+    assert sum(run_epochs(Chooser(lambda: 1), epochs, 10)) == 60 - 3
+
+
+def test_an_inference_program_with_a_new_loader_in_every_epoch_is_followed() -> None:
+    chooser = Chooser(lambda: 0)
+    ends = 0
+    for epoch in range(6):
+        draw = Event("batch", epoch)
+        for _ in range(20):
+            ends += chooser.see(draw)
+        ends += chooser.see(draw)
+        chooser.exhausted(draw)
+    assert ends == 120 - 10
+
+
+def test_epochs_of_one_batch_have_one_step_each() -> None:
+    ends = sum(run_epochs(Chooser(lambda: 1), repeat(TRAIN, 20), 1))
+    assert 20 - 5 <= ends <= 20
+
+
+@pytest.mark.parametrize(
+    ("how", "events", "text"),
+    [
+        ("loader", times(5, TRAIN, TRAIN, ADAM), BATCH),
+        ("loader", times(20, TRAIN), BATCH),
+        ("loader", times(50, ADAM), None),
+        ("optimizer", times(5, TRAIN, ADAM), "optimizer step (Adam)"),
+        ("optimizer", times(500, TRAIN), None),
+    ],
+)
+def test_a_marker_that_was_asked_for_is_kept(how: How, events: list[Event], text: str | None) -> None:
+    assert chosen(events, how=how) == text
+
+
+def test_nothing_is_chosen_from_nothing() -> None:
+    assert choose([], lambda: 0) is None
+
+
+def test_optimizers_of_which_none_recurs_are_watched_on() -> None:
+    events = [*times(2, ADAM), *(Event("optimizer", number) for number in range(8)), *times(50, TRAIN)]
+    assert choose(events, lambda: 9) is None
+
+
+def test_the_optimizers_are_counted_only_when_it_matters() -> None:
+    def fail() -> int:
+        raise AssertionError
+
+    assert choose(times(3, TRAIN, ADAM), fail) is None
+    assert choose(times(12, TRAIN, ADAM), fail) is not None
