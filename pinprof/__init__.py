@@ -11,6 +11,8 @@ findings = pinprof.find(profile, trace)         # what to do about it
 
 pinprof.analyze("trace.json.gz")                # all of it, as a report that shows itself in a notebook
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
+
+pinprof.step()                                  # ends a step in a script that `pinprof run` records
 """
 
 from importlib import import_module
@@ -22,6 +24,7 @@ from pinprof.rules import Finding, find
 from pinprof.trace import Trace, read_trace
 
 if TYPE_CHECKING:
+    from pinprof.capture.markers import step
     from pinprof.capture.profiling import profile
     from pinprof.notebook import Report, analyze, profile_step
 
@@ -39,6 +42,7 @@ __all__ = [
     "profile",
     "profile_step",
     "read_trace",
+    "step",
 ]
 
 _ROOMS = {
@@ -46,6 +50,7 @@ _ROOMS = {
     "analyze": "pinprof.notebook",
     "profile": "pinprof.capture.profiling",
     "profile_step": "pinprof.notebook",
+    "step": "pinprof.capture.markers",
 }
 """Where the names are that are imported when first asked for: torch, plotly and rich are slow to load, and reading and
 measuring a trace need none of them."""
