@@ -142,25 +142,36 @@ def timeline(trace: str, output: str, *, force: bool) -> None:
     _write(output, timeline_page(recorded, profile))
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("script", type=click.Path())
+@main.command(context_settings={"allow_interspersed_args": False})
+@click.argument("script", metavar="{SCRIPT | -m MODULE}")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.option("-m", "--module", is_flag=True, help="Run a module, as python -m does; a package runs its __main__.")
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     help="The trace to write; the report gets the same name with .html. Default: pinprof-SCRIPT.json.gz.",
 )
+@click.option(
+    "--step-marker",
+    default="auto",
+    show_default=True,
+    metavar="auto|loader|optimizer|FUNCTION",
+    help="What marks the steps: whichever of the next two fits; a batch drawn from a DataLoader; an optimizer step; "
+    "the call of a function or Class.method of the script, or of MODULE:FUNCTION.",
+)
 @click.option("--steps", default=5, show_default=True, type=click.IntRange(min=1), help="Steps to record.")
 @click.option("--warmup", default=10, show_default=True, type=click.IntRange(min=1), help="Steps to skip first.")
 @click.option("--stack/--no-stack", default=True, show_default=True, help="Record Python functions.")
 @click.option("--keep-going", is_flag=True, help="Let the script finish after the recording.")
 @force_option
-def run(
+def run(  # noqa: PLR0913  one per option
     script: str,
     args: tuple[str, ...],
     *,
+    module: bool,
     output: str | None,
+    step_marker: str,
     steps: int,
     warmup: int,
     stack: bool,
@@ -169,36 +180,50 @@ def run(
 ) -> None:
     r"""Record some steps of a training SCRIPT, run with ARGS as under python, and report on them.
 
-    Each optimizer step ends a training step. After a warm-up the step is timed without a profiler (the true step), then
-    torch.profiler records a few steps, then the script is stopped. Options of pinprof stand before SCRIPT, all after it
-    are the script's own.
+    The steps are found by themselves: one cycle of the optimizer is one, from batch to batch if it draws one. After a
+    warm-up the step is timed without a profiler (the true step), then torch.profiler records a few steps, then the
+    script is stopped. Options of pinprof stand before SCRIPT, all after it are the script's own.
+
+    Under torchrun every rank writes a trace, with .rankN in its name, and rank 0 reports on its own.
 
     \b
     Examples:
       pinprof run train.py --epochs 1
       pinprof run --steps 3 -o slow.json.gz train.py --batch-size 64
+      pinprof run -m package.train --epochs 1
+      pinprof run --step-marker Trainer.train_step train.py
+      torchrun --nproc-per-node 8 -m pinprof run train.py
     """
-    output = output or f"pinprof-{Path(script).stem}.json.gz"
+    from pinprof.capture.job import path_of_rank, rank_of_process
+
+    process = rank_of_process()
+    output = output or f"pinprof-{script if module else Path(script).stem}.json.gz"
+    if process and process.world_size > 1:
+        output = str(path_of_rank(Path(output), process.rank))
+    reports = process is None or process.rank == 0
     page = output.removesuffix(".gz").removesuffix(".json") + ".html"
-    _check_outputs((output, page), force=force)
+    _check_outputs((output, page if reports else None), force=force)
     from pinprof.capture.script import run_script
 
     outcome = run_script(
         script,
         args,
         path=output,
+        module=module,
+        step_marker=step_marker,
         keep_going=keep_going,
-        on_progress=_WindowNames().say,
+        on_progress=_WindowNames().say if reports else None,
         steps=steps,
         warmup=warmup,
         with_stack=stack,
         force=force,
     )
-    if outcome.path:
+    if outcome.path and reports:
         measured = list(_measured([output]))
         for _, profile, findings in measured:
             _print_report(profile, findings)
         _write_page(page, measured)
+        _say(f"Steps marked by: {outcome.marker} (--step-marker chooses another)")
         _say(f"Wrote {output}\nNext: pinprof report {shlex.quote(output)} --json report.json")
     if outcome.exit_status:
         _say(f"The script failed with exit status {outcome.exit_status}.")

@@ -11,6 +11,7 @@ from typing import final
 
 import torch
 
+from pinprof.capture.job import rank_of_process
 from pinprof.capture.lines import line_window
 from pinprof.capture.plain import Clock, PlainBounds, PlainStep, Progress, clock_of_program, plain_window, uses_cuda
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
@@ -95,7 +96,8 @@ class Recording:
     """One run through the windows, moved on by `step()`; what it found is in `plain` and `recorded_steps`.
 
     `done` says that all windows are finished, `steps_seen` how many steps were counted. `plain` stays None if that
-    window was left out or cut short; the file at `path` exists once `recorded_steps` is not 0.
+    window was left out or cut short; the file at `path` exists once `recorded_steps` is not 0. `marker`, which goes
+    into it, says what marks a step.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Recording:
     ) -> None:
         self.path = path
         self.windows = windows
+        self.marker = "step()"
         self.done = False
         self.steps_seen = 0
         self.plain: PlainStep | None = None
@@ -191,20 +194,23 @@ class Recording:
         steps, self.recorded_steps = self.recorded_steps, 0
         with as_capture_error("the recording could not be finished"):
             if steps:  # metadata is taken up while the profiler records, not later
-                profiler.add_metadata_json("pinprof", json.dumps(description(self.plain)))
+                profiler.add_metadata_json("pinprof", json.dumps(description(self.plain, self.marker)))
             profiler.stop()
             if steps:
                 write_trace(profiler, self.path)
         self.recorded_steps = steps
 
 
-def description(plain: PlainStep | None) -> dict[str, object]:
-    """Return what pinprof stores in the trace: versions, GPU, and the step without a profiler."""
+def description(plain: PlainStep | None, marker: str) -> dict[str, object]:
+    """Return what pinprof stores in the trace: versions, GPU, rank, what marks a step, the step without a profiler."""
+    rank = rank_of_process()
     return {
         "pinprof_version": VERSION,
         "torch_version": torch.__version__,
         "cuda_version": torch.version.cuda,
         "gpu": torch.cuda.get_device_name() if uses_cuda() else None,
+        **(rank._asdict() if rank else {}),
+        "marker": marker,
         "plain": asdict(plain) if plain else None,
     }
 

@@ -1,37 +1,44 @@
-"""Recording an unmodified script: it runs as under `python`, and every optimizer step moves the recording on."""
+"""Recording an unmodified script: it runs as under `python`, and what it does moves the recording on."""
 
-import io
+import atexit
 import os
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
+from types import FrameType, ModuleType
 from typing import Any
 
-from torch.optim.optimizer import register_optimizer_step_post_hook
-
+from pinprof.capture.job import CommonEnd, leave_job
+from pinprof.capture.lines import INSTALLED
+from pinprof.capture.markers import DECORATOR, Marks
 from pinprof.capture.plain import PlainStep
 from pinprof.capture.profiling import OnProgress, Recording, profile
+from pinprof.capture.program import OWN_FOLDER, Program, hide_own_frames
 from pinprof.errors import CaptureError
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
-MARK_STEPS = "mark them yourself: `with pinprof.profile(...) as p:` around the loop and `p.step()` after every step"
+MARK_STEPS = (
+    "mark them yourself: call pinprof.step() at the end of each, or name the function that makes one with --step-marker"
+)
+POLITE_STOPS = 2
+"""How often a script is asked to stop before its handlers are interrupted, too."""
 
 
 @dataclass(frozen=True)
 class ScriptRun:
     """How a script ended and what was recorded of it.
 
-    `path` is None if the script failed before a step was recorded; `stopped` says that we ended it, its windows done.
+    `path` is None if the script failed before a step was recorded; `marker` says what marked its steps, `stopped` that
+    we ended it, its windows done.
     """
 
     path: Path | None
     steps_seen: int
     recorded_steps: int
     plain: PlainStep | None
+    marker: str
     stopped: bool
     exit_status: int
 
@@ -51,71 +58,145 @@ def run_script(
     args: Sequence[str],
     *,
     path: str | os.PathLike[str],
+    module: bool = False,
+    step_marker: str = "auto",
     keep_going: bool = False,
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> ScriptRun:
-    """Run `script` as `python script args` would, recording it to `path`; return how it ended.
+    """Run `script` as `python script args` would, or as `python -m script args`, recording it; return how it ended.
 
-    An optimizer step in the main thread ends a step; `options` are those of `profile()`. When the windows are done, the
-    script is stopped, or left to finish if `keep_going`. The traceback of a failing script goes to standard error as
-    Python prints it, and what was recorded until then is kept.
+    `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`, or the
+    name of a function, as the script defines it or as `module:name`. `options` are those of `profile()`. When the
+    windows are done, the script is stopped at the end of a step, or left to finish if `keep_going`; all ranks of a job
+    are stopped after the same step. The traceback of a failing script goes to standard error as Python prints it, and
+    what was recorded until then is kept.
 
-    Raises CaptureError if there is no such script, and if a script that did not fail ended before a step was recorded.
+    Raises CaptureError if there is no such script or function, and if a script that did not fail ended before a step
+    was recorded.
     """
-    script = Path(script)
-    if not script.is_file():
+    if not module and not Path(script).is_file():
         raise CaptureError(f"{script}: there is no such script")
     if options.get("warmup", 1) < 1:
         raise CaptureError("warmup=0: the first step of a script contains its start; keep at least one for warm-up")
     recording = profile(path, on_progress=on_progress, **options)
-    ending = _run_to_its_end(script, args, recording, keep_going=keep_going)
+    stepper = _Stepper(recording, keep_going=keep_going)
+    marks = Marks(step_marker, stepper.end_step)
+    ending = _run_to_its_end(Program(os.fspath(script), args, module), marks, stepper)
     if not recording.recorded_steps and not ending.exit_status:
-        raise CaptureError(_why_nothing_recorded(recording))
+        raise CaptureError(_why_nothing_recorded(recording, marks))
     return ScriptRun(
         path=recording.path if recording.recorded_steps else None,
         steps_seen=recording.steps_seen,
         recorded_steps=recording.recorded_steps,
         plain=recording.plain,
+        marker=recording.marker,
         stopped=ending.stopped,
         exit_status=ending.exit_status,
     )
 
 
-def _run_to_its_end(script: Path, args: Sequence[str], recording: Recording, *, keep_going: bool) -> _Ending:
-    """Run the script within the recording; whatever ends it, the recording is ended too."""
-    recording.start()
-    with _running_as_main(script, args) as main, _stepping(recording, keep_going=keep_going):
-        ending = _ending_of(script, main)
+class _Stepper:
+    """Moves the recording on at the end of every step; once it is done or has failed, ends the script."""
+
+    def __init__(self, recording: Recording, *, keep_going: bool) -> None:
+        self.recording = recording
+        self.failure: CaptureError | None = None
+        self.stops = 0
+        self._keep_going = keep_going
+        self._steps = 0
+        self._end = CommonEnd()
+
+    def end_step(self, marker: str) -> None:
+        """Take the end of a step, marked by what `marker` says."""
+        self._steps += 1
+        if self.failure is None:
+            self.recording.marker = marker
+            try:
+                self.recording.step()
+            except CaptureError as exc:
+                self.failure = exc
+        if self.stops or self.failure or (self._may_stop() and self._end.reached(self._steps)):
+            self._stop()
+
+    def _may_stop(self) -> bool:
+        return self.recording.done and not self._keep_going
+
+    def _stop(self) -> None:
+        """End the script; one that catches this and goes on is interrupted in its next line, outside of that `try`."""
+        self.stops += 1
+        if self.stops > POLITE_STOPS:
+            _interrupt_next_line()
+        raise _Finished
+
+
+def _interrupt_next_line() -> None:
+    """Let the next line that runs in the user's own code raise _Finished, whatever it is."""
+
+    def interrupt(frame: FrameType, event: str, _: object) -> Any:
+        if event == "line" and not _is_installed(frame):
+            raise _Finished
+        return None if event == "call" else interrupt
+
+    sys.settrace(interrupt)
+    caller: FrameType | None = sys._getframe()  # noqa: SLF001  of the frames below only a frame can be told
+    while caller is not None:
+        if not _is_installed(caller):
+            caller.f_trace = interrupt
+        caller = None if caller.f_code is _ending_of.__code__ else caller.f_back
+
+
+def _is_installed(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith((OWN_FOLDER, *INSTALLED))
+
+
+def _run_to_its_end(program: Program, marks: Marks, stepper: _Stepper) -> _Ending:
+    """Run the program within the recording; whatever ends it, the recording is ended too."""
+    recording, process = stepper.recording, os.getpid()
+    with program.as_main() as main, marks.placed():
+        recording.start()
+        ending = _ending_of(program, main, marks)
+    if os.getpid() != process:
+        _exit_as_fork(ending.exit_status)
+    if stepper.stops > POLITE_STOPS:
+        sys.settrace(None)
+    if stepper.stops and not ending.exit_status:
+        ending = _Ending(0, stopped=True)
+        leave_job()
     if ending.exit_status:
         with suppress(CaptureError):  # the script's own failure is the one to see
             recording.end()
-    else:
-        recording.end()
+        return ending
+    recording.end()
+    if stepper.failure is not None:
+        raise stepper.failure
     return ending
 
 
-def _ending_of(script: Path, main: ModuleType) -> _Ending:
-    """Execute the script; return how it ended, its traceback printed if it failed."""
+def _ending_of(program: Program, main: ModuleType, marks: Marks) -> _Ending:
+    """Execute the program; return how it ended, its traceback printed if it failed."""
     try:
-        exec(_code_of(script), main.__dict__)  # noqa: S102  running the user's program is the purpose
-    except _Finished as finished:
-        if finished.__cause__ is not None:  # the recording failed, not the script
-            raise finished.__cause__ from None
-        return _Ending(0, stopped=True)
-    except SystemExit as exc:
-        return _Ending(_exit_status(exc))
+        code = program.load(main, marks.decorated if marks.in_script else None)
+    except CaptureError:
+        raise
     except BaseException as exc:  # noqa: BLE001  as python itself does
-        exc = exc.with_traceback(_without_own_frames(exc.__traceback__))
-        sys.excepthook(type(exc), exc, exc.__traceback__)
-        return _Ending(INTERRUPTED if isinstance(exc, KeyboardInterrupt) else 1)
+        return _shown(exc)
+    if marks.in_script:
+        vars(main)[DECORATOR] = marks.mark_calls
+    try:
+        exec(code, vars(main))  # noqa: S102  running the user's program is the purpose
+    except BaseException as exc:  # noqa: BLE001  as python itself does
+        return _Ending(0) if _is_our_doing(exc) else _shown(exc)
     return _Ending(0)
 
 
-def _code_of(script: Path) -> CodeType:
-    path = str(script.absolute())
-    with io.open_code(path) as file:
-        return compile(file.read(), path, "exec", dont_inherit=True)
+def _shown(exc: BaseException) -> _Ending:
+    """Return the status with which python exits after this exception, printed as python prints it."""
+    if isinstance(exc, SystemExit):
+        return _Ending(_exit_status(exc))
+    hide_own_frames(exc)
+    sys.excepthook(type(exc), exc, exc.__traceback__)
+    return _Ending(INTERRUPTED if isinstance(exc, KeyboardInterrupt) else 1)
 
 
 def _exit_status(exc: SystemExit) -> int:
@@ -126,54 +207,40 @@ def _exit_status(exc: SystemExit) -> int:
     return 1
 
 
-def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from the script's first frame on; None if it never began (a syntax error)."""
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    return trace
+def _is_our_doing(exc: BaseException) -> bool:
+    """Return whether it is our end of the script, or what the script made of it."""
+    chain: list[BaseException | None] = [exc]
+    for link in chain:
+        if isinstance(link, _Finished):
+            return True
+        if link is not None:
+            chain += [earlier for earlier in (link.__cause__, link.__context__) if earlier not in chain]
+    return False
 
 
-@contextmanager
-def _running_as_main(script: Path, args: Sequence[str]) -> Iterator[ModuleType]:
-    """Give a fresh `__main__`, with `sys.argv` and `sys.path` as `python script args` sets them."""
-    saved = sys.argv, sys.path[:], sys.modules["__main__"]
-    main = ModuleType("__main__")
-    main.__file__ = str(script.absolute())
-    sys.argv = [str(script), *args]
-    sys.path[0] = str(script.resolve().parent)
-    sys.modules["__main__"] = main
-    try:
-        yield main
-    finally:
-        sys.argv, sys.path[:], sys.modules["__main__"] = saved
+def _exit_as_fork(status: int) -> None:
+    """End a process that the script forked and that ran to the script's end: the recording is not its business."""
+    atexit._run_exitfuncs()  # noqa: SLF001  what python does at its exit
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
-@contextmanager
-def _stepping(recording: Recording, *, keep_going: bool) -> Iterator[None]:
-    """Let every optimizer step of the main thread end a step of the recording; once done, end the script.
-
-    The hook runs inside torch's own `Optimizer.step` range, which therefore ends some microseconds after the step does.
-    """
-    main_thread = threading.get_ident()
-
-    def end_step(*_: object) -> None:
-        if threading.get_ident() != main_thread:  # an optimizer that runs inside backward: no step boundary
-            return
-        try:
-            recording.step()
-        except CaptureError as exc:
-            raise _Finished from exc
-        if recording.done and not keep_going:
-            raise _Finished
-
-    hook = register_optimizer_step_post_hook(end_step)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-def _why_nothing_recorded(recording: Recording) -> str:
-    if not recording.steps_seen:
-        return f"no optimizer step was seen, so no step could be recorded; {MARK_STEPS}"
-    return recording.why_nothing_recorded()
+def _why_nothing_recorded(recording: Recording, marks: Marks) -> str:
+    if recording.steps_seen:
+        uncounted = (
+            "" if marks.chooser is None else ". The first few, until it was clear what marks a step, do not count"
+        )
+        return recording.why_nothing_recorded() + uncounted
+    if marks.chooser is None:
+        return f"no step was seen between two calls of {marks.step_marker}; name a function that is called every step"
+    seen = marks.chooser.seen
+    if not seen.total():
+        return (
+            "neither a batch drawn from a DataLoader nor an optimizer step was seen, so no step could be recorded; "
+            f"{MARK_STEPS}"
+        )
+    return (
+        f"the program ended after {seen['optimizer']} optimizer steps and {seen['batch']} batches, too few to see what "
+        f"one training step is. Run it longer, or {MARK_STEPS}"
+    )

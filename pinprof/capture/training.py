@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pinprof.capture.job import path_of_rank
 from pinprof.capture.profiling import Recording, profile
 from pinprof.errors import CaptureError
 
@@ -88,12 +89,6 @@ class TrainingRecording:
         if self._validations:
             lines.append("validation ran between steps while they were timed or recorded: those read too long")
         return "\npinprof: ".join(lines)
-
-
-def path_of_rank(path: Path, rank: int) -> Path:
-    """Return the name of a rank's own trace: out.json.gz becomes out.rank3.json.gz."""
-    stem, dot, suffixes = path.name.partition(".json")
-    return path.with_name(f"{stem}.rank{rank}{dot}{suffixes}")
 
 
 def _say(text: str) -> None:

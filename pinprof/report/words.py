@@ -1,5 +1,7 @@
 """What codes mean, in the words that all reports share, and names of the trace made safe to show."""
 
+from pinprof.measure import Profile
+
 REASONS = {
     "pageable": "the host memory is pageable: the driver stages the copy and nothing runs beside it",
     "same_stream": "the copy is on the stream of the kernels around it, so they run one after the other",
@@ -21,6 +23,13 @@ BOUNDS = {
     "input": "the input is the limit: the GPU waits for the next batch",
     "communication": "communication is the limit",
 }
+
+
+def counted_steps(profile: Profile) -> str:
+    """Return how many steps there are, and by what they are known."""
+    steps, marked_by = profile.steps, profile.info.step_marker
+    known_by = f"{steps.marker}, marked by: {marked_by}" if marked_by else steps.marker
+    return f"{steps.count} complete step{'s' * (steps.count != 1)} ({known_by})"
 
 
 def place(file: str | None, line: int | None, function: str | None) -> str:

@@ -150,6 +150,8 @@ class Info:
     torch_version: str | None = None
     devices: tuple[Device, ...] = ()
     plain_step: PlainStep | None = None
+    step_marker: str | None = None
+    """What marked the steps when pinprof recorded them, in words."""
     lines: tuple[RecordedLines, ...] = ()
 
 

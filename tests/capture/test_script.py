@@ -14,7 +14,13 @@ from pinprof.capture.script import run_script
 from pinprof.errors import CaptureError
 
 ROOT = Path(__file__).parents[2]
-WINDOWS = {"warmup": 2, "max_warmup": 2, "plain_steps": 3, "plain_seconds": 0.0, "steps": 2}  # 9 steps in all
+WINDOWS = {
+    "warmup": 2,
+    "max_warmup": 2,
+    "plain_steps": 3,
+    "plain_seconds": 0.0,
+    "steps": 2,
+}  # 9 steps in all, after 3 unmarked
 
 DRIVER = """
 import dataclasses, json, sys
@@ -116,7 +122,7 @@ def test_script_sees_what_python_would_show_it(tmp_path: Path) -> None:
 
 
 def test_failing_script_shows_its_own_traceback_and_keeps_the_trace(tmp_path: Path) -> None:
-    source = TRAIN + "def after(step):\n    if step == 8:\n        raise ValueError('boom')\n\ntrain(1000)"
+    source = TRAIN + "def after(step):\n    if step == 11:\n        raise ValueError('boom')\n\ntrain(1000)"
     ran = run(tmp_path, source)
     under_python = subprocess.run(
         [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
@@ -143,7 +149,7 @@ def test_syntax_error_is_shown_as_python_shows_it(tmp_path: Path) -> None:
 
 
 def test_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
-    interrupt = f"    if step == 8:\n        os.kill(os.getpid(), {int(signal.SIGINT)})\n        time.sleep(30)"
+    interrupt = f"    if step == 11:\n        os.kill(os.getpid(), {int(signal.SIGINT)})\n        time.sleep(30)"
     ran = run(tmp_path, TRAIN + "import os, time\ndef after(step):\n" + interrupt + "\n\ntrain(1000)")
     assert ran.status == 130
     assert "KeyboardInterrupt" in ran.err
@@ -151,14 +157,20 @@ def test_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
     assert ran.result["recorded_steps"] == 1
 
 
-def test_no_optimizer_step_names_the_remedy(tmp_path: Path) -> None:
+def test_a_program_without_steps_is_told_the_two_ways_to_mark_them(tmp_path: Path) -> None:
     ran = run(tmp_path, "print('hello')")
-    assert "CaptureError: no optimizer step was seen" in ran.err
-    assert "pinprof.profile(...)" in ran.err
+    assert "CaptureError: neither a batch drawn from a DataLoader nor an optimizer step was seen" in ran.err
+    assert "pinprof.step()" in ran.err
+    assert "--step-marker" in ran.err
+
+
+def test_a_program_that_ends_before_its_steps_are_understood_is_told_so(tmp_path: Path) -> None:
+    ran = run(tmp_path, TRAIN + "train(3)")
+    assert "CaptureError: the program ended after 3 optimizer steps and 0 batches, too few to see" in ran.err
 
 
 def test_too_few_steps_says_how_many_are_needed(tmp_path: Path) -> None:
-    ran = run(tmp_path, TRAIN + "train(4)")
+    ran = run(tmp_path, TRAIN + "train(7)")
     assert "CaptureError: the program ended after 4 steps, before one was recorded; 9 are needed" in ran.err
 
 

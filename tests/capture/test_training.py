@@ -10,7 +10,8 @@ import pytest
 import torch
 from trace_steps import steps_of
 
-from pinprof.capture.training import TrainingRecording, path_of_rank
+from pinprof.capture.job import path_of_rank
+from pinprof.capture.training import TrainingRecording
 from pinprof.errors import CaptureError
 
 SHORT: dict[str, Any] = {"warmup": 1, "plain_steps": 0, "steps": 2}  # with the profiler's warm-up: 5 steps
@@ -122,6 +123,7 @@ def test_ranks_are_not_stopped_each_at_its_own_step(tmp_path: Path) -> None:
 
 
 FAILING = """
+from pinprof.capture.job import path_of_rank
 from pinprof.capture.training import TrainingRecording
 training = TrainingRecording("out.json", stop=False, options={"warmup": 1, "plain_steps": 0, "steps": 2})
 training.begin(0, 1)

@@ -1,0 +1,110 @@
+"""A user's script or module, run in this process as `python` runs it."""
+
+import ast
+import atexit
+import builtins
+import io
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+from pinprof.errors import CaptureError
+
+OWN_FOLDER = str(Path(__file__).parent) + os.sep
+
+Change = Callable[[ast.Module], ast.Module]
+"""Takes the code of a program and returns what is run instead."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What follows `python` on a command line: a script, or after `-m` the name of a module, and arguments."""
+
+    name: str
+    args: Sequence[str]
+    module: bool = False
+
+    @contextmanager
+    def as_main(self) -> Iterator[ModuleType]:
+        """Give a fresh `__main__`, with `sys.argv` and `sys.path` as python sets them, for the block.
+
+        Functions that run at the interpreter's exit find this `__main__` and its working directory again; objects of
+        its classes could not be pickled otherwise.
+        """
+        saved, folder = (sys.argv, sys.path[:], sys.modules["__main__"]), Path.cwd()
+        main = ModuleType("__main__")
+        vars(main).update(__builtins__=builtins, __cached__=None)
+        if sys.version_info < (3, 14):  # from then on they are made when they are asked for
+            main.__annotations__ = {}
+        sys.argv = ["-m" if self.module else self.name, *self.args]
+        if not getattr(sys.flags, "safe_path", False):  # python -P leaves the path alone
+            sys.path[0] = str(Path.cwd() if self.module else Path(self.name).resolve().parent)
+        sys.modules["__main__"] = main
+        try:
+            yield main
+        finally:
+            sys.argv, sys.path[:], sys.modules["__main__"] = saved
+            atexit.register(sys.modules.__setitem__, "__main__", main)
+            with suppress(FileNotFoundError):  # the program removed its folder
+                atexit.register(os.chdir, Path.cwd())
+            os.chdir(folder)
+
+    def load(self, main: ModuleType, change: Change | None = None) -> CodeType:
+        """Return the code to execute in `main`, which learns where it comes from."""
+        return self._load_module(main, change) if self.module else self._load_script(main, change)
+
+    def _load_script(self, main: ModuleType, change: Change | None) -> CodeType:
+        path = str(Path(self.name).absolute())
+        main.__file__ = path
+        main.__loader__ = SourceFileLoader("__main__", path)
+        with io.open_code(path) as file:
+            return _compiled(file.read(), path, change)
+
+    def _load_module(self, main: ModuleType, change: Change | None) -> CodeType:
+        find: Any = vars(runpy)["_get_module_details"]  # private, but pdb and coverage find modules with it, too
+        name, spec, code = find(self.name, CaptureError)
+        main.__file__ = sys.argv[0] = spec.origin
+        main.__loader__, main.__package__, main.__spec__ = spec.loader, spec.parent, spec
+        vars(main)["__cached__"] = spec.cached
+        if change is None:
+            return code
+        source = spec.loader.get_source(name)
+        if source is None:
+            raise CaptureError(f"{self.name}: its source is not there, so none of its functions can mark steps")
+        return _compiled(source, spec.origin, change)
+
+
+def _compiled(source: str | bytes, path: str, change: Change | None) -> CodeType:
+    code = source if change is None else change(ast.parse(source, path))
+    return compile(code, path, "exec", dont_inherit=True)
+
+
+def hide_own_frames(error: BaseException) -> BaseException:
+    """Take pinprof's frames out of the tracebacks of an exception of the program, and of those that led to it."""
+    todo: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while todo:
+        now = todo.pop()
+        if now is not None and id(now) not in seen:
+            seen.add(id(now))
+            now.__traceback__ = _programs_frames(now.__traceback__)
+            todo += [now.__cause__, now.__context__]
+    return error
+
+
+def _programs_frames(trace: TracebackType | None) -> TracebackType | None:
+    frames = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
+            frames.append(trace)
+        trace = trace.tb_next
+    for frame, following in zip(frames, [*frames[1:], None], strict=False):
+        frame.tb_next = following
+    return frames[0] if frames else None
