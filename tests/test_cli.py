@@ -198,8 +198,80 @@ def test_run_lets_the_script_finish_if_asked(tmp_path: Path) -> None:
 def test_run_says_what_to_do_when_the_script_is_too_short(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", "train.py", "3")
     assert done.returncode == 2
-    assert "Error: the program ended after 3 steps" in done.stderr
+    assert "Error: the program ended after 3 optimizer steps and 0 batches" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_run_takes_a_module_and_its_options_as_python_does(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "train.py").write_text("import sys\nassert sys.argv.pop(1) == '--steps'\n" + TRAINING)
+    done = run_program(tmp_path, "run", "--steps", "2", "-m", "package.train", "--steps", "1000000")
+    assert done.returncode == 0, done.stderr
+    assert "2 complete steps (ProfilerStep#N, marked by: optimizer step (SGD))" in done.stdout
+    assert "Steps marked by: optimizer step (SGD)" in done.stderr
+    assert (tmp_path / "pinprof-package.train.json.gz").exists()
+
+
+def test_run_says_that_there_is_no_such_module(tmp_path: Path) -> None:
+    done = run_program(tmp_path, "run", "-m", "no_such_module")
+    assert (done.returncode, done.stderr) == (2, "Error: No module named no_such_module\n")
+
+
+def test_run_stores_the_marker_that_was_asked_for(tmp_path: Path) -> None:
+    words = ("run", "--step-marker", "torch.optim:SGD.zero_grad", "-o", "out.json", "train.py", "1000000")
+    done = run_program(tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(run_program(tmp_path, "report", "out.json", "--json", "-").stdout)
+    steps = report["traces"][0]["steps"]
+    assert (steps["marker"], steps["step_marker"]) == ("ProfilerStep#N", "SGD.zero_grad()")
+
+
+def test_run_does_not_take_a_mistyped_option_for_a_script(tmp_path: Path) -> None:
+    done = run_program(tmp_path, "run", "--stpes", "3", "train.py")
+    assert done.returncode == 2
+    assert "--stpes" in done.stderr
+
+
+DISTRIBUTED = """
+import torch, torch.distributed
+from torch.nn.parallel import DistributedDataParallel
+
+torch.distributed.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(16, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.TensorDataset(torch.randn(4000, 16))
+sampler = torch.utils.data.DistributedSampler(data)
+for epoch in range(1000):
+    for (batch,) in torch.utils.data.DataLoader(data, batch_size=4, sampler=sampler):
+        optimizer.zero_grad()
+        model(batch).sum().backward()
+        optimizer.step()
+print("finished")
+"""
+
+
+def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(DISTRIBUTED)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "pinprof", "run", "--warmup", "3", "train.py"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("5 complete steps") == 1
+    assert "finished" not in done.stdout
+    traces = {f"pinprof-train.rank{rank}.json.gz" for rank in (0, 1)}
+    assert {path.name for path in tmp_path.iterdir()} == {"train.py", "pinprof-train.rank0.html", *traces}
+    report = json.loads(run_program(tmp_path, "report", *sorted(traces), "--json", "-").stdout)
+    assert [(trace["rank"], trace["world_size"]) for trace in report["traces"]] == [(0, 2), (1, 2)]
 
 
 def test_run_passes_on_the_status_of_a_failing_script(tmp_path: Path) -> None:

@@ -62,11 +62,11 @@ class Ran:
     result: dict[str, object]
 
 
-def run(folder: Path, source: str, *args: str, **options: object) -> Ran:
+def run(folder: Path, source: str, *args: str, name: str = "train.py", **options: object) -> Ran:
     (folder / "train.py").write_text(source)
     given = json.dumps({"path": "out.json.gz", **WINDOWS, **options})
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", DRIVER, given, "train.py", *args],
+        [sys.executable, "-W", "error", "-c", DRIVER, given, name, *args],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
@@ -172,6 +172,188 @@ def test_a_program_that_ends_before_its_steps_are_understood_is_told_so(tmp_path
 def test_too_few_steps_says_how_many_are_needed(tmp_path: Path) -> None:
     ran = run(tmp_path, TRAIN + "train(7)")
     assert "CaptureError: the program ended after 4 steps, before one was recorded; 9 are needed" in ran.err
+
+
+SURROUNDINGS = """
+import atexit, inspect, json, os, pickle, sys
+from pathlib import Path
+import torch
+
+class Config:
+    lr = 0.1
+
+def at_exit():
+    pickle.loads(pickle.dumps(Config()))
+    print("exit handler", __name__, os.path.basename(os.getcwd()), sys.modules["__main__"].Config is Config)
+
+atexit.register(at_exit)
+os.makedirs("elsewhere", exist_ok=True)
+Path("here.txt").write_text("relative")
+spec = globals()["__spec__"]
+print(sys.argv, sys.path[0], os.getcwd(), __name__, __file__, __package__, __cached__, __doc__, __annotations__)
+print(type(__builtins__).__name__, spec and spec.name, type(__loader__).__name__)
+print(inspect.getsource(Config), pickle.loads(pickle.dumps(Config())).lr, sorted(vars(sys.modules["__main__"])))
+os.chdir("elsewhere")
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    model(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_surroundings_of_a_script_and_of_a_module_are_those_under_python(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    for name in ("__init__.py", "train.py", "__main__.py"):
+        (package / name).write_text(SURROUNDINGS if name != "__init__.py" else "")
+    for words in (["train.py"], ["-m", "package.train"], ["-m", "package"]):
+        ran = run(tmp_path, SURROUNDINGS, "--lr", "0.1", name=words[-1], module=len(words) == 2, force=True)
+        python = subprocess.run(
+            [sys.executable, *words, "--lr", "0.1"], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert ran.err == ""
+        assert ran.out == python.stdout
+        assert "exit handler __main__ elsewhere True" in ran.out
+        assert ran.result["stopped"]
+
+
+def test_a_module_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    for name in ("no_such_module", "json.no_such_module", "xml"):
+        with pytest.raises(CaptureError, match=name):
+            run_script(name, [], path=tmp_path / "out.json", module=True)
+
+
+WORKERS = """
+import multiprocessing, os, sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Batches(Dataset):  # has to be found by the children, in this script
+    def __len__(self):
+        return 40
+    def __getitem__(self, index):
+        assert "pinprof" not in sys.modules or METHOD == "fork"
+        return torch.ones(4)
+
+METHOD = os.environ["METHOD"]
+
+def compute(x):
+    return x + 1
+
+if __name__ == "__main__":
+    with multiprocessing.get_context(METHOD).Pool(1) as pool:
+        print(pool.map(compute, [1, 2]))
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in DataLoader(Batches(), num_workers=2, multiprocessing_context=METHOD, persistent_workers=True):
+        model(batch).sum().backward()
+        optimizer.step()
+    print("finished")
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_run_the_script_not_pinprof(tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = f'import os; os.environ["METHOD"] = "{method}"\n{WORKERS}'
+    ran = run(tmp_path, source)
+    assert (ran.status, ran.out) == (0, "[2, 3]\n"), ran.err
+    assert ran.result["marker"] == "batch drawn from a DataLoader"
+    assert recorded_steps(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3"]
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        "except BaseException:\n            caught += 1",
+        "except:\n            caught += 1\n            continue",
+        "finally:\n            caught += 1\n            continue",
+    ],
+)
+def test_a_script_that_catches_everything_is_stopped_all_the_same(tmp_path: Path, handler: str) -> None:
+    loop = f"caught = 0\nwhile True:\n        try:\n            train(1)\n        {handler}\n"
+    ran = run(tmp_path, TRAIN.replace('print("finished")', "pass") + loop)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.result["stopped"]
+    assert ran.result["recorded_steps"] == 2
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "raise RuntimeError('the training broke off')", "raise"])
+def test_what_a_script_makes_of_its_stop_is_not_its_failure(tmp_path: Path, end: str) -> None:
+    source = TRAIN + f"import sys\ntry:\n    train(1000)\nexcept BaseException:\n    print('saved')\n    {end}"
+    ran = run(tmp_path, source)
+    assert (ran.status, ran.out, ran.err) == (0, "saved\n", "")
+    assert ran.result["stopped"]
+
+
+def test_a_failing_loader_is_shown_without_a_frame_of_ours(tmp_path: Path) -> None:
+    source = """
+import torch
+
+def broken():
+    for number in range(40):
+        if number == 15:
+            raise ValueError("no such image")
+        yield number
+
+class Data(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return broken()
+
+try:
+    for batch in torch.utils.data.DataLoader(Data()):
+        pass
+except ValueError as error:
+    raise RuntimeError("cannot train") from error
+"""
+    ran = run(tmp_path, source)
+    under_python = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.status == 1
+    assert ran.err == under_python.stderr
+
+
+def test_a_fork_that_runs_to_the_end_of_the_script_records_nothing(tmp_path: Path) -> None:
+    source = TRAIN + (
+        "import atexit, os\nchild = os.fork()\n"
+        "if child == 0:\n    atexit.register(print, 'exit of the fork')\n    train(30)\nelse:\n"
+        "    print(os.waitpid(child, 0)[1])\n    train(30)"
+    )
+    ran = run(tmp_path, source)
+    assert (ran.status, ran.out) == (0, "finished\nexit of the fork\n0\n")
+    assert ran.result["stopped"]
+
+
+def test_a_thread_may_exit_and_goes_on_while_python_waits_for_it(tmp_path: Path) -> None:
+    source = TRAIN + (
+        "import sys, threading, time\n"
+        "threading.Thread(target=sys.exit, args=(5,)).start()\n"
+        "threading.Thread(target=lambda: (time.sleep(1), print('thread done'))).start()\ntrain(1000)"
+    )
+    ran = run(tmp_path, source)
+    assert (ran.status, ran.out, ran.err) == (0, "thread done\n", "")
+
+
+def test_a_named_function_marks_the_steps(tmp_path: Path) -> None:
+    body = "def one(step):\n    import time; time.sleep(0.001)\n\nfor step in range(100):\n    one(step)\n"
+    ran = run(tmp_path, body, step_marker="one")
+    assert ran.result["marker"] == "one()"
+    assert ran.result["stopped"]
+    trace = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))
+    assert trace["pinprof"]["marker"] == "one()"
+
+
+def test_steps_marked_by_hand_need_no_optimizer(tmp_path: Path) -> None:
+    ran = run(tmp_path, "import pinprof\nfor step in range(9):\n    pinprof.step()\n")
+    assert ran.result["marker"] == "pinprof.step()"
+    assert ran.result["recorded_steps"] == 2
+
+
+def test_a_wrong_marker_is_refused_before_the_script_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('ran')")
+    with pytest.raises(CaptureError, match="defines no such function"):
+        run_script(tmp_path / "train.py", [], path=tmp_path / "out.json", step_marker="missing")
 
 
 def test_missing_script_is_refused(tmp_path: Path) -> None:
