@@ -22,6 +22,7 @@ from pinprof.rules import Finding, find
 from pinprof.trace import Trace, read_trace
 
 if TYPE_CHECKING:
+    from pinprof.capture.markers import step
     from pinprof.capture.profiling import profile
     from pinprof.notebook import Report, analyze, profile_step
 
@@ -39,6 +40,7 @@ __all__ = [
     "profile",
     "profile_step",
     "read_trace",
+    "step",
 ]
 
 _ROOMS = {
@@ -46,6 +48,7 @@ _ROOMS = {
     "analyze": "pinprof.notebook",
     "profile": "pinprof.capture.profiling",
     "profile_step": "pinprof.notebook",
+    "step": "pinprof.capture.markers",
 }
 """Where the names are that are imported when first asked for: torch, plotly and rich are slow to load, and reading and
 measuring a trace need none of them."""

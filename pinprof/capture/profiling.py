@@ -12,6 +12,7 @@ from typing import final
 import torch
 
 from pinprof.capture.lines import line_window
+from pinprof.capture.markers import StepMarks
 from pinprof.capture.plain import Clock, PlainBounds, PlainStep, Progress, clock_of_program, plain_window, uses_cuda
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
 from pinprof.capture.warmup import WarmUpBounds, warm_up
@@ -19,6 +20,8 @@ from pinprof.errors import CaptureError
 from pinprof.version import VERSION
 
 SUFFIXES = (".json", ".json.gz")
+RANK_NAMES = {"rank": "RANK", "world_size": "WORLD_SIZE"}
+"""Variables in which torchrun tells a process who it is."""
 
 OnProgress = Callable[[str, int, int], None]
 """Called at the start of every step, with the window's name, the step's number in it and how many it will have."""
@@ -35,6 +38,7 @@ class Windows:
     plain: PlainBounds | None = field(default_factory=PlainBounds)
     steps: int = 5
     line_steps: int = 3
+    line_stack: bool = True
 
     @property
     def needed(self) -> int:
@@ -52,6 +56,7 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     plain_seconds: float = 1.0,
     plain_max_seconds: float = 20.0,
     line_steps: int = 3,
+    line_stack: bool = True,
     with_stack: bool = False,
     record_shapes: bool = False,
     profile_memory: bool = False,
@@ -69,8 +74,9 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     After `warmup` steps, or more until their time is steady, but no more than `max_warmup`, it times the plain step:
     without a profiler, at least `plain_steps` steps (0 leaves this window out) and `plain_seconds`, but no longer than
     `plain_max_seconds` once it has 3 steps. Then torch.profiler records `steps` steps: these are the trace. Then, on a
-    GPU, it runs `line_steps` steps (0 leaves this window out) with stacks to learn from which source line each wait is
-    called; the lines are stored with the trace. Outside the windows the program runs at its own speed.
+    GPU, it runs `line_steps` steps (0 leaves this window out), with stacks if `line_stack`, to learn from which source
+    line each wait is called; the lines are stored with the trace. Outside the windows the program runs at its own
+    speed.
 
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
     block if it ended before any step was recorded.
@@ -86,7 +92,7 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
         cuda_sync_events=cuda_sync_events,
     )
     target = writable_target(Path(path), force=force)
-    windows = Windows(WarmUpBounds(warmup, max(warmup, max_warmup)), plain, steps, line_steps)
+    windows = Windows(WarmUpBounds(warmup, max(warmup, max_warmup)), plain, steps, line_steps, line_stack)
     return Recording(target, windows, make_profiler, on_progress=on_progress)
 
 
@@ -112,6 +118,7 @@ class Recording:
         self.done = False
         self.steps_seen = 0
         self.plain: PlainStep | None = None
+        self.marks: StepMarks | None = None
         self.recorded_steps = 0
         self._make_profiler = make_profiler
         self._make_clock = make_clock
@@ -149,10 +156,12 @@ class Recording:
 
     def why_nothing_recorded(self) -> str:
         """Return the sentence for a program that ended before any step was recorded."""
+        watched = self.marks.watched if self.marks else 0
         windows = self.windows
         plain = windows.plain.steps if windows.plain else 0
         return (
-            f"the program ended after {self.steps_seen} steps, before one was recorded; {windows.needed} are needed: "
+            f"the program ended after {watched + self.steps_seen} steps, before one was recorded; "
+            f"{watched + windows.needed} are needed: {f'{watched} to see what marks a step, ' if watched else ''}"
             f"{windows.warmup.steps} warm-up, {plain} plain, {WARM_UP_STEPS} for the profiler to warm up and "
             f"{windows.steps} recorded. Run it longer, or ask for fewer (warmup, plain_steps, steps)"
         )
@@ -169,7 +178,7 @@ class Recording:
             self.plain = yield from plain_window(self._make_clock(), self.windows.plain)
         yield from self._recorded_window()
         if self.windows.line_steps and uses_cuda():
-            yield from line_window(self.windows.line_steps, self.path)
+            yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
         self.done = True
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
@@ -191,21 +200,25 @@ class Recording:
         steps, self.recorded_steps = self.recorded_steps, 0
         with as_capture_error("the recording could not be finished"):
             if steps:  # metadata is taken up while the profiler records, not later
-                profiler.add_metadata_json("pinprof", json.dumps(description(self.plain)))
+                profiler.add_metadata_json(
+                    "pinprof", json.dumps(description(self.plain, self.marks.text if self.marks else "step()"))
+                )
             profiler.stop()
             if steps:
                 write_trace(profiler, self.path)
         self.recorded_steps = steps
 
 
-def description(plain: PlainStep | None) -> dict[str, object]:
-    """Return what pinprof stores in the trace: versions, GPU, and the step without a profiler."""
+def description(plain: PlainStep | None, marker: str) -> dict[str, object]:
+    """Return what pinprof stores in the trace: versions, GPU, rank, what marks a step, the step without profiler."""
     return {
         "pinprof_version": VERSION,
         "torch_version": torch.__version__,
         "cuda_version": torch.version.cuda,
         "gpu": torch.cuda.get_device_name() if uses_cuda() else None,
+        "marker": marker,
         "plain": asdict(plain) if plain else None,
+        **{key: int(os.environ[name]) for key, name in RANK_NAMES.items() if os.environ.get(name, "").isdecimal()},
     }
 
 

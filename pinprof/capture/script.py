@@ -1,24 +1,27 @@
-"""Recording an unmodified script: it runs as under `python`, and every optimizer step moves the recording on."""
+"""Recording an unmodified script or module: it runs as under `python`, and its steps move the recording on."""
 
+import ast
 import io
 import os
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-from torch.optim.optimizer import register_optimizer_step_post_hook
+import torch
 
+from pinprof.capture.markers import AUTO, DECORATOR, LOADER, OPTIMIZER, StepMarks, mark_function
 from pinprof.capture.plain import PlainStep
 from pinprof.capture.profiling import OnProgress, Recording, profile
 from pinprof.errors import CaptureError
 
+OWN_FOLDER = str(Path(__file__).parent) + os.sep
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
-MARK_STEPS = "mark them yourself: `with pinprof.profile(...) as p:` around the loop and `p.step()` after every step"
+MARK_STEPS = "mark them: call pinprof.step() after each step in the script, or name a function with --step-marker"
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class ScriptRun:
     """
 
     path: Path | None
+    marker: str
     steps_seen: int
     recorded_steps: int
     plain: PlainStep | None
@@ -51,29 +55,35 @@ def run_script(
     args: Sequence[str],
     *,
     path: str | os.PathLike[str],
+    module: bool = False,
+    step_marker: str = AUTO,
     keep_going: bool = False,
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> ScriptRun:
-    """Run `script` as `python script args` would, recording it to `path`; return how it ended.
+    """Run `script` as `python script args` would, or `python -m script args`, recording it to `path`; return its end.
 
-    An optimizer step in the main thread ends a step; `options` are those of `profile()`. When the windows are done, the
+    What marks a step is found from the batches and optimizer steps of the main thread, or given as `step_marker`:
+    `loader`, `optimizer`, a function of the script, or `module:function`; calls of `pinprof.step()` in the script go
+    before all. `options` are those of `profile()`. When the windows are done, the
     script is stopped, or left to finish if `keep_going`. The traceback of a failing script goes to standard error as
     Python prints it, and what was recorded until then is kept.
 
     Raises CaptureError if there is no such script, and if a script that did not fail ended before a step was recorded.
     """
-    script = Path(script)
-    if not script.is_file():
-        raise CaptureError(f"{script}: there is no such script")
+    program = _program_of_module(str(script)) if module else _program_of_script(Path(script), step_marker)
     if options.get("warmup", 1) < 1:
         raise CaptureError("warmup=0: the first step of a script contains its start; keep at least one for warm-up")
     recording = profile(path, on_progress=on_progress, **options)
-    ending = _run_to_its_end(script, args, recording, keep_going=keep_going)
+    stopper = _Stopper(recording, keep_going=keep_going)
+    marks = StepMarks(stopper.boundary, step_marker)
+    recording.marks = marks
+    ending = _run_to_its_end(program, args, recording, marks)
     if not recording.recorded_steps and not ending.exit_status:
         raise CaptureError(_why_nothing_recorded(recording))
     return ScriptRun(
         path=recording.path if recording.recorded_steps else None,
+        marker=marks.text,
         steps_seen=recording.steps_seen,
         recorded_steps=recording.recorded_steps,
         plain=recording.plain,
@@ -82,11 +92,57 @@ def run_script(
     )
 
 
-def _run_to_its_end(script: Path, args: Sequence[str], recording: Recording, *, keep_going: bool) -> _Ending:
-    """Run the script within the recording; whatever ends it, the recording is ended too."""
+@dataclass(frozen=True)
+class _Program:
+    """What runs as `__main__`: its code, its first argument and what its module knows of itself."""
+
+    code: Callable[[], CodeType]
+    argv0: str
+    search: str
+    """First entry of `sys.path`."""
+    names: dict[str, object]
+
+
+def _program_of_script(script: Path, step_marker: str) -> _Program:
+    if not script.is_file():
+        raise CaptureError(f"{script}: there is no such script")
+
+    def code() -> CodeType:
+        file = str(script.absolute())
+        with io.open_code(file) as source:
+            text = source.read()
+        if step_marker in (AUTO, LOADER, OPTIMIZER) or ":" in step_marker:
+            return compile(text, file, "exec", dont_inherit=True)
+        tree = mark_function(ast.parse(text, file), step_marker, str(script))
+        return compile(tree, file, "exec", dont_inherit=True)
+
+    return _Program(code, str(script), str(script.resolve().parent), {"__file__": str(script.absolute())})
+
+
+def _program_of_module(name: str) -> _Program:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        spec = find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as exc:
+        raise CaptureError(f"{name}: cannot be run as a module ({exc})") from exc
+    finally:
+        del sys.path[0]
+    if spec is None or spec.loader is None or not hasattr(spec.loader, "get_code"):
+        raise CaptureError(f"{name}: there is no such module to run")
+    loader, file = spec.loader, spec.origin or name
+    names = {"__file__": file, "__spec__": spec, "__package__": spec.parent, "__loader__": loader}
+    return _Program(lambda: loader.get_code(spec.name), file, str(Path.cwd()), names)
+
+
+def _run_to_its_end(program: _Program, args: Sequence[str], recording: Recording, marks: StepMarks) -> _Ending:
+    """Run the program within the recording; whatever ends it, the recording is ended too."""
     recording.start()
-    with _running_as_main(script, args) as main, _stepping(recording, keep_going=keep_going):
-        ending = _ending_of(script, main)
+    with _running_as_main(program, args, marks) as main, marks.watching():
+        ending = _ending_of(program, main)
+    if ending.stopped:
+        _leave_process_group()
     if ending.exit_status:
         with suppress(CaptureError):  # the script's own failure is the one to see
             recording.end()
@@ -95,10 +151,17 @@ def _run_to_its_end(script: Path, args: Sequence[str], recording: Recording, *, 
     return ending
 
 
-def _ending_of(script: Path, main: ModuleType) -> _Ending:
+def _leave_process_group() -> None:
+    """Do what the end of the script would have done: a process group that is left open holds up the exit."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        with suppress(RuntimeError):
+            torch.distributed.destroy_process_group()
+
+
+def _ending_of(program: _Program, main: ModuleType) -> _Ending:
     """Execute the script; return how it ended, its traceback printed if it failed."""
     try:
-        exec(_code_of(script), main.__dict__)  # noqa: S102  running the user's program is the purpose
+        exec(program.code(), main.__dict__)  # noqa: S102  running the user's program is the purpose
     except _Finished as finished:
         if finished.__cause__ is not None:  # the recording failed, not the script
             raise finished.__cause__ from None
@@ -112,12 +175,6 @@ def _ending_of(script: Path, main: ModuleType) -> _Ending:
     return _Ending(0)
 
 
-def _code_of(script: Path) -> CodeType:
-    path = str(script.absolute())
-    with io.open_code(path) as file:
-        return compile(file.read(), path, "exec", dont_inherit=True)
-
-
 def _exit_status(exc: SystemExit) -> int:
     """Return the status that python would exit with; a text is printed, as python does."""
     if exc.code is None or isinstance(exc.code, int):
@@ -127,20 +184,23 @@ def _exit_status(exc: SystemExit) -> int:
 
 
 def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from the script's first frame on; None if it never began (a syntax error)."""
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    """Return the traceback without the frames of this room; None if the script never began (a syntax error)."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
         trace = trace.tb_next
+    if trace is not None:
+        trace.tb_next = _without_own_frames(trace.tb_next)
     return trace
 
 
 @contextmanager
-def _running_as_main(script: Path, args: Sequence[str]) -> Iterator[ModuleType]:
-    """Give a fresh `__main__`, with `sys.argv` and `sys.path` as `python script args` sets them."""
+def _running_as_main(program: _Program, args: Sequence[str], marks: StepMarks) -> Iterator[ModuleType]:
+    """Give a fresh `__main__`, with `sys.argv` and `sys.path` as python sets them."""
     saved = sys.argv, sys.path[:], sys.modules["__main__"]
     main = ModuleType("__main__")
-    main.__file__ = str(script.absolute())
-    sys.argv = [str(script), *args]
-    sys.path[0] = str(script.resolve().parent)
+    main.__dict__.update(program.names)
+    main.__dict__[DECORATOR] = marks.marked
+    sys.argv = [program.argv0, *args]
+    sys.path[0] = program.search
     sys.modules["__main__"] = main
     try:
         yield main
@@ -148,32 +208,24 @@ def _running_as_main(script: Path, args: Sequence[str]) -> Iterator[ModuleType]:
         sys.argv, sys.path[:], sys.modules["__main__"] = saved
 
 
-@contextmanager
-def _stepping(recording: Recording, *, keep_going: bool) -> Iterator[None]:
-    """Let every optimizer step of the main thread end a step of the recording; once done, end the script.
+class _Stopper:
+    """Moves a recording on at each step boundary; once it is done, ends the script there, every time it goes on."""
 
-    The hook runs inside torch's own `Optimizer.step` range, which therefore ends some microseconds after the step does.
-    """
-    main_thread = threading.get_ident()
+    def __init__(self, recording: Recording, *, keep_going: bool) -> None:
+        self._recording = recording
+        self._keep_going = keep_going
 
-    def end_step(*_: object) -> None:
-        if threading.get_ident() != main_thread:  # an optimizer that runs inside backward: no step boundary
-            return
+    def boundary(self) -> None:
+        """End a step."""
         try:
-            recording.step()
+            self._recording.step()
         except CaptureError as exc:
             raise _Finished from exc
-        if recording.done and not keep_going:
+        if self._recording.done and not self._keep_going:
             raise _Finished
-
-    hook = register_optimizer_step_post_hook(end_step)
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 def _why_nothing_recorded(recording: Recording) -> str:
-    if not recording.steps_seen:
-        return f"no optimizer step was seen, so no step could be recorded; {MARK_STEPS}"
+    if not recording.steps_seen and not (recording.marks and recording.marks.watched):
+        return f"no steps were found: neither batches of a DataLoader nor optimizer steps; {MARK_STEPS}"
     return recording.why_nothing_recorded()

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.measure import Profile
-from pinprof.report.words import BOUNDS, IDLE, REASONS, place, printable
+from pinprof.report.words import BOUNDS, IDLE, REASONS, place, printable, steps
 from pinprof.rules import Finding
 from pinprof.units import duration, percent, rate, size
 
@@ -47,11 +47,9 @@ def _parts(profile: Profile, findings: Sequence[Finding]) -> Iterable[Renderable
 
 
 def _heading(profile: Profile) -> Text:
-    steps = profile.steps
     gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in profile.info.devices}))
     torch = f"torch {profile.info.torch_version}" if profile.info.torch_version else ""
-    counted = f"{steps.count} complete step{'s' * (steps.count != 1)} ({steps.marker})"
-    details = " · ".join(printable(part) for part in (gpus, torch, counted) if part)
+    details = " · ".join(printable(part) for part in (gpus, torch, steps(profile)) if part)
     return Text.assemble((printable(profile.path), "bold"), f"\n{details}")
 
 

@@ -77,6 +77,7 @@ def _steps(profile: Profile) -> dict[str, Any]:
         "count": steps.count,
         "source": steps.source,
         "marker": steps.marker,
+        "step_marker": profile.info.step_marker,
         "host_ms": _ms(steps.host_ns),
         "device_ms": _ms(steps.device_ns),
         "traced_ms": _ms(steps.traced_ns),

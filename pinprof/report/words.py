@@ -1,5 +1,7 @@
 """What codes mean, in the words that all reports share, and names of the trace made safe to show."""
 
+from pinprof.measure import Profile
+
 REASONS = {
     "pageable": "the host memory is pageable: the driver stages the copy and nothing runs beside it",
     "same_stream": "the copy is on the stream of the kernels around it, so they run one after the other",
@@ -21,6 +23,12 @@ BOUNDS = {
     "input": "the input is the limit: the GPU waits for the next batch",
     "communication": "communication is the limit",
 }
+
+
+def steps(profile: Profile) -> str:
+    """Return how many complete steps there are, and what marks them."""
+    times, marker = profile.steps, profile.info.step_marker or profile.steps.marker
+    return f"{times.count} complete step{'s' * (times.count != 1)} ({marker})"
 
 
 def place(file: str | None, line: int | None, function: str | None) -> str:

@@ -149,6 +149,8 @@ class Info:
     world_size: int | None = None
     torch_version: str | None = None
     devices: tuple[Device, ...] = ()
+    step_marker: str | None = None
+    """What ended a step in the recorded run, in words."""
     plain_step: PlainStep | None = None
     lines: tuple[RecordedLines, ...] = ()
 
