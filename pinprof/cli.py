@@ -212,7 +212,8 @@ def run(
       torchrun --nproc-per-node 2 -m pinprof run train.py
     """
     chosen = _windows(windows)
-    output, is_first = _rank_output(output or f"pinprof-{Path(script).stem.rpartition('.')[2]}.json.gz")
+    name = script.rpartition(".")[2] if options["module"] else Path(script).stem
+    output, is_first = _rank_output(output or f"pinprof-{name}.json.gz")
     page = output.removesuffix(".gz").removesuffix(".json") + ".html"
     _check_outputs((output, page), force=force)
     from pinprof.capture.script import run_script

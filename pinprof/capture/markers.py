@@ -17,8 +17,8 @@ from pinprof.errors import CaptureError
 
 AUTO, LOADER, OPTIMIZER = "auto", "loader", "optimizer"
 
-MIN_CYCLES = 3
-"""So many cycles are watched before a marker is chosen."""
+MIN_CYCLES = 7
+"""More cycles than this are watched before a marker is chosen: a critic often steps five times per generator step."""
 MAX_WATCHED = 50
 """After so many events of one kind the choice is made from what was seen."""
 

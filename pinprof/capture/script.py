@@ -107,16 +107,19 @@ def _program_of_script(script: Path, step_marker: str) -> _Program:
     if not script.is_file():
         raise CaptureError(f"{script}: there is no such script")
 
-    def code() -> CodeType:
-        file = str(script.absolute())
-        with io.open_code(file) as source:
-            text = source.read()
-        if step_marker in (AUTO, LOADER, OPTIMIZER) or ":" in step_marker:
-            return compile(text, file, "exec", dont_inherit=True)
-        tree = mark_function(ast.parse(text, file), step_marker, str(script))
-        return compile(tree, file, "exec", dont_inherit=True)
-
-    return _Program(code, str(script), str(script.resolve().parent), {"__file__": str(script.absolute())})
+    file = str(script.absolute())
+    with io.open_code(file) as source:
+        text = source.read()
+    marked: ast.Module | None = None
+    if step_marker not in (AUTO, LOADER, OPTIMIZER) and ":" not in step_marker:
+        with suppress(SyntaxError):  # the script's own, and shown as such when it runs
+            marked = mark_function(ast.parse(text, file), step_marker, str(script))
+    return _Program(
+        code=lambda: compile(marked or text, file, "exec", dont_inherit=True),
+        argv0=str(script),
+        search=str(script.resolve().parent),
+        names={"__file__": file},
+    )
 
 
 def _program_of_module(name: str) -> _Program:

@@ -14,7 +14,7 @@ from pinprof.capture.script import run_script
 from pinprof.errors import CaptureError
 
 ROOT = Path(__file__).parents[2]
-WATCHED = 4  # optimizer steps that it takes to see that they mark the steps
+WATCHED = 8  # optimizer steps that it takes to see that they mark the steps
 WINDOWS = {"warmup": 2, "max_warmup": 2, "plain_steps": 3, "plain_seconds": 0.0, "steps": 2}  # 9 steps in all
 
 DRIVER = """
@@ -92,7 +92,7 @@ def test_script_is_stopped_politely_after_the_last_window(tmp_path: Path) -> Non
 
 
 def test_keep_going_lets_the_script_finish(tmp_path: Path) -> None:
-    ran = run(tmp_path, TRAIN + "train(20)", keep_going=True)
+    ran = run(tmp_path, TRAIN + "train(24)", keep_going=True)
     assert (ran.status, ran.out) == (0, "finished\n")
     assert not ran.result["stopped"]
     assert ran.result["recorded_steps"] == 2
@@ -117,7 +117,7 @@ def test_script_sees_what_python_would_show_it(tmp_path: Path) -> None:
 
 
 def test_failing_script_shows_its_own_traceback_and_keeps_the_trace(tmp_path: Path) -> None:
-    source = TRAIN + "def after(step):\n    if step == 12:\n        raise ValueError('boom')\n\ntrain(1000)"
+    source = TRAIN + "def after(step):\n    if step == 16:\n        raise ValueError('boom')\n\ntrain(1000)"
     ran = run(tmp_path, source)
     under_python = subprocess.run(
         [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
@@ -144,7 +144,7 @@ def test_syntax_error_is_shown_as_python_shows_it(tmp_path: Path) -> None:
 
 
 def test_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
-    interrupt = f"    if step == 12:\n        os.kill(os.getpid(), {int(signal.SIGINT)})\n        time.sleep(30)"
+    interrupt = f"    if step == 16:\n        os.kill(os.getpid(), {int(signal.SIGINT)})\n        time.sleep(30)"
     ran = run(tmp_path, TRAIN + "import os, time\ndef after(step):\n" + interrupt + "\n\ntrain(1000)")
     assert ran.status == 130
     assert "KeyboardInterrupt" in ran.err
