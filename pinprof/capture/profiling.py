@@ -201,7 +201,7 @@ class Recording:
         with as_capture_error("the recording could not be finished"):
             if steps:  # metadata is taken up while the profiler records, not later
                 profiler.add_metadata_json(
-                    "pinprof", json.dumps(description(self.plain, self.marks.text if self.marks else "step()"))
+                    "pinprof", json.dumps(description(self.plain, self.marks.text if self.marks else "p.step()"))
                 )
             profiler.stop()
             if steps:
