@@ -114,6 +114,7 @@ def _waits(*causes: str) -> Callable[[Profile, Trace], Iterator[Evidence]]:
 def _at_site(site: Site, steps: int) -> Evidence:
     stall, bubble = site.in_steps.stall_ns / steps, site.in_steps.bubble_ns / steps
     where = f" in {site.function}" if site.function else ""
+    where = f" at {site.file}:{site.line}" if site.line is not None else where
     return Evidence(
         bubble,
         f"{site.op or site.call}{where}: {site.in_steps.count / steps:.3g} per step, the host waits {duration(stall)} "

@@ -209,9 +209,9 @@ def test_run_takes_a_module_and_its_options_as_python_does(tmp_path: Path) -> No
     (package / "train.py").write_text("import sys\nassert sys.argv.pop(1) == '--steps'\n" + TRAINING)
     done = run_program(tmp_path, "run", "--steps", "2", "-m", "package.train", "--steps", "1000000")
     assert done.returncode == 0, done.stderr
-    assert "2 complete steps (ProfilerStep#N, marked by: optimizer step (SGD))" in done.stdout
-    assert "Steps marked by: optimizer step (SGD)" in done.stderr
-    assert (tmp_path / "pinprof-package.train.json.gz").exists()
+    assert "2 complete steps (optimizer step (SGD))" in done.stdout
+    assert "steps marked by: optimizer step (SGD)" in done.stderr
+    assert (tmp_path / "pinprof-train.json.gz").exists()
 
 
 def test_run_says_that_there_is_no_such_module(tmp_path: Path) -> None:

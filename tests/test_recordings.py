@@ -200,7 +200,7 @@ def test_an_exposed_copy_has_the_reason_that_the_workload_gives_it(workload: str
         ("loss_item_host_work", "item", 1),
         ("loader_pageable", "pageable_copy", 1),
         ("mask_loss", "mask_index", 3),
-        ("readback_blocking", "blocking_copy_dtoh", 1),
+        ("readback_blocking", "to_cpu", 1),
         ("readback_async", "event_synchronize", 1),
         ("empty_cache", "device_free", 5),
     ],
@@ -233,10 +233,24 @@ def test_nothing_is_found_in_a_clean_workload(workload: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "function"),
-    [("loss_item", "step"), ("mask_loss", "step"), ("pageable_blocking", "step"), ("empty_cache", "step")],
+    ("workload", "cause", "code"),
+    [
+        ("pageable_blocking", "blocking_copy_htod", "next(batches).to(device, non_blocking=non_blocking)"),
+        ("pageable_non_blocking", "pageable_copy", "next(batches).to(device, non_blocking=non_blocking)"),
+        ("pinned_blocking", "blocking_copy_htod", "next(batches).to(device, non_blocking=non_blocking)"),
+        ("loader_pageable", "pageable_copy", "next(running[0]).to(device, non_blocking=True)"),
+        ("loss_item", "item", "loss.item()"),
+        ("loss_item_host_work", "item", "loss.item()"),
+        ("mask_loss", "mask_index", "output[labelled], training.target[labelled]"),
+        ("mask_loss", "mask_index", "loss.backward()"),
+        ("readback_blocking", "to_cpu", "output.detach().cpu()"),
+        ("readback_async", "event_synchronize", "self._copied[1 - slot].synchronize()"),
+        ("empty_cache", "device_free", "torch.cuda.empty_cache()"),
+    ],
 )
-def test_a_stack_names_the_function_that_waits(workload: str, function: str) -> None:
-    sites = loaded(f"{workload}.stack.json.gz")[1].syncs.sites
-    assert sites[0].function == function
-    assert (sites[0].file or "").startswith("pinprof/workloads/")
+def test_the_line_of_a_wait_is_the_line_that_waits(workload: str, cause: str, code: str) -> None:
+    root = TRACES.parent
+    for name in (LEAN[workload], f"{workload}.stack.json.gz"):
+        sites = [site for site in loaded(name)[1].syncs.sites if site.cause == cause and site.line is not None]
+        lines = [(root / str(site.file)).read_text().splitlines()[(site.line or 0) - 1] for site in sites]
+        assert any(code in line for line in lines), lines

@@ -171,14 +171,14 @@ def _shown(file: str) -> str:
     return file
 
 
-def line_window(steps: int, path: Path) -> Generator[Progress, None, None]:
+def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator[Progress, None, None]:
     """Record some steps with stacks, learn the lines of their waits, and store these in the trace at `path`.
 
     The recorded steps are thrown away: stacks slow them, and warnings stand between them. What goes wrong costs the
     lines only, never the trace that is there.
     """
     recorder = LineRecorder()
-    profiler = torch_profiler(steps, with_stack=True)
+    profiler = torch_profiler(steps, with_stack=with_stack)
     complete = False
     with suppress(CaptureError), as_capture_error("the lines were not recorded"):
         profiler.start()

@@ -36,6 +36,7 @@ class Windows:
     plain: PlainBounds | None = field(default_factory=PlainBounds)
     steps: int = 5
     line_steps: int = 3
+    line_stack: bool = True
 
     @property
     def needed(self) -> int:
@@ -53,6 +54,7 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     plain_seconds: float = 1.0,
     plain_max_seconds: float = 20.0,
     line_steps: int = 3,
+    line_stack: bool = True,
     with_stack: bool = False,
     record_shapes: bool = False,
     profile_memory: bool = False,
@@ -70,8 +72,9 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     After `warmup` steps, or more until their time is steady, but no more than `max_warmup`, it times the plain step:
     without a profiler, at least `plain_steps` steps (0 leaves this window out) and `plain_seconds`, but no longer than
     `plain_max_seconds` once it has 3 steps. Then torch.profiler records `steps` steps: these are the trace. Then, on a
-    GPU, it runs `line_steps` steps (0 leaves this window out) with stacks to learn from which source line each wait is
-    called; the lines are stored with the trace. Outside the windows the program runs at its own speed.
+    GPU, it runs `line_steps` steps (0 leaves this window out), with stacks if `line_stack`, to learn from which source
+    line each wait is called; the lines are stored with the trace. Outside the windows the program runs at its own
+    speed.
 
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
     block if it ended before any step was recorded.
@@ -87,7 +90,7 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
         cuda_sync_events=cuda_sync_events,
     )
     target = writable_target(Path(path), force=force)
-    windows = Windows(WarmUpBounds(warmup, max(warmup, max_warmup)), plain, steps, line_steps)
+    windows = Windows(WarmUpBounds(warmup, max(warmup, max_warmup)), plain, steps, line_steps, line_stack)
     return Recording(target, windows, make_profiler, on_progress=on_progress)
 
 
@@ -111,10 +114,10 @@ class Recording:
     ) -> None:
         self.path = path
         self.windows = windows
-        self.marker = "step()"
         self.done = False
         self.steps_seen = 0
         self.plain: PlainStep | None = None
+        self.marker = "p.step()"
         self.recorded_steps = 0
         self._make_profiler = make_profiler
         self._make_clock = make_clock
@@ -172,7 +175,7 @@ class Recording:
             self.plain = yield from plain_window(self._make_clock(), self.windows.plain)
         yield from self._recorded_window()
         if self.windows.line_steps and uses_cuda():
-            yield from line_window(self.windows.line_steps, self.path)
+            yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
         self.done = True
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
@@ -202,16 +205,16 @@ class Recording:
 
 
 def description(plain: PlainStep | None, marker: str) -> dict[str, object]:
-    """Return what pinprof stores in the trace: versions, GPU, rank, what marks a step, the step without a profiler."""
+    """Return what pinprof stores in the trace: versions, GPU, rank, what marks a step, the step without profiler."""
     rank = rank_of_process()
     return {
         "pinprof_version": VERSION,
         "torch_version": torch.__version__,
         "cuda_version": torch.version.cuda,
         "gpu": torch.cuda.get_device_name() if uses_cuda() else None,
-        **(rank._asdict() if rank else {}),
         "marker": marker,
         "plain": asdict(plain) if plain else None,
+        **(rank._asdict() if rank else {}),
     }
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.measure import Profile
-from pinprof.report.words import BOUNDS, IDLE, REASONS, counted_steps, place, printable
+from pinprof.report.words import BOUNDS, IDLE, REASONS, place, printable, steps
 from pinprof.rules import Finding
 from pinprof.units import duration, percent, rate, size
 
@@ -49,7 +49,7 @@ def _parts(profile: Profile, findings: Sequence[Finding]) -> Iterable[Renderable
 def _heading(profile: Profile) -> Text:
     gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in profile.info.devices}))
     torch = f"torch {profile.info.torch_version}" if profile.info.torch_version else ""
-    details = " · ".join(printable(part) for part in (gpus, torch, counted_steps(profile)) if part)
+    details = " · ".join(printable(part) for part in (gpus, torch, steps(profile)) if part)
     return Text.assemble((printable(profile.path), "bold"), f"\n{details}")
 
 

@@ -10,7 +10,7 @@ from pinprof.report.page import page
 from pinprof.report.timeline import MAX_RECTANGLES, fragment
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
-from pinprof.report.words import BOUNDS, IDLE, REASONS, counted_steps, place
+from pinprof.report.words import BOUNDS, IDLE, REASONS, place, steps
 from pinprof.rules import Finding
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, percent, rate, size
@@ -61,8 +61,9 @@ def _recorded(profile: Profile) -> str:
     gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in info.devices}))
     rank = f"rank {info.rank}" + (f" of {info.world_size}" if info.world_size else "") if info.rank is not None else ""
     torch = f"torch {info.torch_version}" if info.torch_version else ""
-    recorded = f"{duration(profile.span_ns)} recorded"
-    return " · ".join(part for part in (gpus, torch, rank, counted_steps(profile), recorded) if part)
+    return " · ".join(
+        part for part in (gpus, torch, rank, steps(profile), f"{duration(profile.span_ns)} recorded") if part
+    )
 
 
 # The numbers on top

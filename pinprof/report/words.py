@@ -25,11 +25,10 @@ BOUNDS = {
 }
 
 
-def counted_steps(profile: Profile) -> str:
-    """Return how many steps there are, and by what they are known."""
-    steps, marked_by = profile.steps, profile.info.step_marker
-    known_by = f"{steps.marker}, marked by: {marked_by}" if marked_by else steps.marker
-    return f"{steps.count} complete step{'s' * (steps.count != 1)} ({known_by})"
+def steps(profile: Profile) -> str:
+    """Return how many complete steps there are, and what marks them."""
+    times, marker = profile.steps, profile.info.step_marker or profile.steps.marker
+    return f"{times.count} complete step{'s' * (times.count != 1)} ({marker})"
 
 
 def place(file: str | None, line: int | None, function: str | None) -> str:

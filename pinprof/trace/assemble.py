@@ -252,8 +252,8 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         world_size=_integer(distributed.get("world_size", pinprof.get("world_size"))),
         torch_version=_text(pinprof.get("torch_version")),
         devices=tuple(Device(int(index), names.get(int(index))) for index in np.unique(gpu.device)),
-        plain_step=_plain_step(pinprof.get("plain")),
         step_marker=_text(pinprof.get("marker")),
+        plain_step=_plain_step(pinprof.get("plain")),
         lines=lines_of_metadata(_decoded(metadata.lines)),
     )
 

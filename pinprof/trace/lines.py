@@ -13,10 +13,11 @@ LINE_MARK = "pinprof line "
 
 @dataclass(frozen=True)
 class SourceLine:
-    """The line of the user's own code from which a wait was called."""
+    """The place in the user's own code from which a wait was called."""
 
     file: str
-    line: int
+    line: int | None
+    """None where only the function is certain."""
     function: str
     stack: tuple[str, ...] = ()
     """`FILE:LINE:FUNCTION`, innermost first, of the call itself."""
@@ -26,7 +27,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class RecordedLines:
-    """The lines of the waits of one kind in a step, in order; None where no line was certain."""
+    """The places of the waits of one kind in a step, in order; None where none was certain."""
 
     op: str
     """The outermost op around the wait; the call itself where there is none."""

@@ -149,9 +149,9 @@ class Info:
     world_size: int | None = None
     torch_version: str | None = None
     devices: tuple[Device, ...] = ()
-    plain_step: PlainStep | None = None
     step_marker: str | None = None
-    """What marked the steps when pinprof recorded them, in words."""
+    """What ended a step in the recorded run, in words."""
+    plain_step: PlainStep | None = None
     lines: tuple[RecordedLines, ...] = ()
 
 

@@ -87,6 +87,20 @@ def test_waits_of_the_autograd_thread_have_the_line_of_backward(tmp_path: Path) 
     assert learned(builder, tmp_path) == {("aten::nonzero", "autograd"): [30, 30], ("aten::item", "main"): [10]}
 
 
+def test_a_wait_without_a_mark_has_its_function_at_least(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in steps(builder):
+        builder.function("train.py(3): allocate", start + 50, 30)
+        builder.op("aten::empty", start + 55, 20)
+        builder.call("cudaMalloc", start + 60, 10)
+        item(builder, start + 100)
+        mark(builder, start + 135, 0)
+    trace = read_trace(builder.write(tmp_path / "marked.json"))
+    recorded = {entry.op: entry.at for entry in learn_lines(trace, measure_stalls(trace), LINES)}
+    (place,) = recorded["aten::empty"]
+    assert place == SourceLine("train.py", None, "allocate", ("train.py:3:allocate",), "device_malloc")
+
+
 def test_lines_on_which_the_steps_differ_are_not_certain(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number, start in enumerate(steps(builder)):

@@ -138,7 +138,7 @@ def test_the_line_is_the_users_own_nearest_to_the_call() -> None:
     recorder.waited()
     recorder.waited()
     (first, second) = recorder.lines
-    assert second.line == first.line + 1
+    assert (second.line, first.line) == (first.line and first.line + 1, first.line)
     assert first.function == "test_the_line_is_the_users_own_nearest_to_the_call"
     assert first.file.endswith("tests/capture/test_lines.py")
     assert first.stack[0] == f"{first.file}:{first.line}:{first.function}"

@@ -8,10 +8,13 @@ import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, name_causes
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.trace.frames import is_user_code
+from pinprof.trace.frames import frame, is_user_code
 from pinprof.trace.lines import LINE_MARK, RecordedLines, SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+
+STACK_DEPTH = 24
+"""Frames of a stack that are kept, innermost first."""
 
 Kind = tuple[str, str]
 """What recorded lines are kept by: the outermost op around a wait, or the call itself, and the role of its thread."""
@@ -80,9 +83,29 @@ def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tu
     sequences: dict[Kind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
     kinds, cause = _kinds(trace, stalls), name_causes(trace, stalls)
     for row in np.flatnonzero(_in_steps(trace, stalls)).tolist():
-        line = replace(lines[marked[row]], cause=CAUSES[cause[row]]) if marked[row] != NONE else None
+        line = lines[marked[row]] if marked[row] != NONE else _function_alone(trace, int(stalls.call[row]))
+        line = replace(line, cause=CAUSES[cause[row]]) if line else None
         sequences[kinds[row]][int(stalls.call_step[row])].append(line)
     return tuple(RecordedLines(op, thread, _agreed(steps.values())) for (op, thread), steps in sequences.items())
+
+
+def _function_alone(trace: Trace, call: int) -> SourceLine | None:
+    """Return the place of a call that no mark follows: the Python function around it, without a line."""
+    function = int(user_function(trace, np.array([call]))[0])
+    place = frame(trace.functions.name_of(function)) if function != NONE else None
+    return SourceLine(place.file, None, place.function, stack_of(trace, call)) if place else None
+
+
+def stack_of(trace: Trace, call: int) -> tuple[str, ...]:
+    """Return the Python functions around a call, innermost first; builtins by their name alone."""
+    stack: list[str] = []
+    function = int(trace.links.function[call])
+    while function != NONE and len(stack) < STACK_DEPTH:
+        name = trace.functions.name_of(function)
+        place = frame(name)
+        stack.append(f"{place.file}:{place.line}:{place.function}" if place else name)
+        function = int(trace.links.function_parent[function])
+    return tuple(stack)
 
 
 def _agreed(steps: Iterable[list[SourceLine | None]]) -> tuple[SourceLine | None, ...]:

@@ -5,15 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, EXPLICIT, name_causes
-from pinprof.analyses.syncs.places import outermost_op, recorded_lines, user_function
+from pinprof.analyses.syncs.places import outermost_op, recorded_lines, stack_of, user_function
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
-
-STACK_DEPTH = 24
-"""Frames of a stack that are kept, innermost first."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +84,8 @@ def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | 
     function = user_function(trace, stalls.call)
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
-    index: dict[tuple[str, int] | None, int] = {None: NONE}
-    places = ((line.file, line.line) if line else None for line in lines)
+    index: dict[tuple[str, int | None, str] | None, int] = {None: NONE}
+    places = ((line.file, line.line, line.function) if line else None for line in lines)
     line = np.array([index.setdefault(place, len(index)) for place in places], dtype=np.int32)
     return np.stack(
         (
@@ -119,7 +116,7 @@ def _site(
         file=place.file if place else None,
         line=line.line if line else None,
         function=place.function if place else None,
-        stack=line.stack if line else _stack(trace, int(call[0])),
+        stack=line.stack if line else stack_of(trace, int(call[0])),
         thread=trace.threads[trace.calls.thread[call[0]]].role,
         verdict=verdict,
         total=_cost(stalls, members),
@@ -136,15 +133,3 @@ def _cost(stalls: Stalls, members: Int64s) -> Cost:
         own_ns=int(stalls.own_ns[members].sum()),
         bubble_ns=int(stalls.bubble_ns[members].sum()),
     )
-
-
-def _stack(trace: Trace, call: int) -> tuple[str, ...]:
-    """Return the Python functions around a call, innermost first; builtins by their name alone."""
-    stack: list[str] = []
-    function = int(trace.links.function[call])
-    while function != NONE and len(stack) < STACK_DEPTH:
-        name = trace.functions.name_of(function)
-        place = frame(name)
-        stack.append(f"{place.file}:{place.line}:{place.function}" if place else name)
-        function = int(trace.links.function_parent[function])
-    return tuple(stack)
