@@ -51,8 +51,8 @@ class Marks:
         self._owner = _here()
         with ExitStack() as undo:
             if self.chooser is not None:
-                undo.enter_context(_told_of_draws(self._draws, self._exhausted))
-                undo.callback(register_optimizer_step_post_hook(self._stepped).remove)
+                undo.enter_context(_told_of_draws(self._saw, self._exhausted))
+                undo.callback(register_optimizer_step_post_hook(_left_to_python(self._stepped)).remove)
             elif ":" in self.step_marker:
                 undo.enter_context(_replaced(*_imported(self.step_marker), self.mark_calls))
             outer, _placed = _placed, self
@@ -99,9 +99,6 @@ class Marks:
             self._by_hand = True
             self._end_step(BY_HAND)
 
-    def _draws(self, draw: Event) -> None:
-        self._saw(draw)
-
     def _exhausted(self, draw: Event) -> None:
         if self.chooser is not None and _here() == self._owner:
             self.chooser.exhausted(draw)
@@ -138,6 +135,16 @@ def _here() -> tuple[int, int]:
 def count_optimizers() -> int:
     """Return how many optimizers the program has now."""
     return sum(issubclass(type(thing), Optimizer) for thing in gc.get_objects())
+
+
+def _left_to_python(hook: Callable[..., None]) -> Callable[..., None]:
+    """Return the hook such that torch.compile calls it and does not compile it with a compiled `Optimizer.step`."""
+
+    def called(*args: Any) -> None:
+        hook(*args)
+
+    called._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
+    return called
 
 
 @contextmanager
