@@ -10,18 +10,21 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from pinprof.capture.job import CommonEnd, leave_job
+from pinprof.capture.job import leave_job, rank_of_process
 from pinprof.capture.lines import INSTALLED
 from pinprof.capture.markers import DECORATOR, Marks
 from pinprof.capture.plain import PlainStep
 from pinprof.capture.profiling import OnProgress, Recording, profile
 from pinprof.capture.program import OWN_FOLDER, Program, hide_own_frames
+from pinprof.capture.warmup import WarmUpBounds
 from pinprof.errors import CaptureError
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 MARK_STEPS = (
     "mark them yourself: call pinprof.step() at the end of each, or name the function that makes one with --step-marker"
 )
+BY_COUNT = {"plain_seconds": 0.0, "plain_max_seconds": float("inf")}
+"""Windows of several ranks end after equal numbers of steps: a rank that stopped before the others would hang them."""
 POLITE_STOPS = 2
 """How often a script is asked to stop before its handlers are interrupted, too."""
 
@@ -79,6 +82,8 @@ def run_script(
         raise CaptureError(f"{script}: there is no such script")
     if options.get("warmup", 1) < 1:
         raise CaptureError("warmup=0: the first step of a script contains its start; keep at least one for warm-up")
+    if rank_of_process():
+        options |= BY_COUNT | {"max_warmup": options.get("warmup", WarmUpBounds.steps)}
     recording = profile(path, on_progress=on_progress, **options)
     stepper = _Stepper(recording, keep_going=keep_going)
     marks = Marks(step_marker, stepper.end_step)
@@ -104,23 +109,17 @@ class _Stepper:
         self.failure: CaptureError | None = None
         self.stops = 0
         self._keep_going = keep_going
-        self._steps = 0
-        self._end = CommonEnd()
 
     def end_step(self, marker: str) -> None:
         """Take the end of a step, marked by what `marker` says."""
-        self._steps += 1
         if self.failure is None:
             self.recording.marker = marker
             try:
                 self.recording.step()
             except CaptureError as exc:
                 self.failure = exc
-        if self.stops or self.failure or (self._may_stop() and self._end.reached(self._steps)):
+        if self.stops or self.failure or (self.recording.done and not self._keep_going):
             self._stop()
-
-    def _may_stop(self) -> bool:
-        return self.recording.done and not self._keep_going
 
     def _stop(self) -> None:
         """End the script; one that catches this and goes on is interrupted in its next line, outside of that `try`."""
