@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import subprocess
@@ -272,6 +273,13 @@ def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Pat
     assert {path.name for path in tmp_path.iterdir()} == {"train.py", "pinprof-train.rank0.html", *traces}
     report = json.loads(run_program(tmp_path, "report", *sorted(traces), "--json", "-").stdout)
     assert [(trace["rank"], trace["world_size"]) for trace in report["traces"]] == [(0, 2), (1, 2)]
+    documents = [json.loads(gzip.decompress((tmp_path / name).read_bytes())) for name in sorted(traces)]
+    first, second = (
+        {event["name"] for event in document["traceEvents"] if event["name"].startswith("ProfilerStep#")}
+        for document in documents
+    )
+    assert first == second
+    assert [document["pinprof"]["plain"]["steps"] for document in documents] == [20, 20]
 
 
 def test_run_passes_on_the_status_of_a_failing_script(tmp_path: Path) -> None:
