@@ -36,6 +36,8 @@ def _parts(profile: Profile, findings: Sequence[Finding]) -> Iterable[Renderable
         yield from _copies(profile)
     if any(site.verdict != "profiler" for site in profile.syncs.sites):
         yield from _waits(profile)
+    if profile.loader.waits:
+        yield from _input(profile)
     if profile.devices:
         yield from _idle(profile)
     if profile.devices:
@@ -125,6 +127,18 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
     yield table
     if len(sites) > MAX_SITES:
         yield _bullet(f"and {len(sites) - MAX_SITES} more sites, all in the JSON and HTML reports")
+
+
+def _input(profile: Profile) -> Iterable[RenderableType]:
+    loader = profile.loader
+    yield _section("Input, per step")
+    yield _fact(
+        duration(loader.wait_in_steps_ns / max(profile.steps.count, 1)), "the main thread waits for its DataLoader"
+    )
+    if loader.pinned is not None:
+        memory = "pinned" if loader.pinned else "pageable"
+        thread = ", and a pin-memory thread is at work" if loader.pin_thread else ""
+        yield _bullet(f"batches are copied from {memory} memory{thread}")
 
 
 def _idle(profile: Profile) -> Iterable[RenderableType]:

@@ -21,7 +21,15 @@ def text_of(path: Path, **options: bool) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["pageable_blocking.stack", "loss_item_host_work.stack", "prefetch", "small_kernels", "mask_loss.stack"]
+    "name",
+    [
+        "loader_pinned",
+        "pageable_blocking.stack",
+        "loss_item_host_work.stack",
+        "prefetch",
+        "small_kernels",
+        "mask_loss.stack",
+    ],
 )
 def test_the_report_reads_as_kept(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"console-{name}.txt", text_of(TRACES / f"{name}.json.gz"))
