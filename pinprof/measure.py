@@ -11,7 +11,7 @@ from pinprof.analyses.overlap import Overlap, measure_overlap
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Stalls, Syncs, measure_syncs
 from pinprof.intervals import union
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Info, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, UNKNOWN, Info, Trace
 
 GPU_BOUND = 0.9
 """A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
@@ -209,7 +209,7 @@ def _missing(trace: Trace, step: StepEstimate) -> tuple[Missing, ...]:
                 "record with pinprof.profile or pinprof run, which measure it in the same run",
             )
         )
-    if (trace.gpu.host_memory == HOST_MEMORIES.index("unknown")).any():
+    if (trace.gpu.host_memory == UNKNOWN).any():
         found.append(
             Missing(
                 "the host memory of copies",

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import Intervals, union
+from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.links import step_at
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, HostEvents, Int64s, Trace
-
-BATCH_BYTES = 64 * 1024
-"""Smaller copies are labels and scalars, and pageable ones do not block (CUDA C++ Programming Guide, 6.2.8.1)."""
+from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, HostEvents, Int64s, Trace
 
 LOADER_PREFIX = "enumerate(DataLoader)#"
 """torch/utils/data/dataloader.py records each `__next__` under this name."""
@@ -49,12 +47,12 @@ def measure_loader(trace: Trace) -> LoaderWaits:
 
 
 def _pinned(trace: Trace) -> bool | None:
-    """Return whether the copies of batches in the steps came from pinned memory."""
+    """Return whether the batches of the steps came from pinned memory; smaller copies are labels and scalars."""
     gpu = trace.gpu
-    to_device = gpu.direction == DIRECTIONS.index("HtoD")
-    batches = to_device & (gpu.bytes > BATCH_BYTES) & (trace.links.activity_step != NONE)
+    to_device = gpu.direction == HTOD
+    batches = to_device & (gpu.bytes > SMALL_COPY_BYTES) & (trace.links.activity_step != NONE)
     memories = set(gpu.host_memory[batches].tolist())
-    known = {HOST_MEMORIES.index("pinned"): True, HOST_MEMORIES.index("pageable"): False}
+    known = {PINNED: True, PAGEABLE: False}
     return known.get(memories.pop()) if len(memories) == 1 else None
 
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import Intervals, covered, length, union
-from pinprof.trace.tables import HOST_MEMORIES, KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
+from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 
 REASONS = ("pageable", "same_stream", "no_kernels_to_overlap", "launched_late", "other")
-PAGEABLE = HOST_MEMORIES.index("pageable")
 
 LAUNCH_LATENCY_NS = 20_000
 """A copy that starts within this time after its launch call began was not queued behind other work. A launch takes

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import length, union
-from pinprof.trace.tables import HOST_MEMORIES, NONE, Int64s, Steps, Trace
-
-PAGEABLE = HOST_MEMORIES.index("pageable")
+from pinprof.trace.tables import NONE, PAGEABLE, Int64s, Steps, Trace
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,11 @@ from typing import Any
 import msgspec
 import torch
 
-from pinprof.analyses.syncs import learn_lines, measure_stalls
+from pinprof.analyses.syncs import STACK_DEPTH, learn_lines, measure_stalls
 from pinprof.capture.plain import Progress, uses_cuda
 from pinprof.capture.profiler import as_capture_error, torch_profiler, unfinished, warm_up_profiler
+from pinprof.capture.program import OWN_FOLDER
+from pinprof.capture.replaced import replaced
 from pinprof.errors import CaptureError, TraceError
 from pinprof.trace import read_trace
 from pinprof.trace.lines import LINE_MARK, LINES_KEY, RecordedLines, SourceLine
@@ -29,10 +31,6 @@ SYNC_WARNING = "called a synchronizing CUDA operation"
 PROTOTYPE_WARNING = "Synchronization debug mode is a prototype feature"
 """What it says when it is turned on."""
 
-STACK_DEPTH = 24
-"""Frames that are kept of a call, innermost first."""
-
-OWN_FOLDER = str(Path(__file__).parent) + os.sep
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -63,7 +61,7 @@ class LineRecorder:
         with ExitStack() as undo:
             undo.enter_context(self._warned())
             for holder, name, waits in _uncovered():
-                undo.enter_context(self._wrapped(holder, name, waits))
+                undo.enter_context(replaced(holder, name, self._noting(waits)))
             yield
 
     @contextmanager
@@ -88,27 +86,20 @@ class LineRecorder:
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
 
-    @contextmanager
-    def _wrapped(self, holder: Any, name: str, waits: Callable[..., bool]) -> Iterator[None]:
-        """Replace a function by one that notes the line after each call that `waits` says may wait."""
-        own = name in vars(holder)
-        function = getattr(holder, name)
+    def _noting(self, waits: Callable[..., bool]) -> Callable[[Any], Any]:
+        """Return what makes a function note the line after each call that `waits` says may wait."""
 
-        @wraps(function)
-        def noted(*args: Any, **more: Any) -> Any:
-            result = function(*args, **more)
-            if waits(result, *args, **more):
-                self.waited()
-            return result
+        def change(function: Any) -> Any:
+            @wraps(function)
+            def noted(*args: Any, **more: Any) -> Any:
+                result = function(*args, **more)
+                if waits(result, *args, **more):
+                    self.waited()
+                return result
 
-        setattr(holder, name, noted)
-        try:
-            yield
-        finally:
-            if own:
-                setattr(holder, name, function)
-            else:
-                delattr(holder, name)
+            return noted
+
+        return change
 
 
 def _uncovered() -> Iterator[tuple[Any, str, Callable[..., bool]]]:

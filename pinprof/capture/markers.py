@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pinprof.capture.choice import HOWS, Chooser, Event, How
+from pinprof.capture.replaced import replaced
 from pinprof.errors import CaptureError
 
 BY_HAND = "pinprof.step()"
@@ -54,7 +55,7 @@ class Marks:
                 undo.enter_context(_told_of_draws(self._saw, self._exhausted))
                 undo.callback(register_optimizer_step_post_hook(_left_to_python(self._stepped)).remove)
             elif ":" in self.step_marker:
-                undo.enter_context(_replaced(*_imported(self.step_marker), self.mark_calls))
+                undo.enter_context(replaced(*_imported(self.step_marker), self.mark_calls))
             outer, _placed = _placed, self
             try:
                 yield
@@ -166,23 +167,8 @@ def _told_of_draws(before: Callable[[Event], None], exhausted: Callable[[Event],
             exhausted(event)
             raise
 
-    with _replaced(_BaseDataLoaderIter, "__next__", lambda _: told):
+    with replaced(_BaseDataLoaderIter, "__next__", lambda _: told):
         yield
-
-
-@contextmanager
-def _replaced(holder: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
-    """Change an attribute of a class or module within the block; an inherited one is covered."""
-    own = name in vars(holder)
-    before = getattr_static(holder, name)
-    setattr(holder, name, change(before))
-    try:
-        yield
-    finally:
-        if own:
-            setattr(holder, name, before)
-        else:
-            delattr(holder, name)
 
 
 def _imported(place: str) -> tuple[Any, str]:

@@ -42,6 +42,9 @@ KINDS = {
 }
 """By name without the vendor's prefix."""
 
+SMALL_COPY_BYTES = 64 * 1024
+"""Host-to-device copies up to this size do not block the host (CUDA C++ Programming Guide, 6.2.8.1)."""
+
 NAME = re.compile(r"(?:cuda|cu|hip)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*")
 """`cudaMemcpy_v3020`, `cudaStreamSynchronize_ptsz`: variants of one call carry suffixes."""
 

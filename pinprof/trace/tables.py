@@ -25,6 +25,8 @@ CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other")
 HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kind of the host side of a copy; `none` for a copy without host side."""
+HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
+PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
 
 
 @dataclass(frozen=True)

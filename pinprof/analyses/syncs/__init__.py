@@ -1,8 +1,8 @@
 """Where the host waited for the GPU, why, and at what cost."""
 
 from pinprof.analyses.syncs.causes import CAUSES
-from pinprof.analyses.syncs.places import learn_lines
+from pinprof.analyses.syncs.places import STACK_DEPTH, learn_lines
 from pinprof.analyses.syncs.sites import Site, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 
-__all__ = ["CAUSES", "Site", "Stalls", "Syncs", "learn_lines", "measure_stalls", "measure_syncs"]
+__all__ = ["CAUSES", "STACK_DEPTH", "Site", "Stalls", "Syncs", "learn_lines", "measure_stalls", "measure_syncs"]

@@ -5,20 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import gaps, union
-from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, HOST_MEMORY, STREAM, call_kinds
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, Bools, Int32s, Int64s, Trace
-
-SMALL_COPY_BYTES = 64 * 1024
-"""Host-to-device copies up to this size do not block the host (CUDA C++ Programming Guide, 6.2.8.1)."""
+from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, HOST_MEMORY, SMALL_COPY_BYTES, STREAM, call_kinds
+from pinprof.trace.tables import DTOH, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
 
 SKEW_NS = 2_000
 """GPU and host clocks agree to about a microsecond; a wait may seem to end this much before what it waited for."""
 
 COPY_LOOK_BACK = 3
 """A blocking copy is an asynchronous one and a synchronize in the same op, at most this many calls apart."""
-
-HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
-PAGEABLE = HOST_MEMORIES.index("pageable")
 
 
 @dataclass(frozen=True)
