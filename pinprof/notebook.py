@@ -11,6 +11,7 @@ from typing import Any
 
 from pinprof.errors import PinprofError
 from pinprof.measure import Profile, measure
+from pinprof.outputs import write_whole
 from pinprof.report.console import to_text
 from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
@@ -107,10 +108,6 @@ def _say_window(window: str, step: int, of: int) -> None:
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
-    try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as exc:
-        raise PinprofError(f"{path}: exists already; choose another name or overwrite it with force=True") from exc
-    except OSError as exc:
-        raise PinprofError(f"{path}: cannot be written ({exc.strerror})") from exc
+    if path.exists() and not force:
+        raise PinprofError(f"{path}: exists already; choose another name or overwrite it with force=True")
+    write_whole(path, text)

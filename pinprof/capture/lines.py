@@ -18,10 +18,11 @@ import torch
 
 from pinprof.analyses.syncs import STACK_DEPTH, learn_lines, measure_stalls
 from pinprof.capture.plain import Progress, uses_cuda
-from pinprof.capture.profiler import as_capture_error, torch_profiler, unfinished, warm_up_profiler
+from pinprof.capture.profiler import as_capture_error, torch_profiler, warm_up_profiler
 from pinprof.capture.program import OWN_FOLDER
 from pinprof.capture.replaced import replaced
 from pinprof.errors import CaptureError, TraceError
+from pinprof.outputs import unfinished
 from pinprof.trace import read_trace
 from pinprof.trace.lines import LINE_MARK, LINES_KEY, RecordedLines, SourceLine
 

@@ -1,6 +1,5 @@
 """torch's profiler, set up to record some steps, and its trace on disk."""
 
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from torch.profiler import ProfilerActivity
 
 from pinprof.capture.plain import Progress, uses_cuda
 from pinprof.errors import CaptureError
+from pinprof.outputs import unfinished
 
 WARM_UP_STEPS = 2  # the first steps under a profiler pay for its start
 
@@ -56,15 +56,6 @@ def write_trace(profiler: torch.profiler.profile, path: Path) -> None:
     """Write the recorded trace to `path`, whole or not at all; a name ending in .gz is compressed."""
     with unfinished(path) as temporary:
         profiler.export_chrome_trace(str(temporary))
-
-
-@contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
-    """Give a name in the folder of `path` to write to; at the end of the block the file takes its place."""
-    with tempfile.TemporaryDirectory(prefix=".pinprof-", dir=path.parent) as folder:
-        temporary = Path(folder) / path.name
-        yield temporary
-        temporary.replace(path)
 
 
 @contextmanager

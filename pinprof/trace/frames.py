@@ -10,7 +10,7 @@ FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 INSTALLED = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<")
 """Paths of installed libraries, of the standard library, and files that are none (`<string>`, `<frozen runpy>`)."""
 
-OWN = ("pinprof/capture/", "pinprof/cli.py", "pinprof/__main__.py")
+OWN = ("pinprof/capture/", "pinprof/cli/", "pinprof/__main__.py")
 """Frames of pinprof around the program that it records."""
 
 LIBRARIES = frozenset({"torch"}) | sys.stdlib_module_names

@@ -73,7 +73,7 @@ def test_code_in_the_users_own_files_is_theirs(file: str) -> None:
         "<frozen runpy>",
         "<frozen importlib._bootstrap>",
         "pinprof/capture/script.py",
-        "pinprof/cli.py",
+        "pinprof/cli/run.py",
         "pinprof/__main__.py",
     ],
 )

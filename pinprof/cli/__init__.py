@@ -1,0 +1,26 @@
+"""The command line: parse, call, print or write; the only room that knows the terminal."""
+
+import click
+
+from pinprof.cli.report import report, timeline
+from pinprof.cli.run import run
+from pinprof.cli.terminal import Commands
+from pinprof.version import VERSION
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(VERSION, prog_name="pinprof")
+def main() -> None:
+    r"""Show why host-GPU copies do not hide behind kernels, and what makes the host wait.
+
+    \b
+    Record a training script and report on it (on a machine with a GPU):
+      pinprof run train.py --epochs 1
+    Report on a trace that torch.profiler's export_chrome_trace wrote:
+      pinprof report trace.json.gz
+      pinprof report trace.json.gz --html report.html
+    """
+
+
+for _command in (run, report, timeline):
+    main.add_command(_command)

@@ -1,0 +1,105 @@
+"""What all commands share at the terminal: errors in one line, what is said meanwhile, and outputs."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from pinprof.errors import PinprofError
+from pinprof.outputs import write_whole
+
+UNUSABLE = 2
+"""Exit code for unusable input and wrong usage."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as a shell gives it."""
+
+
+class Commands(click.Group):
+    """The commands, with errors turned into one line here and nowhere else."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: ARG002  always: errors end here
+        **extra: Any,
+    ) -> NoReturn:
+        """Run a command and exit with its status."""
+        try:
+            status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.exceptions.Abort:
+            fail("interrupted", INTERRUPTED)
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx else "pinprof"
+            fail(f"{error.format_message()} ({command} --help explains)")
+        except (PinprofError, click.ClickException) as error:
+            fail(str(error) if isinstance(error, PinprofError) else error.format_message())
+        sys.exit(status if isinstance(status, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command; what no command can help becomes an error here, too."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # `pinprof report TRACE | head` has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except MemoryError:
+            fail("out of memory; record fewer steps, or use a machine with more")
+
+
+def fail(message: str, status: int = UNUSABLE) -> NoReturn:
+    """Say what is wrong in one line, and exit."""
+    click.echo(f"Error: {printable(message)}", err=True)
+    sys.exit(status)
+
+
+def printable(message: str) -> str:
+    """Return a message as one line that no terminal takes for a command, whatever file names it holds."""
+    return "".join(character if character.isprintable() else " " for character in message)
+
+
+force_option = click.option("--force", is_flag=True, help="Overwrite output files that exist.")
+
+
+def check_outputs(paths: Iterable[str | None], *, force: bool) -> None:
+    """Refuse outputs that could not be written, before any work is done for them."""
+    for path in paths:
+        if path is None or path == "-":
+            continue
+        if not Path(path).absolute().parent.is_dir():
+            fail(f"{path}: there is no folder {Path(path).parent}; make it first")
+        if Path(path).is_dir():
+            fail(f"{path}: is a folder; name a file in it")
+        if Path(path).exists() and not force:
+            fail(f"{path}: exists already; choose another name, or overwrite it with --force")
+
+
+def write(path: str, text: str) -> None:
+    """Write a text whole or not at all, and say where; `-` is standard output."""
+    if path == "-":
+        click.echo(text, nl=False)
+        return
+    write_whole(Path(path), text)
+    say(f"Wrote {path}")
+
+
+def say(text: str) -> None:
+    """Say something that is no result, on standard error."""
+    click.echo(text, err=True)
+
+
+@contextmanager
+def progress(text: str) -> Iterator[None]:
+    """Show what is being done while it is done, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415  `pinprof --help` does not need it
+
+    with Console(stderr=True).status(text):
+        yield
