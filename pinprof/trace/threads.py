@@ -26,12 +26,14 @@ def name_threads(
 ) -> tuple[Thread, ...]:
     """Return the threads with their names and roles, in the order of `keys`.
 
-    The main thread is the one that marks the profiler's steps, else the one with most ops and calls.
+    The main thread is the one that marks the profiler's steps, else has most annotations (optimizers and loaders leave
+    them), else is the process's own, else has most ops and calls: a backward pass often has more than the main thread.
     """
     count = len(keys)
     steps = _per_thread(annotations, annotations.named(lambda name: name.startswith(STEP_PREFIX)), count)
     activity = _per_thread(ops, None, count) + _per_thread(calls, None, count)
-    main = int(np.lexsort((activity, steps))[-1]) if count else NONE
+    own = np.array([pid == tid for pid, tid in keys], dtype=bool) & (activity > 0)
+    main = int(np.lexsort((activity, own, _per_thread(annotations, None, count), steps))[-1]) if count else NONE
     backward = _per_thread(ops, ops.named(lambda name: name.startswith(BACKWARD_PREFIX)), count)
     pinning = _per_thread(ops, ops.named(PIN_OPS.__contains__), count)
     roles = []
