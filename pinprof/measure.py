@@ -11,6 +11,7 @@ from pinprof.analyses.overlap import Overlap, measure_overlap
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Stalls, Syncs, measure_syncs
 from pinprof.intervals import union
+from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, UNKNOWN, Info, Trace
 
 GPU_BOUND = 0.9
@@ -83,9 +84,9 @@ class Profile:
     loader: LoaderWaits
 
 
-def measure(trace: Trace) -> Profile:
-    """Return all measurements of a trace."""
-    steps, syncs, loader = measure_steps(trace), measure_syncs(trace), measure_loader(trace)
+def measure(trace: Trace, sources: Sources | None = None) -> Profile:
+    """Return all measurements of a trace; lines are looked up in `sources`, by default those beside the trace."""
+    steps, syncs, loader = measure_steps(trace), measure_syncs(trace, sources), measure_loader(trace)
     stalls = syncs.stalls
     counted = stalls.call[~stalls.profiler]
     devices = measure_idle(

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import Intervals, contains, covered, gaps, length, union
+from pinprof.trace.collectives import collective_times
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Int64s, Trace
 
 IDLE_CAUSES = ("kernel_wait", "input_wait", "communication_wait", "sync_bubble", "host_wait", "other")
-
-COMMUNICATION_PREFIXES = ("c10d::", "nccl:", "gloo:", "record_param_comms")
-"""Ops and annotations that torch.distributed records around a collective."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ def measure_idle(
     launch is unknown (`other`).
     """
     gpu = trace.gpu
-    communicating = _communicating(trace)
+    communicating = collective_times(trace)
     devices = []
     for device in np.unique(gpu.device):
         mine = np.flatnonzero(gpu.device == device)
@@ -80,14 +78,3 @@ def _device_time(
         idle_ns=length(idle),
         idle_by_cause=tuple(sorted((row for row in by_cause if row[1]), key=lambda row: -row[1])),
     )
-
-
-def _communicating(trace: Trace) -> Intervals:
-    """Return the times in which a host thread was in a collective."""
-    ranges = [
-        (events.start_ns[chosen], events.end_ns[chosen])
-        for events in (trace.ops, trace.annotations)
-        for chosen in [events.named(lambda name: name.startswith(COMMUNICATION_PREFIXES))]
-    ]
-    start, end = (np.concatenate(parts) for parts in zip(*ranges, strict=True))
-    return union(start, end)

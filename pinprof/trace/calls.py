@@ -9,6 +9,10 @@ from pinprof.trace.tables import Calls, Int8s
 STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, MALLOC, FREE, HOST_MEMORY = range(8)
 """What a call waits for: a stream, the device, an event, its own copy, the staging of its copy, or nothing certain."""
 
+QUEUE_FULL, MODULE_LOAD, PROFILER, LAUNCH = range(8, 12)
+"""What held up a call that does not wait by itself: a full launch queue, loading of code, the profiler's buffers, or
+the kernel that it launched."""
+
 KINDS = {
     "StreamSynchronize": STREAM,
     "DeviceSynchronize": DEVICE,

@@ -2,10 +2,16 @@
 
 import re
 import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 """`train.py(348): train`, as torch/csrc/autograd/profiler_python.cpp composes it."""
+
+BUILTIN = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")
+"""`<built-in method item of Tensor object at 0x7f…>`, `<built-in function print>`."""
 
 INSTALLED = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<")
 """Paths of installed libraries, of the standard library, and files that are none (`<string>`, `<frozen runpy>`)."""
@@ -13,8 +19,19 @@ INSTALLED = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<"
 OWN = ("pinprof/capture/", "pinprof/cli/", "pinprof/__main__.py")
 """Frames of pinprof around the program that it records."""
 
-LIBRARIES = frozenset({"torch"}) | sys.stdlib_module_names
-"""First part of the path of code that is not the user's: torch shortens file names by the entries of `sys.path`."""
+# fmt: off
+LIBRARIES = sys.stdlib_module_names | {
+    "accelerate", "apex", "bitsandbytes", "cupy", "datasets", "deepspeed", "detectron2", "diffusers", "einops",
+    "fairscale", "fastai", "flash_attn", "huggingface_hub", "ignite", "joblib", "kornia", "lightning",
+    "lightning_fabric", "lightning_utilities", "matplotlib", "mmcv", "mmdet", "mmengine", "monai", "numpy", "optuna",
+    "pandas", "peft", "PIL", "pytorch_lightning", "ray", "safetensors", "scipy", "sentence_transformers", "sklearn",
+    "tensorboard", "tensordict", "tensorflow", "timm", "tokenizers", "torch", "torch_cluster", "torch_geometric",
+    "torch_scatter", "torch_sparse", "torchao", "torchaudio", "torchdata", "torchmetrics", "torchrec", "torchtext",
+    "torchvision", "tqdm", "transformer_engine", "transformers", "triton", "trl", "wandb", "xformers",
+}
+# fmt: on
+"""First part of the path of code that is not the user's. torch shortens file names by the entries of `sys.path`, so the
+path of an installed library and that of the user's own package look alike: those that people train with are listed."""
 
 
 class Frame(NamedTuple):
@@ -32,9 +49,32 @@ def frame(name: str) -> Frame | None:
     return Frame(match["file"], int(match["line"]), match["function"]) if match else None
 
 
+def called_name(name: str) -> str | None:
+    """Return the bare name of the function or builtin of a `python_function` event, None for a module call."""
+    match = FRAME.fullmatch(name)
+    if match:
+        return match["function"]
+    builtin = BUILTIN.match(name)
+    return builtin["name"] if builtin else None
+
+
 def is_user_code(name: str) -> bool:
     """Return whether the name of a `python_function` event is a function in the user's own code."""
     parsed = frame(name)
-    if parsed is None or INSTALLED.search(parsed.file) or parsed.file.startswith(OWN):
+    return parsed is not None and is_user_file(parsed.file)
+
+
+def is_user_file(file: str) -> bool:
+    """Return whether a file, as a trace names it, is the user's own code and not an installed library's."""
+    if INSTALLED.search(file) or file.startswith(OWN):
         return False
-    return parsed.file.split("/", maxsplit=1)[0].removesuffix(".py") not in LIBRARIES
+    top = file.split("/", maxsplit=1)[0].removesuffix(".py")
+    return top not in LIBRARIES and not ("/" in file and _is_installed(top))
+
+
+@cache
+def _is_installed(package: str) -> bool:
+    """Return whether a package of this name is installed beside pinprof: a trace is mostly read where it was made."""
+    if not package.isidentifier():
+        return False
+    return any(Path(sysconfig.get_path(kind), package).is_dir() for kind in ("purelib", "platlib"))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pinprof.trace.tables import NONE, Activities, Calls, HostEvents, Int32s, Int64s, Links, Steps
+from pinprof.trace.tables import NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Links, Steps
 
 ROUNDING_NS = 1000
 """How far the ends of ranges that follow each other overlap in a trace of whole microseconds."""
@@ -58,6 +58,15 @@ def follow(values: Int32s, links: Int32s) -> Int32s:
     if len(values) == 0:
         return np.full(len(links), NONE, np.int32)
     return np.where(links == NONE, NONE, values[links]).astype(np.int32)
+
+
+def within(flagged: Bools, rows: Int32s, parents: Int32s) -> Bools:
+    """Return per row whether it, or a row around it, is flagged; never for -1."""
+    result = np.zeros(len(rows), bool)
+    while (rows != NONE).any():
+        result |= (rows != NONE) & flagged[rows]
+        rows = follow(parents, rows)
+    return result
 
 
 def step_at(steps: Steps, time: Int64s) -> Int32s:

@@ -184,7 +184,8 @@ def test_a_synchronize_at_the_end_of_the_last_step_is_the_users(tmp_path: Path) 
         (["aten::_unique2", "aten::item"], "unique"),
         (["aten::repeat_interleave", "aten::item"], "repeat_interleave"),
         (["aten::equal", "aten::item"], "equal"),
-        (["aten::to", "aten::_to_copy", "aten::copy_"], "blocking_copy_dtoh"),
+        (["aten::to", "aten::_to_copy", "aten::copy_"], "to_cpu"),
+        (["aten::copy_"], "blocking_copy_dtoh"),
         (["autograd::engine::evaluate_function: IndexBackward0", "aten::item"], "item"),
     ],
 )

@@ -1,7 +1,8 @@
 """Where the host waited for the GPU, why, and at what cost."""
 
 from pinprof.analyses.syncs.causes import CAUSES
-from pinprof.analyses.syncs.places import STACK_DEPTH, learn_lines
+from pinprof.analyses.syncs.places import STACK_DEPTH
+from pinprof.analyses.syncs.recorded import learn_lines
 from pinprof.analyses.syncs.sites import Site, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 

@@ -5,10 +5,24 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, HOST_MEMORY, MALLOC, STREAM
+from pinprof.trace.calls import (
+    ASYNC_COPY,
+    COPY,
+    DEVICE,
+    EVENT,
+    FREE,
+    HOST_MEMORY,
+    LAUNCH,
+    MALLOC,
+    MODULE_LOAD,
+    PROFILER,
+    QUEUE_FULL,
+    STREAM,
+)
+from pinprof.trace.collectives import is_collective
 from pinprof.trace.lines import SourceLine
-from pinprof.trace.links import follow
-from pinprof.trace.tables import DIRECTIONS, NONE, HostEvents, Int32s, Int64s, Trace
+from pinprof.trace.links import follow, within
+from pinprof.trace.tables import DIRECTIONS, NONE, Bools, HostEvents, Int32s, Int64s, Trace
 
 CAUSES = (
     "item",
@@ -32,6 +46,11 @@ CAUSES = (
     "device_malloc",
     "device_free",
     "host_alloc",
+    "module_load",
+    "queue_full",
+    "launch_blocking",
+    "collective",
+    "profiler",
     "other",
 )
 CODE = {cause: code for code, cause in enumerate(CAUSES)}
@@ -48,8 +67,9 @@ OF_OP = {
     "aten::unique_consecutive": "unique",
     "aten::repeat_interleave": "repeat_interleave",
     "aten::equal": "equal",
+    "aten::_to_copy": "to_cpu",
 }
-"""The outermost of these ops around a call names the cause."""
+"""The outermost of these ops around a call names the cause; `aten::_to_copy` only does for a copy to the host."""
 
 INDEX_OPS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
 """Around a `nonzero` these mean an index by a boolean mask."""
@@ -59,9 +79,15 @@ OF_FUNCTION: tuple[tuple[str, str], ...] = (
     ("<built-in method cpu of Tensor", "to_cpu"),
     ("<built-in method tensor of type", "tensor_from_host"),
     ("<built-in method as_tensor of type", "tensor_from_host"),
-    ("torch/_tensor_str.py", "print"),
+    ("<built-in method asarray of type", "tensor_from_host"),
+    ("<built-in method new_tensor of Tensor", "tensor_from_host"),
+    ("torch/_tensor_str.py(", "print"),
 )
-"""Beginnings of the names of Python functions; they say more than the ops inside."""
+"""Parts of the names of Python functions; they say more than the ops inside."""
+
+AROUND_NEW_TENSOR = ("aten::empty", "aten::to", "aten::lift_fresh")
+"""Ops that follow each other in `torch.tensor(..., device="cuda")`, the second of them with the copy
+(torch/csrc/utils/tensor_new.cpp); without Python functions they tell it from `x.to("cuda")`."""
 
 OF_KIND = {
     STREAM: "stream_synchronize",
@@ -70,21 +96,29 @@ OF_KIND = {
     MALLOC: "device_malloc",
     FREE: "device_free",
     HOST_MEMORY: "host_alloc",
+    QUEUE_FULL: "queue_full",
+    MODULE_LOAD: "module_load",
+    PROFILER: "profiler",
+    LAUNCH: "launch_blocking",
 }
-EXPLICIT = frozenset({"device_synchronize", "stream_synchronize", "event_synchronize"})
-"""Causes that the program asked for by name, when no op is around."""
 
 
 def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None] = ()) -> Int32s:
     """Return the cause of each stall as an index into CAUSES; `lines` are recorded source lines, one per stall."""
     cause = _by_call(trace, stalls)
+    of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
     by_op = _by_op(trace, stalls.call)
-    cause = np.where((by_op != NONE) & np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY)), by_op, cause)
+    by_op[(by_op == CODE["to_cpu"]) & (cause != CODE["blocking_copy_dtoh"])] = NONE
+    cause = np.where((by_op != NONE) & of_values, by_op, cause)
+    cause[(cause == CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CODE["tensor_from_host"]
     by_function = _by_function(trace, stalls.call)
-    cause = np.where((by_function != NONE) & (stalls.kind != DEVICE), by_function, cause)
+    cause = np.where((by_function != NONE) & of_values, by_function, cause)
+    waits = np.isin(stalls.kind, (STREAM, DEVICE, EVENT)) & (stalls.copy == NONE)
+    cause[waits & _in_collective(trace, stalls.call)] = CODE["collective"]
     for row, line in enumerate(lines):
         if line and line.cause in CODE:
             cause[row] = CODE[line.cause]
+    cause[stalls.profiler] = CODE["profiler"]
     return cause.astype(np.int32)
 
 
@@ -95,10 +129,11 @@ def _by_call(trace: Trace, stalls: Stalls) -> Int32s:
         of_kind[kind] = CODE[name]
     cause = of_kind[stalls.kind]
     direction = follow(trace.gpu.direction.astype(np.int32), stalls.copy)
+    of_copies = (stalls.copy != NONE) & np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
     blocking = (stalls.kind != ASYNC_COPY) | _is_awaited(stalls)
     for code, name in enumerate(DIRECTIONS[:2]):
-        cause[(direction == code) & blocking] = CODE[f"blocking_copy_{name.lower()}"]
-    cause[(stalls.copy != NONE) & ~blocking] = CODE["pageable_copy"]
+        cause[of_copies & (direction == code) & blocking] = CODE[f"blocking_copy_{name.lower()}"]
+    cause[of_copies & ~blocking] = CODE["pageable_copy"]
     return cause
 
 
@@ -125,7 +160,7 @@ def _by_op(trace: Trace, call: Int64s) -> Int32s:
 
 def _by_function(trace: Trace, call: Int64s) -> Int32s:
     def name_code(name: str) -> int:
-        return next((CODE[cause] for start, cause in OF_FUNCTION if name.startswith(start)), NONE)
+        return next((CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
 
     code = _per_name(trace.functions, name_code)
     cause = np.full(len(call), NONE, np.int32)
@@ -134,6 +169,24 @@ def _by_function(trace: Trace, call: Int64s) -> Int32s:
         cause = np.where(follow(code, function) != NONE, follow(code, function), cause)
         function = follow(trace.links.function_parent, function)
     return cause
+
+
+def _in_new_tensor(trace: Trace, call: Int64s) -> Bools:
+    """Return whether the outermost op around a call stands between those of `torch.tensor`."""
+    ops = trace.ops
+    chained = np.zeros(len(ops), bool)
+    before, copying, after = (ops.named(name.__eq__) for name in AROUND_NEW_TENSOR)
+    top = np.flatnonzero(trace.links.op_parent == NONE)
+    top = top[np.argsort(ops.thread[top], kind="stable")]  # the table is sorted by start
+    same = ops.thread[top[1:]] == ops.thread[top[:-1]]
+    chain = before[top[:-2]] & copying[top[1:-1]] & after[top[2:]] & same[:-1] & same[1:]
+    chained[top[1:-1][chain]] = True
+    return within(chained, trace.links.op[call], trace.links.op_parent)
+
+
+def _in_collective(trace: Trace, call: Int64s) -> Bools:
+    """Return whether an op around a call is a collective of torch.distributed."""
+    return within(trace.ops.named(is_collective), trace.links.op[call], trace.links.op_parent)
 
 
 def _per_name(events: HostEvents, code_of: Callable[[str], int]) -> Int32s:

@@ -1,23 +1,24 @@
-"""Where in the program a stall was called from: ops and Python functions around it, and the recorded source lines."""
+"""Where in the program a call was made: the ops and Python functions around it, and its line where the source tells."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CAUSES, name_causes
-from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.trace.frames import frame, is_user_code
-from pinprof.trace.lines import LINE_MARK, RecordedLines, SourceLine
-from pinprof.trace.links import follow
-from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+from pinprof.analyses.syncs.syntax import call_line, fits
+from pinprof.trace.frames import called_name, frame, is_user_code
+from pinprof.trace.lines import SourceLine
+from pinprof.trace.links import enclosing, follow, within
+from pinprof.trace.sources import Sources
+from pinprof.trace.tables import NONE, HostEvents, Int32s, Int64s, Trace
 
 STACK_DEPTH = 24
 """Frames of a stack that are kept, innermost first."""
 
-Kind = tuple[str, str]
-"""What recorded lines are kept by: the outermost op around a wait, or the call itself, and the role of its thread."""
+BACKWARD = "run_backward of"
+"""In the name of the builtin that runs the autograd engine."""
+
+OF_OBJECT = " of Tensor object"
+"""In the name of a builtin that is a method of a tensor."""
 
 
 def outermost_op(trace: Trace, call: Int64s) -> Int32s:
@@ -31,123 +32,91 @@ def outermost_op(trace: Trace, call: Int64s) -> Int32s:
     return result
 
 
-def user_function(trace: Trace, call: Int64s) -> Int32s:
-    """Return the innermost Python function of the user's own code around each call, -1 for none."""
+def calling_function(trace: Trace, call: Int64s) -> Int32s:
+    """Return the innermost Python function around each call, -1 for none.
+
+    The threads of the autograd engine run no Python: what they call is called by the `backward` that the main thread
+    is in meanwhile.
+    """
+    function = trace.links.function[call].copy()
+    main = next((index for index, thread in enumerate(trace.threads) if thread.role == "main"), NONE)
+    roles = np.array([thread.role == "autograd" for thread in trace.threads], dtype=bool)
+    lent = np.flatnonzero((function == NONE) & roles[trace.calls.thread[call]]) if len(call) else call
+    if len(lent) == 0:
+        return function
+    start, end = trace.calls.start_ns[call[lent]], trace.calls.end_ns[call[lent]]
+    order = np.argsort(start, kind="stable")
+    thread = np.full(len(lent), main, np.int32)
+    meanwhile = HostEvents((), start[order], end[order], np.zeros(len(lent), np.int32), thread)
+    around = enclosing(trace.functions, meanwhile)
+    backward = trace.functions.named(lambda name: BACKWARD in name)
+    in_backward = within(backward, around, trace.links.function_parent)
+    function[lent[order]] = np.where(in_backward, around, NONE)
+    return function
+
+
+class UserCalls(NamedTuple):
+    """Rows of Python functions, one per call, -1 for none."""
+
+    function: Int32s
+    """The innermost function of the user's own code around the call."""
+    called: Int32s
+    """What that function called: itself if nothing was recorded between it and the call."""
+
+
+def user_calls(trace: Trace, call: Int64s) -> UserCalls:
+    """Return the innermost function of the user's own code around each call, and what it called there."""
     own = trace.functions.named(is_user_code).astype(np.int32)
-    function = trace.links.function[call]
-    result = np.full(len(call), NONE, np.int32)
-    while ((function != NONE) & (result == NONE)).any():
-        result = np.where((result == NONE) & (follow(own, function) == 1), function, result)
+    function = calling_function(trace, call)
+    found = np.full(len(call), NONE, np.int32)
+    called = function.copy()
+    while ((function != NONE) & (found == NONE)).any():
+        found = np.where((found == NONE) & (follow(own, function) == 1), function, found)
+        called = np.where(found == NONE, function, called)
         function = follow(trace.links.function_parent, function)
+    return UserCalls(found, np.where(found == NONE, NONE, called).astype(np.int32))
+
+
+def looked_up_lines(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine | None]:
+    """Return per call the line in the source of the user's function, None where not exactly one line can be it."""
+    functions, names = trace.functions, trace.functions.names
+    user = user_calls(trace, call)
+    known: dict[tuple[int, str | None], SourceLine | None] = {}
+    result: list[SourceLine | None] = []
+    for function, called in zip(user.function.tolist(), user.called.tolist(), strict=True):
+        if function in (NONE, called):
+            result.append(None)
+            continue
+        text = names[functions.name[called]]
+        key = int(functions.name[function]), called_name(text)
+        if key not in known:
+            known[key] = _looked_up(trace, names[key[0]], text, sources)
+        result.append(known[key])
     return result
 
 
-def marked_lines(trace: Trace, stalls: Stalls) -> Int64s:
-    """Return per stall the number of the line mark that follows it, -1 for none.
-
-    The mark is set as soon as control is back in Python. Between a stall and its mark no other stall begins, unless it
-    is part of the same outermost op; waits of the autograd threads are marked on the main thread, after `backward`.
-    """
-    marks = np.flatnonzero(trace.annotations.named(lambda name: name.startswith(LINE_MARK)))
-    result = np.full(len(stalls.call), NONE, np.int64)
-    if len(marks) == 0:
-        return result
-    number = np.array([int(trace.annotations.name_of(row).removeprefix(LINE_MARK)) for row in marks.tolist()])
-    mark_thread = trace.annotations.thread[marks[0]]
-    at = trace.annotations.start_ns[marks]
-    start, end = trace.calls.start_ns[stalls.call], trace.calls.end_ns[stalls.call]
-    op = outermost_op(trace, stalls.call)
-    on_marked_thread = trace.calls.thread[stalls.call] == mark_thread
-    following = np.searchsorted(at, end)
-    found = following < len(at)
-    mark_time = at[np.minimum(following, len(at) - 1)]
-    here = np.flatnonzero(on_marked_thread)
-    begun = np.searchsorted(start[here], mark_time)  # stalls of the marked thread that began before the mark
-    if len(here):
-        last = here[np.maximum(begun - 1, 0)]
-        of_last = (np.arange(len(start)) == last) | ((op == op[last]) & (op != NONE))
-    else:
-        of_last = np.zeros(len(start), bool)
-    meanwhile = begun > np.searchsorted(start[here], start)
-    certain = np.where(on_marked_thread, of_last, ~meanwhile)
-    result[found & certain] = number[following[found & certain]]
-    return result
+def _looked_up(trace: Trace, function: str, called: str, sources: Sources) -> SourceLine | None:
+    place, name = frame(function), called_name(called)
+    source = sources.text(place.file) if place else None
+    if place is None or name is None or source is None or not _is_the_recorded_one(trace, place.file, source):
+        return None
+    line = call_line(source, place.function, place.line, name, of_object=OF_OBJECT in called)
+    return SourceLine(place.file, line, place.function) if line is not None else None
 
 
-def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tuple[RecordedLines, ...]:
-    """Return the lines of a step's waits, by kind and order, from a trace in which they were marked.
-
-    A line is certain where it is the same in all complete steps.
-    """
-    marked = marked_lines(trace, stalls)
-    sequences: dict[Kind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
-    kinds, cause = _kinds(trace, stalls), name_causes(trace, stalls)
-    for row in np.flatnonzero(_in_steps(trace, stalls)).tolist():
-        line = lines[marked[row]] if marked[row] != NONE else _function_alone(trace, int(stalls.call[row]))
-        line = replace(line, cause=CAUSES[cause[row]]) if line else None
-        sequences[kinds[row]][int(stalls.call_step[row])].append(line)
-    return tuple(RecordedLines(op, thread, _agreed(steps.values())) for (op, thread), steps in sequences.items())
-
-
-def _function_alone(trace: Trace, call: int) -> SourceLine | None:
-    """Return the place of a call that no mark follows: the Python function around it, without a line."""
-    function = int(user_function(trace, np.array([call]))[0])
-    place = frame(trace.functions.name_of(function)) if function != NONE else None
-    return SourceLine(place.file, None, place.function, stack_of(trace, call)) if place else None
+def _is_the_recorded_one(trace: Trace, file: str, source: str) -> bool:
+    """Return whether all functions that were recorded of a file are where its source has them."""
+    frames = (frame(name) for name in trace.functions.names)
+    return all(fits(source, each.function, each.line) for each in frames if each and each.file == file)
 
 
 def stack_of(trace: Trace, call: int) -> tuple[str, ...]:
     """Return the Python functions around a call, innermost first; builtins by their name alone."""
     stack: list[str] = []
-    function = int(trace.links.function[call])
+    function = int(calling_function(trace, np.array([call]))[0])
     while function != NONE and len(stack) < STACK_DEPTH:
         name = trace.functions.name_of(function)
         place = frame(name)
         stack.append(f"{place.file}:{place.line}:{place.function}" if place else name)
         function = int(trace.links.function_parent[function])
     return tuple(stack)
-
-
-def _agreed(steps: Iterable[list[SourceLine | None]]) -> tuple[SourceLine | None, ...]:
-    """Return the lines on which the steps agree; of steps with other numbers of waits the usual number decides."""
-    every = list(steps)
-    usual = Counter(len(step) for step in every).most_common(1)[0][0]
-    alike = [step for step in every if len(step) == usual]
-    return tuple(lines[0] if len(set(lines)) == 1 else None for lines in zip(*alike, strict=True))
-
-
-def recorded_lines(trace: Trace, stalls: Stalls) -> list[SourceLine | None]:
-    """Return per stall the source line that was recorded for the waits of its kind, None where none is certain.
-
-    In a step with as many waits of a kind as were recorded, they are the same in order. With another number of waits
-    the line is certain only if all that were recorded are one.
-    """
-    result: list[SourceLine | None] = [None] * len(stalls.call)
-    if not trace.info.lines:
-        return result
-    known = {(recorded.op, recorded.thread): recorded.at for recorded in trace.info.lines}
-    groups: dict[tuple[Kind, int], list[int]] = defaultdict(list)
-    for row, kind in enumerate(_kinds(trace, stalls)):
-        if not stalls.profiler[row]:
-            groups[kind, int(stalls.call_step[row])].append(row)
-    for (kind, _), rows in groups.items():
-        at = known.get(kind, ())
-        if len(at) == len(rows):
-            for row, line in zip(rows, at, strict=True):
-                result[row] = line
-        elif len(set(at)) == 1:
-            for row in rows:
-                result[row] = at[0]
-    return result
-
-
-def _kinds(trace: Trace, stalls: Stalls) -> list[Kind]:
-    op = outermost_op(trace, stalls.call)
-    roles = [trace.threads[thread].role for thread in trace.calls.thread[stalls.call].tolist()]
-    names = [trace.ops.name_of(row) if row != NONE else None for row in op.tolist()]
-    calls = [trace.calls.name_of(row) for row in stalls.call.tolist()]
-    return [(name or call, role) for name, call, role in zip(names, calls, roles, strict=True)]
-
-
-def _in_steps(trace: Trace, stalls: Stalls) -> np.ndarray:
-    return (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step] & ~stalls.profiler

@@ -1,15 +1,19 @@
 """Stalls gathered by site: the same cause in the same op, called from the same Python function."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CAUSES, EXPLICIT, name_causes
-from pinprof.analyses.syncs.places import outermost_op, recorded_lines, stack_of, user_function
+from pinprof.analyses.syncs.causes import CAUSES, name_causes
+from pinprof.analyses.syncs.groups import group_sites
+from pinprof.analyses.syncs.places import looked_up_lines, outermost_op, stack_of, user_calls
+from pinprof.analyses.syncs.recorded import recorded_lines
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
+from pinprof.analyses.syncs.verdicts import verdict_on
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import follow
+from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
 
 
@@ -36,18 +40,20 @@ class Site:
     """The runtime call with most of the stall: a blocking copy has two, the copy and the synchronize after it."""
     file: str | None
     line: int | None
-    """The line of the call in the user's own code, only where pinprof recorded it."""
+    """The line of the call in the user's own code, only where pinprof recorded it or the source leaves no other."""
     function: str | None
     """The innermost function of the user's own code around the call."""
     stack: tuple[str, ...]
     """`FILE:LINE:FUNCTION`, innermost first. Where `line` is not recorded, lines are those at which functions begin."""
     thread: str
     verdict: str
-    """`hidden`, `explicit` or `profiler`."""
+    """`hidden`, `explicit`, `benign` or `profiler`."""
     total: Cost
     """In the whole trace."""
     in_steps: Cost
     """In the complete steps together."""
+    group: int | None = None
+    """Number of the group of sites whose waits only move when one of them alone is removed."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +68,27 @@ class Syncs:
     sites: tuple[Site, ...]
 
 
-def measure_syncs(trace: Trace) -> Syncs:
-    """Return where the host waited for the GPU, for how long, and what that left idle."""
+def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
+    """Return where the host waited for the GPU, for how long, and what that left idle.
+
+    Lines that were not recorded are looked up in `sources`, by default those beside the trace.
+    """
     stalls = measure_stalls(trace)
-    lines = recorded_lines(trace, stalls)
+    recorded = recorded_lines(trace, stalls)
+    looked_up = looked_up_lines(trace, stalls.call, sources or Sources(trace.path))
+    lines = [line or other for line, other in zip(recorded, looked_up, strict=True)]
     cause = name_causes(trace, stalls, lines)
-    keys = _keys(trace, stalls, cause, lines)
+    if len(cause) == 0:
+        return Syncs(stalls, cause, (), ())
+    _, first, site = np.unique(_keys(trace, stalls, cause, lines), axis=1, return_index=True, return_inverse=True)
+    site = site.ravel()
+    in_step = (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step]
+    groups = group_sites(trace, stalls, site)
     sites = []
-    if len(cause):
-        _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        in_step = (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step]
-        members = [np.flatnonzero(group.ravel() == site) for site in range(len(first))]
-        sites = [_site(trace, stalls, CAUSES[cause[rows[0]]], lines[rows[0]], rows, in_step) for rows in members]
+    for number in range(len(first)):
+        rows = np.flatnonzero(site == number)
+        made = _site(trace, stalls, CAUSES[cause[rows[0]]], lines[rows[0]], rows, in_step)
+        sites.append(replace(made, group=groups.get(number)))
     sites.sort(key=lambda site: (-site.total.bubble_ns, -site.total.stall_ns))
     return Syncs(stalls, cause, tuple(lines), tuple(sites))
 
@@ -81,7 +96,7 @@ def measure_syncs(trace: Trace) -> Syncs:
 def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | None]) -> np.ndarray:
     """Return what makes a site, one column per stall: the source line where it is known, else op and function."""
     op = outermost_op(trace, stalls.call)
-    function = user_function(trace, stalls.call)
+    function = user_calls(trace, stalls.call).function
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
     index: dict[tuple[str, int | None, str] | None, int] = {None: NONE}
@@ -103,12 +118,9 @@ def _site(
     trace: Trace, stalls: Stalls, cause: str, line: SourceLine | None, members: Int64s, in_step: np.ndarray
 ) -> Site:
     call = stalls.call[members[stalls.stall_ns[members].argmax() :][:1]]
-    op, function = int(outermost_op(trace, call)[0]), int(user_function(trace, call)[0])
+    op, function = int(outermost_op(trace, call)[0]), int(user_calls(trace, call).function[0])
     place = line or (frame(trace.functions.name_of(function)) if function != NONE else None)
-    if stalls.profiler[members[0]]:
-        verdict = "profiler"
-    else:
-        verdict = "explicit" if cause in EXPLICIT and trace.links.op[call[0]] == NONE else "hidden"
+    stack = (line.stack if line else ()) or stack_of(trace, int(call[0]))
     return Site(
         cause=cause,
         op=trace.ops.name_of(op) if op != NONE else None,
@@ -116,9 +128,9 @@ def _site(
         file=place.file if place else None,
         line=line.line if line else None,
         function=place.function if place else None,
-        stack=line.stack if line else stack_of(trace, int(call[0])),
+        stack=stack,
         thread=trace.threads[trace.calls.thread[call[0]]].role,
-        verdict=verdict,
+        verdict=verdict_on(trace, stalls, members, cause, stack),
         total=_cost(stalls, members),
         in_steps=_cost(stalls, members[in_step[members]]),
     )

@@ -4,9 +4,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pinprof.analyses.syncs.held import held_calls
 from pinprof.intervals import gaps, union
-from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, HOST_MEMORY, SMALL_COPY_BYTES, STREAM, call_kinds
-from pinprof.trace.tables import DTOH, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.calls import (
+    ASYNC_COPY,
+    COPY,
+    DEVICE,
+    EVENT,
+    HOST_MEMORY,
+    LAUNCH,
+    PROFILER,
+    SMALL_COPY_BYTES,
+    STREAM,
+    call_kinds,
+)
+from pinprof.trace.tables import DIRECTIONS, DTOH, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
+
+DTOD = DIRECTIONS.index("DtoD")
 
 SKEW_NS = 2_000
 """GPU and host clocks agree to about a microsecond; a wait may seem to end this much before what it waited for."""
@@ -27,7 +41,7 @@ class Stalls:
     kind: Int64s
     """What the call may wait for, as `pinprof.trace.calls` numbers it."""
     copy: Int32s
-    """Row in `Trace.gpu` of the copy that the call made or awaited, -1 for none."""
+    """Row in `Trace.gpu` of the copy that the call made or awaited, or the kernel that a launch waits for; else -1."""
     device: Int32s
     stall_ns: Int64s
     drain_ns: Int64s
@@ -39,8 +53,11 @@ class Stalls:
     bubble that several stalls end in belongs to the last of them."""
     awaited_end_ns: Int64s
     """End of the awaited work."""
+    kept_busy: Bools
+    """The kernels that were queued before the call had still work for the device when it returned: a wait for another
+    stream or an event that nothing could have used."""
     profiler: Bools
-    """The profiler's own synchronize; to be left out of every sum."""
+    """The profiler's own synchronize, or its buffers; to be left out of every sum."""
     call_step: Int32s
 
     @property
@@ -53,7 +70,11 @@ def measure_stalls(trace: Trace) -> Stalls:
     """Return every call of the trace that can block the host, with its cost."""
     kind = call_kinds(trace.calls)
     copy = _own_copies(trace, kind)
-    rows = np.flatnonzero(_can_block(trace, kind, copy))
+    held = held_calls(trace)
+    blocks = _can_block(trace, kind, copy)
+    kind = np.where(blocks, kind, held)
+    copy = np.where(kind == LAUNCH, _last_kernels(trace), np.where(blocks, copy, NONE))
+    rows = np.flatnonzero(blocks | (held != NONE))
     kind, copy = kind[rows], copy[rows]
     start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]
     device, stream = _targets(trace, rows, copy)
@@ -63,7 +84,7 @@ def measure_stalls(trace: Trace) -> Stalls:
     copying = np.where(copy == NONE, drained, np.clip(_gpu_start(trace, copy), drained, copied))
     drain, own = drained - start, copied - copying
     awaited_end = np.where(own > 0, _gpu_end(trace, copy), prior_end)
-    profiler = _profilers_own(trace, rows, kind)
+    profiler = _profilers_own(trace, rows, kind) | (kind == PROFILER)
     bubble = _bubbles(trace, device, awaited_end, (drain + own > 0) & ~profiler)
     return Stalls(
         call=rows,
@@ -75,6 +96,7 @@ def measure_stalls(trace: Trace) -> Stalls:
         own_ns=own,
         bubble_ns=bubble,
         awaited_end_ns=awaited_end,
+        kept_busy=np.isin(kind, (STREAM, DEVICE, EVENT)) & (copy == NONE) & _kept_busy(trace, device, start, end),
         profiler=profiler,
         call_step=trace.links.call_step[rows],
     )
@@ -100,13 +122,44 @@ def _own_copies(trace: Trace, kind: np.ndarray) -> Int32s:
 
 
 def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
-    """Return the calls that can block: of asynchronous copies those of pageable memory that the driver must stage."""
+    """Return the calls that can block: of asynchronous copies those of pageable memory that the driver must stage.
+
+    Copies within the device do not block the host (CUDA Runtime API, "API synchronization behavior").
+    """
     staged = np.zeros(len(kind), bool)
     known = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
     gpu, rows = trace.gpu, copy[known]
     large = (gpu.direction[rows] == DTOH) | (gpu.bytes[rows] > SMALL_COPY_BYTES)
     staged[known] = (gpu.host_memory[rows] == PAGEABLE) & large
-    return (kind != NONE) & ((kind != ASYNC_COPY) | staged)
+    within = np.zeros(len(kind), bool)
+    within[copy != NONE] = gpu.direction[copy[copy != NONE]] == DTOD
+    return (kind != NONE) & ((kind != ASYNC_COPY) | staged) & ~((kind == COPY) & within)
+
+
+def _last_kernels(trace: Trace) -> Int32s:
+    """Return per call the last kernel that it launched, -1 for none."""
+    kernels = np.flatnonzero((trace.gpu.category == KERNEL) & (trace.links.launch != NONE))
+    result = np.full(len(trace.calls), NONE, np.int32)
+    result[trace.links.launch[kernels]] = kernels
+    return result
+
+
+def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bools:
+    """Return whether the busiest stream of the device still ran kernels, launched before the call, when it returned."""
+    gpu, launched = trace.gpu, trace.launched_ns
+    result = np.zeros(len(device), bool)
+    for index in np.unique(gpu.device):
+        kernels = np.flatnonzero((gpu.category == KERNEL) & (gpu.device == index))
+        if len(kernels) == 0:
+            continue
+        streams, which = np.unique(gpu.stream[kernels], return_inverse=True)
+        busiest = np.bincount(which, gpu.duration_ns[kernels]).argmax()
+        queue = kernels[gpu.stream[kernels] == streams[busiest]]
+        queue = queue[np.argsort(launched[queue], kind="stable")]
+        ends = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(gpu.end_ns[queue])))
+        mine = device == index
+        result[mine] = ends[np.searchsorted(launched[queue], start[mine])] > end[mine] + SKEW_NS
+    return result
 
 
 def _gpu_start(trace: Trace, row: Int32s) -> Int64s:

@@ -1,0 +1,116 @@
+"""The source lines that pinprof recorded: learned from marks beside waits, and given to the waits of another trace."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.analyses.syncs.causes import CAUSES, name_causes
+from pinprof.analyses.syncs.places import outermost_op, stack_of, user_calls
+from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.trace.frames import frame
+from pinprof.trace.lines import LINE_MARK, RecordedLines, SourceLine
+from pinprof.trace.tables import NONE, Int64s, Trace
+
+Kind = tuple[str, str]
+"""What recorded lines are kept by: the outermost op around a wait, or the call itself, and the role of its thread."""
+
+
+def marked_lines(trace: Trace, stalls: Stalls) -> Int64s:
+    """Return per stall the number of the line mark that follows it, -1 for none.
+
+    The mark is set as soon as control is back in Python. Between a stall and its mark no other stall begins, unless it
+    is part of the same outermost op; waits of the autograd threads are marked on the main thread, after `backward`.
+    """
+    marks = np.flatnonzero(trace.annotations.named(lambda name: name.startswith(LINE_MARK)))
+    result = np.full(len(stalls.call), NONE, np.int64)
+    if len(marks) == 0:
+        return result
+    number = np.array([int(trace.annotations.name_of(row).removeprefix(LINE_MARK)) for row in marks.tolist()])
+    mark_thread = trace.annotations.thread[marks[0]]
+    at = trace.annotations.start_ns[marks]
+    start, end = trace.calls.start_ns[stalls.call], trace.calls.end_ns[stalls.call]
+    op = outermost_op(trace, stalls.call)
+    on_marked_thread = trace.calls.thread[stalls.call] == mark_thread
+    following = np.searchsorted(at, end)
+    found = following < len(at)
+    mark_time = at[np.minimum(following, len(at) - 1)]
+    here = np.flatnonzero(on_marked_thread)
+    begun = np.searchsorted(start[here], mark_time)  # stalls of the marked thread that began before the mark
+    if len(here):
+        last = here[np.maximum(begun - 1, 0)]
+        of_last = (np.arange(len(start)) == last) | ((op == op[last]) & (op != NONE))
+    else:
+        of_last = np.zeros(len(start), bool)
+    meanwhile = begun > np.searchsorted(start[here], start)
+    certain = np.where(on_marked_thread, of_last, ~meanwhile)
+    result[found & certain] = number[following[found & certain]]
+    return result
+
+
+def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tuple[RecordedLines, ...]:
+    """Return the lines of a step's waits, by kind and order, from a trace in which they were marked.
+
+    A line is certain where it is the same in all complete steps.
+    """
+    marked = marked_lines(trace, stalls)
+    sequences: dict[Kind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
+    kinds, cause = _kinds(trace, stalls), name_causes(trace, stalls)
+    for row in np.flatnonzero(_in_steps(trace, stalls)).tolist():
+        line = lines[marked[row]] if marked[row] != NONE else _function_alone(trace, int(stalls.call[row]))
+        line = replace(line, cause=CAUSES[cause[row]]) if line else None
+        sequences[kinds[row]][int(stalls.call_step[row])].append(line)
+    return tuple(RecordedLines(op, thread, _agreed(steps.values())) for (op, thread), steps in sequences.items())
+
+
+def _function_alone(trace: Trace, call: int) -> SourceLine | None:
+    """Return the place of a call that no mark follows: the Python function around it, without a line."""
+    function = int(user_calls(trace, np.array([call])).function[0])
+    place = frame(trace.functions.name_of(function)) if function != NONE else None
+    return SourceLine(place.file, None, place.function, stack_of(trace, call)) if place else None
+
+
+def _agreed(steps: Iterable[list[SourceLine | None]]) -> tuple[SourceLine | None, ...]:
+    """Return the lines on which the steps agree; of steps with other numbers of waits the usual number decides."""
+    every = list(steps)
+    usual = Counter(len(step) for step in every).most_common(1)[0][0]
+    alike = [step for step in every if len(step) == usual]
+    return tuple(lines[0] if len(set(lines)) == 1 else None for lines in zip(*alike, strict=True))
+
+
+def recorded_lines(trace: Trace, stalls: Stalls) -> list[SourceLine | None]:
+    """Return per stall the source line that was recorded for the waits of its kind, None where none is certain.
+
+    In a step with as many waits of a kind as were recorded, they are the same in order. With another number of waits
+    the line is certain only if all that were recorded are one.
+    """
+    result: list[SourceLine | None] = [None] * len(stalls.call)
+    if not trace.info.lines:
+        return result
+    known = {(recorded.op, recorded.thread): recorded.at for recorded in trace.info.lines}
+    groups: dict[tuple[Kind, int], list[int]] = defaultdict(list)
+    for row, kind in enumerate(_kinds(trace, stalls)):
+        if not stalls.profiler[row]:
+            groups[kind, int(stalls.call_step[row])].append(row)
+    for (kind, _), rows in groups.items():
+        at = known.get(kind, ())
+        if len(at) == len(rows):
+            for row, line in zip(rows, at, strict=True):
+                result[row] = line
+        elif len(set(at)) == 1:
+            for row in rows:
+                result[row] = at[0]
+    return result
+
+
+def _kinds(trace: Trace, stalls: Stalls) -> list[Kind]:
+    op = outermost_op(trace, stalls.call)
+    roles = [trace.threads[thread].role for thread in trace.calls.thread[stalls.call].tolist()]
+    names = [trace.ops.name_of(row) if row != NONE else None for row in op.tolist()]
+    calls = [trace.calls.name_of(row) for row in stalls.call.tolist()]
+    return [(name or call, role) for name, call, role in zip(names, calls, roles, strict=True)]
+
+
+def _in_steps(trace: Trace, stalls: Stalls) -> np.ndarray:
+    return (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step] & ~stalls.profiler

@@ -1,0 +1,101 @@
+"""Looks up, in the source of a function, the one line that can have made a recorded call."""
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+Body: TypeAlias = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.GeneratorExp
+
+MODULE = "<module>"
+
+
+class _Place(NamedTuple):
+    line: int
+    certain: bool
+
+
+def call_line(source: str, function: str, at: int, called: str, *, of_object: bool) -> int | None:
+    """Return the line of the only call of `called` in a function of a source file, None if that is not certain.
+
+    `at` is the line that a trace gives for the function: its first one, or one that it stood on. The function is the
+    one of that name that holds this line. `of_object` says that a method was called: then a variable of that name does
+    not matter. No line is certain if several calls fit, if the name is used in another way than to be called at once
+    (`read = x.item`), or if the call spans lines.
+    """
+    body = _function(source, function, at)
+    if body is None:
+        return None
+    places = list(_uses(body, called, of_object=of_object))
+    return places[0].line if len(places) == 1 and places[0].certain else None
+
+
+def fits(source: str, function: str, at: int) -> bool:
+    """Return whether a source file has one function (or class) of this name that begins at a line or holds it.
+
+    Lambdas and comprehensions have no name to look for, and fit.
+    """
+    return (function != MODULE and function.startswith("<")) or _function(source, function, at) is not None
+
+
+@lru_cache(maxsize=64)
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _function(source: str, function: str, at: int) -> Body | None:
+    tree = _parsed(source)
+    if tree is None:
+        return None
+    if function == MODULE:
+        return tree
+    holding = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, Named) and node.name == function and _first_line(node) <= at <= (node.end_lineno or 0)
+    ]
+    return holding[0] if len(holding) == 1 else None
+
+
+def _first_line(node: Named) -> int:
+    """Return the line that code objects give as the function's first: that of its first decorator, if it has one."""
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Place]:
+    """Yield where a function's own code uses a name; what is nested in it and runs in a frame of its own is uncertain.
+
+    Only a call on one line is certain; a name that is taken without being called may be called anywhere.
+    """
+    called_at: set[int] = set()
+    for node, own in _walk(body, own=True):
+        name = _name(node.func) if isinstance(node, ast.Call) else _name(node)
+        if name != called or (of_object and isinstance(node, ast.Name)):
+            continue
+        if isinstance(node, ast.Call):
+            called_at.add(id(node.func))
+            name_line = node.func.end_lineno or 0
+            yield _Place(name_line, own and node.lineno == name_line)
+        elif id(node) not in called_at:
+            yield _Place(0, certain=False)
+
+
+def _walk(node: ast.AST, *, own: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield the nodes below, calls before what they call, each with whether it runs in the function's own frame."""
+    for child in ast.iter_child_nodes(node):
+        inside = own and not isinstance(child, Scope)
+        yield child, inside
+        yield from _walk(child, own=inside)
+
+
+def _name(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -1,0 +1,49 @@
+"""Whether a wait is a problem: hidden, asked for, harmless, or the profiler's own."""
+
+from collections.abc import Sequence
+
+from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.trace.frames import is_user_file
+from pinprof.trace.links import enclosing, within
+from pinprof.trace.tables import NONE, Int64s, Trace
+
+EXPLICIT = frozenset({"device_synchronize", "stream_synchronize", "event_synchronize"})
+"""Causes that the program asked for by name, when no op is around."""
+
+LIMITERS = frozenset({"FullyShardedDataParallel.rate_limiter"})
+"""Annotations of waits that keep the host from running too far ahead (torch/distributed/fsdp/_runtime_utils.py)."""
+
+SYNCHRONIZERS = ("torch/cuda/", "torch/_C/", "torch/accelerator/")
+"""Files of the functions that a program calls to wait, and of what they call in turn."""
+
+
+def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack: Sequence[str]) -> str:
+    """Return `hidden`, `explicit`, `benign` or `profiler` for the waits of a site.
+
+    Benign is a wait that costs nothing whatever one does: for room in the launch queue, of which there is none only
+    while the GPU is behind; in a limiter; or for an event or another stream while the kernels queued before kept the
+    GPU busy all the time, at every one of the waits.
+    """
+    if stalls.profiler[members[0]]:
+        return "profiler"
+    if cause == "queue_full" or stalls.kept_busy[members].all() or _in_limiter(trace, stalls.call[members[:1]]):
+        return "benign"
+    in_op = trace.links.op[stalls.call[members[0]]] != NONE
+    return "explicit" if cause in EXPLICIT and not in_op and _asked_for(stack) else "hidden"
+
+
+def _in_limiter(trace: Trace, call: Int64s) -> bool:
+    limiter = trace.annotations.named(LIMITERS.__contains__)
+    if not limiter.any():
+        return False
+    around = enclosing(trace.annotations, trace.calls)[call]
+    return bool(within(limiter, around, enclosing(trace.annotations, trace.annotations)).all())
+
+
+def _asked_for(stack: Sequence[str]) -> bool:
+    """Return whether the user's own code called the function that waits; taken to be so where no stack tells."""
+    for entry in stack:
+        file, colon, _ = entry.partition(":") if entry.startswith("<") else entry.rpartition(":")[0].rpartition(":")
+        if colon and not entry.startswith("<") and not file.startswith(SYNCHRONIZERS):
+            return is_user_file(file)
+    return True
