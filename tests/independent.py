@@ -1,9 +1,9 @@
 """Runs a training script without pinprof and says what it can see by itself: the step's time, or the lines that wait.
 
-    python independent.py time|lines SCRIPT STEPS
+    python independent.py time|lines|TRACE.json.gz SCRIPT STEPS
 
 An iteration is a call of the optimizer that steps last in it. The time is that between two synchronizations, with no
-profiler; the lines are those of torch's sync debug mode.
+profiler; the lines are those of torch's sync debug mode; a trace is written by torch.profiler with stacks.
 """
 
 import json
@@ -29,6 +29,7 @@ def main() -> None:
     seen: dict[int, int] = {}
     lines: set[tuple[str, int]] = set()
     began = [0.0]
+    profiler = torch.profiler.profile(with_stack=True)
 
     def note(message: Any, *_: Any, **__: Any) -> None:
         frame = sys._getframe(1)
@@ -45,11 +46,18 @@ def main() -> None:
         if count == SKIPPED:
             torch.cuda.synchronize()
             began[0] = time.perf_counter()
+            if question.endswith(".json.gz"):
+                profiler.start()
             if question == "lines":
                 warnings.simplefilter("always")
                 warnings.showwarning = note
                 torch.cuda.set_sync_debug_mode("warn")
+        if question.endswith(".json.gz") and SKIPPED < count < SKIPPED + steps:
+            profiler.step()
         if count == SKIPPED + steps:
+            if question.endswith(".json.gz"):
+                profiler.stop()
+                profiler.export_chrome_trace(question)
             torch.cuda.set_sync_debug_mode("default")
             torch.cuda.synchronize()
             mean_ms = (time.perf_counter() - began[0]) * 1e3 / steps
