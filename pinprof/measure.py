@@ -5,14 +5,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pinprof.analyses.copies import CopyGroup, measure_copies
+from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.overlap import Overlap, measure_overlap
 from pinprof.analyses.steps import StepTimes, measure_steps
-from pinprof.analyses.syncs import Stalls, Syncs, measure_syncs
+from pinprof.analyses.syncs import Stalls, Syncs, call_places, measure_syncs
 from pinprof.intervals import union
+from pinprof.missing import Missing, find_missing
+from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, UNKNOWN, Info, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Info, Int64s, Trace
 
 GPU_BOUND = 0.9
 """A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
@@ -53,15 +56,6 @@ class StepEstimate:
 
 
 @dataclass(frozen=True)
-class Missing:
-    """Something that the trace does not hold, what follows from that, and the way out."""
-
-    what: str
-    effect: str
-    remedy: str
-
-
-@dataclass(frozen=True)
 class Profile:
     """The measurements of one trace; small, and independent of its tables."""
 
@@ -80,13 +74,18 @@ class Profile:
     devices: tuple[DeviceTime, ...]
     copies: tuple[CopyGroup, ...]
     overlap: Overlap
+    copy_places: tuple[SourceLine | None, ...]
+    """Where each copy of `overlap.row` was launched; the line is None where only the function is certain."""
     syncs: Syncs
     loader: LoaderWaits
+    hazards: Hazards
 
 
 def measure(trace: Trace, sources: Sources | None = None) -> Profile:
     """Return all measurements of a trace; lines are looked up in `sources`, by default those beside the trace."""
+    sources = sources or Sources(trace.path)
     steps, syncs, loader = measure_steps(trace), measure_syncs(trace, sources), measure_loader(trace)
+    overlap = measure_overlap(trace)
     stalls = syncs.stalls
     counted = stalls.call[~stalls.profiler]
     devices = measure_idle(
@@ -102,15 +101,17 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
         span_ns=_span(trace),
         counts=trace.counts,
         skipped=trace.skipped,
-        missing=_missing(trace, step),
+        missing=find_missing(trace, step_is_known=step.step_ns is not None),
         steps=steps,
         step=step,
         bound=_bound(steps, step, devices, loader),
         devices=devices,
         copies=tuple(replace(group, host_blocked_ns=_blocked(trace, stalls, group)) for group in measure_copies(trace)),
-        overlap=measure_overlap(trace),
+        overlap=overlap,
+        copy_places=tuple(_copy_places(trace, overlap.row, syncs, sources)),
         syncs=syncs,
         loader=loader,
+        hazards=measure_hazards(trace),
     )
 
 
@@ -128,6 +129,17 @@ def _blocked(trace: Trace, stalls: Stalls, group: CopyGroup) -> int:
     direction, memory = DIRECTIONS.index(group.direction), HOST_MEMORIES.index(group.host_memory)
     chosen = (trace.gpu.direction[copy] == direction) & (trace.gpu.host_memory[copy] == memory)
     return int(stalls.stall_ns[rows[chosen]].sum())
+
+
+def _copy_places(trace: Trace, rows: Int64s, syncs: Syncs, sources: Sources) -> list[SourceLine | None]:
+    """Return where the copies were launched: the recorded line of the wait for it, else what the stack tells."""
+    launch = trace.links.launch[rows]
+    known = np.flatnonzero(launch != NONE)
+    places: list[SourceLine | None] = [None] * len(rows)
+    for index, place in zip(known.tolist(), call_places(trace, launch[known].astype(np.int64), sources), strict=True):
+        places[index] = place
+    of_wait = {int(copy): line for copy, line in zip(syncs.stalls.copy, syncs.lines, strict=True) if line}
+    return [of_wait.get(int(row), place) for row, place in zip(rows.tolist(), places, strict=True)]
 
 
 def _estimate(info: Info, steps: StepTimes) -> StepEstimate:
@@ -154,85 +166,3 @@ def _bound(steps: StepTimes, step: StepEstimate, devices: tuple[DeviceTime, ...]
     busiest = max(devices, key=lambda device: device.busy_ns)
     cause = busiest.idle_by_cause[0][0] if busiest.idle_by_cause else "host_wait"
     return BOUND_BY.get(cause, "host")
-
-
-def _unlinked(trace: Trace) -> int:
-    """Return how many activities have lost their launch.
-
-    What a stream did before its first linked activity does not count: it was queued before the recording began.
-    """
-    if len(trace.calls) == 0:
-        return 0
-    lost = 0
-    for device, stream in np.unique(np.stack((trace.gpu.device, trace.gpu.stream)), axis=1).T:
-        linked = trace.links.launch[(trace.gpu.device == device) & (trace.gpu.stream == stream)] != NONE
-        lost += int((~linked[linked.argmax() :]).sum())
-    return lost
-
-
-def _missing(trace: Trace, step: StepEstimate) -> tuple[Missing, ...]:
-    """Return what the trace lacks, the gravest first."""
-    found = []
-    if len(trace.gpu) == 0:
-        found.append(
-            Missing(
-                "GPU activities",
-                "copies, overlap, idle and stalls cannot be measured",
-                "record with ProfilerActivity.CUDA on a machine with a GPU",
-            )
-        )
-    if len(trace.calls) == 0 and len(trace.gpu):
-        found.append(
-            Missing(
-                "runtime calls",
-                "stalls and the causes of idle time are unknown",
-                "record with ProfilerActivity.CPU too",
-            )
-        )
-    unlinked = _unlinked(trace)
-    if unlinked:
-        found.append(
-            Missing(
-                f"the launch of {unlinked} of {len(trace.gpu)} GPU activities",
-                "they belong to no step, and idle time before them has no cause",
-                "record with ProfilerActivity.CPU too; a launch can also be lost when the profiler's buffers overflow",
-            )
-        )
-    if trace.steps.source == "whole_trace":
-        found.append(
-            Missing("step marks", "the whole trace counts as one step", "call profiler.step() once per training step")
-        )
-    if len(trace.gpu) and step.step_ns is None:
-        found.append(
-            Missing(
-                "the step without profiler",
-                "the traced step is an upper bound: the profiler slows a step that the host bounds",
-                "record with pinprof.profile or pinprof run, which measure it in the same run",
-            )
-        )
-    if (trace.gpu.host_memory == UNKNOWN).any():
-        found.append(
-            Missing(
-                "the host memory of copies",
-                "pageable and pinned copies cannot be told apart",
-                "nothing helps: the vendor's profiler does not record it",
-            )
-        )
-    if len(trace.functions) == 0 and len(trace.calls) and not trace.info.lines:
-        found.append(
-            Missing(
-                "source lines",
-                "files and functions of waits are unknown",
-                "record with pinprof.profile or pinprof run; with_stack=True of torch.profiler gives functions",
-            )
-        )
-    if trace.skipped:
-        reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in trace.skipped.items())
-        found.append(
-            Missing(
-                f"{sum(trace.skipped.values())} unusable events ({reasons})",
-                "they are left out",
-                "record the trace again",
-            )
-        )
-    return tuple(found)

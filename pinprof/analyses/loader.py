@@ -26,6 +26,8 @@ class LoaderWaits:
     pin_thread: bool
     """Whether a pin-memory thread is at work."""
     times: Intervals
+    in_process: bool
+    """Whether the main process makes the batches itself (`num_workers=0`)."""
 
 
 def measure_loader(trace: Trace) -> LoaderWaits:
@@ -43,7 +45,12 @@ def measure_loader(trace: Trace) -> LoaderWaits:
         pinned=_pinned(trace),
         pin_thread=any(thread.role == "pin_memory" for thread in trace.threads),
         times=union(start, end),
+        in_process=any(events.named(_is_in_process).any() for events in (trace.annotations, trace.ops)),
     )
+
+
+def _is_in_process(name: str) -> bool:
+    return name.startswith(LOADER_PREFIX) and "SingleProcess" in name
 
 
 def _pinned(trace: Trace) -> bool | None:

@@ -77,31 +77,33 @@ def user_calls(trace: Trace, call: Int64s) -> UserCalls:
     return UserCalls(found, np.where(found == NONE, NONE, called).astype(np.int32))
 
 
-def looked_up_lines(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine | None]:
-    """Return per call the line in the source of the user's function, None where not exactly one line can be it."""
+def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine | None]:
+    """Return per call the user's function around it, None for none; with its line where no other one can be it."""
     functions, names = trace.functions, trace.functions.names
     user = user_calls(trace, call)
     known: dict[tuple[int, str | None], SourceLine | None] = {}
     result: list[SourceLine | None] = []
     for function, called in zip(user.function.tolist(), user.called.tolist(), strict=True):
-        if function in (NONE, called):
+        if function == NONE:
             result.append(None)
             continue
-        text = names[functions.name[called]]
+        text = names[functions.name[called]] if called != function else ""
         key = int(functions.name[function]), called_name(text)
         if key not in known:
-            known[key] = _looked_up(trace, names[key[0]], text, sources)
+            known[key] = _place(trace, names[key[0]], text, sources)
         result.append(known[key])
     return result
 
 
-def _looked_up(trace: Trace, function: str, called: str, sources: Sources) -> SourceLine | None:
+def _place(trace: Trace, function: str, called: str, sources: Sources) -> SourceLine | None:
     place, name = frame(function), called_name(called)
-    source = sources.text(place.file) if place else None
-    if place is None or name is None or source is None or not _is_the_recorded_one(trace, place.file, source):
+    if place is None:
         return None
-    line = call_line(source, place.function, place.line, name, of_object=OF_OBJECT in called)
-    return SourceLine(place.file, line, place.function) if line is not None else None
+    source = sources.text(place.file) if name else None
+    line = None
+    if name and source is not None and _is_the_recorded_one(trace, place.file, source):
+        line = call_line(source, place.function, place.line, name, of_object=OF_OBJECT in called)
+    return SourceLine(place.file, line, place.function)
 
 
 def _is_the_recorded_one(trace: Trace, file: str, source: str) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, name_causes
 from pinprof.analyses.syncs.groups import group_sites
-from pinprof.analyses.syncs.places import looked_up_lines, outermost_op, stack_of, user_calls
+from pinprof.analyses.syncs.places import call_places, outermost_op, stack_of, user_calls
 from pinprof.analyses.syncs.recorded import recorded_lines
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.analyses.syncs.verdicts import verdict_on
@@ -66,6 +66,8 @@ class Syncs:
     lines: tuple[SourceLine | None, ...]
     """Per stall: the recorded line of the user's code, None where none is certain."""
     sites: tuple[Site, ...]
+    site: Int64s
+    """Per stall: index into `sites`."""
 
 
 def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
@@ -75,11 +77,12 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     """
     stalls = measure_stalls(trace)
     recorded = recorded_lines(trace, stalls)
-    looked_up = looked_up_lines(trace, stalls.call, sources or Sources(trace.path))
+    places = call_places(trace, stalls.call, sources or Sources(trace.path))
+    looked_up = (place if place and place.line is not None else None for place in places)
     lines = [line or other for line, other in zip(recorded, looked_up, strict=True)]
     cause = name_causes(trace, stalls, lines)
     if len(cause) == 0:
-        return Syncs(stalls, cause, (), ())
+        return Syncs(stalls, cause, (), (), stalls.call)
     _, first, site = np.unique(_keys(trace, stalls, cause, lines), axis=1, return_index=True, return_inverse=True)
     site = site.ravel()
     in_step = (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step]
@@ -89,8 +92,12 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
         rows = np.flatnonzero(site == number)
         made = _site(trace, stalls, CAUSES[cause[rows[0]]], lines[rows[0]], rows, in_step)
         sites.append(replace(made, group=groups.get(number)))
-    sites.sort(key=lambda site: (-site.total.bubble_ns, -site.total.stall_ns))
-    return Syncs(stalls, cause, tuple(lines), tuple(sites))
+    order = sorted(
+        range(len(sites)), key=lambda number: (-sites[number].total.bubble_ns, -sites[number].total.stall_ns)
+    )
+    rank = np.empty(len(sites), np.int64)
+    rank[order] = np.arange(len(sites))
+    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site])
 
 
 def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | None]) -> np.ndarray:

@@ -1,0 +1,41 @@
+"""What is wrong and what to do about it: rules in plain sight, and what they find in a profile."""
+
+from pinprof.measure import Profile
+from pinprof.rules import copies, hazards, loading, overlap, waits
+from pinprof.rules.rule import Evidence, Finding, Rule
+from pinprof.trace.tables import Trace
+
+__all__ = ["RULES", "RULE_OF_CAUSE", "Evidence", "Finding", "Rule", "find"]
+
+RULES = (*copies.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES)
+"""All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards."""
+
+RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
+"""The rule that is for the waits of each cause; waits for room in the launch queue and the profiler's own have none."""
+
+HIGH, MEDIUM = 0.10, 0.02
+"""Shares of the step from which a cost is of high and of medium severity."""
+NEGLIGIBLE = 0.001
+"""A cost below this share of the step is not worth a line."""
+
+
+def find(profile: Profile, trace: Trace) -> tuple[Finding, ...]:
+    """Return what the rules find, the largest cost first, hazards last."""
+    step = profile.step.step_ns or profile.steps.traced_ns
+    if not step:
+        return ()
+    findings = [
+        Finding(rule, _severity(rule, evidence.cost_ns / step), evidence)
+        for rule in RULES
+        for evidence in rule.look(profile, trace)
+        if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step
+    ]
+    return tuple(sorted(findings, key=lambda finding: -finding.evidence.cost_ns))
+
+
+def _severity(rule: Rule, share: float) -> str:
+    if rule in hazards.RULES:
+        return "suspect"
+    if share >= HIGH:
+        return "high"
+    return "medium" if share >= MEDIUM else "low"

@@ -1,0 +1,254 @@
+"""Rules 1xx: copies between host and GPU that cost more than they must."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.analyses.overlap import REASONS
+from pinprof.intervals import covered, union
+from pinprof.measure import Profile
+from pinprof.rules.rule import Evidence, Look, Rule
+from pinprof.rules.sums import Copies, copies_in_steps, idle_within, in_complete_steps
+from pinprof.rules.waits import waits_of
+from pinprof.trace.calls import SMALL_COPY_BYTES
+from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PAGEABLE, PINNED, Bools, Int64s, Trace
+from pinprof.trace.threads import PIN_OPS
+from pinprof.units import duration, rate, size
+
+MANY_COPIES = 32
+"""Small copies per step from one place that are worth gathering: at about 10 µs each they cost 0.3 ms."""
+
+LARGE_COPY_BYTES = 1 << 20
+"""Below this size latency, not the link, decides how long a copy takes."""
+
+SLOW_SHARE = 0.5
+"""Pinned copies at less than this share of the best rate in the trace are slow."""
+
+SLOW_LINK_GBPS = 10.0
+"""A PCIe 3.0 x16 link carries 12 GB/s from pinned memory, and newer ones more: less is slow on any GPU of a server."""
+
+
+def _sources_of_batches(profile: Profile) -> str | None:
+    """Return why batches of a DataLoader are pageable: it does not pin, or a custom batch is not pinned; else None."""
+    loader = profile.loader
+    if not loader.waits or loader.pinned is not False:
+        return None
+    return "custom" if loader.pin_thread else "loader"
+
+
+def _pageable(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+    chosen = profile.overlap.reason == REASONS.index("pageable")
+    direction = trace.gpu.direction[profile.overlap.row]
+    codes = (DTOH,) if _sources_of_batches(profile) else (HTOD, DTOH)  # batches have a rule of their own
+    for code in codes:
+        for copies in copies_in_steps(profile, trace, chosen & (direction == code)):
+            yield _exposed_evidence(copies, f"{DIRECTIONS[code]} copies of pageable memory")
+
+
+def _batches(source: str, what: str) -> Look:
+    def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+        if _sources_of_batches(profile) != source:
+            return
+        rows = profile.overlap.row
+        chosen = (trace.gpu.direction[rows] == HTOD) & (trace.gpu.host_memory[rows] == PAGEABLE)
+        for copies in copies_in_steps(profile, trace, chosen):
+            yield _exposed_evidence(copies, what)
+
+    return look
+
+
+def _exposed_evidence(copies: Copies, what: str) -> Evidence:
+    blocked = f"; the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
+    idle = f", and the GPU is idle for {duration(copies.bubble_ns)} after them" if copies.bubble_ns else ""
+    speed = f" at {rate(copies.bytes / copies.time_ns)}" if copies.time_ns and copies.bytes else ""
+    return Evidence(
+        copies.exposed_ns + copies.bubble_ns,
+        f"{copies.per_step:.3g} {what} per step{copies.place} ({size(copies.bytes)}{speed}) "
+        f"are exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
+        *copies.place,
+    )
+
+
+def _pin_then_copy(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+    """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins is its matter."""
+    ops = trace.ops
+    main = np.array([thread.role == "main" for thread in trace.threads], dtype=bool)
+    chosen = ops.named(PIN_OPS.__contains__) & (trace.links.op_parent == -1) & in_complete_steps(trace, ops.start_ns)
+    rows = np.flatnonzero(chosen & main[ops.thread]) if len(ops) else np.empty(0, np.int64)
+    rows = rows[covered(profile.loader.times, ops.start_ns[rows], ops.end_ns[rows]) == 0]
+    if len(rows) == 0:
+        return
+    steps = profile.steps.count
+    cost = idle_within(profile, trace, ops.start_ns[rows], ops.end_ns[rows])
+    time = float(ops.duration_ns[rows].sum()) / steps
+    yield Evidence(
+        cost,
+        f"the main thread pins {len(rows) / steps:.3g} tensors per step and copies them there for {duration(time)}, "
+        f"of which the GPU is idle for {duration(cost)}",
+        at_any_cost=True,
+    )
+
+
+def _small(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+    rows = profile.overlap.row
+    small = (trace.gpu.direction[rows] == HTOD) & (trace.gpu.bytes[rows] >= 0)
+    small &= trace.gpu.bytes[rows] <= SMALL_COPY_BYTES
+    for copies in copies_in_steps(profile, trace, small):
+        if copies.per_step >= MANY_COPIES:
+            launch = trace.links.launch[copies.rows]
+            time = float(trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
+            yield Evidence(
+                copies.exposed_ns,
+                f"{copies.per_step:.3g} copies of {size(copies.bytes / copies.per_step)} each per step{copies.place}: "
+                f"{duration(copies.exposed_ns)} exposed on the GPU, and the host takes {duration(time)} to launch them",
+                *copies.place,
+                at_any_cost=True,
+            )
+
+
+def _slow(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+    gpu, rows = trace.gpu, profile.overlap.row
+    pinned = (gpu.host_memory[rows] == PINNED) & (gpu.bytes[rows] >= LARGE_COPY_BYTES)
+    rates = gpu.bytes[rows] / np.maximum(gpu.duration_ns[rows], 1)
+    for code in (HTOD, DTOH):
+        mine = pinned & (gpu.direction[rows] == code)
+        if not mine.any():
+            continue
+        best = float(rates[mine].max())
+        slow = mine & (rates < max(SLOW_SHARE * best, SLOW_LINK_GBPS))
+        for copies in copies_in_steps(profile, trace, slow):
+            got = copies.bytes / copies.time_ns
+            share = 1 - got / best if best >= SLOW_LINK_GBPS else 1 - got / SLOW_LINK_GBPS
+            yield Evidence(
+                copies.exposed_ns * share,
+                f"{copies.per_step:.3g} pinned {DIRECTIONS[code]} copies per step{copies.place} run at {rate(got)}; "
+                f"the fastest in this trace reaches {rate(best)}. Likely reason: {_why_slow(trace, rows[slow])}",
+                *copies.place,
+            )
+
+
+def _why_slow(trace: Trace, slow: Int64s) -> str:
+    gpu = trace.gpu
+    others: Bools = gpu.category == MEMCPY
+    others[slow] = False
+    beside = union(gpu.start_ns[others], gpu.end_ns[others])
+    shared = covered(beside, gpu.start_ns[slow], gpu.end_ns[slow]).sum()
+    if 2 * shared > gpu.duration_ns[slow].sum():
+        return "other copies run at the same time and share the link"
+    return (
+        "a link that other GPUs share, memory of another NUMA node, or workers and pinning threads that keep the host "
+        "memory busy (numactl and fewer workers tell)"
+    )
+
+
+RULES = (
+    Rule(
+        "PIN101",
+        "copies of pageable memory",
+        "Copies whose host side is pageable, the time in which no kernel hides them, and how long they block the host.",
+        "The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
+        "after waiting for the stream: the copy is slow, blocks the host even with non_blocking=True, and hides "
+        "nothing.",
+        "Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill it. "
+        "Do not pin a fresh tensor in each step: that costs more than it saves.",
+        "loader = DataLoader(data, pin_memory=True)\n"
+        "batch = batch.to(device, non_blocking=True)\n\n"
+        "# or, for memory of your own, once:\n"
+        "staging = torch.empty(shape, dtype=dtype, pin_memory=True)",
+        "Do not write to pinned memory again before its copy has ended: copied = torch.cuda.Event(); copied.record() "
+        "after the copy, copied.synchronize() before the refill.",
+        _pageable,
+        ("pageable_copy",),
+    ),
+    Rule(
+        "PIN102",
+        "blocking copies",
+        "Copies after which the host waits for the stream: an asynchronous copy and a synchronize in the same op.",
+        "A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
+        "x.to(device, non_blocking=True) from pinned memory. For a copy to the host: a pinned destination, "
+        "non_blocking=True, and event.synchronize() before it is read.",
+        "x = x.to(device, non_blocking=True)  # x is pinned\n\n"
+        "# to the host, into a pinned tensor that lives on:\n"
+        "host.copy_(result, non_blocking=True)\n"
+        "copied.record()       # a torch.cuda.Event\n"
+        "...                   # queue the next step\n"
+        "copied.synchronize()  # only now may host be read",
+        "To the device: the source is not written to before the copy has ended. To the host: nothing reads the "
+        "destination before the event; what is read too early is silently wrong.",
+        waits_of("blocking_copy_htod", "blocking_copy_dtoh"),
+        (
+            "blocking_copy_htod",
+            "blocking_copy_dtoh",
+        ),
+    ),
+    Rule(
+        "PIN103",
+        "pinning in the main thread",
+        "aten::pin_memory on the main thread within the step, outside of a DataLoader.",
+        "x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have to "
+        "allocate pinned memory, which takes a lock of the driver: together often slower than the pageable copy.",
+        "Let the DataLoader's thread pin, or keep one pinned tensor and refill it.",
+        "loader = DataLoader(data, pin_memory=True, num_workers=4)\n\n"
+        "# or once, before the loop:\n"
+        "staging = torch.empty_like(x, pin_memory=True)\n"
+        "# in the loop, after copied.synchronize() of the step before:\n"
+        "staging.copy_(x)\n"
+        "x = staging.to(device, non_blocking=True)\n"
+        "copied.record()",
+        "A pinned tensor that is refilled must not be written to before its last copy has ended.",
+        _pin_then_copy,
+    ),
+    Rule(
+        "PIN104",
+        "a DataLoader that does not pin",
+        "Batches that come from a DataLoader and are copied from pageable memory, with no pinning thread at work.",
+        "Pageable batches are staged by the driver while the host waits; a DataLoader can pin them in a thread of its "
+        "own, beside the step.",
+        "DataLoader(..., pin_memory=True), and non_blocking=True in the copies. A batch of a class of your own is "
+        "pinned only if it has a method pin_memory() that returns the pinned batch.",
+        "loader = DataLoader(data, batch_size=64, num_workers=4, pin_memory=True, persistent_workers=True)\n"
+        "for x, y in loader:\n"
+        "    x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)",
+        "The host has memory for the pinned batches (prefetch_factor times num_workers of them), which cannot be "
+        "swapped.",
+        _batches("loader", "HtoD copies of pageable batches"),
+    ),
+    Rule(
+        "PIN105",
+        "batches that pin_memory does not pin",
+        "Batches copied from pageable memory although a DataLoader's pinning thread is at work.",
+        "The pinning thread pins tensors, and those in lists, tuples, mappings and named tuples. An object of any "
+        "other class passes as it is unless it has a method pin_memory().",
+        "Give the batch class a method pin_memory() that pins its tensors and returns the batch.",
+        "class Batch:\n"
+        "    def pin_memory(self):\n"
+        "        self.x, self.y = self.x.pin_memory(), self.y.pin_memory()\n"
+        "        return self",
+        "Nothing keeps the unpinned tensors and expects them to be the batch's.",
+        _batches("custom", "HtoD copies of batches that were not pinned"),
+    ),
+    Rule(
+        "PIN106",
+        "many small copies",
+        f"{MANY_COPIES} or more HtoD copies of at most 64 KiB per step from one place.",
+        "A small copy takes its time to be launched and to start, not to transfer: many of them cost far more than one "
+        "copy of the same bytes.",
+        "Put them into one pinned tensor on the host, copy that, and take views of it on the GPU.",
+        "packed = torch.cat([x.reshape(-1) for x in small]).pin_memory()  # best in the loader's collate_fn\n"
+        "parts = packed.to(device, non_blocking=True).split([x.numel() for x in small])",
+        "The tensors have one dtype, or are packed per dtype.",
+        _small,
+    ),
+    Rule(
+        "PIN107",
+        "pinned, but slow",
+        "Pinned copies of 1 MiB and more at less than half of the best rate in the trace, or below 10 GB/s.",
+        "Pinned memory should be copied at the speed of the link: about 12 GB/s on PCIe 3.0 x16, 25 on 4.0, 55 on 5.0.",
+        "Run the process on the NUMA node of its GPU, keep copies of both directions apart, and leave memory bandwidth "
+        "to the copy.",
+        "nvidia-smi topo -m                       # which node is the GPU's?\n"
+        "numactl --cpunodebind=0 --membind=0 python train.py",
+        "The node has memory for the whole process.",
+        _slow,
+    ),
+)

@@ -1,0 +1,40 @@
+"""Rules 5xx: what may be wrong, not slow."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.measure import Profile
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import copies_in_steps
+from pinprof.trace.tables import Trace
+from pinprof.units import size
+
+
+def _unawaited(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+    chosen = np.isin(profile.overlap.row, profile.hazards.unawaited)
+    for copies in copies_in_steps(profile, trace, chosen):
+        yield Evidence(
+            0.0,
+            f"{copies.per_step:.3g} non-blocking copies per step{copies.place} to pinned host memory "
+            f"({size(copies.bytes)}), and the thread never waits for the GPU after them: "
+            "if the host reads the memory, it may read old values",
+            *copies.place,
+            at_any_cost=True,
+        )
+
+
+RULES = (
+    Rule(
+        "PIN501",
+        "results that may be read too early",
+        "Non-blocking DtoH copies into pinned memory after which their thread waits for nothing.",
+        "x.to('cpu', non_blocking=True) returns before the copy has run. What reads the result without a wait gets "
+        "what the memory held before, without any error. Reads of the host are not recorded: this is a suspicion.",
+        "Wait for an event after the copy, before the memory is read.",
+        "host = x.to('cpu', non_blocking=True)\ncopied.record()       # a torch.cuda.Event\n...\n"
+        "copied.synchronize()  # before the first use of host",
+        "None: it only makes the program right. Polling copied.query() until it is true does as well.",
+        _unawaited,
+    ),
+)

@@ -1,0 +1,62 @@
+"""Rules 4xx: steps that wait for their input."""
+
+from collections.abc import Iterator
+
+from pinprof.measure import Profile
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import idle_within
+from pinprof.trace.tables import Trace
+from pinprof.units import duration
+
+
+def _loader(profile: Profile, trace: Trace) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
+    loader = profile.loader
+    if not loader.waits or profile.bound != "input" or loader.in_process:
+        return
+    wait = loader.wait_in_steps_ns / profile.steps.count
+    step, traced = profile.step.step_ns, profile.steps.traced_ns or 0.0
+    if step is not None and step - traced > wait:
+        yield Evidence(
+            step - traced,
+            f"the step takes {duration(step)} without profiler and {duration(traced)} in the trace: the workers had "
+            "filled their queue while the recording began, and are too slow to keep it full",
+        )
+    else:
+        yield Evidence(wait, f"the main thread waits {duration(wait)} per step for the next batch")
+
+
+def _in_process(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+    loader = profile.loader
+    if not loader.in_process or not profile.steps.count:
+        return
+    wait = loader.wait_in_steps_ns / profile.steps.count
+    cost = idle_within(profile, trace, loader.times.start, loader.times.end)
+    yield Evidence(
+        cost,
+        f"the main thread makes the batches itself, {duration(wait)} per step, of which the GPU is idle for "
+        f"{duration(cost)}",
+    )
+
+
+RULES = (
+    Rule(
+        "PIN401",
+        "the step waits for input",
+        "Waits of the main thread for its DataLoader; and a step that is longer without profiler than in the trace.",
+        "The DataLoader does not deliver batches as fast as the GPU consumes them.",
+        "More workers (num_workers), persistent_workers=True, cheaper or earlier preprocessing, larger reads.",
+        "DataLoader(data, num_workers=8, persistent_workers=True, prefetch_factor=4, pin_memory=True)",
+        "The machine has cores and memory for the workers; the dataset can be used from several processes.",
+        _loader,
+    ),
+    Rule(
+        "PIN402",
+        "batches made in the main process",
+        "A DataLoader with num_workers=0, and the time in which the GPU is idle while it makes a batch.",
+        "With num_workers=0 the thread that should queue kernels reads and prepares the batches.",
+        "Let workers make the batches beside the step.",
+        "DataLoader(data, num_workers=4, persistent_workers=True, pin_memory=True)",
+        "The dataset can be pickled and used from several processes; its random numbers are seeded per worker.",
+        _in_process,
+    ),
+)

@@ -1,0 +1,125 @@
+"""Rules 3xx: copies that could hide behind kernels, and time in which the GPU has nothing to do."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.syncs import CAUSES
+from pinprof.measure import Profile
+from pinprof.rules.rule import Evidence, Look, Rule
+from pinprof.rules.sums import copies_in_steps, idle_within, in_complete_steps
+from pinprof.rules.waits import waits_of
+from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL, Trace
+from pinprof.units import duration, size
+
+
+def _exposed(reason: str) -> Look:
+    """Look for HtoD copies that are exposed for this reason although kernels could hide them."""
+
+    def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+        direction = trace.gpu.direction[profile.overlap.row]
+        chosen = (profile.overlap.reason == REASONS.index(reason)) & (direction == HTOD)
+        kernels = _kernel_time(profile, trace)
+        for copies in copies_in_steps(profile, trace, chosen):
+            gain = min(copies.exposed_ns, kernels)
+            yield Evidence(
+                gain,
+                f"{copies.per_step:.3g} {DIRECTIONS[HTOD]} copies per step{copies.place} ({size(copies.bytes)}) are "
+                f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}, beside {duration(kernels)} "
+                "of kernels that could hide them",
+                *copies.place,
+            )
+
+    return look
+
+
+def _kernel_time(profile: Profile, trace: Trace) -> float:
+    """Return how long kernels of a complete step run, in ns."""
+    rows = np.flatnonzero(trace.gpu.category == KERNEL)
+    step = trace.links.activity_step[rows]
+    inside = (step >= 0) & trace.steps.complete[step]
+    return float(trace.gpu.duration_ns[rows[inside]].sum()) / profile.steps.count if profile.steps.count else 0.0
+
+
+def _cold(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+    """Look for code that is loaded within the recorded steps."""
+    stalls = profile.syncs.stalls
+    loading = stalls.call[profile.syncs.cause == CAUSES.index("module_load")]
+    start, end = trace.calls.start_ns[loading], trace.calls.end_ns[loading]
+    inside = in_complete_steps(trace, start)
+    if not inside.any():
+        return
+    steps = profile.steps.count
+    cost = idle_within(profile, trace, start, end)
+    time = float((end - start)[inside].sum()) / steps
+    yield Evidence(
+        cost,
+        f"{inside.sum() / steps:.3g} calls per step load code for the GPU, for {duration(time)}, of which the GPU is "
+        f"idle for {duration(cost)}: the recording began before the program was warm, and no later step pays for this",
+        at_any_cost=True,
+    )
+
+
+RULES = (
+    Rule(
+        "PIN301",
+        "copies on the compute stream",
+        "HtoD copies on the stream of the kernels around them, and the kernel time per step that could hide them.",
+        "Work on one stream runs one after the other: a copy on the stream of the kernels never overlaps them.",
+        "Copy the next batch on a side stream while this step computes.",
+        "side = torch.cuda.Stream()  # once\n\n"
+        "def fetch():\n"
+        "    with torch.cuda.stream(side):\n"
+        "        return next(batches).to(device, non_blocking=True)  # pinned\n\n"
+        "following = fetch()\n"
+        "for _ in range(steps):\n"
+        "    torch.cuda.current_stream().wait_stream(side)\n"
+        "    batch = following\n"
+        "    batch.record_stream(torch.cuda.current_stream())\n"
+        "    following = fetch()  # runs beside the kernels of this step\n"
+        "    train(batch)",
+        "The batch is pinned; the compute stream waits for the side stream before it uses the batch; record_stream "
+        "keeps its memory until the kernels are done. There is GPU memory for one more batch.",
+        _exposed("same_stream"),
+    ),
+    Rule(
+        "PIN302",
+        "copies launched too late",
+        "HtoD copies on a stream of their own that start at once when they are launched, and are not hidden.",
+        "The copy has a stream of its own, but is launched only when the kernels that it could hide behind have ended.",
+        "Start the copy of the next batch before the kernels of this step are queued.",
+        "following = fetch()  # first: launches the copy on the side stream\n"
+        "train(batch)         # then: queues the kernels that hide it",
+        "As for PIN301.",
+        _exposed("launched_late"),
+    ),
+    Rule(
+        "PIN303",
+        "device memory allocated and freed in the step",
+        "cudaMalloc, cudaFree and their like within the step.",
+        "cudaMalloc and cudaFree stop the host, and cudaFree waits for the device. PyTorch's allocator keeps memory to "
+        "avoid both; empty_cache(), growing shapes and memory that is short defeat it.",
+        "No torch.cuda.empty_cache() in the loop; keep shapes constant, or warm up with the largest one; let segments "
+        "grow.",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+        "Without empty_cache() the process keeps its memory; others on the same GPU may need it.",
+        waits_of("device_malloc", "device_free"),
+        (
+            "device_malloc",
+            "device_free",
+        ),
+    ),
+    Rule(
+        "PIN304",
+        "a recording that began cold",
+        "Code for the GPU that is loaded within the recorded steps (CUPTI's overhead records, from CUDA 12.4 on).",
+        "CUDA loads each kernel when it is first launched. These steps show costs that later ones do not have.",
+        "Record later steps: pinprof run waits until they are steady; with torch.profiler give schedule(wait=10, "
+        "warmup=5, ...).",
+        "pinprof run --warmup 20 train.py",
+        "None: it only changes what is recorded.",
+        _cold,
+        ("module_load",),
+    ),
+)

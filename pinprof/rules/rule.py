@@ -1,0 +1,55 @@
+"""What a rule is, what it sees in a trace, and what follows."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pinprof.measure import Profile
+from pinprof.trace.tables import Trace
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a rule saw: its cost per step in ns, a sentence with the numbers, and the place if there is one."""
+
+    cost_ns: float
+    """GPU idle time or exposed copy time per step that goes with it; no saving: where a wait only moves, or something
+    else bounds the step, removing it brings less."""
+    text: str
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+    at_any_cost: bool = False
+    """Worth a line even where it costs this step nothing."""
+
+
+Look: TypeAlias = Callable[[Profile, Trace], Iterator[Evidence]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One kind of problem, with all that its page says; texts are plain sentences."""
+
+    id: str
+    title: str
+    looks_at: str
+    why: str
+    fix: str
+    """What to do, in words."""
+    code: str
+    """What to write."""
+    safe_if: str
+    """On what condition the fix is right."""
+    look: Look
+    causes: tuple[str, ...] = ()
+    """Causes of waits that the rule is for."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that holds in a trace."""
+
+    rule: Rule
+    severity: str
+    """`high`, `medium` or `low`, by the cost's share of the step; `suspect` for a hazard, which may be none."""
+    evidence: Evidence

@@ -1,0 +1,89 @@
+"""Figures that several rules need: what is theirs of the complete steps, and where."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.analyses.syncs import CAUSES
+from pinprof.intervals import covered, gaps, union
+from pinprof.measure import Profile
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+
+
+class Place(NamedTuple):
+    """A place in the user's own code; None where it is not known."""
+
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+
+    def __str__(self) -> str:
+        if self.line is not None:
+            return f" at {self.file}:{self.line}"
+        return f" in {self.function}" if self.function else ""
+
+
+class Copies(NamedTuple):
+    """Some copies of the complete steps that were launched at one place; figures per step."""
+
+    place: Place
+    rows: Int64s
+    """In `Trace.gpu`."""
+    per_step: float
+    bytes: float
+    time_ns: float
+    exposed_ns: float
+    blocked_ns: float
+    """How long the host was blocked in calls that made or awaited them."""
+    bubble_ns: float
+    """How long the GPU was idle after those of them that blocked although they were to be asynchronous."""
+
+
+def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[Copies]:
+    """Yield the chosen copies (of `profile.overlap.row`) of the complete steps, gathered by where they were made."""
+    overlap, gpu, stalls = profile.overlap, trace.gpu, profile.syncs.stalls
+    step = trace.links.activity_step[overlap.row]
+    chosen = chosen & (step != NONE) & trace.steps.complete[step] if len(trace.steps) else chosen & False
+    places: dict[Place, list[int]] = {}
+    for index in np.flatnonzero(chosen).tolist():
+        line = profile.copy_places[index]
+        place = Place(line.file, line.line, line.function) if line else Place()
+        places.setdefault(place, []).append(index)
+    steps = profile.steps.count
+    staged = profile.syncs.cause == CAUSES.index("pageable_copy")
+    for place, indices in places.items():
+        rows = overlap.row[indices]
+        size = gpu.bytes[rows]
+        theirs = np.isin(stalls.copy, rows)
+        yield Copies(
+            place,
+            rows,
+            len(rows) / steps,
+            int(size[size != NONE].sum()) / steps,
+            float(gpu.duration_ns[rows].sum()) / steps,
+            float(overlap.exposed_ns[indices].sum()) / steps,
+            float(stalls.stall_ns[theirs].sum()) / steps,
+            float(stalls.bubble_ns[theirs & staged].sum()) / steps,
+        )
+
+
+def idle_within(profile: Profile, trace: Trace, start: Int64s, end: Int64s) -> float:
+    """Return how long the busiest GPU was idle within times of the host that began in complete steps, per step."""
+    busiest = max(profile.devices, key=lambda device: device.busy_ns, default=None)
+    if busiest is None or not profile.steps.count:
+        return 0.0
+    mine = trace.gpu.device == busiest.device
+    idle = gaps(union(trace.gpu.start_ns[mine], trace.gpu.end_ns[mine]))
+    inside = in_complete_steps(trace, start)
+    times = union(start[inside], end[inside])
+    return float(covered(idle, times.start, times.end).sum()) / profile.steps.count
+
+
+def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
+    """Return for each time of the host whether it lies in a complete step."""
+    steps = trace.steps
+    if not steps.on_host or len(steps) == 0:
+        return np.zeros(len(time), bool)
+    step = np.searchsorted(steps.start_ns, time, side="right") - 1
+    return (step >= 0) & (time < steps.end_ns[step]) & steps.complete[step]

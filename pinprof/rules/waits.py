@@ -1,0 +1,255 @@
+"""Rules 2xx: what makes the host wait for the GPU, by cause."""
+
+from collections.abc import Iterator
+
+from pinprof.analyses.syncs import Site
+from pinprof.measure import Profile
+from pinprof.rules.rule import Evidence, Look, Rule
+from pinprof.rules.sums import Place, idle_within
+from pinprof.trace.tables import Trace
+from pinprof.units import duration
+
+HOLD_UP = frozenset({"device_malloc", "device_free", "host_alloc"})
+"""Causes that hold the host up whether or not it waits for the GPU meanwhile."""
+
+
+def waits_of(*causes: str) -> Look:
+    """Look for sites with one of the causes that are a problem."""
+
+    def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+        for number, site in enumerate(profile.syncs.sites):
+            if site.cause in causes and site.verdict in ("hidden", "explicit") and site.in_steps.count:
+                yield _at_site(
+                    profile, site, site.in_steps.bubble_ns / profile.steps.count + _held(profile, trace, number)
+                )
+
+    return look
+
+
+def _held(profile: Profile, trace: Trace, site: int) -> float:
+    """Return how long the GPU is idle within calls of a site that hold the host up without waiting for it, per step."""
+    if profile.syncs.sites[site].cause not in HOLD_UP:
+        return 0.0
+    stalls = profile.syncs.stalls
+    call = stalls.call[(profile.syncs.site == site) & (stalls.drain_ns + stalls.own_ns == 0)]
+    return idle_within(profile, trace, trace.calls.start_ns[call], trace.calls.end_ns[call])
+
+
+def _at_site(profile: Profile, site: Site, idle: float) -> Evidence:
+    steps = profile.steps.count
+    others = sum(other.group == site.group for other in profile.syncs.sites) - 1 if site.group is not None else 0
+    group = f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
+    return Evidence(
+        idle,
+        f"{site.op or site.call}{Place(site.file, site.line, site.function)}: {site.in_steps.count / steps:.3g} per "
+        f"step, the host waits {duration(site.in_steps.stall_ns / steps)} and the GPU is idle for {duration(idle)} by it"
+        + (group if others else ""),
+        file=site.file,
+        line=site.line,
+        function=site.function,
+    )
+
+
+READ_LATER = (
+    "host = torch.empty((), pin_memory=True)  # once\n"
+    "host.copy_(value, non_blocking=True)\n"
+    "copied.record()       # a torch.cuda.Event\n"
+    "...                   # queue the next step\n"
+    "copied.synchronize()  # then read it: the wait is over long before\n"
+    "log(host.item())"
+)
+
+RULES = (
+    Rule(
+        "PIN201",
+        "single values read on the host",
+        "aten::item: x.item(), float(x), int(x), and what calls them: indexing by a tensor of one number, range(x), "
+        "checks of linear algebra, GradScaler.step without a fused optimizer.",
+        "The value does not exist before all work queued for it is done: the host waits for the whole stream, and has "
+        "nothing queued when it goes on.",
+        "Keep the value on the GPU: accumulate in a tensor and read it every N steps, or copy it to pinned memory with "
+        "non_blocking=True and read it one step later, before that step's work is queued.",
+        "total += loss.detach()          # a tensor on the GPU\n"
+        "if step % 100 == 0:\n"
+        "    log(total.item() / 100)     # one wait in 100 steps\n"
+        "    total.zero_()\n\n"
+        "# or one step late, without any wait:\n" + READ_LATER,
+        "Nothing in the step decides by the value. Pinned memory is read only after the event.",
+        waits_of("item"),
+        ("item",),
+    ),
+    Rule(
+        "PIN202",
+        "decisions on values of the GPU",
+        "aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) and in on CUDA tensors, validation of "
+        "distributions, clip_grad_norm_(error_if_nonfinite=True).",
+        "Python can only branch once it knows the value, and so waits for all work queued before.",
+        "Compute both and choose on the GPU with torch.where; check with torch._assert_async; turn validation off "
+        "where it is not needed (validate_args=False; logging_nan_inf_filter=False in transformers).",
+        "loss = torch.where(torch.isfinite(loss), loss, torch.zeros_like(loss))\n"
+        "torch._assert_async(torch.isfinite(loss).all())\n"
+        "torch.distributions.Distribution.set_default_validate_args(False)",
+        "Both branches may be computed: neither raises, and neither has effects. A failed _assert_async ends the "
+        "process's CUDA context.",
+        waits_of("bool"),
+        ("bool",),
+    ),
+    Rule(
+        "PIN203",
+        "tensors read on the host",
+        "x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors.",
+        "The copy waits for all work queued before, goes into fresh pageable memory, and the host waits for its end.",
+        "Copy into pinned memory with non_blocking=True and read it one step later; gather what is read into one "
+        "tensor and read it once.",
+        READ_LATER,
+        "Pinned memory is read only after the event: read earlier, it silently holds old values.",
+        waits_of("to_cpu", "tolist"),
+        (
+            "to_cpu",
+            "tolist",
+        ),
+    ),
+    Rule(
+        "PIN204",
+        "printing of CUDA tensors",
+        "print(x), f'{x}', repr(x) and loggers that are given tensors of the GPU.",
+        "To format a tensor torch asks for its smallest and largest values, what is finite, and each element that is "
+        "shown: dozens of waits for one line of text.",
+        "Print a copy on the host, and not in each step.",
+        "if step % 100 == 0:\n    print(x.detach().cpu())  # one wait instead of many",
+        "None: the text is the same.",
+        waits_of("print"),
+        ("print",),
+    ),
+    Rule(
+        "PIN205",
+        "masks and positions",
+        "aten::nonzero and what needs it: x[mask], x[mask] = y, torch.masked_select, torch.where(mask) alone.",
+        "The result's size depends on the values: the host must know it to allocate, and waits for the mask.",
+        "Keep the shape: torch.where(mask, x, 0), masked_fill, or sums weighted by the mask.",
+        "loss = (losses * mask).sum() / mask.sum()      # instead of losses[mask].mean()\n"
+        "x = torch.where(mask, x, torch.zeros_like(x))  # instead of x[~mask] = tensor\n"
+        "x.masked_fill_(mask, 0.0)\n"
+        "rows = torch.nonzero_static(mask, size=limit)  # where an upper bound is known",
+        "What the mask hides is finite: 0 * nan is nan, also in gradients; use where on the input then.",
+        waits_of("nonzero", "mask_index", "masked_select"),
+        (
+            "nonzero",
+            "mask_index",
+            "masked_select",
+        ),
+    ),
+    Rule(
+        "PIN206",
+        "unique values",
+        "torch.unique, unique_consecutive and isin.",
+        "The number of unique values is the size of the result: the host waits to learn it.",
+        "Keep it out of the step, do it on the host in the DataLoader's workers, or mark first occurrences in a sorted "
+        "tensor of fixed size.",
+        "ordered, _ = x.sort()\n"
+        "first = torch.ones_like(ordered, dtype=torch.bool)\n"
+        "first[1:] = ordered[1:] != ordered[:-1]  # fixed shape: a mask instead of a shorter tensor",
+        "What follows can work with the mask.",
+        waits_of("unique"),
+        ("unique",),
+    ),
+    Rule(
+        "PIN207",
+        "repeats of unknown number",
+        "torch.repeat_interleave with a tensor of repeats and no output_size.",
+        "The sum of the repeats is the size of the result: the host waits for it, and once more to check their signs.",
+        "Give output_size.",
+        "torch.repeat_interleave(x, repeats, dim=0, output_size=total)",
+        "total is exactly the sum of the repeats, known on the host.",
+        waits_of("repeat_interleave"),
+        ("repeat_interleave",),
+    ),
+    Rule(
+        "PIN208",
+        "comparisons for the host",
+        "torch.equal on CUDA tensors.",
+        "It returns a Python bool: the host waits for all work queued before.",
+        "Compare on the GPU and keep the result there; leave torch.equal to tests.",
+        "same = (a == b).all()  # a tensor on the GPU",
+        "Nothing in the step decides by the result.",
+        waits_of("equal"),
+        ("equal",),
+    ),
+    Rule(
+        "PIN209",
+        "tensors made of Python values",
+        "torch.tensor(values, device='cuda'), torch.as_tensor, x.new_tensor, and indexing of a CUDA tensor by a list.",
+        "The values are put into a pageable tensor on the host and copied by a blocking copy, after all work queued "
+        "before.",
+        "Make constants once, before the loop; make what is regular on the GPU; copy the rest from pinned memory.",
+        "weights = torch.tensor(values, device=device)   # once, outside of the loop\n"
+        "torch.full((), 0.5, device=device)              # no copy\n"
+        "torch.tensor(values, pin_memory=True).to(device, non_blocking=True)",
+        "A constant made once is not changed in place.",
+        waits_of("tensor_from_host"),
+        ("tensor_from_host",),
+    ),
+    Rule(
+        "PIN210",
+        "explicit synchronization",
+        "torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), of the user's own or of a library, "
+        "that leave the GPU idle.",
+        "They stop the host until the GPU has caught up; the next kernels are queued late.",
+        "Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
+        "start.record()\nstep()\nend.record()                       # torch.cuda.Event(enable_timing=True)\n"
+        "times.append((start, end))         # elapsed_time later, after the loop's end\n"
+        "torch.cuda.current_stream().wait_stream(side)  # order on the GPU, not on the host",
+        "The host reads nothing that the synchronization protected.",
+        waits_of("device_synchronize", "stream_synchronize", "event_synchronize"),
+        (
+            "device_synchronize",
+            "stream_synchronize",
+            "event_synchronize",
+        ),
+    ),
+    Rule(
+        "PIN211",
+        "pinned memory allocated in the step",
+        "cudaHostAlloc and cudaFreeHost within the step.",
+        "Pinning pages takes milliseconds and a lock of the driver, which holds up other threads; freeing them waits "
+        "for the device.",
+        "Allocate pinned memory once, before the loop, and keep its sizes constant.",
+        "staging = torch.empty(largest_shape, pin_memory=True)  # once\nview = staging[: len(x)]",
+        "A tensor that is reused is not written to before its last copy has ended.",
+        waits_of("host_alloc"),
+        ("host_alloc",),
+    ),
+    Rule(
+        "PIN212",
+        "collectives that stop the host",
+        "Synchronization inside of collectives: dist.barrier(), TORCH_NCCL_BLOCKING_WAIT=1.",
+        "NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have come.",
+        "No barrier in the step; unset TORCH_NCCL_BLOCKING_WAIT.",
+        "work = dist.all_reduce(x, async_op=True)\n...  # other kernels\nwork.wait()  # orders streams, not the host",
+        "No rank reads what another one writes outside of collectives, a file for instance.",
+        waits_of("collective"),
+        ("collective",),
+    ),
+    Rule(
+        "PIN213",
+        "launches that wait for their kernels",
+        "Launch calls that return only after their kernel has ended.",
+        "CUDA_LAUNCH_BLOCKING=1 makes each launch wait: host and GPU work in turns. It is for finding errors.",
+        "Unset it for training.",
+        "unset CUDA_LAUNCH_BLOCKING",
+        "None: results are the same.",
+        waits_of("launch_blocking"),
+        ("launch_blocking",),
+    ),
+    Rule(
+        "PIN214",
+        "waits of other kinds",
+        "Calls that block, in an op that pinprof knows no cause for.",
+        "The host waits for the GPU inside of an op; libraries and extensions do so with calls of their own.",
+        "The op and the stack name the place: look there for a way without a wait.",
+        "pinprof run train.py  # records the line of each wait",
+        "It depends on the op.",
+        waits_of("other"),
+        ("other",),
+    ),
+)
