@@ -11,7 +11,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.cli import main
 
-COMMANDS = ("report", "timeline", "run")
+COMMANDS = ("report", "timeline", "run", "check")
 
 TRAINING = """
 import sys
@@ -141,7 +141,7 @@ def test_no_half_written_output_is_left_behind(trace: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"<html>", b'{"nodes": []}', b"\x1f\x8b\x08", b"[1, 2"])
-@pytest.mark.parametrize("command", [["report"], ["timeline", "-o", "-"]])
+@pytest.mark.parametrize("command", [["report"], ["timeline", "-o", "-"], ["check"]])
 def test_a_wrong_file_is_one_line_with_its_name(tmp_path: Path, command: list[str], content: bytes) -> None:
     path = tmp_path / "wrong.json"
     path.write_bytes(content)

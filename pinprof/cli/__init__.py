@@ -2,6 +2,7 @@
 
 import click
 
+from pinprof.cli.check import check
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
 from pinprof.cli.terminal import Commands
@@ -19,8 +20,10 @@ def main() -> None:
     Report on a trace that torch.profiler's export_chrome_trace wrote:
       pinprof report trace.json.gz
       pinprof report trace.json.gz --html report.html
+    Fail a CI job if the host waits where it should not:
+      pinprof check trace.json.gz --max-hidden-syncs 0
     """
 
 
-for _command in (run, report, timeline):
+for _command in (run, report, timeline, check):
     main.add_command(_command)
