@@ -17,6 +17,7 @@ FAILING = frozenset({"exceeded", "worse", "new", "unknown"})
 
 NEW_WAITS = "new_waits"
 NEW_WAITS_WHAT = "hidden waits at places that the baseline does not have"
+ONE_NEW_WAIT = "hidden wait at a place that the baseline does not have"
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,9 @@ def _compared(quantity: Quantity, now: Figure, before: Figure, tolerance: float)
     """Return the verdict on a figure that has no limit but its value in the baseline."""
     change = _change(quantity, now, before, tolerance)
     status = {"same": "kept", "worse": "worse"}.get(change, "not compared" if before.value is None else "unknown")
-    sentence = f"{_shown(quantity, now)} {quantity.what}, {_shown(quantity, before)} in the baseline"
+    sentence = f"{quantity.phrase(_shown(quantity, now))}, {_shown(quantity, before)} in the baseline"
     if status == "not compared":
-        sentence = f"{_shown(quantity, now)} {quantity.what}; {before.note or 'the baseline does not know it'}"
+        sentence = f"{quantity.phrase(_shown(quantity, now))}; {before.note or 'the baseline does not know it'}"
     elif status == "worse":
         sentence += f": worse by more than the tolerance of {100 * tolerance:.3g} %"
     return _verdict(quantity, now, None, before, status, _with_note(sentence, now))
@@ -161,7 +162,7 @@ def _against_limit(quantity: Quantity, now: Figure, limit: float) -> str:
     else:
         value, bound = quantity.shown(now.value, limit)
     wanted = f"at least {bound} wanted" if quantity.at_least else f"at most {bound} allowed"
-    return _with_note(f"{value} {quantity.what}, {wanted}", now)
+    return _with_note(f"{quantity.phrase(value)}, {wanted}", now)
 
 
 def _with_note(sentence: str, now: Figure) -> str:
@@ -188,7 +189,10 @@ def _new_waits(measured: Measured, baseline: BaselineTrace) -> Verdict:
         why = measured.figures["max_hidden_syncs"].note or NO_CALLS
         status, sentence = "unknown", f"an unknown number of {NEW_WAITS_WHAT}: {why}"
     else:
-        status, sentence = "new" if places else "kept", f"{len(places)} {NEW_WAITS_WHAT}"
+        status, sentence = (
+            "new" if places else "kept",
+            f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}",
+        )
     value = None if unknown else float(len(places))
     return Verdict(NEW_WAITS, NEW_WAITS_WHAT, None, value, None, status, sentence, places)
 

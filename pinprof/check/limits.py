@@ -74,11 +74,17 @@ class Quantity:
     """For numbers that must be exact, because `show` gives two of them the same text."""
     at_least: bool = False
     """Whether the limit is the smallest that is allowed, not the largest."""
+    one: str = ""
+    """What stands for `what` after the number 1, where that differs."""
 
     @property
     def name(self) -> str:
         """The name of the limit as people write it."""
         return self.key.replace("_", "-")
+
+    def phrase(self, number: str) -> str:
+        """Return a number, as text, with what it counts."""
+        return f"{number} {self.one if number == '1' and self.one else self.what}"
 
     def shown(self, value: float, beside: float) -> tuple[str, str]:
         """Return two values as texts that differ if the values do."""
@@ -89,7 +95,9 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("max_hidden_syncs", "hidden waits of the host per step", _count, ""),
+    Quantity(
+        "max_hidden_syncs", "hidden waits of the host per step", _count, "", one="hidden wait of the host per step"
+    ),
     Quantity("max_stall_ms", "stall in hidden waits per step", _ms, "ms"),
     Quantity("max_exposed_ms", "exposed copy time per step", _ms, "ms"),
     Quantity("min_overlap", "of the copy time is overlapped", _share, "of 1", at_least=True),

@@ -54,7 +54,7 @@ def check(
     force: bool,
     **options: float | None,
 ) -> int:
-    r"""Hold traces against limits, and fail if one is not kept: a gate for CI.
+    """Hold traces against limits, and fail if one is not kept: a gate for CI.
 
     Each limit is one option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0); an
     option wins. A figure that the trace cannot tell does not keep its limit, and it is said why. With a baseline fails
@@ -68,7 +68,7 @@ def check(
       pinprof check trace.json.gz --max-hidden-syncs 0 --format sarif -o pinprof.sarif
       pinprof report main.json.gz --json baseline.json
       pinprof check branch.json.gz --baseline baseline.json
-    """
+    """  # noqa: D301  click looks for the backspace itself
     from pinprof.check import judge, match_traces, measure_figures, read_baseline
 
     check_outputs((output,), force=force)

@@ -95,12 +95,12 @@ def _summary(checked: Sequence[Checked]) -> Text:
     if not verdicts:
         return Text("No limit was set: nothing can fail.", "bold")
     if failed:
-        return Text(f"{failed} of {len(verdicts)} limits not kept.", "bold red")
-    return Text(f"{'All' if len(verdicts) > 1 else 'The'} {_limits(len(verdicts))} kept.", "bold green")
+        return Text(f"{failed} of {_checks(len(verdicts))} failed.", "bold red")
+    return Text(f"{_checks(len(verdicts))} passed.", "bold green")
 
 
-def _limits(count: int) -> str:
-    return f"{count} limits" if count > 1 else "limit was"
+def _checks(count: int) -> str:
+    return f"{count} check{'s' * (count != 1)}"
 
 
 def _inset(text: str) -> Padding:
