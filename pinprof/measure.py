@@ -15,7 +15,7 @@ from pinprof.intervals import union
 from pinprof.missing import Missing, find_missing
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Info, Int64s, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Int64s, Trace
 
 GPU_BOUND = 0.9
 """A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
@@ -56,6 +56,19 @@ class StepEstimate:
 
 
 @dataclass(frozen=True)
+class PerStep:
+    """Sums over the complete steps, divided by their number. What lies outside of complete steps is left out."""
+
+    hidden_waits: float
+    hidden_stall_ns: float
+    """Time that the host stands in hidden waits."""
+    exposed_ns: float
+    """Copy time beside which no kernel runs."""
+    pageable_bytes: float
+    """Copied from or to pageable memory, as far as sizes are recorded."""
+
+
+@dataclass(frozen=True)
 class Profile:
     """The measurements of one trace; small, and independent of its tables."""
 
@@ -79,6 +92,8 @@ class Profile:
     syncs: Syncs
     loader: LoaderWaits
     hazards: Hazards
+    per_step: PerStep | None
+    """None without complete steps."""
 
 
 def measure(trace: Trace, sources: Sources | None = None) -> Profile:
@@ -87,7 +102,8 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
     steps, syncs, loader = measure_steps(trace), measure_syncs(trace, sources), measure_loader(trace)
     overlap = measure_overlap(trace)
     stalls = syncs.stalls
-    counted = stalls.call[~stalls.profiler]
+    is_wait = np.array([site.is_wait for site in syncs.sites], dtype=bool)
+    counted = stalls.call[is_wait[syncs.site]]
     devices = measure_idle(
         trace,
         blocked=union(trace.calls.start_ns[counted], trace.calls.end_ns[counted]),
@@ -112,6 +128,7 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
         syncs=syncs,
         loader=loader,
         hazards=measure_hazards(trace),
+        per_step=_per_step(trace, steps.count, overlap, syncs),
     )
 
 
@@ -129,6 +146,22 @@ def _blocked(trace: Trace, stalls: Stalls, group: CopyGroup) -> int:
     direction, memory = DIRECTIONS.index(group.direction), HOST_MEMORIES.index(group.host_memory)
     chosen = (trace.gpu.direction[copy] == direction) & (trace.gpu.host_memory[copy] == memory)
     return int(stalls.stall_ns[rows[chosen]].sum())
+
+
+def _per_step(trace: Trace, count: int, overlap: Overlap, syncs: Syncs) -> PerStep | None:
+    if not count:
+        return None
+    gpu, step = trace.gpu, trace.links.activity_step[overlap.row]
+    inside = (step != NONE) & trace.steps.complete[step]
+    rows = overlap.row[inside]
+    pageable = rows[(gpu.host_memory[rows] == PAGEABLE) & (gpu.bytes[rows] != NONE)]
+    hidden = [site.in_steps for site in syncs.sites if site.verdict == "hidden"]
+    return PerStep(
+        hidden_waits=sum(cost.count for cost in hidden) / count,
+        hidden_stall_ns=sum(cost.stall_ns for cost in hidden) / count,
+        exposed_ns=int(overlap.exposed_ns[inside].sum()) / count,
+        pageable_bytes=int(gpu.bytes[pageable].sum()) / count,
+    )
 
 
 def _copy_places(trace: Trace, rows: Int64s, syncs: Syncs, sources: Sources) -> list[SourceLine | None]:

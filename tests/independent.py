@@ -24,46 +24,63 @@ class Done(BaseException):
     """Ends the script."""
 
 
-def main() -> None:
-    question, script, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    seen: dict[int, int] = {}
-    lines: set[tuple[str, int]] = set()
-    began = [0.0]
-    profiler = torch.profiler.profile(with_stack=True)
+class Watch:
+    """What is done when the counted steps begin and when they end; and what was seen of them."""
 
-    def note(message: Any, *_: Any, **__: Any) -> None:
+    def __init__(self, question: str, script: str) -> None:
+        self.question, self.script = question, script
+        self.lines: set[tuple[str, int]] = set()
+        self.profiler = torch.profiler.profile(with_stack=True) if question.endswith(".json.gz") else None
+
+    def note(self, message: Any, *_: Any, **__: Any) -> None:
         frame = sys._getframe(1)
-        while frame and frame.f_code.co_filename != script:
+        while frame and frame.f_code.co_filename != self.script:
             frame = frame.f_back  # type: ignore[assignment]
         if frame and "synchronizing CUDA operation" in str(message):
-            lines.add((frame.f_code.co_name, frame.f_lineno))
+            self.lines.add((frame.f_code.co_name, frame.f_lineno))
 
-    def after(optimizer: Any, *_: Any) -> None:
+    def begin(self) -> None:
+        torch.cuda.synchronize()
+        self.began = time.perf_counter()
+        if self.profiler:
+            self.profiler.start()
+        if self.question == "lines":
+            warnings.simplefilter("always")
+            warnings.showwarning = self.note
+            torch.cuda.set_sync_debug_mode("warn")
+
+    def step(self) -> None:
+        if self.profiler:
+            self.profiler.step()
+
+    def end(self, steps: int) -> None:
+        if self.profiler:
+            self.profiler.stop()
+            self.profiler.export_chrome_trace(self.question)
+        torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
+        mean_ms = (time.perf_counter() - self.began) * 1e3 / steps
+        sys.stdout.write(json.dumps({"step_ms": mean_ms, "lines": sorted(self.lines)}) + "\n")
+        sys.stdout.flush()
+
+
+def main() -> None:
+    question, script, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    watch = Watch(question, script)
+    seen: dict[int, int] = {}
+
+    def after(optimizer: Any, *_: Any, **__: Any) -> None:
         seen[id(optimizer)] = seen.get(id(optimizer), 0) + 1
         if id(optimizer) != list(seen)[-1]:
             return
         count = seen[id(optimizer)]
         if count == SKIPPED:
-            torch.cuda.synchronize()
-            began[0] = time.perf_counter()
-            if question.endswith(".json.gz"):
-                profiler.start()
-            if question == "lines":
-                warnings.simplefilter("always")
-                warnings.showwarning = note
-                torch.cuda.set_sync_debug_mode("warn")
-        if question.endswith(".json.gz") and SKIPPED < count < SKIPPED + steps:
-            profiler.step()
-        if count == SKIPPED + steps:
-            if question.endswith(".json.gz"):
-                profiler.stop()
-                profiler.export_chrome_trace(question)
-            torch.cuda.set_sync_debug_mode("default")
-            torch.cuda.synchronize()
-            mean_ms = (time.perf_counter() - began[0]) * 1e3 / steps
-            sys.stdout.write(json.dumps({"step_ms": mean_ms, "lines": sorted(lines)}) + "\n")
-            sys.stdout.flush()
+            watch.begin()
+        elif count == SKIPPED + steps:
+            watch.end(steps)
             raise Done
+        elif count > SKIPPED:
+            watch.step()
 
     register_optimizer_step_post_hook(after)
     sys.argv = [script]

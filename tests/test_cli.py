@@ -11,7 +11,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.cli import main
 
-COMMANDS = ("report", "timeline", "run")
+COMMANDS = ("report", "timeline", "run", "explain", "check")
 
 TRAINING = """
 import sys
@@ -141,7 +141,7 @@ def test_no_half_written_output_is_left_behind(trace: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"<html>", b'{"nodes": []}', b"\x1f\x8b\x08", b"[1, 2"])
-@pytest.mark.parametrize("command", [["report"], ["timeline", "-o", "-"]])
+@pytest.mark.parametrize("command", [["report"], ["timeline", "-o", "-"], ["check"]])
 def test_a_wrong_file_is_one_line_with_its_name(tmp_path: Path, command: list[str], content: bytes) -> None:
     path = tmp_path / "wrong.json"
     path.write_bytes(content)
@@ -171,6 +171,121 @@ def test_a_hostile_file_name_cannot_write_to_the_terminal(tmp_path: Path) -> Non
     result = invoke("report", tmp_path / "\x1b[31mred\nError: forged.json")
     assert is_one_line_error(result)
     assert "\x1b" not in result.stderr
+
+
+# check: per step of `trace` the host waits once, in a copy of 400 µs of pageable memory
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder: the project's own pyproject.toml is none of the check's business."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_check_succeeds_if_limits_are_kept_and_says_what_else_to_do(trace: Path, elsewhere: Path) -> None:
+    result = invoke("check", trace, "--max-hidden-syncs", 1, "--max-exposed-ms", "0.4")
+    assert result.exit_code == 0
+    assert "2 checks passed" in result.stdout
+    assert result.stderr == f"Next: pinprof report {trace} --html report.html\n"
+
+
+def test_check_fails_with_one_if_a_limit_is_not_kept(trace: Path, elsewhere: Path) -> None:
+    result = invoke("check", trace, "--max-hidden-syncs", 0)
+    assert result.exit_code == 1
+    assert "1 hidden wait of the host per step, at most 0 allowed" in result.stdout
+    assert result.stderr == "Next: pinprof explain PIN101\n"
+
+
+def test_the_examples_of_check_are_lines_to_copy() -> None:
+    assert "\n    pinprof check branch.json.gz --baseline baseline.json\n" in invoke("check", "--help").output
+
+
+def test_check_without_a_limit_lists_the_findings_and_says_that_nothing_can_fail(trace: Path, elsewhere: Path) -> None:
+    result = invoke("check", trace)
+    assert result.exit_code == 0
+    assert "PIN101" in result.stdout
+    assert "No limit is set, so nothing can fail" in result.stderr
+
+
+@pytest.mark.parametrize(("form", "start"), [("github", "::error "), ("sarif", "{"), ("junit", "<?xml")])
+def test_check_writes_every_format_to_a_file_and_keeps_what_is_there(
+    trace: Path, elsewhere: Path, form: str, start: str
+) -> None:
+    words = ("check", trace, "--max-hidden-syncs", 0, "--format", form, "-o", "out")
+    assert invoke(*words).exit_code == 1
+    text = (elsewhere / "out").read_text()
+    assert text.startswith(start)
+    assert is_one_line_error(invoke(*words))
+    assert invoke(*words, "--force").exit_code == 1
+    assert invoke(*words[:-2]).stdout == text
+
+
+def test_check_reads_limits_of_the_project_unless_an_option_says_otherwise(trace: Path, elsewhere: Path) -> None:
+    (elsewhere / "pyproject.toml").write_text("[tool.pinprof.check]\nmax-hidden-syncs = 0\n")
+    assert invoke("check", trace).exit_code == 1
+    assert invoke("check", trace, "--max-hidden-syncs", 1).exit_code == 0
+    (elsewhere / "other.toml").write_text("[tool.pinprof.check]\nmax-hidden-syncs = 1\n")
+    assert invoke("check", trace, "--config", "other.toml").exit_code == 0
+
+
+@pytest.mark.parametrize("text", [None, "", "[tool.pinprof.check]\nmax-hiden = 1", "[tool"])
+def test_a_wrong_config_is_one_line(trace: Path, elsewhere: Path, text: str | None) -> None:
+    if text is not None:
+        (elsewhere / "limits.toml").write_text(text)
+    result = invoke("check", trace, "--config", "limits.toml")
+    assert is_one_line_error(result)
+    assert "limits.toml" in result.stderr
+
+
+def test_check_against_its_own_report_passes_and_against_a_better_one_fails(trace: Path, elsewhere: Path) -> None:
+    clean = TraceBuilder()
+    for start in range(0, 4000, 1000):
+        clean.step(start // 1000, start, 990)
+        clean.kernel(start + 100, 300, launch=start + 50)
+    for name, path in (("same", trace), ("clean", clean.write(elsewhere / "clean_trace.json"))):
+        assert invoke("report", path, "--json", f"{name}.json").exit_code == 0
+    assert invoke("check", trace, "--max-hidden-syncs", 0, "--baseline", "same.json").exit_code == 0
+    result = invoke("check", trace, "--baseline", "clean.json")
+    assert result.exit_code == 1
+    assert "new" in result.stdout
+    assert invoke("check", trace, trace, "--baseline", "clean.json").exit_code == 2
+
+
+@pytest.mark.parametrize("content", [None, "", "{", '{"schema": "other"}'])
+def test_a_wrong_baseline_is_one_line_that_says_how_to_make_one(
+    trace: Path, elsewhere: Path, content: str | None
+) -> None:
+    if content is not None:
+        (elsewhere / "baseline.json").write_text(content)
+    result = invoke("check", trace, "--baseline", "baseline.json")
+    assert is_one_line_error(result)
+    assert "baseline.json" in result.stderr
+    assert "pinprof report TRACE --json" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--max-step-ms", "-1"],
+        ["--max-step-ms", "nan"],
+        ["--min-overlap", "90"],
+        ["--max-stall-ms", "much"],
+        ["--tolerance", "0.1"],
+        ["--format", "html"],
+        ["--baseline", "b.json", "--tolerance", "-1"],
+    ],
+)
+def test_an_option_that_makes_no_sense_is_one_line(trace: Path, elsewhere: Path, words: list[str]) -> None:
+    assert is_one_line_error(invoke("check", trace, *words))
+
+
+def test_check_takes_missing_files_and_folders_as_report_does(trace: Path, elsewhere: Path) -> None:
+    assert is_one_line_error(invoke("check", elsewhere / "nothing.json", "--max-step-ms", 1))
+    assert is_one_line_error(invoke("check", elsewhere))
+    assert invoke("check", trace.parent, "--max-hidden-syncs", 0).exit_code == 1
 
 
 def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":

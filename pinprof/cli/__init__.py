@@ -2,6 +2,8 @@
 
 import click
 
+from pinprof.cli.check import check
+from pinprof.cli.explain import explain
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
 from pinprof.cli.terminal import Commands
@@ -11,7 +13,7 @@ from pinprof.version import VERSION
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(VERSION, prog_name="pinprof")
 def main() -> None:
-    r"""Show why host-GPU copies do not hide behind kernels, and what makes the host wait.
+    """Show why host-GPU copies do not hide behind kernels, and what makes the host wait.
 
     \b
     Record a training script and report on it (on a machine with a GPU):
@@ -19,8 +21,12 @@ def main() -> None:
     Report on a trace that torch.profiler's export_chrome_trace wrote:
       pinprof report trace.json.gz
       pinprof report trace.json.gz --html report.html
-    """
+    Read what a finding means and what to write instead:
+      pinprof explain PIN201
+    Fail a CI job if the host waits where it should not:
+      pinprof check trace.json.gz --max-hidden-syncs 0
+    """  # noqa: D301  click looks for the backspace itself
 
 
-for _command in (run, report, timeline):
+for _command in (run, report, timeline, explain, check):
     main.add_command(_command)

@@ -17,7 +17,7 @@ from pinprof.cli.traces import measured_traces, print_report, write_page
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with an interactive timeline.")
 @force_option
 def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None, *, force: bool) -> None:
-    r"""Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
+    """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
 
     TRACE is a Kineto (Chrome) trace, .json or .json.gz, or a folder of them, of which other files are skipped with a
     word. The numbers come first, then what they mean, then what to do. Times that the profiler inflates are never shown
@@ -28,7 +28,7 @@ def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None
       pinprof report trace.json.gz
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
-    """
+    """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.json_report import to_json
 
     check_outputs((json_file, html_file), force=force)
@@ -49,12 +49,12 @@ def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None
 @click.option("-o", "--output", metavar="FILE", required=True, help="The page to write; - is standard output.")
 @force_option
 def timeline(trace: str, output: str, *, force: bool) -> None:
-    r"""Draw the interactive timeline of a trace: host threads above, GPU streams below.
+    """Draw the interactive timeline of a trace: host threads above, GPU streams below.
 
     \b
     Example:
       pinprof timeline trace.json.gz -o timeline.html
-    """
+    """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.html_report import timeline_page
 
     check_outputs((output,), force=force)

@@ -71,7 +71,7 @@ def run(
     force: bool,
     **options: Any,
 ) -> None:
-    r"""Record some steps of a training SCRIPT, run with ARGS as under python, and report on them.
+    """Record some steps of a training SCRIPT, run with ARGS as under python, and report on them.
 
     Its steps are found from the batches that it draws and its optimizer steps. After a warm-up the step is timed
     without a profiler (the true step), then torch.profiler records a few steps (the trace), then a few more show the
@@ -85,7 +85,7 @@ def run(
       pinprof run --steps 3 -o slow.json.gz train.py --batch-size 64
       pinprof run --step-marker Trainer.train_step train.py
       torchrun --nproc-per-node 2 -m pinprof run train.py
-    """
+    """  # noqa: D301  click looks for the backspace itself
     chosen = _windows(windows)
     name = script.rpartition(".")[2] if options["module"] else Path(script).stem
     output, is_first = _rank_output(output or f"pinprof-{name}.json.gz")

@@ -1,6 +1,7 @@
 """What all commands share at the terminal: errors in one line, what is said meanwhile, and outputs."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from pinprof.outputs import write_whole
 
 UNUSABLE = 2
 """Exit code for unusable input and wrong usage."""
+PIPED_WIDTH = 120
+"""Columns of texts where standard output is no terminal."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as a shell gives it."""
 
@@ -86,6 +89,13 @@ def write(path: str, text: str) -> None:
         return
     write_whole(Path(path), text)
     say(f"Wrote {path}")
+
+
+def page_options() -> tuple[int, bool]:
+    """Return the columns that standard output has, and whether it takes colours."""
+    if not sys.stdout.isatty():
+        return PIPED_WIDTH, False
+    return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns, not os.environ.get("NO_COLOR")
 
 
 def say(text: str) -> None:

@@ -1,23 +1,18 @@
 """Traces as commands need them: read, measured, and reported on."""
 
-import os
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.cli.terminal import fail, printable, progress, say, write
+from pinprof.cli.terminal import fail, page_options, printable, progress, say, write
 
 if TYPE_CHECKING:
     from pinprof.measure import Profile
     from pinprof.rules import Finding
     from pinprof.trace import Trace
 
-PIPED_WIDTH = 120
-"""Columns of the report where standard output is no terminal."""
 TRACE_SUFFIXES = (".json", ".json.gz")
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
@@ -63,9 +58,8 @@ def print_report(profile: "Profile", findings: "tuple[Finding, ...]") -> None:
     """Print the report on a trace, as wide as the terminal."""
     from pinprof.report.console import to_text
 
-    terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns if terminal else PIPED_WIDTH
-    click.echo(to_text(profile, findings, width=width, color=terminal and not os.environ.get("NO_COLOR")))
+    width, color = page_options()
+    click.echo(to_text(profile, findings, width=width, color=color))
 
 
 def write_page(path: str, measured: "Sequence[tuple[Trace, Profile, tuple[Finding, ...]]]") -> None:

@@ -10,14 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.measure import Profile
-from pinprof.report.words import BOUNDS, IDLE, REASONS, place, printable, steps
+from pinprof.report.words import BOUNDS, IDLE, REASONS, place, printable, steps, surprises
 from pinprof.rules import Finding
 from pinprof.units import duration, percent, rate, size
 
 MAX_SITES = 10
 """More sites than this are counted, not listed."""
 
-SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim"}
+SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 
 
 def to_text(profile: Profile, findings: Sequence[Finding], *, width: int = 100, color: bool = False) -> str:
@@ -34,7 +34,7 @@ def _parts(profile: Profile, findings: Sequence[Finding]) -> Iterable[Renderable
     yield from _summary(profile)
     if profile.copies:
         yield from _copies(profile)
-    if any(site.verdict != "profiler" for site in profile.syncs.sites):
+    if any(site.is_wait or site.cause == "queue_full" for site in profile.syncs.sites):
         yield from _waits(profile)
     if profile.loader.waits:
         yield from _input(profile)
@@ -106,7 +106,8 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
 
 
 def _waits(profile: Profile) -> Iterable[RenderableType]:
-    sites = [site for site in profile.syncs.sites if site.verdict != "profiler"]
+    listed = [site for site in profile.syncs.sites if site.verdict != "profiler"]
+    sites = [site for site in listed if site.is_wait]
     steps = max(profile.steps.count, 1)
     stall, bubble = sum(site.in_steps.stall_ns for site in sites), sum(site.in_steps.bubble_ns for site in sites)
     yield _section("Waits of the host, per step")
@@ -115,18 +116,20 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
         f"the host stands in calls that can block; they leave the GPU idle for {duration(bubble / steps)}",
     )
     table = _table("cause", "in", "op or call", "count", "stall", "drain", "own", "GPU idle after", text_columns=3)
-    for site in sites[:MAX_SITES]:
+    for site in listed[:MAX_SITES]:
         cost = site.in_steps
         table.add_row(
-            site.cause,
+            site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
             printable(place(site.file, site.line, site.function) or "-"),
             printable(site.op or site.call),
             f"{cost.count / steps:.3g}",
             *(duration(time / steps) for time in (cost.stall_ns, cost.drain_ns, cost.own_ns, cost.bubble_ns)),
         )
     yield table
-    if len(sites) > MAX_SITES:
-        yield _bullet(f"and {len(sites) - MAX_SITES} more sites, all in the JSON and HTML reports")
+    if len(listed) > MAX_SITES:
+        yield _bullet(f"and {len(listed) - MAX_SITES} more sites, all in the JSON and HTML reports")
+    for sentence in surprises(profile):
+        yield _bullet(sentence)
 
 
 def _input(profile: Profile) -> Iterable[RenderableType]:

@@ -10,7 +10,7 @@ from pinprof.report.page import page
 from pinprof.report.timeline import MAX_RECTANGLES, fragment
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
-from pinprof.report.words import BOUNDS, IDLE, REASONS, place, steps
+from pinprof.report.words import BOUNDS, IDLE, REASONS, place, steps, surprises
 from pinprof.rules import Finding
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, percent, rate, size
@@ -84,7 +84,7 @@ def _summary(profile: Profile) -> Iterator[tuple[str, str, str]]:
         yield "Copies overlapped", percent(hidden / copied), meaning
     steps = profile.steps.count
     if steps and profile.devices:
-        sites = [site for site in profile.syncs.sites if site.verdict != "profiler"]
+        sites = [site for site in profile.syncs.sites if site.is_wait]
         waits = sum(site.in_steps.count for site in sites) / steps
         stall = sum(site.in_steps.stall_ns for site in sites) / steps
         bubble = sum(site.in_steps.bubble_ns for site in sites) / steps
@@ -209,11 +209,12 @@ def _reasons(profile: Profile) -> str:
 
 def _sites(profile: Profile) -> str:
     sites, steps = profile.syncs.sites, max(profile.steps.count, 1)
-    columns = [Column("cause"), Column("where"), Column("op or call")]
+    columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
     columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "bubble")
     rows = (
         (
             "the profiler's own, not counted" if site.verdict == "profiler" else site.cause.replace("_", " "),
+            "" if site.verdict == "profiler" else site.verdict,
             _where(site),
             Markup(f"<code>{escaped(site.op or site.call)}</code>"),
             f"{site.total.count:,}",
@@ -223,7 +224,10 @@ def _sites(profile: Profile) -> str:
         for site in sites
     )
     caption = "Times per complete step. Drain: waiting for work queued before. Bubble: the GPU is idle after the wait"
-    return table(caption, columns, rows) if sites else ""
+    if not sites:
+        return ""
+    said = "".join(f"<li>{escaped(sentence)}.</li>" for sentence in surprises(profile))
+    return table(caption, columns, rows) + (f"<ul>{said}</ul>" if said else "")
 
 
 def _times(cost: Cost) -> tuple[int, int, int, int]:

@@ -8,7 +8,7 @@ from pinprof.analyses.copies import CopyGroup
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.syncs import Site, Syncs
-from pinprof.measure import KNOWN_COUNTS, Profile
+from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
 from pinprof.rules import Finding
 from pinprof.version import VERSION
 
@@ -51,6 +51,7 @@ def _trace(profile: Profile, findings: Sequence[Finding]) -> dict[str, Any]:
         },
         "missing": [{"what": gap.what, "effect": gap.effect, "remedy": gap.remedy} for gap in profile.missing],
         "steps": _steps(profile),
+        "per_step": _per_step(profile.per_step) if profile.per_step else None,
         "gpu": [_device(device) for device in profile.devices],
         "copies": [_copies(group) for group in profile.copies],
         "overlap": _overlap(profile.overlap),
@@ -86,6 +87,15 @@ def _steps(profile: Profile) -> dict[str, Any]:
         "step_source": step.source,
         "range_ms": None if step.range_ns is None else [_ms(bound) for bound in step.range_ns],
         "bound": profile.bound,
+    }
+
+
+def _per_step(sums: PerStep) -> dict[str, Any]:
+    return {
+        "hidden_syncs": sums.hidden_waits,
+        "hidden_stall_ms": _ms(sums.hidden_stall_ns),
+        "exposed_ms": _ms(sums.exposed_ns),
+        "pageable_bytes": sums.pageable_bytes,
     }
 
 
@@ -129,12 +139,13 @@ def _overlap(overlap: Overlap) -> dict[str, Any]:
 
 
 def _syncs(syncs: Syncs, steps: int) -> dict[str, Any]:
-    counted = [site for site in syncs.sites if site.verdict != "profiler"]
+    counted = [site for site in syncs.sites if site.is_wait]
     return {
         "count": sum(site.total.count for site in counted),
         "per_step": sum(site.in_steps.count for site in counted) / steps if steps else None,
         "stall_ms": _ms(sum(site.total.stall_ns for site in counted)),
         "sites": [_site(site, steps) for site in syncs.sites],
+        "groups": _groups(syncs),
     }
 
 
@@ -155,7 +166,23 @@ def _site(site: Site, steps: int) -> dict[str, Any]:
         "own_ms": _ms(site.total.own_ns),
         "bubble_ms": _ms(site.total.bubble_ns),
         "verdict": site.verdict,
+        "group": site.group,
     }
+
+
+def _groups(syncs: Syncs) -> list[dict[str, Any]]:
+    """Return the groups of sites whose waits only move if one of them is removed alone, each with its sums."""
+    numbers = sorted({site.group for site in syncs.sites if site.group is not None})
+    members = {number: [index for index, site in enumerate(syncs.sites) if site.group == number] for number in numbers}
+    return [
+        {
+            "group": number,
+            "sites": indices,
+            "stall_ms": _ms(sum(syncs.sites[index].total.stall_ns for index in indices)),
+            "bubble_ms": _ms(sum(syncs.sites[index].total.bubble_ns for index in indices)),
+        }
+        for number, indices in members.items()
+    ]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -1,6 +1,10 @@
 """What codes mean, in the words that all reports share, and names of the trace made safe to show."""
 
+from collections.abc import Iterator
+
+from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
+from pinprof.units import duration
 
 REASONS = {
     "pageable": "the host memory is pageable: the driver stages the copy and nothing runs beside it",
@@ -23,6 +27,40 @@ BOUNDS = {
     "input": "the input is the limit: the GPU waits for the next batch",
     "communication": "communication is the limit",
 }
+
+
+MAX_NAMED = 4
+"""Sites of a group that are named."""
+FREE = 0.01
+"""A wait of this share of the step that leaves the GPU idle for less than this share of itself costs nothing."""
+DEAR = 4
+"""A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
+
+
+def surprises(profile: Profile) -> Iterator[str]:
+    """Yield sentences on the waits whose cost is not what their length suggests, and on those that only move."""
+    count, step = profile.steps.count, profile.step.step_ns or profile.steps.traced_ns
+    if not count or not step:
+        return
+    waits = [site for site in profile.syncs.sites if site.is_wait and site.in_steps.count]
+    for site in waits:
+        stall, bubble = site.in_steps.stall_ns / count, site.in_steps.bubble_ns / count
+        if stall >= FREE * step and bubble < FREE * stall:
+            yield f"{_named(site)} waits {duration(stall)} and costs {duration(bubble)}: the GPU had work meanwhile"
+        elif bubble >= FREE * step and bubble >= DEAR * stall:
+            yield f"{_named(site)} waits only {duration(stall)}, but the GPU is idle for {duration(bubble)} after it"
+    for number in sorted({site.group for site in waits if site.group is not None}):
+        members = [site for site in waits if site.group == number]
+        if len(members) > 1:
+            bubble = sum(site.in_steps.bubble_ns for site in members) / count
+            names = ", ".join(_named(site) for site in members[:MAX_NAMED])
+            names += ", ..." if len(members) > MAX_NAMED else ""
+            yield f"one group, {duration(bubble)} idle: without one of them, the next waits instead ({names})"
+
+
+def _named(site: Site) -> str:
+    at = f"{site.file}:{site.line}" if site.line is not None else site.function
+    return f"{site.cause} at {at}" if at else f"{site.cause} ({site.op or site.call})"
 
 
 def steps(profile: Profile) -> str:

@@ -42,8 +42,8 @@ def _at_site(profile: Profile, site: Site, idle: float) -> Evidence:
     return Evidence(
         idle,
         f"{site.op or site.call}{Place(site.file, site.line, site.function)}: {site.in_steps.count / steps:.3g} per "
-        f"step, the host waits {duration(site.in_steps.stall_ns / steps)} and the GPU is idle for {duration(idle)} by it"
-        + (group if others else ""),
+        f"step, the host waits {duration(site.in_steps.stall_ns / steps)} and the GPU is idle for {duration(idle)} "
+        "after it" + (group if others else ""),
         file=site.file,
         line=site.line,
         function=site.function,

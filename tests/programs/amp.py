@@ -13,7 +13,9 @@ class AverageMeter:
         self.count += n
 
 
-def train_one_epoch(model: nn.Module, batches: list, optimizer: torch.optim.Optimizer, scaler) -> float:
+def train_one_epoch(
+    model: nn.Module, batches: list, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
+) -> float:
     criterion = nn.CrossEntropyLoss()
     losses, norms = AverageMeter(), AverageMeter()
     for x, y in batches:

@@ -107,7 +107,7 @@ def test_the_bar_of_a_gpu_adds_up_to_its_span(tmp_path: Path) -> None:
 
 def test_findings_say_cost_place_and_fix(tmp_path: Path) -> None:
     text = report_of(copying(), tmp_path).text
-    assert "(20 % of the step) copies of pageable memory PIN101, high" in text
+    assert "(47 % of the step) copies of pageable memory PIN101, high" in text
     assert "Fix: Pin the host side" in text
 
 

@@ -9,7 +9,7 @@ from pinprof.analyses.syncs.groups import group_sites
 from pinprof.analyses.syncs.places import call_places, outermost_op, stack_of, user_calls
 from pinprof.analyses.syncs.recorded import recorded_lines
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
-from pinprof.analyses.syncs.verdicts import verdict_on
+from pinprof.analyses.syncs.verdicts import HELD_UP, verdict_on
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import follow
@@ -54,6 +54,11 @@ class Site:
     """In the complete steps together."""
     group: int | None = None
     """Number of the group of sites whose waits only move when one of them alone is removed."""
+
+    @property
+    def is_wait(self) -> bool:
+        """Whether the host waits for the GPU here: not what the profiler does, nor a launch that was held up."""
+        return self.verdict != "profiler" and self.cause not in HELD_UP
 
 
 @dataclass(frozen=True)

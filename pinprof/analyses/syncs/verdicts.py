@@ -10,6 +10,9 @@ from pinprof.trace.tables import NONE, Int64s, Trace
 EXPLICIT = frozenset({"device_synchronize", "stream_synchronize", "event_synchronize"})
 """Causes that the program asked for by name, when no op is around."""
 
+HELD_UP = frozenset({"queue_full", "module_load"})
+"""Causes for which a launch takes long, while the host waits for no work of the GPU."""
+
 LIMITERS = frozenset({"FullyShardedDataParallel.rate_limiter"})
 """Annotations of waits that keep the host from running too far ahead (torch/distributed/fsdp/_runtime_utils.py)."""
 
@@ -21,12 +24,12 @@ def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack:
     """Return `hidden`, `explicit`, `benign` or `profiler` for the waits of a site.
 
     Benign is a wait that costs nothing whatever one does: for room in the launch queue, of which there is none only
-    while the GPU is behind; in a limiter; or for an event or another stream while the kernels queued before kept the
-    GPU busy all the time, at every one of the waits.
+    while the GPU is behind; in a limiter; for an event or another stream while the kernels queued before kept the GPU
+    busy all the time, at every one of the waits. So is the loading of code, which no later step pays for.
     """
     if stalls.profiler[members[0]]:
         return "profiler"
-    if cause == "queue_full" or stalls.kept_busy[members].all() or _in_limiter(trace, stalls.call[members[:1]]):
+    if cause in HELD_UP or stalls.kept_busy[members].all() or _in_limiter(trace, stalls.call[members[:1]]):
         return "benign"
     in_op = trace.links.op[stalls.call[members[0]]] != NONE
     return "explicit" if cause in EXPLICIT and not in_op and _asked_for(stack) else "hidden"

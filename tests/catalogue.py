@@ -4,6 +4,7 @@ The numbers are rows of a catalogue of what makes PyTorch wait; comments name th
 """
 
 import io
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ class Case:
 
     name: str
     causes: frozenset[str]
+    maybe: frozenset[str]
+    """Causes that some versions of torch and states of its allocator have."""
     run: Expression
 
 
@@ -28,9 +31,9 @@ def cases() -> list[Case]:
     device = torch.device("cuda")
     found: list[Case] = []
 
-    def case(name: str, *causes: str) -> Callable[[Expression], Expression]:
+    def case(name: str, *causes: str, maybe: str = "") -> Callable[[Expression], Expression]:
         def add(run: Expression) -> Expression:
-            found.append(Case(name, frozenset(causes), run))
+            found.append(Case(name, frozenset(causes), frozenset(maybe.split()), run))
             return run
 
         return add
@@ -49,7 +52,7 @@ def cases() -> list[Case]:
     target = torch.empty(1024, 1024, pin_memory=True)
     big = torch.rand(1024, 1024, device=device)
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    side = torch.cuda.Stream()
+    side: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     weight = torch.nn.Parameter(torch.rand(512, 512, device=device))
 
     _values(case, x, y, value, number, flags)
@@ -64,7 +67,7 @@ def cases() -> list[Case]:
 
 
 def _values(case: Any, x: Any, y: Any, value: Any, number: Any, flags: Any) -> None:
-    case("1 item", "item")(lambda: value.item())
+    case("1 item", "item")(value.item)
     case("1 float", "item")(lambda: float(value))
     case("1 int", "item")(lambda: int(number))
     case("2 if", "bool")(lambda: 1 if value > 2 else 0)
@@ -72,8 +75,8 @@ def _values(case: Any, x: Any, y: Any, value: Any, number: Any, flags: Any) -> N
     case("3 max of two", "bool")(lambda: max(value, number))
     case("3 in", "bool")(lambda: value in [value + 1, value])
     case("4 nan filter", "bool")(lambda: bool(torch.isnan(value)) or bool(torch.isinf(value)))
-    case("5 tolist", "tolist")(lambda: x.tolist())
-    case("6 cpu", "to_cpu")(lambda: x.cpu())
+    case("5 tolist", "tolist")(x.tolist)
+    case("6 cpu", "to_cpu")(x.cpu)
     case("6 to cpu", "to_cpu")(lambda: x.to("cpu"))
     case("7 numpy force", "to_cpu")(lambda: x.numpy(force=True))
     case("8 print", "print")(lambda: print(value, x, file=io.StringIO()))
@@ -91,7 +94,7 @@ def _values(case: Any, x: Any, y: Any, value: Any, number: Any, flags: Any) -> N
 
 
 def _shapes(case: Any, x: Any, y: Any, mask: Any, index: Any, repeats: Any) -> None:
-    case("14 nonzero", "nonzero")(lambda: x.nonzero())
+    case("14 nonzero", "nonzero")(x.nonzero)
     case("14 where", "nonzero")(lambda: torch.where(mask))
     case("14 argwhere", "nonzero")(lambda: torch.argwhere(mask))
     case("15 mask", "mask_index")(lambda: x[mask])
@@ -104,28 +107,31 @@ def _shapes(case: Any, x: Any, y: Any, mask: Any, index: Any, repeats: Any) -> N
     case("19 unique by dim", "unique")(lambda: torch.unique(x[:8, :8], dim=0))
     case("20 repeat_interleave", "repeat_interleave")(lambda: torch.repeat_interleave(x, repeats, dim=0))
     case("21 bincount", "item", "to_cpu")(lambda: torch.bincount(index))
-    case("22 histc", "to_cpu", "item")(lambda: torch.histc(x))
+    case("22 histc", "to_cpu")(lambda: torch.histc(x))
     case("23 one_hot", "item")(lambda: F.one_hot(index))
-    case("24 isin", "unique")(lambda: torch.isin(x.view(-1), torch.arange(3000, device="cuda")))
-    case("25 mode", "other")(lambda: torch.mode(x.view(-1)))
-    case("25 nanmedian", "item")(lambda: torch.nanmedian(x))
+    case("24 isin", "unique", "blocking_copy_htod")(lambda: torch.isin(x.view(-1), torch.arange(3000, device="cuda")))
+    case("25 mode", "stream_synchronize", "blocking_copy_htod", "blocking_copy_dtoh")(lambda: torch.mode(x.view(-1)))
+    case("25 nanmedian", maybe="item")(lambda: torch.nanmedian(x))
     case("26 searchsorted with a sorter", "item")(lambda: torch.searchsorted(x[0], x[1], sorter=torch.argsort(x[0])))
-    case("27 coalesce", "stream_synchronize")(
+    case("27 coalesce", "to_cpu", "stream_synchronize", "blocking_copy_dtoh")(
         lambda: torch.sparse_coo_tensor(torch.stack((index, index)), index.float()).coalesce()
     )
-    case("28 nested", "tolist")(lambda: torch.nested.nested_tensor([x[0], x[1]], layout=torch.jagged)._max_seqlen)
-    case("30 splits", "tolist")(lambda: index.tolist())
+    case("28 nested", "tensor_from_host")(lambda: torch.nested.nested_tensor([x[0], x[1]], layout=torch.jagged))
+    case("30 splits", "tolist")(index.tolist)
 
 
 def _checks(case: Any, x: Any, value: Any) -> None:
     positive = x + torch.eye(512, device=x.device) * 512
-    case("31 distribution", "bool", "item")(lambda: torch.distributions.Normal(value, value).log_prob(value))
+    normal: Any = torch.distributions.Normal
+    case("31 distribution", "bool")(lambda: normal(value, value).log_prob(value))
     case("32 normal", "item")(lambda: torch.normal(x, x))
-    case("33 multinomial", "item")(lambda: torch.multinomial(x[0], 1))
+    case("33 multinomial", maybe="item")(lambda: torch.multinomial(x[0], 1))
     case("34 inv", "item")(lambda: torch.linalg.inv(positive))
     case("34 cholesky", "item")(lambda: torch.linalg.cholesky(positive @ positive.T))
-    case("35 eig", "item", "to_cpu", "blocking_copy_htod")(lambda: torch.linalg.eig(x[:8, :8]))
-    case("36 ctc_loss", "to_cpu")(
+    case("35 eig", "item", "stream_synchronize", "blocking_copy_htod", "blocking_copy_dtoh")(
+        lambda: torch.linalg.eig(x[:8, :8])
+    )
+    case("36 ctc_loss", "to_cpu", "blocking_copy_htod")(
         lambda: F.ctc_loss(
             x.view(64, 16, 256).log_softmax(2),
             torch.ones(16, 8, dtype=torch.long, device=x.device),
@@ -138,7 +144,7 @@ def _checks(case: Any, x: Any, value: Any) -> None:
         lambda: torch.nn.utils.rnn.pack_padded_sequence(x.view(8, 64, 512), lengths.cpu(), enforce_sorted=False)
     )
     case("38 detect_anomaly", "item")(lambda: _anomaly(x))
-    case("39 prod backward", "item")(lambda: x[0].clone().requires_grad_().prod().backward())
+    case("39 prod backward", "nonzero")(lambda: x[0].clone().requires_grad_().prod().backward())
 
 
 def _anomaly(x: Any) -> None:
@@ -151,15 +157,15 @@ def _copies(case: Any, x: Any, host: Any, pinned: Any, strided: Any, target: Any
     case("40 as_tensor", "tensor_from_host")(lambda: torch.as_tensor([1.0, 2.0], device="cuda"))
     case("40 new_tensor", "tensor_from_host")(lambda: x.new_tensor([1.0, 2.0]))
     case("41 pageable to cuda", "blocking_copy_htod")(lambda: host.to("cuda"))
-    case("41 pageable cuda", "blocking_copy_htod")(lambda: host.cuda())
+    case("41 pageable cuda", "blocking_copy_htod")(host.cuda)
     case("42 pinned to cuda", "blocking_copy_htod")(lambda: pinned.to("cuda"))
     case("43 pageable non_blocking", "pageable_copy")(lambda: host.to("cuda", non_blocking=True))
     case("44 pinned non_blocking")(lambda: pinned.to("cuda", non_blocking=True))
     case("45 strided pinned non_blocking", "pageable_copy")(lambda: strided.to("cuda", non_blocking=True))
     case("46 other dtype", "blocking_copy_htod")(lambda: host.to("cuda", torch.float16))
     case("47 index on the host", "blocking_copy_htod")(lambda: x[torch.tensor([1, 2])])
-    case("47 index by a list", "blocking_copy_htod")(lambda: x[[1, 2, 3]])
-    case("48 set by an index", "blocking_copy_htod")(
+    case("47 index by a list", "tensor_from_host")(lambda: x[[1, 2, 3]])
+    case("48 set by an index", "blocking_copy_htod", "tensor_from_host")(
         lambda: x.clone().__setitem__(torch.tensor([1], device="cuda"), 3.0)
     )
     case("49 set one", "blocking_copy_htod")(lambda: x[0].clone().__setitem__(0, 3.0))
@@ -168,8 +174,8 @@ def _copies(case: Any, x: Any, host: Any, pinned: Any, strided: Any, target: Any
     case("52 into pageable", "pageable_copy")(lambda: host.copy_(big, non_blocking=True))
     case("52 blocking into pageable", "blocking_copy_dtoh")(lambda: host.copy_(big))
     case("52 blocking into pinned", "blocking_copy_dtoh")(lambda: target.copy_(big))
-    case("53 save", "to_cpu")(lambda: torch.save(x, io.BytesIO()))
-    case("54 pin_memory")(lambda: host.pin_memory())
+    case("53 save", "blocking_copy_dtoh")(lambda: torch.save(x, io.BytesIO()))
+    case("54 pin_memory")(host.pin_memory)
 
 
 def _optimizers(case: Any, weight: Any) -> None:
@@ -202,15 +208,15 @@ def _optimizers(case: Any, weight: Any) -> None:
     adam.state[weight]["step"] = adam.state[weight]["step"].cuda()
     case("60 step count on the GPU", "item")(step_of(adam))
     case("62 Adafactor", "item")(step_of(optim.Adafactor([weight])))
-    lbfgs = optim.LBFGS([weight], max_iter=2)
+    lbfgs: Any = optim.LBFGS([weight], max_iter=2)
 
-    def closure() -> torch.Tensor:
+    def closure() -> Any:
         lbfgs.zero_grad()
-        loss = weight.square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss: Any = weight.square().sum()
+        loss.backward()
         return loss
 
-    case("63 LBFGS", "item", "bool")(lambda: lbfgs.step(closure))
+    case("63 LBFGS", "item", "bool", maybe="device_malloc")(lambda: lbfgs.step(closure))
 
 
 def _streams(case: Any, big: Any, event: Any, side: Any) -> None:
@@ -220,7 +226,7 @@ def _streams(case: Any, big: Any, event: Any, side: Any) -> None:
 
     case("65 device synchronize", "device_synchronize")(torch.cuda.synchronize)
     case("66 stream synchronize", "stream_synchronize")(lambda: torch.cuda.current_stream().synchronize())
-    case("66 side stream synchronize", "stream_synchronize")(lambda: side.synchronize())
+    case("66 side stream synchronize", "stream_synchronize")(side.synchronize)
     case("67 event synchronize", "event_synchronize")(record_and_synchronize)
 
 
@@ -230,7 +236,9 @@ def _memory(case: Any) -> None:
         torch.empty(1 << 28, device="cuda")
 
     case("72 growth and 73 empty_cache", "device_malloc", "device_free")(grow)
-    case("75 new pinned block", "host_alloc")(lambda: torch.empty(3 << 26, pin_memory=True))
+    sizes = itertools.count(3 << 26, 1 << 26)
+    kept: list[torch.Tensor] = []
+    case("75 new pinned block", "host_alloc")(lambda: kept.append(torch.empty(next(sizes), pin_memory=True)))
 
 
 def _lookalikes(case: Any, x: Any, mask: Any, pinned: Any, big: Any, event: Any, side: Any) -> None:
@@ -247,8 +255,8 @@ def _lookalikes(case: Any, x: Any, mask: Any, pinned: Any, big: Any, event: Any,
     case("1J quantile")(lambda: torch.quantile(x[0], 0.5))
     case("1J query")(lambda: (event.query(), side.query()))
     case("1J wait_event")(lambda: side.wait_event(event))
-    case("1J copy on a side stream")(copy_on_side)
-    case("1J copy within the device")(lambda: big.clone())
+    case("1J copy on a side stream", maybe="device_malloc")(copy_on_side)
+    case("1J copy within the device")(big.clone)
     case("1J repeat_interleave with output_size")(
         lambda: torch.repeat_interleave(x, torch.full((512,), 2, device="cuda"), dim=0, output_size=1024)
     )

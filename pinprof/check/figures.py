@@ -1,0 +1,182 @@
+"""The figures of one trace that limits are about, each with the places behind it, or why it cannot be known."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.analyses.syncs import Site
+from pinprof.check.limits import NS_PER_MS
+from pinprof.check.places import Place, copy_places, finding_places, site_place
+from pinprof.measure import Profile
+from pinprof.rules import Finding
+from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools, Trace
+
+NOISE_MS = 0.02
+"""Times per step that differ by less are the same: 20 µs is the launch latency of a copy on a profiled host."""
+NOISE_WAITS = 0.1
+"""A wait in every tenth step or less may fall into one recording and not into another."""
+NOISE_BYTES = 4096.0
+"""A page: scalars that are read back or set."""
+NOISE_SHARE = 0.01
+"""Whole percents of overlap; more where the copies are so short that `NOISE_MS` is a larger share of them."""
+
+NO_STEPS = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
+NO_GPU = "the trace has no GPU activities; record with ProfilerActivity.CUDA on a machine with a GPU"
+NO_CALLS = "the trace has no runtime calls; record with ProfilerActivity.CPU too"
+NO_STEP_TIME = "only a recording of pinprof run or pinprof.profile tells the step without profiler"
+NO_HOST_MEMORY = "the trace does not tell pageable from pinned memory, or not how large copies are"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured figure, in the unit of its limit: it lies between `low` and `high`, equal where it is known."""
+
+    low: float
+    high: float
+    noise: float
+    """What is no difference."""
+    note: str = ""
+    """Why it is not known, and the way out; or what is special about it."""
+    places: tuple[Place, ...] = ()
+
+    @property
+    def value(self) -> float | None:
+        """The figure where it is known, else None."""
+        return self.low if self.low == self.high else None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A hidden wait site, by what stays the same while lines shift."""
+
+    identity: tuple[str, str | None, str | None, str | None]
+    """Cause, file, function and op."""
+    cost_ms: float
+    """The larger of its stall and its bubble, per step."""
+    place: Place
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a check needs to know of a trace; small, and independent of its tables."""
+
+    path: str
+    rank: int | None
+    findings: tuple[Finding, ...]
+    figures: Mapping[str, Figure]
+    """By the key of the quantity."""
+    waits: tuple[Wait, ...]
+
+
+def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...]) -> Measured:
+    """Return the figures of a trace; per step means: in the complete steps together, divided by their number."""
+    hidden = [site for site in profile.syncs.sites if site.verdict == "hidden"]
+    steps = profile.steps.count
+    return Measured(
+        path=profile.path,
+        rank=profile.info.rank,
+        findings=findings,
+        figures={
+            **_waits(profile, trace, hidden),
+            "max_exposed_ms": _exposed(profile, trace),
+            "min_overlap": _overlap(profile, trace),
+            "max_pageable_bytes": _pageable(profile, trace),
+            "max_step_ms": _step(profile, findings),
+        },
+        waits=tuple(_wait(site, steps) for site in hidden),
+    )
+
+
+def _unknown(profile: Profile, trace: Trace, *, calls: bool) -> str | None:
+    """Return why figures per step cannot be known; `calls` if they need the calls of the host."""
+    if len(trace.gpu) == 0:
+        return NO_GPU
+    if calls and len(trace.calls) == 0:
+        return NO_CALLS
+    return None if profile.steps.count else NO_STEPS
+
+
+def _waits(profile: Profile, trace: Trace, hidden: list[Site]) -> dict[str, Figure]:
+    why, sums, steps = _unknown(profile, trace, calls=True), profile.per_step, profile.steps.count
+    if why or sums is None:
+        return {
+            "max_hidden_syncs": Figure(0.0, math.inf, NOISE_WAITS, why or NO_STEPS),
+            "max_stall_ms": Figure(0.0, math.inf, NOISE_MS, why or NO_STEPS),
+        }
+    ordered = sorted((site for site in hidden if site.in_steps.count), key=lambda site: -site.in_steps.stall_ns)
+    places = tuple(site_place(site, steps) for site in ordered)
+    stall_ms = sums.hidden_stall_ns / NS_PER_MS
+    return {
+        "max_hidden_syncs": Figure(sums.hidden_waits, sums.hidden_waits, NOISE_WAITS, places=places),
+        "max_stall_ms": Figure(stall_ms, stall_ms, NOISE_MS, places=places),
+    }
+
+
+def _in_complete_steps(trace: Trace, profile: Profile) -> Bools:
+    """Return for each copy of `Overlap.row` whether a complete step launched it."""
+    step = trace.links.activity_step[profile.overlap.row]
+    if len(trace.steps) == 0:
+        return np.zeros(len(step), bool)
+    return (step != NONE) & trace.steps.complete[step]
+
+
+def _exposed(profile: Profile, trace: Trace) -> Figure:
+    why, sums = _unknown(profile, trace, calls=False), profile.per_step
+    if why or sums is None:
+        return Figure(0.0, math.inf, NOISE_MS, why or NO_STEPS)
+    exposed, stepped = profile.overlap.exposed_ns, _in_complete_steps(trace, profile)
+    value = sums.exposed_ns / NS_PER_MS
+    places = copy_places(trace, profile, stepped & (exposed > 0), exposed, profile.steps.count)
+    return Figure(value, value, NOISE_MS, places=places)
+
+
+def _overlap(profile: Profile, trace: Trace) -> Figure:
+    copied = sum(device.copy_ns for device in profile.overlap.devices)
+    if len(trace.gpu) == 0:
+        return Figure(0.0, 1.0, NOISE_SHARE, NO_GPU)
+    if copied == 0:
+        return Figure(1.0, 1.0, NOISE_SHARE, "the trace has no copies")
+    value = sum(device.overlapped_ns for device in profile.overlap.devices) / copied
+    exposed = profile.overlap.exposed_ns
+    noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * max(profile.steps.count, 1) / copied)
+    return Figure(value, value, noise, places=copy_places(trace, profile, exposed > 0, exposed, None))
+
+
+def _pageable(profile: Profile, trace: Trace) -> Figure:
+    why, sums = _unknown(profile, trace, calls=False), profile.per_step
+    if why or sums is None:
+        return Figure(0.0, math.inf, NOISE_BYTES, why or NO_STEPS)
+    gpu, steps, stepped = trace.gpu, profile.steps.count, _in_complete_steps(trace, profile)
+    memory, size = gpu.host_memory[profile.overlap.row], gpu.bytes[profile.overlap.row]
+    sized, pageable, perhaps = size != NONE, memory == PAGEABLE, memory == UNKNOWN
+    unsized = bool((stepped & (pageable | perhaps) & ~sized).any())
+    more = math.inf if unsized else int(size[stepped & perhaps].sum()) / steps
+    return Figure(
+        sums.pageable_bytes,
+        sums.pageable_bytes + more,
+        NOISE_BYTES,
+        note=NO_HOST_MEMORY if more else "",
+        places=copy_places(trace, profile, stepped & (pageable | perhaps), np.where(sized, size, 0), steps),
+    )
+
+
+def _step(profile: Profile, findings: tuple[Finding, ...]) -> Figure:
+    step, places = profile.step, finding_places(findings)
+    if step.step_ns is not None:
+        value = step.step_ns / NS_PER_MS
+        return Figure(value, value, NOISE_MS, places=places)
+    if step.range_ns is None:
+        return Figure(0.0, math.inf, NOISE_MS, NO_STEP_TIME if profile.steps.count else NO_STEPS, places=places)
+    low, high = (bound / NS_PER_MS for bound in step.range_ns)
+    return Figure(low, high, NOISE_MS, NO_STEP_TIME, places=places)
+
+
+def _wait(site: Site, steps: int) -> Wait:
+    cost, times = (site.in_steps, steps) if steps else (site.total, 1)
+    return Wait(
+        (site.cause, site.file, site.function, site.op),
+        max(cost.stall_ns, cost.bubble_ns) / times / NS_PER_MS,
+        site_place(site, steps),
+    )

@@ -1,0 +1,106 @@
+"""What can be limited, and the limits that someone set."""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from pinprof.errors import PinprofError
+from pinprof.units import duration, size
+
+NS_PER_MS = 1e6
+ALL = 1.0
+"""A share of everything."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a check, each in the unit of its option; None where none is set."""
+
+    max_hidden_syncs: float | None = None
+    """Hidden waits of the host per step."""
+    max_stall_ms: float | None = None
+    """Stall in hidden waits per step, in ms."""
+    max_exposed_ms: float | None = None
+    """Exposed copy time per step, in ms."""
+    min_overlap: float | None = None
+    """Share of the copy time that is overlapped, from 0 to 1, in the whole trace."""
+    max_pageable_bytes: float | None = None
+    """Bytes of copies from or to pageable memory per step."""
+    max_step_ms: float | None = None
+    """The step without profiler, in ms."""
+
+    def __post_init__(self) -> None:
+        for key, value in asdict(self).items():
+            if value is not None:
+                _refuse_impossible(key, value)
+
+    def of(self, key: str) -> float | None:
+        """Return the limit of a quantity, by the quantity's key."""
+        value: float | None = getattr(self, key)
+        return value
+
+    def __bool__(self) -> bool:
+        return any(value is not None for value in asdict(self).values())
+
+
+def _refuse_impossible(key: str, value: float) -> None:
+    if not math.isfinite(value) or value < 0:
+        raise PinprofError(f"{key.replace('_', '-')} = {value}: a limit is a number from 0 on")
+    if key == "min_overlap" and value > ALL:
+        raise PinprofError(f"min-overlap = {value}: the share of overlapped copy time is at most 1 (0.9 is 90 %)")
+
+
+def _count(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _ms(value: float) -> str:
+    return duration(value * NS_PER_MS)
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One thing that can be limited."""
+
+    key: str
+    """The field of Limits; with dashes the option and the key in pyproject.toml."""
+    what: str
+    show: Callable[[float], str]
+    unit: str
+    """For numbers that must be exact, because `show` gives two of them the same text."""
+    at_least: bool = False
+    """Whether the limit is the smallest that is allowed, not the largest."""
+    one: str = ""
+    """What stands for `what` after the number 1, where that differs."""
+
+    @property
+    def name(self) -> str:
+        """The name of the limit as people write it."""
+        return self.key.replace("_", "-")
+
+    def phrase(self, number: str) -> str:
+        """Return a number, as text, with what it counts."""
+        return f"{number} {self.one if number == '1' and self.one else self.what}"
+
+    def shown(self, value: float, beside: float) -> tuple[str, str]:
+        """Return two values as texts that differ if the values do."""
+        texts = self.show(value), self.show(beside)
+        if texts[0] == texts[1] and value != beside:
+            return f"{value:.9g} {self.unit}".strip(), f"{beside:.9g} {self.unit}".strip()
+        return texts
+
+
+QUANTITIES = (
+    Quantity(
+        "max_hidden_syncs", "hidden waits of the host per step", _count, "", one="hidden wait of the host per step"
+    ),
+    Quantity("max_stall_ms", "stall in hidden waits per step", _ms, "ms"),
+    Quantity("max_exposed_ms", "exposed copy time per step", _ms, "ms"),
+    Quantity("min_overlap", "of the copy time is overlapped", _share, "of 1", at_least=True),
+    Quantity("max_pageable_bytes", "copied from or to pageable memory per step", size, "B"),
+    Quantity("max_step_ms", "per step without profiler", _ms, "ms"),
+)

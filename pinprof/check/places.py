@@ -1,0 +1,108 @@
+"""Where in the program a figure comes from: sites of waits, launches of copies, findings."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.syncs import Site
+from pinprof.measure import Profile
+from pinprof.rules import RULE_OF_CAUSE, Finding
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace
+from pinprof.units import duration, size
+
+RULE_OF_REASON = {("pageable", "HtoD"): "PIN101", ("pageable", "DtoH"): "PIN101", ("same_stream", "HtoD"): "PIN301"}
+"""The rule that explains why copies of one direction are exposed; `launched_late` is PIN302 in every direction."""
+
+Source = tuple[str | None, int | None, str | None]
+"""File, line and function."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in the program that is behind a figure; None where the trace does not tell."""
+
+    file: str | None
+    line: int | None
+    function: str | None
+    rule: str | None
+    """The id of the rule that explains it."""
+    subject: str
+    """What it is about, without numbers: the same in another trace of the same program."""
+    message: str
+
+
+def site_place(site: Site, steps: int) -> Place:
+    """Return the place of a site, with its cost per complete step."""
+    cost, times = site.in_steps, max(steps, 1)
+    return Place(
+        site.file,
+        site.line,
+        site.function,
+        RULE_OF_CAUSE.get(site.cause),
+        f"{site.cause} {site.op or site.call}",
+        f"{site.op or site.call} ({site.cause}): {cost.count / times:.3g} per step, the host waits "
+        f"{duration(cost.stall_ns / times)} and the GPU is idle for {duration(cost.bubble_ns / times)} after it",
+    )
+
+
+def finding_places(findings: Iterable[Finding]) -> tuple[Place, ...]:
+    """Return the places of findings, in their order."""
+    return tuple(
+        Place(
+            finding.evidence.file,
+            finding.evidence.line,
+            finding.evidence.function,
+            finding.rule.id,
+            finding.rule.title,
+            f"{finding.rule.title}: {finding.evidence.text}",
+        )
+        for finding in findings
+    )
+
+
+def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, steps: int | None) -> tuple[Place, ...]:
+    """Return where the chosen copies of `Overlap.row` are made, the largest total weight first.
+
+    Copies are told apart by place, direction, host memory and the reason why they are exposed. Numbers are per step, or
+    of the whole trace if `steps` is None.
+    """
+    overlap, gpu = profile.overlap, trace.gpu
+    position = np.flatnonzero(chosen)
+    rows = overlap.row[position]
+    if len(rows) == 0:
+        return ()
+    number: dict[Source, int] = {}
+    lines = (profile.copy_places[place] for place in position.tolist())
+    places_of = ((line.file, line.line, line.function) if line else (None, None, None) for line in lines)
+    source = np.array([number.setdefault(place, len(number)) for place in places_of])
+    sources = list(number)
+    kinds = np.stack((source, gpu.direction[rows], gpu.host_memory[rows], overlap.reason[position]))
+    different, group = np.unique(kinds, axis=1, return_inverse=True)
+    total = np.bincount(group.ravel(), weights=weight[position])
+    places = []
+    for index in np.argsort(-total, kind="stable").tolist():
+        mine = position[group.ravel() == index]
+        origin, direction, memory, reason = different[:, index].tolist()
+        texts = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
+        message = f"{_amount(profile, trace, mine, texts, steps)} ({texts[2].replace('_', ' ')})"
+        subject = " ".join((*texts, "copies"))
+        rule = "PIN302" if texts[2] == "launched_late" else RULE_OF_REASON.get((texts[2], texts[0]))
+        file, line, function = sources[int(origin)]
+        places.append(Place(file, line, function, rule, subject, message))
+    return tuple(places)
+
+
+def _amount(profile: Profile, trace: Trace, position: Int64s, kind: tuple[str, str, str], steps: int | None) -> str:
+    """Return a sentence on the copies at these positions of `Overlap.row`."""
+    rows, times = profile.overlap.row[position], steps or 1
+    sizes = trace.gpu.bytes[rows]
+    direction, memory, _ = kind
+    of = f" of {memory} memory" if memory in {"pageable", "pinned"} else ""
+    return (
+        f"{direction} copies{of}: {len(rows) / times:.3g} {'per step' if steps else 'in the whole trace'}, "
+        f"{size(int(sizes[sizes != NONE].sum()) / times)}, exposed for "
+        f"{duration(int(profile.overlap.exposed_ns[position].sum()) / times)} of "
+        f"{duration(int(trace.gpu.duration_ns[rows].sum()) / times)}"
+    )

@@ -1,0 +1,80 @@
+"""What a check has to say about places: limits that were not kept first, then everything else that was found."""
+
+from dataclasses import dataclass
+
+from pinprof.check.judge import Checked, Verdict
+from pinprof.check.places import Place, finding_places
+
+LEVELS = {"high": "warning", "medium": "warning"}
+"""The level of a finding that fails nothing; every other severity is a note."""
+
+Spot = tuple[str, str | None, int | None, str | None]
+"""What it is about, file, line and function."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A message on a place."""
+
+    place: Place
+    level: str
+    """`error` if it is behind a limit that was not kept, else `warning` or `note`."""
+    verdicts: tuple[Verdict, ...] = ()
+    """The limits that were not kept because of it."""
+
+    @property
+    def rule(self) -> str:
+        """The id of the rule, or the name of the limit where no rule explains the place."""
+        return self.place.rule or self.verdicts[0].name
+
+    @property
+    def message(self) -> str:
+        """What there is to say, with the limits that it fails."""
+        sentences = [verdict.sentence for verdict in self.verdicts if verdict.sentence != self.place.message]
+        return "; ".join((self.place.message, *sentences))
+
+
+def remarks(checked: Checked) -> tuple[Remark, ...]:
+    """Return the remarks on a trace, errors first.
+
+    A limit that no place explains is a remark without file. A finding whose place is already blamed is not repeated;
+    one without a place fails with its rule.
+    """
+    errors = [Remark(place, "error", verdicts) for place, verdicts in _blamed(checked).items()]
+    seen = {_spot(remark.place) for remark in errors}
+    others = []
+    for finding, place in zip(checked.findings, finding_places(checked.findings), strict=True):
+        if _spot(place) in seen:
+            continue
+        behind = tuple(
+            verdict
+            for verdict in checked.verdicts
+            if verdict.failed and any(place.rule == blame.rule for blame in verdict.places)
+        )
+        if behind and place.file is None and place.function is None:
+            errors.append(Remark(place, "error", behind))
+        else:
+            others.append(Remark(place, LEVELS.get(finding.severity, "note")))
+    return (*errors, *sorted(others, key=lambda remark: remark.level != "warning"))
+
+
+def _blamed(checked: Checked) -> dict[Place, tuple[Verdict, ...]]:
+    """Return the places behind limits that were not kept; what several limits say of one spot is one place."""
+    blamed: dict[Place, tuple[Verdict, ...]] = {}
+    for verdict in checked.verdicts:
+        if not verdict.failed:
+            continue
+        earlier: dict[Spot, list[Place]] = {}
+        for place in blamed:
+            earlier.setdefault(_spot(place), []).append(place)
+        nowhere = Place(None, None, None, None, verdict.key, verdict.sentence)
+        for place in verdict.places or (nowhere,):
+            same = [place] if place in blamed else earlier.get(_spot(place), [place])
+            for known in same:
+                if verdict not in blamed.get(known, ()):
+                    blamed[known] = (*blamed.get(known, ()), verdict)
+    return blamed
+
+
+def _spot(place: Place) -> Spot:
+    return place.rule or place.subject, place.file, place.line, place.function

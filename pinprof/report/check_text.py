@@ -1,0 +1,107 @@
+"""A check for the terminal: what each limit allowed and what was measured, the places behind it, what to do."""
+
+import io
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pinprof.check import Checked, Place, Verdict, remarks
+from pinprof.report.words import place, printable
+from pinprof.rules import RULES
+
+MAX_PLACES = 10
+"""More places of one limit than this are counted, not listed."""
+STYLES = {"kept": "green", "tolerated": "yellow", "not compared": "yellow"}
+"""Of verdicts; those that fail are red."""
+INDENT = 14
+WHY_INDENT = 4
+
+
+def to_text(checked: Sequence[Checked], *, width: int = 100, color: bool = False) -> str:
+    """Return the check of the traces as text for a terminal of this width, with ANSI colours if asked for."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=color, no_color=not color, highlight=False, emoji=False)
+    for trace in checked:
+        for part in _trace(trace):
+            console.print(part)
+    for part in _what_to_do(checked):
+        console.print(part)
+    console.print(_summary(checked))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _trace(trace: Checked) -> Iterable[RenderableType]:
+    yield Text(printable(trace.path), "bold")
+    said: set[tuple[Place, ...]] = set()
+    for verdict in trace.verdicts:
+        yield from _verdict(verdict, repeated=verdict.places in said)
+        said.add(verdict.places)
+    others = [remark for remark in remarks(trace) if remark.level != "error"]
+    if others and not trace.verdicts:
+        yield Text("\nFindings", "bold underline")
+        for remark in others:
+            yield from _place(remark.place)
+    elif not trace.verdicts:
+        yield _inset("nothing found: no copy or wait costs the step a measurable time")
+    yield Text("")
+
+
+def _verdict(verdict: Verdict, *, repeated: bool) -> Iterable[RenderableType]:
+    style = "bold red" if verdict.failed else STYLES[verdict.status]
+    line = Table.grid()
+    line.add_column(width=INDENT)
+    line.add_column()
+    line.add_row(Text(verdict.status, style), Text.assemble(printable(verdict.sentence), (f" [{verdict.name}]", "dim")))
+    yield line
+    if not verdict.places:
+        return
+    if repeated:
+        yield _inset("at the same places as above")
+        return
+    for at in verdict.places[:MAX_PLACES]:
+        yield from _place(at)
+    if len(verdict.places) > MAX_PLACES:
+        yield _inset(f"and {len(verdict.places) - MAX_PLACES} more places; pinprof report TRACE --json - has all")
+
+
+def _place(at: Place) -> Iterable[RenderableType]:
+    where = place(at.file, at.line, at.function) or "place unknown"
+    yield _inset(f"{at.rule + ' ' if at.rule else ''}{where}")
+    yield Padding(Text(printable(at.message)), (0, 0, 0, INDENT + WHY_INDENT))
+
+
+def _what_to_do(checked: Sequence[Checked]) -> Iterable[RenderableType]:
+    """Yield the fix of each rule behind what is listed, once."""
+    listed = [at.rule for trace in checked for verdict in trace.verdicts for at in verdict.places[:MAX_PLACES]]
+    if not any(trace.verdicts for trace in checked):
+        listed = [remark.rule for trace in checked for remark in remarks(trace)]
+    fixes = {rule.id: rule for rule in RULES}
+    wanted = [identity for identity in dict.fromkeys(listed) if identity in fixes]
+    if not wanted:
+        return
+    yield Text("What to do", "bold underline")
+    for identity in wanted:
+        yield Text(f"{identity} {fixes[identity].title}", "bold")
+        yield Padding(Text(f"Fix: {fixes[identity].fix}"), (0, 0, 0, WHY_INDENT))
+    yield Text("")
+
+
+def _summary(checked: Sequence[Checked]) -> Text:
+    verdicts = [verdict for trace in checked for verdict in trace.verdicts]
+    failed = sum(verdict.failed for verdict in verdicts)
+    if not verdicts:
+        return Text("No limit was set: nothing can fail.", "bold")
+    if failed:
+        return Text(f"{failed} of {_checks(len(verdicts))} failed.", "bold red")
+    return Text(f"{_checks(len(verdicts))} passed.", "bold green")
+
+
+def _checks(count: int) -> str:
+    return f"{count} check{'s' * (count != 1)}"
+
+
+def _inset(text: str) -> Padding:
+    return Padding(Text(printable(text)), (0, 0, 0, INDENT))

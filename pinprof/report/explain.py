@@ -1,0 +1,66 @@
+"""The rules in words: one in full, or the catalogue."""
+
+import io
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from pinprof.rules import Rule
+
+FAMILIES = {
+    "1": "Copies",
+    "2": "Waits of the host",
+    "3": "Overlap and idle time",
+    "4": "Input",
+    "5": "Hazards",
+}
+"""By the first digit of a rule's number."""
+
+
+def to_page(rule: Rule, *, width: int = 100, color: bool = False) -> str:
+    """Return all that a rule says, for a terminal of this width."""
+    return _rendered(_page(rule), width=width, color=color)
+
+
+def to_catalogue(rules: Sequence[Rule], *, width: int = 100, color: bool = False) -> str:
+    """Return the rules by family, a line each, for a terminal of this width."""
+    return _rendered(_catalogue(rules), width=width, color=color)
+
+
+def _page(rule: Rule) -> Iterator[RenderableType]:
+    yield Text.assemble((rule.id, "bold"), f"  {rule.title}")
+    sections = (
+        ("What it looks at", rule.looks_at),
+        ("Why it costs" if not rule.id.startswith("PIN5") else "Why it is dangerous", rule.why),
+        ("What to do", rule.fix),
+    )
+    for title, text in sections:
+        yield _titled(title, text)
+    yield Text("\nWhat to write", "bold")
+    yield Padding(Text(rule.code), (0, 0, 0, 4))
+    yield _titled("Safe if", rule.safe_if)
+    if rule.causes:
+        yield _titled("Causes in the report", ", ".join(rule.causes))
+
+
+def _titled(title: str, text: str) -> Text:
+    return Text.assemble("\n", (title, "bold"), f"\n{text}")
+
+
+def _catalogue(rules: Sequence[Rule]) -> Iterator[RenderableType]:
+    for digit, family in FAMILIES.items():
+        yield Text(f"{family}", "bold")
+        for rule in rules:
+            if rule.id.startswith(f"PIN{digit}"):
+                yield Text.assemble("  ", (rule.id, "bold"), f"  {rule.title}")
+        yield Text("")
+
+
+def _rendered(parts: Iterator[RenderableType], *, width: int, color: bool) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=color, no_color=not color, highlight=False, emoji=False)
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -1,0 +1,65 @@
+"""Small traces for the check, with figures that can be added up by eye."""
+
+from pathlib import Path
+
+from trace_builder import SIDE, TraceBuilder
+
+from pinprof.check import Checked, Limits, Measured, judge, measure_figures
+from pinprof.measure import measure
+from pinprof.rules import find
+from pinprof.trace import read_trace
+
+PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
+FUNCTION = "train.py(3): train"
+
+
+def plain(steps: int = 4, function: str = FUNCTION) -> TraceBuilder:
+    """Steps of 1000 µs with kernels of 180 µs, in a function of the user's own code."""
+    builder = TraceBuilder()
+    for start in range(0, 1000 * steps, 1000):
+        builder.step(start // 1000, start, 990)
+        builder.function(function, start + 1, 980)
+        builder.kernel(start + 20, 80, launch=start + 10)
+        builder.kernel(start + 600, 100, launch=start + 550)
+    return builder
+
+
+def item(builder: TraceBuilder, start: float, op: str = "aten::item") -> TraceBuilder:
+    """A hidden wait: a stall of 60 µs, and 2 µs of an exposed copy."""
+    builder.op(op, start + 30, 100)
+    builder.copy("DtoH (Device -> Pinned)", start + 100, 2, launch=start + 40, size=4)
+    builder.call("cudaStreamSynchronize", start + 50, 60)
+    return builder
+
+
+def pageable(builder: TraceBuilder, start: float, time: float = 200, size: int = 1_000_000) -> TraceBuilder:
+    """A copy of pageable memory, exposed for 200 µs; the host waits 260 µs."""
+    builder.copy(PAGEABLE, start + 300, time, launch=start + 250, call=time + 60, size=size)
+    return builder
+
+
+def hidden_copy(builder: TraceBuilder, start: float) -> TraceBuilder:
+    """A copy of 100 µs right under the second kernel."""
+    builder.copy(PINNED, start + 600, 100, launch=start + 555, stream=SIDE)
+    return builder
+
+
+def with_waits(steps: int = 4) -> TraceBuilder:
+    """One `item` and one pageable copy in each step."""
+    builder = plain(steps)
+    for start in range(0, 1000 * steps, 1000):
+        pageable(item(builder, start), start)
+    return builder
+
+
+def measured(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> Measured:
+    """Return the figures of a trace."""
+    trace = read_trace(builder.write(folder / name))
+    profile = measure(trace)
+    return measure_figures(profile, trace, find(profile, trace))
+
+
+def checked(builder: TraceBuilder, folder: Path, limits: Limits) -> Checked:
+    """Return the check of a trace, whose path is shortened to its name."""
+    result = judge(measured(builder, folder), limits)
+    return Checked("trace.json", result.verdicts, result.findings)

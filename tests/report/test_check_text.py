@@ -1,0 +1,53 @@
+from collections.abc import Callable
+from pathlib import Path
+
+from check_traces import checked, plain, with_waits
+from trace_builder import TraceBuilder
+
+from pinprof.check import Checked, Limits, Place, Verdict
+from pinprof.report.check_text import MAX_PLACES, to_text
+
+ALL = Limits(
+    max_hidden_syncs=0, max_stall_ms=0.1, max_exposed_ms=1, min_overlap=0.5, max_pageable_bytes=0, max_step_ms=0.5
+)
+
+
+def test_a_check_reads_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    golden("check.txt", to_text([checked(with_waits(), tmp_path, ALL)], width=110))
+
+
+def test_findings_without_a_limit_read_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    golden("check-no-limit.txt", to_text([checked(with_waits(), tmp_path, Limits())], width=110))
+
+
+def test_kept_limits_are_one_line_each(tmp_path: Path) -> None:
+    text = to_text([checked(plain(), tmp_path, Limits(max_hidden_syncs=0, min_overlap=1))])
+    assert text.count("kept  ") == 2
+    assert text.endswith("2 checks passed.\n")
+    assert "What to do" not in text
+
+
+def test_one_kept_limit_and_an_empty_trace_have_words(tmp_path: Path) -> None:
+    assert to_text([checked(plain(), tmp_path, Limits(min_overlap=1))]).endswith("1 check passed.\n")
+    assert "nothing found" in to_text([checked(TraceBuilder(), tmp_path, Limits())])
+
+
+def test_no_line_is_wider_than_the_terminal(tmp_path: Path) -> None:
+    text = to_text([checked(with_waits(), tmp_path, ALL)], width=80)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_colour_is_there_only_if_asked_for(tmp_path: Path) -> None:
+    result = checked(with_waits(), tmp_path, ALL)
+    assert "\x1b[" not in to_text([result])
+    assert "\x1b[" in to_text([result], color=True)
+
+
+def test_names_of_the_trace_cannot_write_to_the_terminal_and_many_places_are_counted() -> None:
+    hostile = "\x1b[2J\ud800[bold]\n"
+    places = tuple(Place(hostile, line, hostile, None, "s", hostile) for line in range(MAX_PLACES + 3))
+    verdict = Verdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", hostile, places)
+    text = to_text([Checked(hostile, (verdict,), ())])
+    assert "\x1b" not in text
+    assert "[bold]" in text
+    assert "and 3 more places" in text

@@ -1,0 +1,59 @@
+from pathlib import Path
+
+import pytest
+from check_traces import checked, plain, with_waits
+from trace_builder import TraceBuilder
+
+from pinprof.check import Checked, Limits, Place, Verdict
+from pinprof.report.github import to_github
+
+
+def commands(file: str | None, line: int | None, function: str | None, message: str = "m") -> str:
+    place = Place(file, line, function, "PIN201", "item", message)
+    verdict = Verdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", "too many", (place,))
+    return to_github([Checked("trace.json", (verdict,), ())])
+
+
+def test_a_place_is_an_annotation_on_its_line() -> None:
+    assert commands("train.py", 12, "step") == (
+        "::error file=train.py,line=12,title=pinprof PIN201::m; too many (trace trace.json)\n"
+    )
+
+
+def test_a_place_without_a_line_says_its_function() -> None:
+    assert commands("train.py", None, "step") == (
+        "::error file=train.py,title=pinprof PIN201::step (train.py): m; too many (trace trace.json)\n"
+    )
+
+
+def test_no_place_is_an_annotation_all_the_same(tmp_path: Path) -> None:
+    text = to_github([checked(TraceBuilder(), tmp_path, Limits(max_hidden_syncs=0))])
+    assert text.startswith("::error title=pinprof max-hidden-syncs::unknown hidden waits")
+    assert text.count("\n") == 1
+
+
+def test_everything_that_could_end_a_command_or_a_property_is_escaped() -> None:
+    text = commands("a%,b:c\r\n.py", 1, "f", "100%\n::error::forged\r\x1b[31m\x00")
+    properties, _, message = text.removeprefix("::error ").partition("::")
+    assert properties == "file=a%25%2Cb%3Ac%0A.py,line=1,title=pinprof PIN201"
+    assert message.startswith("100%25%0A::error::forged%0D\ufffd[31m\ufffd; too many")
+    assert text.count("\n") == 1
+    assert "\r" not in text
+
+
+def test_findings_are_warnings_and_errors_come_first(tmp_path: Path) -> None:
+    found = checked(with_waits(), tmp_path, Limits())
+    failed = checked(with_waits(), tmp_path, Limits(max_hidden_syncs=1))
+    kinds = [line.split(" ")[0] for line in to_github([found, failed]).splitlines()]
+    assert kinds == ["::error"] * 2 + ["::warning"] * 2
+
+
+@pytest.mark.parametrize("status", ["tolerated", "not compared"])
+def test_what_is_no_failure_but_no_success_is_a_notice(status: str) -> None:
+    verdict = Verdict("max_step_ms", "step", 1, 2, 2, status, "as before")
+    text = to_github([Checked("t.json", (verdict,), ())])
+    assert text == "::notice title=pinprof max-step-ms::t.json: as before\n"
+
+
+def test_a_kept_limit_is_silent(tmp_path: Path) -> None:
+    assert to_github([checked(plain(), tmp_path, Limits(max_hidden_syncs=0))]) == ""
