@@ -2,14 +2,13 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import Site, measure_syncs
-from pinprof.capture.lines import LineRecorder, _copies_pageable_memory, add_lines
+from pinprof.capture.lines import LineRecorder, add_lines
 from pinprof.capture.profiling import profile
 from pinprof.trace import read_trace
 from pinprof.trace.lines import RecordedLines, SourceLine
@@ -158,22 +157,6 @@ def test_without_a_gpu_nothing_is_changed() -> None:
     before = torch.Tensor.to
     with LineRecorder().recording():
         assert torch.Tensor.to is before
-
-
-@pytest.mark.parametrize(
-    ("args", "more"), [((), {}), (("cpu",), {"non_blocking": True}), ((torch.float64,), {"non_blocking": True})]
-)
-def test_copies_that_stay_on_the_host_or_are_warned_of_are_not_marked(
-    args: tuple[Any, ...], more: dict[str, Any]
-) -> None:
-    source = torch.zeros(3)
-    assert not _copies_pageable_memory(source.to(*args, **more), source, *args, **more)
-
-
-def test_a_copy_from_a_tensor_of_many_values_is_looked_at_without_asking_for_its_truth() -> None:
-    target, source = torch.zeros(3), torch.ones(3)
-    assert not _copies_pageable_memory(target.copy_(source), target, source)
-    assert not _copies_pageable_memory(target.copy_(source, True), target, source, True)
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
