@@ -3,7 +3,6 @@
 import os
 import sys
 import sysconfig
-import warnings
 from pathlib import Path
 from types import FrameType
 
@@ -20,7 +19,7 @@ def calling_line(frame: FrameType | None) -> SourceLine | None:
     found: tuple[str, int, str] | None = None
     while frame is not None and len(stack) < STACK_DEPTH:
         code = frame.f_code
-        if not code.co_filename.startswith(OWN_FOLDER) and code.co_filename != warnings.__file__:
+        if not code.co_filename.startswith(OWN_FOLDER):
             file = _shown(code.co_filename)
             stack.append(f"{file}:{frame.f_lineno}:{code.co_name}")
             if found is None and _is_users(code.co_filename):

@@ -2,10 +2,10 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 
@@ -35,23 +35,60 @@ def noticing(on_wait: Callable[[], None]) -> Iterator[None]:
 def _warned(on_wait: Callable[[], None]) -> Iterator[None]:
     """Take the warnings of torch's sync debug mode; others go where they always go."""
     mode = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings():
-        show = warnings.showwarning
-
-        def take(message: Warning | str, *details: Any, **more: Any) -> None:
-            if SYNC_WARNING in str(message):
-                on_wait()
-            else:
-                show(message, *details, **more)
-
-        warnings.showwarning = take
-        warnings.filterwarnings("always", message=f".*{SYNC_WARNING}")
-        warnings.filterwarnings("ignore", message=f".*{PROTOTYPE_WARNING}")
+    with taking_warnings(on_wait):
         try:
             torch.cuda.set_sync_debug_mode("warn")
             yield
         finally:
             torch.cuda.set_sync_debug_mode(mode)
+
+
+@contextmanager
+def taking_warnings(on_wait: Callable[[], None]) -> Iterator[None]:
+    """Call `on_wait` at each warning of a wait, and let nobody else see it, whatever filters the block sets."""
+    take = _Take(on_wait)
+    with warnings.catch_warnings():
+        warnings.filters = _Filters(("ignore", take, Warning, None, 0), warnings.filters)
+        try:
+            yield
+        finally:
+            take.on_wait = None
+
+
+class _Take:
+    """Stands in a warning filter for the pattern of the message, so it sees every warning before any other filter.
+
+    Replacing `warnings.showwarning` would not do: `pytest.warns` and its like put it back, and a filter that makes
+    errors of warnings comes before it.
+    """
+
+    def __init__(self, on_wait: Callable[[], None]) -> None:
+        self.on_wait: Callable[[], None] | None = on_wait
+        """None once it is over: a block of `catch_warnings` that outlives it keeps a copy of the filters."""
+
+    def match(self, message: str) -> bool:
+        """Return whether a warning ends here."""
+        if self.on_wait is None:
+            return False
+        if SYNC_WARNING not in message:
+            return PROTOTYPE_WARNING in message
+        self.on_wait()
+        return True
+
+
+class _Filters(list[Any]):
+    """Warning filters of which the first stays the first, also in the copies that `catch_warnings` makes of them."""
+
+    def __init__(self, first: Any, others: Iterable[Any]) -> None:
+        super().__init__([first, *others])
+
+    def insert(self, index: SupportsIndex, item: Any) -> None:
+        """Insert a filter, after the first."""
+        super().insert(int(index) or 1, item)
+
+    def __getitem__(self, index: Any) -> Any:
+        got = super().__getitem__(index)
+        return _Filters(got[0], got[1:]) if index == slice(None) else got
 
 
 def _noting(waits: Callable[..., bool], on_wait: Callable[[], None]) -> Callable[[Any], Any]:
