@@ -14,10 +14,10 @@ INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "pla
 
 
 def calling_line(frame: FrameType | None) -> SourceLine | None:
-    """Return the line of the user's code nearest to a frame; None if no frame is the user's."""
+    """Return the line of the user's code nearest to a frame, however far; None if no frame is the user's."""
     stack: list[str] = []
     found: tuple[str, int, str] | None = None
-    while frame is not None and len(stack) < STACK_DEPTH:
+    while frame is not None and (found is None or len(stack) < STACK_DEPTH):
         code = frame.f_code
         if not code.co_filename.startswith(OWN_FOLDER):
             file = _shown(code.co_filename)
@@ -25,7 +25,7 @@ def calling_line(frame: FrameType | None) -> SourceLine | None:
             if found is None and _is_users(code.co_filename):
                 found = file, frame.f_lineno, code.co_name
         frame = frame.f_back
-    return SourceLine(*found, stack=tuple(stack)) if found else None
+    return SourceLine(*found, stack=tuple(stack[:STACK_DEPTH])) if found else None
 
 
 def _is_users(file: str) -> bool:

@@ -2,6 +2,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -183,3 +184,18 @@ def test_the_stack_ends_where_the_program_begins() -> None:
     deep(100, recorder)
     assert len(recorder.lines[0].stack) == 24
     assert sys.getrecursionlimit() > 100
+
+
+def test_the_line_is_found_also_below_a_deep_stack_of_library_frames() -> None:
+    library: dict[str, Any] = {}
+    exec(
+        compile(
+            "def call(depth, function):\n    call(depth - 1, function) if depth else function()", "<library>", "exec"
+        ),
+        library,
+    )
+    recorder = LineRecorder()
+    library["call"](40, recorder.waited)
+    (line,) = recorder.lines
+    assert line.function == "test_the_line_is_found_also_below_a_deep_stack_of_library_frames"
+    assert line.stack == ("<library>:2:call",) * 24
