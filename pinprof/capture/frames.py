@@ -13,8 +13,11 @@ from pinprof.trace.lines import SourceLine
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-def calling_line(frame: FrameType | None) -> SourceLine | None:
-    """Return the line of the user's code nearest to a frame, however far; None if no frame is the user's."""
+def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
+    """Return the line of the user's code nearest to a frame, however far; None if no frame is the user's.
+
+    The file `also` is the user's wherever it lies.
+    """
     stack: list[str] = []
     found: tuple[str, int, str] | None = None
     while frame is not None and (found is None or len(stack) < STACK_DEPTH):
@@ -22,7 +25,7 @@ def calling_line(frame: FrameType | None) -> SourceLine | None:
         if not code.co_filename.startswith(OWN_FOLDER):
             file = _shown(code.co_filename)
             stack.append(f"{file}:{frame.f_lineno}:{code.co_name}")
-            if found is None and _is_users(code.co_filename):
+            if found is None and (code.co_filename == also or _is_users(code.co_filename)):
                 found = file, frame.f_lineno, code.co_name
         frame = frame.f_back
     return SourceLine(*found, stack=tuple(stack[:STACK_DEPTH])) if found else None

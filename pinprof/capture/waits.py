@@ -1,9 +1,11 @@
 """Notices every wait of the host for the GPU, from torch's own warnings and from wrappers around the rest."""
 
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from typing import Any, SupportsIndex
 
@@ -17,22 +19,32 @@ SYNC_WARNING = "called a synchronizing CUDA operation"
 PROTOTYPE_WARNING = "Synchronization debug mode is a prototype feature"
 """What it says when it is turned on."""
 
+LINGER_S = 0.01
+"""Time for threads whose wait is over to say so: twice what one may keep the interpreter (sys.getswitchinterval)."""
+
+
+def has_gpu() -> bool:
+    """Return whether there is a GPU to wait for."""
+    return torch.cuda.is_available()
+
 
 @contextmanager
-def noticing(on_wait: Callable[[], None]) -> Iterator[None]:
+def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[None]:
     """Call `on_wait` right after each wait of the block, on the thread that waited, whichever that is.
 
-    Starts CUDA if nothing has. torch's modes and functions are as before after the block.
+    Starts CUDA if nothing has. torch's modes and functions are as before after the block. torch decides that a wait is
+    warned of before it, and warns after it: with `linger`, the warnings of waits in which other threads are at the end
+    of the block are still taken, and not left to what filters there are then.
     """
     with ExitStack() as undo:
-        undo.enter_context(_warned(on_wait))
+        undo.enter_context(_warned(on_wait, linger=linger))
         for holder, name, waits in _uncovered():
             undo.enter_context(replaced(holder, name, _noting(waits, on_wait)))
         yield
 
 
 @contextmanager
-def _warned(on_wait: Callable[[], None]) -> Iterator[None]:
+def _warned(on_wait: Callable[[], None], *, linger: bool) -> Iterator[None]:
     """Take the warnings of torch's sync debug mode; others go where they always go."""
     mode = torch.cuda.get_sync_debug_mode()
     with taking_warnings(on_wait):
@@ -41,6 +53,10 @@ def _warned(on_wait: Callable[[], None]) -> Iterator[None]:
             yield
         finally:
             torch.cuda.set_sync_debug_mode(mode)
+            if linger and threading.active_count() > 1:
+                with suppress(RuntimeError):  # a failed kernel is the program's to report
+                    torch.cuda.synchronize()
+                time.sleep(LINGER_S)
 
 
 @contextmanager
