@@ -13,6 +13,8 @@ pinprof.analyze("trace.json.gz")                # all of it, as a report that sh
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
 
 pinprof.step()                                  # ends a step in a script that `pinprof run` records
+
+PYTEST_DONT_REWRITE: pytest, which has a plugin here, would else warn where the package was imported before it began.
 """
 
 import sys

@@ -32,7 +32,7 @@ def test_measure_is_the_function_however_it_is_imported(code: str) -> None:
     assert done.stdout.strip() == "measure"
 
 
-@pytest.mark.parametrize("module", ["pinprof"])
+@pytest.mark.parametrize("module", ["pinprof", "pinprof.pytest_plugin"])
 def test_loading_costs_next_to_nothing(module: str) -> None:
     code = f"import sys, {module}; print({{'torch', 'numpy', 'pandas', 'plotly', 'rich', 'hta'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
