@@ -13,20 +13,24 @@ pinprof.analyze("trace.json.gz")                # all of it, as a report that sh
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
 
 pinprof.step()                                  # ends a step in a script that `pinprof run` records
+
+PYTEST_DONT_REWRITE: pytest, which has a plugin here, would else warn where the package was imported before it began.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pinprof.errors import CaptureError, PinprofError, TraceError
-from pinprof.measure import Profile, measure
-from pinprof.rules import Finding, find
-from pinprof.trace import Trace, read_trace
 
 if TYPE_CHECKING:
     from pinprof.capture.markers import step
     from pinprof.capture.profiling import profile
+    from pinprof.measure import Profile, measure
     from pinprof.notebook import Report, analyze, profile_step
+    from pinprof.rules import Finding, find
+    from pinprof.trace import Trace, read_trace
 
 __all__ = [
     "CaptureError",
@@ -46,14 +50,20 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "Finding": "pinprof.rules",
+    "Profile": "pinprof.measure",
     "Report": "pinprof.notebook",
+    "Trace": "pinprof.trace",
     "analyze": "pinprof.notebook",
+    "find": "pinprof.rules",
+    "measure": "pinprof.measure",
     "profile": "pinprof.capture.profiling",
     "profile_step": "pinprof.notebook",
+    "read_trace": "pinprof.trace",
     "step": "pinprof.capture.markers",
 }
 """Where the names are that are imported when first asked for: torch, plotly and rich are slow to load, and reading and
-measuring a trace need none of them."""
+measuring a trace need none of them; pytest loads its plugin in every run, which needs not even numpy."""
 
 
 def __getattr__(name: str) -> Any:
@@ -61,3 +71,19 @@ def __getattr__(name: str) -> Any:
     if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_ROOMS[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return all names, also those not imported so far."""
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """The package, in which `measure` is the function also after the module of that name has been imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _ROOMS and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+from pinprof.capture.frames import INSTALLED
 from pinprof.capture.job import leave_job, rank_of_process
-from pinprof.capture.lines import INSTALLED
 from pinprof.capture.markers import DECORATOR, Marks
 from pinprof.capture.plain import PlainStep
 from pinprof.capture.profiling import OnProgress, Recording, profile

@@ -9,7 +9,7 @@ import torch
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import Site, measure_syncs
-from pinprof.capture.lines import LineRecorder, _copies_pageable_memory, add_lines
+from pinprof.capture.lines import LineRecorder, add_lines
 from pinprof.capture.profiling import profile
 from pinprof.trace import read_trace
 from pinprof.trace.lines import RecordedLines, SourceLine
@@ -160,22 +160,6 @@ def test_without_a_gpu_nothing_is_changed() -> None:
         assert torch.Tensor.to is before
 
 
-@pytest.mark.parametrize(
-    ("args", "more"), [((), {}), (("cpu",), {"non_blocking": True}), ((torch.float64,), {"non_blocking": True})]
-)
-def test_copies_that_stay_on_the_host_or_are_warned_of_are_not_marked(
-    args: tuple[Any, ...], more: dict[str, Any]
-) -> None:
-    source = torch.zeros(3)
-    assert not _copies_pageable_memory(source.to(*args, **more), source, *args, **more)
-
-
-def test_a_copy_from_a_tensor_of_many_values_is_looked_at_without_asking_for_its_truth() -> None:
-    target, source = torch.zeros(3), torch.ones(3)
-    assert not _copies_pageable_memory(target.copy_(source), target, source)
-    assert not _copies_pageable_memory(target.copy_(source, True), target, source, True)
-
-
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 def test_lines_are_stored_in_the_trace(tmp_path: Path, name: str) -> None:
     builder = TraceBuilder()
@@ -200,3 +184,18 @@ def test_the_stack_ends_where_the_program_begins() -> None:
     deep(100, recorder)
     assert len(recorder.lines[0].stack) == 24
     assert sys.getrecursionlimit() > 100
+
+
+def test_the_line_is_found_also_below_a_deep_stack_of_library_frames() -> None:
+    library: dict[str, Any] = {}
+    exec(
+        compile(
+            "def call(depth, function):\n    call(depth - 1, function) if depth else function()", "<library>", "exec"
+        ),
+        library,
+    )
+    recorder = LineRecorder()
+    library["call"](40, recorder.waited)
+    (line,) = recorder.lines
+    assert line.function == "test_the_line_is_found_also_below_a_deep_stack_of_library_frames"
+    assert line.stack == ("<library>:2:call",) * 24

@@ -1,0 +1,154 @@
+"""Notices every wait of the host for the GPU, from torch's own warnings and from wrappers around the rest."""
+
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import wraps
+from typing import Any, SupportsIndex
+
+import torch
+
+from pinprof.capture.replaced import replaced
+
+SYNC_WARNING = "called a synchronizing CUDA operation"
+"""What torch's sync debug mode says, as soon as control is back in Python (c10/cuda/CUDAFunctions.cpp)."""
+
+PROTOTYPE_WARNING = "Synchronization debug mode is a prototype feature"
+"""What it says when it is turned on."""
+
+LINGER_S = 0.01
+"""Time for threads whose wait is over to say so: twice what one may keep the interpreter (sys.getswitchinterval)."""
+
+
+def has_gpu() -> bool:
+    """Return whether there is a GPU to wait for."""
+    return torch.cuda.is_available()
+
+
+@contextmanager
+def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[None]:
+    """Call `on_wait` right after each wait of the block, on the thread that waited, whichever that is.
+
+    Starts CUDA if nothing has. torch's modes and functions are as before after the block. torch decides that a wait is
+    warned of before it, and warns after it: with `linger`, the warnings of waits in which other threads are at the end
+    of the block are still taken, and not left to what filters there are then.
+    """
+    with ExitStack() as undo:
+        undo.enter_context(_warned(on_wait, linger=linger))
+        for holder, name, waits in _uncovered():
+            undo.enter_context(replaced(holder, name, _noting(waits, on_wait)))
+        yield
+
+
+@contextmanager
+def _warned(on_wait: Callable[[], None], *, linger: bool) -> Iterator[None]:
+    """Take the warnings of torch's sync debug mode; others go where they always go."""
+    mode = torch.cuda.get_sync_debug_mode()
+    with taking_warnings(on_wait):
+        try:
+            torch.cuda.set_sync_debug_mode("warn")
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+            if linger and threading.active_count() > 1:
+                with suppress(RuntimeError):  # a failed kernel is the program's to report
+                    torch.cuda.synchronize()
+                time.sleep(LINGER_S)
+
+
+@contextmanager
+def taking_warnings(on_wait: Callable[[], None]) -> Iterator[None]:
+    """Call `on_wait` at each warning of a wait, and let nobody else see it, whatever filters the block sets."""
+    take = _Take(on_wait)
+    with warnings.catch_warnings():
+        warnings.filters = _Filters(("ignore", take, Warning, None, 0), warnings.filters)
+        try:
+            yield
+        finally:
+            take.on_wait = None
+
+
+class _Take:
+    """Stands in a warning filter for the pattern of the message, so it sees every warning before any other filter.
+
+    Replacing `warnings.showwarning` would not do: `pytest.warns` and its like put it back, and a filter that makes
+    errors of warnings comes before it.
+    """
+
+    def __init__(self, on_wait: Callable[[], None]) -> None:
+        self.on_wait: Callable[[], None] | None = on_wait
+        """None once it is over: a block of `catch_warnings` that outlives it keeps a copy of the filters."""
+
+    def match(self, message: str) -> bool:
+        """Return whether a warning ends here."""
+        if self.on_wait is None:
+            return False
+        if SYNC_WARNING not in message:
+            return PROTOTYPE_WARNING in message
+        self.on_wait()
+        return True
+
+
+class _Filters(list[Any]):
+    """Warning filters of which the first stays the first, also in the copies that `catch_warnings` makes of them."""
+
+    def __init__(self, first: Any, others: Iterable[Any]) -> None:
+        super().__init__([first, *others])
+
+    def insert(self, index: SupportsIndex, item: Any) -> None:
+        """Insert a filter, after the first."""
+        super().insert(int(index) or 1, item)
+
+    def __getitem__(self, index: Any) -> Any:
+        got = super().__getitem__(index)
+        return _Filters(got[0], got[1:]) if index == slice(None) else got
+
+
+def _noting(waits: Callable[..., bool], on_wait: Callable[[], None]) -> Callable[[Any], Any]:
+    """Return what makes a function report each call of it that `waits` says may wait."""
+
+    def change(function: Any) -> Any:
+        @wraps(function)
+        def noted(*args: Any, **more: Any) -> Any:
+            result = function(*args, **more)
+            if waits(result, *args, **more):
+                on_wait()
+            return result
+
+        return noted
+
+    return change
+
+
+def _uncovered() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
+    """Yield (holder, name, condition) of the functions that wait without a warning of the sync debug mode."""
+    yield torch._C, "_cuda_synchronize", _always  # noqa: SLF001  what torch.cuda.synchronize calls, however imported
+    yield torch._C, "_cuda_emptyCache", _always  # noqa: SLF001
+    yield torch.cuda.Event, "synchronize", _always
+    if not _has_compiled():  # compiled code guards on the methods of Tensor: it would compile again
+        for name in ("to", "cuda", "cpu", "copy_"):
+            yield torch.Tensor, name, copies_pageable_memory
+
+
+def _has_compiled() -> bool:
+    """Return whether torch.compile has compiled anything in this program."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and bool(utils.counters["frames"])
+
+
+def _always(*_: object, **__: object) -> bool:
+    return True
+
+
+def copies_pageable_memory(result: Any, source: torch.Tensor, *args: Any, non_blocking: bool = False, **_: Any) -> bool:
+    """Return whether a copy that should not block was one between the GPU and pageable memory, which blocks."""
+    if not (non_blocking or any(arg is True for arg in args)):
+        return False  # a blocking copy is warned of
+    other = args[0] if args and isinstance(args[0], torch.Tensor) else result
+    if not isinstance(other, torch.Tensor) or source.device.type == other.device.type:
+        return False
+    host = source if source.device.type == "cpu" else other
+    return host.device.type == "cpu" and not host.is_pinned()

@@ -1,0 +1,228 @@
+"""A pytest plugin: a test marked `no_gpu_sync` fails if it makes the host wait for the GPU, and says at which lines.
+
+pytest loads it in every run, so it imports torch, and what notices the waits, only when such a test is about to run.
+"""
+
+import linecache
+import sys
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pinprof.trace.lines import SourceLine
+
+MARKER = "no_gpu_sync"
+FIXTURE = "pinprof_no_sync"
+
+LIBRARY_FRAMES = 5
+"""How many frames of libraries are shown between the user's line and the wait."""
+
+Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
+"""Calls a function right after each wait of a block, on the thread that waited."""
+
+NOTICING = pytest.StashKey[Noticing]()
+"""In a config's stash, how waits are noticed, instead of through torch and its GPU."""
+
+
+@dataclass(frozen=True)
+class Allow:
+    """The waits that are allowed: so many, or all whose line matches one of the glob patterns."""
+
+    times: int = 0
+    patterns: tuple[str, ...] = ()
+
+    def covers(self, line: "SourceLine") -> bool:
+        """Return whether a pattern matches the function, the file, or `FILE:LINE`; a file also without its folders."""
+        names = line.function, f"/{line.file}", f"/{line.file}:{line.line}"
+        return any(
+            fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}")
+            for pattern in self.patterns
+            for name in names
+        )
+
+
+class Watch:
+    """The waits of one test for the GPU; the value of the fixture `pinprof_no_sync`."""
+
+    def __init__(self, item: pytest.Item, noticing: Noticing, allow: Allow) -> None:
+        from pinprof.capture.frames import calling_line  # noqa: PLC0415  slow to load, see above
+
+        self.allow = allow
+        self._calling_line = calling_line
+        self._item = item
+        self._noticing = noticing
+        self._waits: list[SourceLine] = []
+        self._thread: int | None = None
+        self._allowing = 0
+
+    @property
+    def waits(self) -> "tuple[SourceLine, ...]":
+        """The user's line of each wait so far, in order, less the waits that a block or a pattern allows."""
+        return tuple(self._waits)
+
+    @property
+    def too_many(self) -> bool:
+        """Whether there were more waits than are allowed."""
+        return len(self._waits) > self.allow.times
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Let the block wait for the GPU."""
+        self._allowing += 1
+        try:
+            yield
+        finally:
+            self._allowing -= 1
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note the waits of this thread within the block; those of others are not the test's."""
+        self._thread = threading.get_ident()
+        with self._noticing(self._waited):
+            yield
+
+    def _waited(self) -> None:
+        if self._allowing or threading.get_ident() != self._thread:
+            return
+        caller = sys._getframe(1)  # noqa: SLF001  the only way to a caller without building a whole stack
+        line = self._calling_line(caller, also=str(self._item.path)) or _place(self._item)
+        if not self.allow.covers(line):
+            self._waits.append(line)
+
+
+WATCH = pytest.StashKey[Watch]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(allow=0): fail the test if it makes the host wait for the GPU. allow: how many waits may be, or "
+        "glob patterns of the functions, files or FILE:LINE that may wait.",
+    )
+
+
+@pytest.fixture
+def pinprof_no_sync(request: pytest.FixtureRequest) -> Watch:
+    """Fail the test if it makes the host wait for the GPU, but for blocks of `with pinprof_no_sync.allowed():`."""
+    watch = request.node.stash.get(WATCH, None)
+    if watch is None:
+        pytest.fail(
+            f"{FIXTURE}: it must be an argument of the test; asked for while it runs, it is late", pytrace=False
+        )
+    return watch
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Prepare to watch a test that must not wait; skip it without a GPU."""
+    marker = item.get_closest_marker(MARKER)
+    if marker is None and FIXTURE not in getattr(item, "fixturenames", ()):
+        return
+    try:
+        allow = _allow(marker) if marker else Allow()
+    except ValueError as exc:
+        pytest.fail(f"{MARKER}: {exc}", pytrace=False)
+    noticing = item.config.stash.get(NOTICING, None) or _noticing_of_torch()
+    if noticing is None:
+        pytest.skip(f"{MARKER}: needs a GPU that torch can see")
+    item.stash[WATCH] = Watch(item, noticing, allow)
+
+
+def _allow(marker: pytest.Mark) -> Allow:
+    """Return what a marker allows; ValueError if it is none of what can be said."""
+    if marker.args or set(marker.kwargs) - {"allow"}:
+        raise ValueError("it takes nothing but allow=")
+    value = marker.kwargs.get("allow", 0)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Allow(times=value)
+    patterns = (value,) if isinstance(value, str) else value
+    if isinstance(patterns, Sequence) and all(isinstance(pattern, str) and pattern for pattern in patterns):
+        return Allow(patterns=tuple(patterns))
+    raise ValueError(f"allow must be a number of waits, a glob pattern or several in a list, not {value!r}")
+
+
+def _noticing_of_torch() -> Noticing | None:
+    """Return how waits are noticed; None without a GPU."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an old driver is warned of, and -W error would make that an error
+        from pinprof.capture.waits import has_gpu, noticing  # noqa: PLC0415  loads torch
+
+        return partial(noticing, linger=True) if has_gpu() else None
+
+
+def _place(item: pytest.Item) -> "SourceLine":
+    """Return where a test begins, the place of waits that no file has called."""
+    from pinprof.trace.lines import SourceLine  # noqa: PLC0415  slow to load, see above
+
+    file, line, function = item.location
+    return SourceLine(file, None if line is None else line + 1, function)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Watch the test alone: within pytest's own capture of warnings, without the fixtures' set-up and clearing away."""
+    watch = item.stash.get(WATCH, None)
+    if watch is None:
+        return (yield)
+    try:
+        with watch.watching():
+            result = yield
+    except BaseException:
+        _add_section(item, watch)
+        raise
+    if getattr(item, "_excinfo", None):  # unittest's failures are kept here, not raised
+        _add_section(item, watch)
+    elif watch.too_many:
+        pytest.fail(_text(watch, item.config), pytrace=False)
+    return result
+
+
+def _add_section(item: pytest.Item, watch: Watch) -> None:
+    """Add the waits to the report of a test that failed by itself."""
+    if watch.too_many:
+        item.add_report_section("call", MARKER, _text(watch, item.config))
+
+
+def _text(watch: Watch, config: pytest.Config) -> str:
+    """Return how often the test has waited and where, one paragraph per place."""
+    places = Counter((line.file, line.line, line.function, _within(line)) for line in watch.waits)
+    parts = [f"the host waited for the GPU {_times(places.total())}; allowed: {watch.allow.times or 'never'}"]
+    for (file, number, function, within), times in places.items():
+        rows = [f"{file}:{number} in {function}, {_times(times)}"]
+        if source := _source(config.invocation_params.dir, file, number):
+            rows.append(f"    {source}")
+        rows += [f"      {frame}" for frame in within]
+        parts.append("\n".join(rows))
+    parts.append(
+        f"If a wait is meant: @pytest.mark.{MARKER}(allow=...), or `with {FIXTURE}.allowed():` around it in the test."
+    )
+    return "\n\n".join(parts)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _within(line: "SourceLine") -> tuple[str, ...]:
+    """Return the frames of libraries between the user's line and the wait, outermost first, at most the last few."""
+    own = f"{line.file}:{line.line}:{line.function}"
+    inner = line.stack[: line.stack.index(own)] if own in line.stack else line.stack
+    frames = [" in ".join(frame.rsplit(":", 1)) for frame in reversed(inner[:LIBRARY_FRAMES])]
+    return ("...", *frames) if len(inner) > LIBRARY_FRAMES else tuple(frames)
+
+
+def _source(folder: Path, file: str, number: int | None) -> str:
+    """Return the text of a line; a file is named from the working folder or from an entry of `sys.path`."""
+    if number is None:
+        return ""
+    return (linecache.getline(str(folder / file), number) or linecache.getline(file, number)).strip()

@@ -1,0 +1,579 @@
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import pinprof.capture.waits  # runs within this process take it from here, instead of loading torch once more
+
+GPU = """
+import warnings
+from contextlib import contextmanager
+
+from pinprof.capture.waits import SYNC_WARNING, taking_warnings
+
+mode = 0
+
+
+@contextmanager
+def noticing(on_wait):
+    global mode
+    with taking_warnings(on_wait):
+        mode = 1
+        try:
+            yield
+        finally:
+            mode = 0
+
+
+def item():
+    synchronize()
+
+
+def synchronize():
+    if mode:
+        warnings.warn(SYNC_WARNING)
+"""
+"""A library with a GPU that needs none: like torch, it warns of each wait while it is told to."""
+
+CONFTEST = """
+import gpu
+from pinprof.pytest_plugin import NOTICING
+
+def pytest_configure(config):
+    config.stash[NOTICING] = gpu.noticing
+"""
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def run_plain(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return what runs pytest with the plugin on the text of a test module."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # an installed pinprof brings the plugin as well
+    pytester.makeini("[pytest]\nfilterwarnings = default")
+
+    def run(text: str, *args: str) -> pytest.RunResult:
+        pytester.makepyfile(test_it=text)
+        with warnings.catch_warnings():
+            warnings.resetwarnings()
+            return pytester.runpytest_inprocess("-p", "pinprof.pytest_plugin", "--strict-markers", "-rA", *args)
+
+    return run
+
+
+@pytest.fixture
+def run(run_plain: Run, pytester: pytest.Pytester) -> Run:
+    """Return what runs pytest with the plugin and the GPU of `GPU`."""
+    library = pytester.mkdir("site-packages")
+    (library / "gpu.py").write_text(GPU)
+    pytester.syspathinsert(library)
+    pytester.makeconftest(CONFTEST)
+
+    def run(text: str, *args: str) -> pytest.RunResult:
+        return run_plain("import warnings, threading, pytest, gpu\n" + text, *args)
+
+    return run
+
+
+ONE_WAIT = """
+def log(value):
+    return gpu.item()
+
+@pytest.mark.no_gpu_sync{}
+def test_step():
+    for value in range(3):
+        log(value)
+    gpu.synchronize()
+"""
+
+
+def test_a_wait_fails_the_test_with_its_line_its_text_and_how_often(run: Run) -> None:
+    result = run(ONE_WAIT.format(""))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "the host waited for the GPU 4 times; allowed: never",
+            "",
+            "test_it.py:4 in log, 3 times",
+            "    return gpu.item()",
+            "      site-packages/gpu.py:* in item",
+            "      site-packages/gpu.py:* in synchronize",
+            "",
+            "test_it.py:10 in test_step, once",
+            "    gpu.synchronize()",
+            "      site-packages/gpu.py:* in synchronize",
+            "",
+            "If a wait is meant: @pytest.mark.no_gpu_sync(allow=...), or `with pinprof_no_sync.allowed():` *",
+        ],
+        consecutive=True,
+    )
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_step - Failed: the host waited for the GPU 4 times; *"])
+    result.stdout.no_fnmatch_line("*synchronizing CUDA operation*")
+
+
+def test_the_fixture_alone_watches_too(run: Run) -> None:
+    result = run("""
+def test_fails(pinprof_no_sync):
+    gpu.item()
+
+def test_passes(pinprof_no_sync):
+    assert pinprof_no_sync.waits == ()
+""")
+    result.assert_outcomes(failed=1, passed=1)
+
+
+def test_unmarked_tests_are_left_alone(run: Run) -> None:
+    run("def test_it():\n    gpu.item()\n    assert not gpu.mode").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    "allow",
+    ["4", "5", "'*'", "['log', 'test_*']", "('test_it.py:4', 'test_it.py:1?')", "'test_it.py'", "'*/test_it.py:*'"],
+)
+def test_waits_that_are_allowed_pass(run: Run, allow: str) -> None:
+    run(ONE_WAIT.format(f"(allow={allow})")).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("allow", "times"), [("3", "4 times; allowed: 3"), ("'log'", "once"), ("[]", "4 times")])
+def test_waits_beyond_those_allowed_fail(run: Run, allow: str, times: str) -> None:
+    result = run(ONE_WAIT.format(f"(allow={allow})"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"the host waited for the GPU {times}*"])
+
+
+def test_the_marker_nearest_to_the_test_counts(run: Run) -> None:
+    result = run("""
+pytestmark = pytest.mark.no_gpu_sync
+
+@pytest.mark.no_gpu_sync(allow=1)
+def test_passes():
+    gpu.item()
+
+def test_fails():
+    gpu.item()
+""")
+    result.assert_outcomes(passed=1, failed=1)
+
+
+@pytest.mark.parametrize("args", ["allow=-1", "allow=True", "allow=1.5", "allow=None", "allow=['a', 3]", "allow=''"])
+def test_what_cannot_be_allowed_is_said(run: Run, args: str) -> None:
+    result = run(ONE_WAIT.format(f"({args})"))
+    result.assert_outcomes(errors=1)
+    value = args.removeprefix("allow=").replace("[", "[[]")
+    result.stdout.fnmatch_lines(
+        [f"*no_gpu_sync: allow must be a number of waits, a glob pattern or several in a list, not {value}"]
+    )
+
+
+@pytest.mark.parametrize("args", ["3", "allow=1, patterns='x'"])
+def test_other_arguments_of_the_marker_are_errors(run: Run, args: str) -> None:
+    result = run(ONE_WAIT.format(f"({args})"))
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*no_gpu_sync: it takes nothing but allow="])
+
+
+def test_a_block_may_wait(run: Run) -> None:
+    result = run("""
+def test_it(pinprof_no_sync):
+    with pinprof_no_sync.allowed():
+        with pinprof_no_sync.allowed():
+            gpu.item()
+        gpu.item()
+    assert not pinprof_no_sync.waits
+    gpu.item()
+    (wait,) = pinprof_no_sync.waits
+    assert (wait.file, wait.line, wait.function) == ("test_it.py", 9, "test_it")
+""")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["the host waited for the GPU once; *"])
+
+
+def test_the_fixture_asked_for_in_the_middle_of_a_test_is_an_error(run: Run) -> None:
+    result = run("def test_it(request):\n    request.getfixturevalue('pinprof_no_sync')")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*pinprof_no_sync: it must be an argument of the test*"])
+
+
+def test_fixtures_may_wait(run: Run) -> None:
+    result = run("""
+@pytest.fixture(autouse=True)
+def data():
+    gpu.item()
+    yield
+    gpu.item()
+
+@pytest.mark.no_gpu_sync
+def test_it():
+    pass
+""")
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("args", [(), ("-W", "error")], ids=["plain", "-W error"])
+def test_waits_of_another_thread_do_not_count_nor_are_they_seen_there(run: Run, args: tuple[str, ...]) -> None:
+    result = run(
+        """
+@pytest.mark.no_gpu_sync
+def test_it():
+    done = []
+    def wait():
+        gpu.item()
+        done.append(True)
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+    assert done
+""",
+        *args,
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*synchronizing*")
+    result.stderr.no_fnmatch_line("*synchronizing*")
+
+
+@pytest.mark.parametrize("args", [(), ("-W", "error"), ("-W", "ignore"), ("-p", "no:warnings")], ids=" ".join)
+def test_waits_are_seen_whatever_a_test_does_with_warnings(run: Run, args: tuple[str, ...]) -> None:
+    result = run(
+        """
+@pytest.mark.no_gpu_sync
+def test_it(recwarn):
+    with pytest.warns(UserWarning, match="own") as caught:
+        gpu.item()
+        warnings.warn("own")
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gpu.item()
+        with pytest.raises(UserWarning, match="own"):
+            warnings.warn("own")
+    assert not recwarn.list
+""",
+        *args,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["the host waited for the GPU 2 times; *", "*test_it.py:6 in *", "*test_it.py:11 in *"])
+
+
+def test_a_failure_of_the_test_itself_comes_first_and_the_waits_after_it(run: Run) -> None:
+    result = run("""
+@pytest.mark.no_gpu_sync
+def test_it():
+    gpu.item()
+    assert 1 == 2
+""")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["E       assert 1 == 2", "*Captured no_gpu_sync call*", "the host waited for * once; *"]
+    )
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_it - assert 1 == 2"])
+    result.stdout.no_fnmatch_line("*pytest_plugin.py*")
+
+
+def test_outcomes_of_the_tests_own_stay(run: Run) -> None:
+    result = run("""
+pytestmark = pytest.mark.no_gpu_sync
+
+def test_skips():
+    gpu.item()
+    pytest.skip("own")
+
+@pytest.mark.xfail(strict=True)
+def test_waits():
+    gpu.item()
+
+@pytest.mark.xfail(strict=True)
+def test_does_not_wait():
+    pass
+""")
+    result.assert_outcomes(skipped=1, xfailed=1, failed=1)
+    result.stdout.fnmatch_lines(["*XPASS(strict)*"])
+
+
+def test_methods_of_unittest_are_watched(run: Run) -> None:
+    result = run("""
+import unittest
+
+class Case(unittest.TestCase):
+    @pytest.mark.no_gpu_sync
+    def test_waits(self):
+        gpu.item()
+
+    @pytest.mark.no_gpu_sync
+    def test_passes(self):
+        pass
+
+    @pytest.mark.no_gpu_sync
+    def test_fails(self):
+        gpu.item()
+        self.assertEqual(1, 2)
+""")
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.fnmatch_lines(["*test_it.py:8 in test_waits, once"])
+    result.stdout.fnmatch_lines(
+        ["*AssertionError: 1 != 2", "*Captured no_gpu_sync call*", "*test_it.py:16 in test_fails*"]
+    )
+
+
+def test_a_test_in_an_installed_library_is_the_users(run: Run, pytester: pytest.Pytester) -> None:
+    library = pytester.path / "site-packages" / "test_installed.py"
+    library.write_text("import pytest, gpu\n\n@pytest.mark.no_gpu_sync\ndef test_it():\n    gpu.item()\n")
+    result = run("", "site-packages/test_installed.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["site-packages/test_installed.py:5 in test_it, once", "    gpu.item()"])
+
+
+def test_without_a_gpu_the_test_is_skipped_before_its_fixtures(run_plain: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinprof.capture.waits, "has_gpu", lambda: False)
+    result = run_plain(
+        """
+import pytest
+
+@pytest.fixture
+def model():
+    raise RuntimeError("not without a GPU")
+
+@pytest.mark.no_gpu_sync
+def test_it(model):
+    pass
+"""
+    )
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*no_gpu_sync: needs a GPU that torch can see"])
+
+
+def test_the_marker_is_described(run: Run) -> None:
+    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.no_gpu_sync(allow=0): fail the test if *"])
+    run("", "--fixtures").stdout.fnmatch_lines(["pinprof_no_sync -- *"])
+
+
+def test_the_package_may_be_there_before_pytest_begins(pytester: pytest.Pytester) -> None:
+    """As under `pinprof run -m pytest`, and in notebooks."""
+    distribution = pytester.mkdir("installed") / "any-1.dist-info"
+    distribution.mkdir()
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: any\nVersion: 1\n")
+    (distribution / "RECORD").write_text("pinprof/__init__.py,,\npinprof/pytest_plugin.py,,\n")
+    (distribution / "entry_points.txt").write_text("[pytest11]\npinprof = pinprof.pytest_plugin\n")
+    pytester.makepyfile("def test_it():\n    pass")
+    code = "import sys, pinprof, pytest; sys.path.insert(0, 'installed'); sys.exit(pytest.main(['-W', 'error']))"
+    assert pytester.run(sys.executable, "-c", code).ret == 0
+
+
+PREPARED = """import threading, time, warnings, pytest, torch
+
+@pytest.fixture(scope="module", autouse=True)
+def prepared():
+    prepare()
+
+def prepare():
+    global a, mask, host, pinned, event, weight, linear, optimizer
+    a = torch.randn(64, 64, device="cuda")
+    mask = a[0] > 0
+    host = torch.randn(256, 64)
+    pinned = torch.randn(256, 64, pin_memory=True)
+    event = torch.cuda.Event()
+    event.record()
+    weight = torch.randn(64, 64, device="cuda", requires_grad=True)
+    linear = torch.nn.Linear(64, 64, device="cuda")
+    optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
+    torch.cuda.synchronize()
+
+def masked():
+    return (a @ weight)[0][mask].sum()
+
+def train():
+    loss = linear(pinned.to("cuda", non_blocking=True)).square().mean()
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+
+"""
+
+WAITS = (
+    "a.sum().item()",
+    "float(a.sum())",
+    "a[0][mask]",
+    "a.cpu()",
+    "torch.cuda.synchronize()",
+    "event.synchronize()",
+    "torch.cuda.current_stream().synchronize()",
+    'host.to("cuda", non_blocking=True)',
+    "host.cuda(non_blocking=True)",
+    "torch.empty(256, 64, device='cuda').copy_(host, non_blocking=True)",
+    'pinned.to("cuda")',
+    "bool(a.sum() > 0)",
+    "a.nonzero()",
+)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> None:
+    """Make torch load all that it loads late: a run within this process would load it again, which torch forbids."""
+    space: dict[str, Any] = {}
+    exec(PREPARED, space)
+    space["prepare"]()
+    space["train"]()
+    space["masked"]().backward()
+    for wait in WAITS:
+        exec(wait, space)
+
+
+@pytest.fixture
+def run_on_gpu(loaded: None, run_plain: Run) -> Run:
+    """Return what runs pytest with the plugin on tests that use what `PREPARED` defines."""
+    return lambda text, *args: run_plain(PREPARED + text, *args)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("args", [(), ("-W", "error")], ids=["plain", "-W error"])
+def test_each_kind_of_wait_fails_at_its_line(run_on_gpu: Run, args: tuple[str, ...]) -> None:
+    tests = (f"@pytest.mark.no_gpu_sync\ndef test_{number}():\n    {wait}\n" for number, wait in enumerate(WAITS))
+    text = "\n".join(tests)
+    result = run_on_gpu(text, *args)
+    result.assert_outcomes(failed=len(WAITS))
+    for number, wait in enumerate(WAITS):
+        line = (PREPARED + text).splitlines().index(f"def test_{number}():") + 2
+        result.stdout.fnmatch_lines([f"*test_it.py:{line} in test_{number}, *", f"    {wait}".replace("[", "[[]")])
+    result.stdout.no_fnmatch_line("*synchronizing CUDA operation*")
+
+
+@pytest.mark.gpu
+def test_a_wait_in_backward_is_found_at_the_line_that_calls_it(run_on_gpu: Run) -> None:
+    result = run_on_gpu(
+        """
+@pytest.mark.no_gpu_sync
+def test_it(pinprof_no_sync):
+    with pinprof_no_sync.allowed():
+        loss = masked()
+    loss.backward()
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*in test_it, *", "    loss.backward()", "*_tensor.py:* in backward"])
+    result.stdout.no_fnmatch_line("*in masked*")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("args", [(), ("-W", "error")], ids=["plain", "-W error"])
+def test_code_that_does_not_wait_passes(run_on_gpu: Run, args: tuple[str, ...]) -> None:
+    result = run_on_gpu(
+        """
+pytestmark = pytest.mark.no_gpu_sync
+
+def test_training_step():
+    for _ in range(3):
+        train()
+
+def test_pinned_copy():
+    pinned.to("cuda", non_blocking=True)
+    pinned.cuda(non_blocking=True)
+    torch.empty(256, 64, device="cuda").copy_(pinned, non_blocking=True)
+
+def test_record_and_query():
+    event.record()
+    event.query()
+
+@pytest.mark.no_gpu_sync(allow="log")
+def test_allowed():
+    def log():
+        return a.sum().item()
+    log()
+
+@pytest.mark.no_gpu_sync(allow=2)
+def test_two_allowed():
+    a.sum().item()
+    torch.cuda.synchronize()
+""",
+        *args,
+    )
+    result.assert_outcomes(passed=5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("args", [(), ("-W", "error")], ids=["plain", "-W error"])
+def test_a_thread_that_waits_in_the_background_fails_no_other_test(run_on_gpu: Run, args: tuple[str, ...]) -> None:
+    result = run_on_gpu(
+        """
+@pytest.fixture
+def background():
+    failures, turns, stop = [], [], threading.Event()
+    def loop():
+        value = torch.ones(4, device="cuda")
+        try:
+            while not stop.is_set():
+                value.sum().item()
+                torch.cuda.current_stream().synchronize()
+                turns.append(1)
+        except BaseException as exc:
+            failures.append(exc)
+    thread = threading.Thread(target=loop)
+    thread.start()
+    yield turns
+    stop.set()
+    thread.join()
+    assert not failures
+
+@pytest.mark.no_gpu_sync
+@pytest.mark.parametrize("turn", range(10))
+def test_passes(background, turn):
+    deadline = time.monotonic() + 20
+    while len(background) < 20 and time.monotonic() < deadline:
+        (a @ a).sum()
+        time.sleep(0.001)
+    assert len(background) >= 20
+
+@pytest.mark.no_gpu_sync
+def test_fails(background):
+    a.sum().item()
+""",
+        *args,
+    )
+    result.assert_outcomes(passed=10, failed=1)
+    result.stdout.fnmatch_lines(["the host waited for the GPU once; *"])
+    result.stdout.no_fnmatch_line("*synchronizing CUDA operation*")
+    result.stderr.no_fnmatch_line("*synchronizing CUDA operation*")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("body", ["pass", "a.sum().item()", "raise ValueError", "pytest.skip()"])
+def test_torch_and_warnings_are_as_before_afterwards(run_on_gpu: Run, mode: int, body: str) -> None:
+    def state() -> list[object]:
+        functions = [torch._C._cuda_synchronize, torch._C._cuda_emptyCache, torch.cuda.Event.synchronize]
+        methods = [getattr(torch.Tensor, name) for name in ("to", "cuda", "cpu", "copy_")]
+        return [torch.cuda.get_sync_debug_mode(), warnings.filters, warnings.showwarning, *functions, *methods]
+
+    before = state()
+    result = run_on_gpu(
+        f"""
+@pytest.fixture
+def mode():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.cuda.set_sync_debug_mode({mode})
+    yield
+    after = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode({before[0]})
+    assert after == {mode}
+
+@pytest.mark.no_gpu_sync
+def test_it(mode):
+    assert torch.cuda.get_sync_debug_mode() == 1
+    {body}
+"""
+    )
+    outcome = {"pass": "passed", "pytest.skip()": "skipped"}.get(body, "failed")
+    result.assert_outcomes(**{outcome: 1})
+    assert state() == before
+
+
+@pytest.mark.gpu
+def test_the_test_itself_need_not_import_torch(loaded: None, run_plain: Run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(helper="import torch\n\ndef read():\n    return torch.ones(1, device='cuda').item()")
+    result = run_plain(
+        "import pytest\n\n@pytest.mark.no_gpu_sync\ndef test_it():\n    from helper import read\n    read()"
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["helper.py:4 in read, once", "    return torch.ones(1, device='cuda').item()"])
