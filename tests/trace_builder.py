@@ -113,6 +113,12 @@ class TraceBuilder:
             "gpu_memcpy", name, start, duration, correlation=correlation, device=device, stream=stream, bytes=size
         )
 
+    def overhead(self, name: str, start: float, duration: float) -> None:
+        """Add a cost of CUPTI, which says neither on which thread nor in which call."""
+        event = self.event("overhead", name, start, duration)
+        event |= {"pid": -1, "tid": 0}
+        del event["args"]
+
     def document(self) -> dict[str, Any]:
         """Return the trace as torch's exporter lays it out."""
         return {**self.metadata, "traceEvents": self.events}

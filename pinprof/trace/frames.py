@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
+FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
 """`train.py(348): train`, as torch/csrc/autograd/profiler_python.cpp composes it."""
 
 BUILTIN = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")
@@ -77,4 +77,7 @@ def _is_installed(package: str) -> bool:
     """Return whether a package of this name is installed beside pinprof: a trace is mostly read where it was made."""
     if not package.isidentifier():
         return False
-    return any(Path(sysconfig.get_path(kind), package).is_dir() for kind in ("purelib", "platlib"))
+    try:
+        return any(Path(sysconfig.get_path(kind), package).is_dir() for kind in ("purelib", "platlib"))
+    except OSError:  # longer than a name can be
+        return False

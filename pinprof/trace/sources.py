@@ -29,7 +29,7 @@ class Sources:
             path = folder / file
             try:
                 if path.is_file() and self._is_as_recorded(path):
-                    return path.read_text(encoding="utf-8")
+                    return path.read_text(encoding="utf-8-sig")
             except (OSError, ValueError):  # not readable, not text, or no name that a file can have
                 continue
         return None

@@ -1,8 +1,11 @@
 """Names of Python functions in a trace: read, and told apart by whose code they are."""
 
+import sysconfig
+from pathlib import Path
+
 import pytest
 
-from pinprof.trace.frames import Frame, frame, is_user_code
+from pinprof.trace.frames import Frame, _is_installed, called_name, frame, is_user_code
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,7 @@ def test_a_frame_is_file_line_and_function(name: str, expected: Frame) -> None:
         "(3): train",
         "train.py(3):train",
         "train.py(3): ",
+        "train.py(" + "1" * 5_000 + "): train",
         "",
     ],
 )
@@ -50,6 +54,14 @@ def test_builtins_and_modules_are_no_frames(name: str) -> None:
         "torch_train.py",
         "mytorch/data.py",
         "pinprof/workloads/copies.py",
+        "mypackage/train.py",
+        "mypackage/transformers/trainer.py",
+        "my_transformers/trainer.py",
+        "transformers_finetune.py",
+        "src/train.py",
+        "my-package/train.py",
+        "../train.py",
+        "données/train.py",
     ],
 )
 def test_code_in_the_users_own_files_is_theirs(file: str) -> None:
@@ -75,7 +87,56 @@ def test_code_in_the_users_own_files_is_theirs(file: str) -> None:
         "pinprof/capture/script.py",
         "pinprof/cli/run.py",
         "pinprof/__main__.py",
+        "transformers/trainer.py",
+        "torchvision/ops/boxes.py",
+        "accelerate/utils/other.py",
+        "lightning/pytorch/loops/fit_loop.py",
+        "pytorch_lightning/trainer/trainer.py",
+        "timm/models/resnet.py",
+        "deepspeed/runtime/engine.py",
+        "PIL/Image.py",
+        "triton/runtime/jit.py",
+        "torch.py",
+        ".venv/lib/python3.12/site-packages/unknown/loop.py",
+        "/usr/lib/python3.11/site-packages/unknown.py",
     ],
 )
 def test_code_of_torch_python_installed_packages_and_the_recorder_is_not(file: str) -> None:
     assert not is_user_code(f"{file}(10): run")
+
+
+def test_a_package_that_is_installed_beside_pinprof_is_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "installed").mkdir()
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    _is_installed.cache_clear()
+    try:
+        assert not is_user_code("installed/loop.py(10): run")
+        assert is_user_code("missing/loop.py(10): run")
+        assert is_user_code("installed.py(10): run")  # a file of that name is the user's
+    finally:
+        _is_installed.cache_clear()
+
+
+@pytest.mark.parametrize("package", ["..", ".", "", "a\0b", "a b", "-", "\ud800", "a" * 10_000])
+def test_a_hostile_package_name_is_the_users_and_no_error(package: str) -> None:
+    assert is_user_code(f"{package}/loop.py(10): run")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("train.py(348): train", "train"),
+        ("train.py(348): <lambda>", "<lambda>"),
+        ("<built-in method item of Tensor object at 0x7f00>", "item"),
+        ("<built-in method run_backward of torch._C._EngineBase object at 0x7f00>", "run_backward"),
+        ("<built-in function print>", "print"),
+        ("nn.Module: Linear_0", None),
+        ("<built-in method  of pybind11_builtins.function object at 0x7f00>", None),
+        ("<method-wrapper '__call__' of f object at 0x7f00>", None),
+        ("", None),
+    ],
+)
+def test_what_was_called_has_its_bare_name(name: str, expected: str | None) -> None:
+    assert called_name(name) == expected

@@ -43,6 +43,47 @@ def test_without_steps_the_busiest_thread_is_main(roles: Any) -> None:
     assert roles(builder) == {OTHER: "other", MAIN: "main"}
 
 
+def test_without_steps_the_thread_with_most_annotations_is_main(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::mm", 0, 1)  # the process's own thread
+    builder.on_thread(OTHER, "user_annotation", "Optimizer.step#Adam.step", 5, 1)
+    for time in range(20):
+        builder.op(BACKWARD, 10 + time, 1, thread=AUTOGRAD)
+    assert roles(builder) == {MAIN: "other", OTHER: "main", AUTOGRAD: "autograd"}
+
+
+def test_the_steps_tell_more_than_other_annotations(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 100)
+    for time in range(5):
+        builder.on_thread(OTHER, "user_annotation", "nccl:all_reduce", 10 * time, 5)
+    assert roles(builder) == {MAIN: "main", OTHER: "other"}
+
+
+def test_the_processs_own_thread_is_main_although_the_backward_pass_has_more_ops(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::mm", 0, 1)
+    for time in range(20):
+        builder.op(BACKWARD, 10 + time, 1, thread=AUTOGRAD)
+        builder.call("cudaLaunchKernel", 10 + time, 0.5, thread=AUTOGRAD)
+    assert roles(builder) == {MAIN: "main", AUTOGRAD: "autograd"}
+
+
+def test_the_processs_own_thread_is_not_main_if_it_does_nothing(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.function("train.py(1): <module>", 0, 100)
+    builder.op("aten::mm", 10, 1, thread=OTHER)
+    assert roles(builder) == {MAIN: "other", OTHER: "main"}
+
+
+def test_the_track_of_the_profilers_overhead_is_never_main(roles: Any) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::mm", 0, 1, thread=OTHER)
+    for time in range(20):
+        builder.overhead("Activity Buffer Request", time, 0.5)
+    assert roles(builder) == {OTHER: "main", 0: "other"}
+
+
 def test_the_thread_of_the_backward_pass_is_autograd(roles: Any) -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 100)

@@ -1,7 +1,9 @@
 """Looks up, in the source of a function, the one line that can have made a recorded call."""
 
 import ast
-from collections.abc import Iterator
+import re
+import warnings
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -10,6 +12,9 @@ Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.GeneratorExp
 
 MODULE = "<module>"
+
+IMPLICIT = re.compile(r"__\w+__")
+"""Methods that Python calls where the source does not name them: `Linear(3, 3)` calls `__init__`."""
 
 
 class _Place(NamedTuple):
@@ -23,10 +28,10 @@ def call_line(source: str, function: str, at: int, called: str, *, of_object: bo
     `at` is the line that a trace gives for the function: its first one, or one that it stood on. The function is the
     one of that name that holds this line. `of_object` says that a method was called: then a variable of that name does
     not matter. No line is certain if several calls fit, if the name is used in another way than to be called at once
-    (`read = x.item`), or if the call spans lines.
+    (`read = x.item`), if the call spans lines, or if Python calls the method by itself (`__init__`).
     """
     body = _function(source, function, at)
-    if body is None:
+    if body is None or IMPLICIT.fullmatch(called):
         return None
     places = list(_uses(body, called, of_object=of_object))
     return places[0].line if len(places) == 1 and places[0].certain else None
@@ -43,7 +48,9 @@ def fits(source: str, function: str, at: int) -> bool:
 @lru_cache(maxsize=64)
 def _parsed(source: str) -> ast.Module | None:
     try:
-        return ast.parse(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the program's own, as of `"\d"`
+            return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -73,9 +80,9 @@ def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Place]:
     Only a call on one line is certain; a name that is taken without being called may be called anywhere.
     """
     called_at: set[int] = set()
-    for node, own in _walk(body, own=True):
+    for node, own in _walk(body.body):
         name = _name(node.func) if isinstance(node, ast.Call) else _name(node)
-        if name != called or (of_object and isinstance(node, ast.Name)):
+        if name != called or (of_object and isinstance(node, ast.Name | ast.alias)):
             continue
         if isinstance(node, ast.Call):
             called_at.add(id(node.func))
@@ -85,12 +92,17 @@ def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Place]:
             yield _Place(0, certain=False)
 
 
-def _walk(node: ast.AST, *, own: bool) -> Iterator[tuple[ast.AST, bool]]:
-    """Yield the nodes below, calls before what they call, each with whether it runs in the function's own frame."""
-    for child in ast.iter_child_nodes(node):
-        inside = own and not isinstance(child, Scope)
-        yield child, inside
-        yield from _walk(child, own=inside)
+def _walk(body: Iterable[ast.AST]) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield all nodes of a function's body, calls before what they call, each with whether it runs in its own frame.
+
+    A loop, because source that Python parses may be nested deeper than Python functions may be.
+    """
+    waiting = [(node, True) for node in body]
+    while waiting:
+        node, own = waiting.pop()
+        inside = own and not isinstance(node, Scope)
+        yield node, inside
+        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
 
 
 def _name(node: ast.AST) -> str | None:
@@ -98,4 +110,6 @@ def _name(node: ast.AST) -> str | None:
         return node.attr
     if isinstance(node, ast.Name):
         return node.id
+    if isinstance(node, ast.alias):
+        return node.name if node.asname else None
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

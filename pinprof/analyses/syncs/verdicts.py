@@ -1,5 +1,6 @@
 """Whether a wait is a problem: hidden, asked for, harmless, or the profiler's own."""
 
+import re
 from collections.abc import Sequence
 
 from pinprof.analyses.syncs.stalls import Stalls
@@ -16,8 +17,9 @@ HELD_UP = frozenset({"queue_full", "module_load"})
 LIMITERS = frozenset({"FullyShardedDataParallel.rate_limiter"})
 """Annotations of waits that keep the host from running too far ahead (torch/distributed/fsdp/_runtime_utils.py)."""
 
-SYNCHRONIZERS = ("torch/cuda/", "torch/_C/", "torch/accelerator/")
-"""Files of the functions that a program calls to wait, and of what they call in turn."""
+SYNCHRONIZERS = re.compile(r"(^|-packages/)torch/(cuda|_C|accelerator)/")
+"""Files of the functions that a program calls to wait, and of what they call in turn. In recorded lines they are named
+from the working directory, where an environment may be (`.venv/lib/python3.12/site-packages/torch/…`)."""
 
 
 def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack: Sequence[str]) -> str:
@@ -47,6 +49,6 @@ def _asked_for(stack: Sequence[str]) -> bool:
     """Return whether the user's own code called the function that waits; taken to be so where no stack tells."""
     for entry in stack:
         file, colon, _ = entry.partition(":") if entry.startswith("<") else entry.rpartition(":")[0].rpartition(":")
-        if colon and not entry.startswith("<") and not file.startswith(SYNCHRONIZERS):
+        if colon and not entry.startswith("<") and not SYNCHRONIZERS.search(file):
             return is_user_file(file)
     return True

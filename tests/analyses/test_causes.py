@@ -1,0 +1,512 @@
+"""Why the host waited: for every cause a trace that shows it, and one that is nearly the same and does not."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from trace_builder import COMPUTE, TraceBuilder
+
+from pinprof.analyses.syncs import CAUSES, measure_syncs
+from pinprof.trace import read_trace
+
+TO_HOST, FROM_HOST = "DtoH (Device -> Pageable)", "HtoD (Pageable -> Device)"
+PINNED_TO_HOST, PINNED_FROM_HOST = "DtoH (Device -> Pinned)", "HtoD (Pinned -> Device)"
+
+Part = Callable[[TraceBuilder], None]
+
+
+class Case(NamedTuple):
+    cause: str
+    shows: Part
+    nearly: Part
+    instead: tuple[str, ...] = ()
+    """Causes that the near miss has."""
+
+
+def nested(builder: TraceBuilder, ops: tuple[str, ...], functions: tuple[str, ...] = ()) -> None:
+    """Ops and around them functions, each inside of the one before; all are open from 120 to 180 µs."""
+    for depth, function in enumerate(functions):
+        builder.function(function, 80 + depth, 140 - 2 * depth)
+    for depth, op in enumerate(ops):
+        builder.op(op, 100 + depth, 100 - 2 * depth)
+
+
+def copies(kind: str, *ops: str, function: str | None = None, size: int = 10**6, awaited: bool = True) -> Part:
+    """A copy in ops, 125 to 160 µs; if it is not awaited, its call returns at once."""
+
+    def build(builder: TraceBuilder) -> None:
+        nested(builder, ops, ("train.py(3): train", function) if function else ())
+        builder.copy(kind, 125, 35, launch=120, size=size)
+        if awaited:
+            builder.call("cudaStreamSynchronize", 124, 40)
+
+    return build
+
+
+def calls(name: str, *ops: str) -> Part:
+    def build(builder: TraceBuilder) -> None:
+        nested(builder, ops)
+        builder.kernel(30, 120, launch=10)
+        builder.call(name, 120, 40)
+        builder.kernel(420, 10, launch=410)
+
+    return build
+
+
+def copied(call: str, kind: str) -> Part:
+    """A copy of a megabyte by a call of this name that takes 40 µs."""
+
+    def build(builder: TraceBuilder) -> None:
+        correlation = builder.call(call, 120, 40)
+        name = f"Memcpy {kind}"
+        builder.activity(
+            "gpu_memcpy", name, 125, 30, correlation=correlation, device=0, stream=COMPUTE, bytes=1_000_000
+        )
+
+    return build
+
+
+def staged(kind: str, size: int) -> Part:
+    """A copy that is not awaited, but whose call takes 38 µs, as staging does."""
+
+    def build(builder: TraceBuilder) -> None:
+        builder.op("aten::copy_", 100, 100)
+        builder.copy(kind, 125, 35, launch=120, call=38, size=size)
+
+    return build
+
+
+def beside(op: str, *ops: str) -> Part:
+    """An op that has ended when those begin that wait."""
+
+    def build(builder: TraceBuilder) -> None:
+        builder.op(op, 50, 40)
+        copies(TO_HOST, *ops)(builder)
+
+    return build
+
+
+def in_a_row(*ops: str) -> Part:
+    """Ops that follow each other; the one from 100 to 200 µs, `aten::to` if it is there, copies from the host."""
+
+    def build(builder: TraceBuilder) -> None:
+        copying = ops.index("aten::to")
+        for place, op in enumerate(ops):
+            builder.op(op, 100 + 200 * (place - copying), 100)
+        builder.op("aten::_to_copy", 101, 98)
+        builder.op("aten::copy_", 102, 96)
+        builder.copy(FROM_HOST, 125, 35, launch=120)
+        builder.call("cudaStreamSynchronize", 124, 40)
+
+    return build
+
+
+def long_launch(*overheads: str, call: str = "cudaLaunchKernel") -> Part:
+    """A launch of 700 µs, and what CUPTI says of it, the later the longer; also of a time without calls."""
+
+    def build(builder: TraceBuilder) -> None:
+        correlation = builder.call(call, 1000, 700)
+        builder.activity("kernel", "gemm", 1800, 10, correlation=correlation, device=0, stream=COMPUTE)
+        builder.overhead("Command Buffer Full", 900, 50)
+        for place, overhead in enumerate(overheads):
+            builder.overhead(overhead, 1010 + 100 * place, 50 + place)
+
+    return build
+
+
+def pending_launches(count: int, *, length: float = 700) -> Part:
+    """So many launches behind a kernel of 50 ms, then one more that takes long."""
+
+    def build(builder: TraceBuilder) -> None:
+        builder.kernel(3, 50_000, launch=0)
+        for place in range(1, count):
+            builder.kernel(51_000 + place, 1, launch=3 * place)
+        correlation = builder.call("cudaLaunchKernel", 10_000, length)
+        builder.activity("kernel", "gemm", 60_000, 10, correlation=correlation, device=0, stream=COMPUTE)
+
+    return build
+
+
+def launches_of(*kernels: tuple[float, bool]) -> Part:
+    """Launches of kernels of these lengths in µs, and whether they return only after the kernel has ended."""
+
+    def build(builder: TraceBuilder) -> None:
+        for place, (length, waits) in enumerate(kernels):
+            start = 1000 * place
+            correlation = builder.call("cudaLaunchKernel", start, length + 20 if waits else 4)
+            builder.activity("kernel", "gemm", start + 10, length, correlation=correlation, device=0, stream=COMPUTE)
+
+    return build
+
+
+def ends_with(call: str, *, then_launches: bool = False) -> Part:
+    """A step, and after it a call; the profiler ends its window so."""
+
+    def build(builder: TraceBuilder) -> None:
+        builder.step(1, 0, 100)
+        builder.kernel(20, 300, launch=10)
+        builder.call(call, 150, 180)
+        if then_launches:
+            builder.kernel(350, 10, launch=340)
+
+    return build
+
+
+def in_function(name: str) -> Part:
+    return copies(TO_HOST, "aten::item", function=name)
+
+
+TABLE = (
+    Case(
+        "item",
+        copies(TO_HOST, "aten::item", "aten::_local_scalar_dense"),
+        calls("cudaMalloc", "aten::item"),
+        ("device_malloc",),
+    ),
+    Case(
+        "bool", copies(TO_HOST, "aten::is_nonzero", "aten::item"), beside("aten::is_nonzero", "aten::item"), ("item",)
+    ),
+    Case(
+        "tolist",
+        in_function("<built-in method tolist of Tensor object at 0x7f>"),
+        in_function("<built-in method tolist of numpy.ndarray object at 0x7f>"),
+        ("item",),
+    ),
+    Case(
+        "to_cpu",
+        copies(TO_HOST, "aten::to", "aten::_to_copy", "aten::copy_"),
+        copies(FROM_HOST, "aten::to", "aten::_to_copy", "aten::copy_"),
+        ("blocking_copy_htod",),
+    ),
+    Case(
+        "print",
+        in_function("torch/_tensor_str.py(708): _str"),
+        in_function("<built-in function print>"),
+        ("item",),
+    ),
+    Case("nonzero", copies(TO_HOST, "aten::nonzero"), calls("cudaMalloc", "aten::nonzero"), ("device_malloc",)),
+    Case(
+        "mask_index",
+        copies(TO_HOST, "aten::index", "aten::nonzero"),
+        copies(FROM_HOST, "aten::index", "aten::copy_"),
+        ("blocking_copy_htod",),
+    ),
+    Case(
+        "masked_select",
+        copies(TO_HOST, "aten::masked_select", "aten::nonzero"),
+        beside("aten::masked_select", "aten::nonzero"),
+        ("nonzero",),
+    ),
+    Case("unique", copies(TO_HOST, "aten::_unique2", "aten::item"), beside("aten::_unique2", "aten::item"), ("item",)),
+    Case(
+        "repeat_interleave",
+        copies(TO_HOST, "aten::repeat_interleave", "aten::item"),
+        copies(TO_HOST, "aten::repeat", "aten::item"),
+        ("item",),
+    ),
+    Case("equal", copies(TO_HOST, "aten::equal", "aten::item"), copies(TO_HOST, "aten::eq", "aten::item"), ("item",)),
+    Case(
+        "blocking_copy_htod",
+        copies(FROM_HOST, "aten::copy_"),
+        copies(PINNED_FROM_HOST, "aten::copy_", awaited=False),
+    ),
+    Case(
+        "blocking_copy_dtoh",
+        copies(PINNED_TO_HOST, "aten::copy_"),
+        copies(TO_HOST, "aten::to", "aten::_to_copy", "aten::copy_"),
+        ("to_cpu",),
+    ),
+    Case("pageable_copy", staged(FROM_HOST, 64 * 1024 + 1), staged(FROM_HOST, 64 * 1024)),
+    Case(
+        "tensor_from_host",
+        in_a_row("aten::empty", "aten::to", "aten::lift_fresh"),
+        in_a_row("aten::to"),
+        ("blocking_copy_htod",),
+    ),
+    Case("device_synchronize", calls("cudaDeviceSynchronize"), calls("cudaGetDevice")),
+    Case("stream_synchronize", calls("cudaStreamSynchronize"), calls("cudaStreamQuery")),
+    Case("event_synchronize", calls("cudaEventSynchronize"), calls("cudaEventQuery")),
+    Case("device_malloc", calls("cudaMalloc", "aten::empty"), calls("cudaMallocAsync", "aten::empty")),
+    Case("device_free", calls("cudaFree"), calls("cudaFreeAsync")),
+    Case("host_alloc", calls("cudaHostAlloc"), calls("cudaHostGetDevicePointer")),
+    Case("module_load", long_launch("Lazy Function Loading"), long_launch()),
+    Case("queue_full", long_launch("Command Buffer Full"), long_launch()),
+    Case(
+        "launch_blocking", launches_of((100, True), (100, True), (100, False)), launches_of((100, True), (100, False))
+    ),
+    Case(
+        "collective",
+        calls("cudaStreamSynchronize", "c10d::barrier"),
+        copies(TO_HOST, "c10d::broadcast_", "aten::item"),
+        ("item",),
+    ),
+    Case(
+        "profiler",
+        ends_with("cudaDeviceSynchronize"),
+        ends_with("cudaDeviceSynchronize", then_launches=True),
+        ("device_synchronize",),
+    ),
+    Case(
+        "other",
+        copied("cudaMemcpyPeer", "PtoP (Device -> Device)"),
+        copied("cudaMemcpyPeerAsync", "PtoP (Device -> Device)"),
+    ),
+)
+
+
+def causes(builder: TraceBuilder, folder: Path) -> set[str]:
+    return {site.cause for site in measure_syncs(read_trace(builder.write(folder / "trace.json"))).sites}
+
+
+def built(*parts: Part) -> TraceBuilder:
+    builder = TraceBuilder()
+    for part in parts:
+        part(builder)
+    return builder
+
+
+def test_every_cause_is_in_the_table() -> None:
+    assert [case.cause for case in TABLE] == list(CAUSES)
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: case.cause)
+def test_a_trace_that_shows_the_cause(tmp_path: Path, case: Case) -> None:
+    assert causes(built(case.shows), tmp_path) == {case.cause}
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: case.cause)
+def test_a_trace_that_nearly_shows_it(tmp_path: Path, case: Case) -> None:
+    assert causes(built(case.nearly), tmp_path) == set(case.instead)
+
+
+@pytest.mark.parametrize(
+    ("function", "cause"),
+    [
+        ("<built-in method cpu of Tensor object at 0x7f>", "to_cpu"),
+        ("<built-in method tensor of type object at 0x7f>", "tensor_from_host"),
+        ("<built-in method as_tensor of type object at 0x7f>", "tensor_from_host"),
+        ("<built-in method asarray of type object at 0x7f>", "tensor_from_host"),
+        ("<built-in method new_tensor of Tensor object at 0x7f>", "tensor_from_host"),
+        ("torch/functional.py(3): tensor", "blocking_copy_htod"),
+        ("<built-in method as_tensor_like of type object at 0x7f>", "blocking_copy_htod"),
+    ],
+)
+def test_the_python_function_tells_where_the_values_come_from(tmp_path: Path, function: str, cause: str) -> None:
+    assert causes(built(copies(FROM_HOST, "aten::copy_", function=function)), tmp_path) == {cause}
+
+
+def test_a_python_function_around_an_allocation_is_not_its_cause(tmp_path: Path) -> None:
+    builder = built(calls("cudaMalloc", "aten::item"))
+    builder.function("<built-in method tolist of Tensor object at 0x7f>", 90, 150)
+    assert causes(builder, tmp_path) == {"device_malloc"}
+
+
+@pytest.mark.parametrize("op", ["aten::unique_dim", "aten::_unique", "aten::_unique2", "aten::unique_consecutive"])
+def test_every_op_of_unique_is_known(tmp_path: Path, op: str) -> None:
+    assert causes(built(copies(TO_HOST, op, "aten::item")), tmp_path) == {"unique"}
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        ("aten::empty", "aten::to"),
+        ("aten::to", "aten::lift_fresh"),
+        ("aten::lift_fresh", "aten::to", "aten::empty"),
+        ("aten::empty", "aten::to", "aten::add", "aten::lift_fresh"),
+    ],
+)
+def test_other_rows_of_ops_make_no_new_tensor(tmp_path: Path, ops: tuple[str, ...]) -> None:
+    assert causes(built(in_a_row(*ops)), tmp_path) == {"blocking_copy_htod"}
+
+
+def test_ops_of_other_threads_make_no_new_tensor(tmp_path: Path) -> None:
+    builder = built(in_a_row("aten::empty", "aten::to"))
+    builder.op("aten::lift_fresh", 300, 100, thread=321)
+    assert causes(builder, tmp_path) == {"blocking_copy_htod"}
+
+
+def test_ops_of_other_threads_between_do_not_hide_a_new_tensor(tmp_path: Path) -> None:
+    builder = built(in_a_row("aten::empty", "aten::to", "aten::lift_fresh"))
+    builder.op("aten::mul", 50, 400, thread=321)
+    builder.op("aten::mul", 210, 10, thread=321)
+    assert causes(builder, tmp_path) == {"tensor_from_host"}
+
+
+@pytest.mark.parametrize("call", ["cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cudaFuncSetAttribute"])
+@pytest.mark.parametrize(
+    ("overhead", "cause"),
+    [
+        ("Command Buffer Full", "queue_full"),
+        ("Lazy Function Loading", "module_load"),
+        ("Runtime Triggered Module Loading", "module_load"),
+        ("Activity Buffer Request", "profiler"),
+        ("Buffer Flush", "profiler"),
+        ("Instrumentation", "profiler"),
+        ("Resource", "profiler"),
+    ],
+)
+def test_what_cupti_says_of_a_call_is_its_cause(tmp_path: Path, call: str, overhead: str, cause: str) -> None:
+    assert causes(built(long_launch(overhead, call=call)), tmp_path) == {cause}
+
+
+def test_of_several_overheads_in_a_call_the_longest_is_its_cause(tmp_path: Path) -> None:
+    launch = long_launch("Activity Buffer Request", "Lazy Function Loading", "Command Buffer Full")
+    assert causes(built(launch), tmp_path) == {"queue_full"}
+
+
+def test_an_overhead_that_outlasts_a_call_is_not_its_cause(tmp_path: Path) -> None:
+    builder = built(long_launch())
+    builder.overhead("Lazy Function Loading", 1650, 51)  # the call ends at 1700
+    assert causes(builder, tmp_path) == set()
+
+
+def test_a_call_that_waits_by_itself_keeps_its_cause(tmp_path: Path) -> None:
+    builder = built(calls("cudaStreamSynchronize", "aten::foo"))
+    builder.overhead("Activity Buffer Request", 130, 20)
+    assert causes(builder, tmp_path) == {"stream_synchronize"}
+
+
+def test_an_overhead_during_calls_of_two_threads_belongs_to_the_later_one(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(5000, 10, launch=4000)
+    builder.call("cudaStreamSynchronize", 100, 900, thread=321)
+    builder.call("cudaLaunchKernel", 200, 700)
+    builder.overhead("Lazy Function Loading", 300, 500)
+    assert causes(builder, tmp_path) == {"stream_synchronize", "module_load"}
+
+
+@pytest.mark.parametrize(
+    ("pending", "length", "expected"),
+    [(1000, 700, {"queue_full"}), (999, 700, set()), (900, 700, set()), (1000, 50, set()), (1000, 51, {"queue_full"})],
+)
+def test_without_cuptis_word_a_long_launch_behind_1000_others_is_held_up(
+    tmp_path: Path, pending: int, length: float, expected: set[str]
+) -> None:
+    assert causes(built(pending_launches(pending, length=length)), tmp_path) == expected
+
+
+def test_with_cuptis_word_the_number_of_launches_does_not_matter(tmp_path: Path) -> None:
+    builder = built(pending_launches(1000))
+    builder.overhead("Resource", 60_000, 10)
+    assert causes(builder, tmp_path) == set()
+
+
+def test_launches_that_have_ended_are_not_pending(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for place in range(1000):
+        builder.kernel(3 * place + 3, 3, launch=3 * place)  # the last ends at 3003
+    correlation = builder.call("cudaLaunchKernel", 3002, 700)
+    builder.activity("kernel", "gemm", 4000, 10, correlation=correlation, device=0, stream=COMPUTE)
+    assert causes(builder, tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("kernels", "expected"),
+    [
+        (((20, True),), {"launch_blocking"}),
+        (((19.999, True),), set()),  # so short a kernel may have ended by itself
+        (((20, False),), set()),
+        (((20, True), (20, False)), set()),
+        (((20, True), (20, True), (20, False), (5, False), (5, False)), {"launch_blocking"}),
+    ],
+)
+def test_launches_wait_for_their_kernels_if_most_long_ones_do(
+    tmp_path: Path, kernels: tuple[tuple[float, bool], ...], expected: set[str]
+) -> None:
+    assert causes(built(launches_of(*kernels)), tmp_path) == expected
+
+
+def test_a_launch_that_waits_awaits_its_own_kernel(tmp_path: Path) -> None:
+    trace = read_trace(built(launches_of((100, True))).write(tmp_path / "trace.json"))
+    (site,) = measure_syncs(trace).sites
+    assert (site.total.stall_ns, site.total.drain_ns, site.total.own_ns) == (120_000, 0, 100_000)
+
+
+@pytest.mark.parametrize("op", ["c10d::allreduce_", "nccl:all_reduce", "gloo:barrier", "record_param_comms"])
+@pytest.mark.parametrize("call", ["cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize"])
+def test_waits_in_collectives_are_theirs(tmp_path: Path, op: str, call: str) -> None:
+    assert causes(built(calls(call, op)), tmp_path) == {"collective"}
+
+
+def test_an_allocation_in_a_collective_is_an_allocation(tmp_path: Path) -> None:
+    assert causes(built(calls("cudaMalloc", "c10d::allreduce_")), tmp_path) == {"device_malloc"}
+
+
+def test_a_blocking_copy_of_which_the_trace_has_no_activity_is_other(tmp_path: Path) -> None:
+    assert causes(built(calls("cudaMemcpy")), tmp_path) == {"other"}
+
+
+def test_a_pageable_copy_to_the_host_blocks_however_small(tmp_path: Path) -> None:
+    assert causes(built(staged(TO_HOST, 4)), tmp_path) == {"pageable_copy"}
+
+
+@pytest.mark.parametrize(
+    ("cause", "names"),
+    [
+        ("stream_synchronize", ["cudaStreamSynchronize", "hipStreamSynchronize", "cuStreamSynchronize"]),
+        ("device_synchronize", ["cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"]),
+        ("event_synchronize", ["cudaEventSynchronize", "hipEventSynchronize", "cuEventSynchronize"]),
+        ("device_malloc", ["cudaMalloc", "hipMalloc", "cuMemAlloc_v2", "cudaMallocManaged", "cuMemCreate"]),
+        ("device_free", ["cudaFree", "hipFree", "cuMemFree_v2", "cuMemUnmap"]),
+        ("host_alloc", ["cudaHostAlloc", "hipHostMalloc", "cuMemHostAlloc", "cudaHostRegister", "hipHostFree"]),
+    ],
+)
+def test_cuda_hip_and_the_driver_are_alike(tmp_path: Path, cause: str, names: list[str]) -> None:
+    assert {name: causes(built(calls(name)), tmp_path) for name in names} == {name: {cause} for name in names}
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "expected"),
+    [
+        ("hipMemcpyWithStream", "HtoD (Host -> Device)", "blocking_copy_htod"),
+        ("hipMemcpyWithStream", "DtoH (Device -> Host)", "blocking_copy_dtoh"),
+        ("cudaMemcpy", FROM_HOST, "blocking_copy_htod"),
+        ("cudaMemcpy", PINNED_TO_HOST, "blocking_copy_dtoh"),
+        ("cuMemcpyDtoH_v2", TO_HOST, "blocking_copy_dtoh"),
+        ("cuMemcpyHtoD_v2", FROM_HOST, "blocking_copy_htod"),
+        ("cuMemcpyHtoDAsync_v2", FROM_HOST, "pageable_copy"),
+        ("cudaMemcpy2DAsync", FROM_HOST, "pageable_copy"),
+    ],
+)
+def test_copies_by_other_calls(tmp_path: Path, call: str, kind: str, expected: str) -> None:
+    assert causes(built(copied(call, kind)), tmp_path) == {expected}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cudaEventQuery",
+        "cudaStreamQuery",
+        "cudaStreamWaitEvent",
+        "hipStreamWaitEvent",
+        "cuStreamWaitEvent",
+        "cudaEventRecord",
+        "cudaEventRecordWithFlags",
+        "cudaMallocAsync",
+        "cuMemFreeAsync",
+        "cudaMemsetAsync",
+        "cudaGraphLaunch",
+        "cudaStreamIsCapturing",
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+    ],
+)
+def test_calls_that_only_look_alike_are_no_waits(tmp_path: Path, name: str) -> None:
+    assert causes(built(calls(name)), tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        ("cudaMemcpyAsync", "DtoD (Device -> Device)"),
+        ("cudaMemcpy", "DtoD (Device -> Device)"),
+        ("cuMemcpyDtoD_v2", "DtoD (Device -> Device)"),
+        ("hipMemcpyWithStream", "DtoD (Device -> Device)"),
+        ("cudaMemcpyPeerAsync", "PtoP (Device -> Device)"),
+        ("cudaMemcpyAsync", PINNED_FROM_HOST),
+        ("cudaMemcpyAsync", PINNED_TO_HOST),
+        ("hipMemcpyAsync", "HtoD (Host -> Device)"),
+    ],
+)
+def test_copies_that_do_not_block_are_no_waits(tmp_path: Path, call: str, kind: str) -> None:
+    assert causes(built(copied(call, kind)), tmp_path) == set()

@@ -1,0 +1,226 @@
+"""Sites whose waits only move when one of them goes: those that follow each other while the GPU has nothing to do."""
+
+from pathlib import Path
+
+import pytest
+from trace_builder import AUTOGRAD, MAIN, SIDE, TraceBuilder
+
+from pinprof.analyses.syncs import measure_syncs
+from pinprof.trace import read_trace
+
+TO_HOST = "DtoH (Device -> Pinned)"
+
+
+def groups(builder: TraceBuilder, folder: Path) -> dict[str | None, int | None]:
+    """Return the group of each site by its function."""
+    sites = measure_syncs(read_trace(builder.write(folder / "trace.json"))).sites
+    return {site.function: site.group for site in sites}
+
+
+def read(builder: TraceBuilder, function: str, start: float, *, ready: float, thread: int = MAIN) -> None:
+    """`.item()` in a function: its copy begins when the GPU is ready and takes 2 µs, and 3 µs later it returns."""
+    builder.function(f"train.py(3): {function}", start, ready + 7 - start, thread=thread)
+    builder.op("aten::item", start + 1, ready + 5 - start, thread=thread)
+    correlation = builder.call("cudaMemcpyAsync", start + 2, 2, thread=thread)
+    builder.activity("gpu_memcpy", f"Memcpy {TO_HOST}", ready, 2, correlation=correlation, device=0, stream=7, bytes=4)
+    builder.call("cudaStreamSynchronize", start + 5, ready - start, thread=thread)
+
+
+def test_a_wait_behind_a_wait_with_nothing_between_is_in_its_group(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    read(builder, "first", 100, ready=500)  # until 507
+    read(builder, "second", 510, ready=516)  # the GPU copies from 516 to 518 and is idle until 600
+    builder.kernel(600, 100, launch=590)
+    assert groups(builder, tmp_path) == {"first": 0, "second": 0}
+
+
+@pytest.mark.parametrize(("length", "expected"), [(9, {0}), (10, {None})])
+def test_a_kernel_between_them_parts_them_unless_it_is_short(
+    tmp_path: Path, length: float, expected: set[int | None]
+) -> None:
+    """From the end of the first copy at 502 to the next kernel at 612 are 110 µs: 2 of the second copy, 9 are short."""
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    read(builder, "first", 100, ready=500)
+    builder.kernel(510, length, launch=508)
+    read(builder, "second", 512, ready=530)
+    builder.kernel(612, 100, launch=600)
+    assert set(groups(builder, tmp_path).values()) == expected
+
+
+def test_waits_behind_a_long_kernel_each_are_no_group(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    read(builder, "first", 100, ready=500)
+    builder.kernel(520, 480, launch=510)
+    read(builder, "second", 530, ready=1000)
+    builder.kernel(1100, 100, launch=1090)
+    assert groups(builder, tmp_path) == {"first": None, "second": None}
+
+
+def test_a_chain_of_three_is_one_group(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    read(builder, "first", 100, ready=500)
+    read(builder, "second", 510, ready=516)
+    read(builder, "third", 530, ready=536)
+    builder.kernel(800, 100, launch=790)
+    assert groups(builder, tmp_path) == {"first": 0, "second": 0, "third": 0}
+
+
+def test_two_pairs_are_two_groups(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start, pair in ((0, ("a", "b")), (1000, ("c", "d"))):
+        builder.kernel(start + 20, 480, launch=start + 10)
+        read(builder, pair[0], start + 100, ready=start + 500)
+        read(builder, pair[1], start + 510, ready=start + 516)
+    builder.kernel(2020, 100, launch=2010)
+    found = groups(builder, tmp_path)
+    assert found["a"] == found["b"] != found["c"] == found["d"]
+    assert set(found.values()) == {0, 1}
+
+
+def test_pairs_that_share_a_site_are_one_group(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start, pair in ((0, ("a", "b")), (1000, ("c", "b"))):
+        builder.kernel(start + 20, 480, launch=start + 10)
+        read(builder, pair[0], start + 100, ready=start + 500)
+        read(builder, pair[1], start + 510, ready=start + 516)
+    builder.kernel(2020, 480, launch=2010)
+    read(builder, "c", 2100, ready=2500)
+    read(builder, "a", 2510, ready=2516)
+    builder.kernel(3020, 100, launch=3010)
+    found = groups(builder, tmp_path)
+    assert set(found) == {"a", "b", "c"}
+    assert None not in found.values()
+    assert len(set(found.values())) == 1
+
+
+def test_a_site_alone_is_in_no_group(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    read(builder, "alone", 100, ready=500)
+    builder.kernel(600, 100, launch=590)
+    assert groups(builder, tmp_path) == {"alone": None}
+
+
+def test_waits_of_one_site_behind_each_other_are_in_no_group(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    read(builder, "alone", 100, ready=500)
+    read(builder, "alone", 510, ready=516)
+    builder.kernel(600, 100, launch=590)
+    assert groups(builder, tmp_path) == {"alone": None}
+
+
+def test_waits_of_two_threads_are_no_group(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 1000)
+    builder.kernel(20, 480, launch=10)
+    read(builder, "first", 100, ready=500)
+    read(builder, "second", 510, ready=516, thread=AUTOGRAD)
+    builder.kernel(600, 100, launch=590)
+    assert groups(builder, tmp_path) == {"first": None, "second": None}
+
+
+@pytest.mark.parametrize(("border", "expected"), [(508.5, {None}), (900, {0})])
+def test_waits_of_two_steps_are_no_group(tmp_path: Path, border: float, expected: set[int | None]) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, border)
+    builder.step(2, border, 1000 - border)
+    builder.kernel(20, 480, launch=10)
+    read(builder, "first", 100, ready=500)
+    read(builder, "second", 510, ready=516)
+    builder.kernel(600, 100, launch=590)
+    builder.kernel(920, 10, launch=910)
+    assert set(groups(builder, tmp_path).values()) == expected
+
+
+def test_a_wait_without_a_bubble_is_in_no_group(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    builder.kernel(20, 1000, launch=12, stream=SIDE)  # goes on all the time
+    read(builder, "first", 100, ready=500)
+    read(builder, "second", 510, ready=516)
+    builder.kernel(1100, 100, launch=590)
+    assert groups(builder, tmp_path) == {"first": None, "second": None}
+
+
+def test_a_bubble_that_is_no_longer_than_the_wait_makes_no_group(tmp_path: Path) -> None:
+    """The second wait takes 60 µs, of which 2 are its copy's: without it the host would be there 60 µs earlier."""
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    read(builder, "first", 100, ready=500)
+    read(builder, "second", 510, ready=570)  # from 515 to 575
+    builder.kernel(631, 100, launch=600)  # idle from 572: 59 µs
+    assert groups(builder, tmp_path) == {"first": None, "second": None}
+
+
+def test_the_two_calls_of_a_blocking_copy_are_one_wait(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    builder.function("train.py(3): load", 90, 500)
+    builder.op("aten::copy_", 95, 490)
+    builder.copy("HtoD (Pageable -> Device)", 510, 60, launch=100, call=430)  # both await the copy: to 530, to 575
+    builder.call("cudaStreamSynchronize", 531, 44)
+    builder.kernel(1600, 100, launch=1590)
+    assert groups(builder, tmp_path) == {"load": None}
+
+
+def test_a_blocking_copy_behind_a_wait_is_in_its_group(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    read(builder, "first", 100, ready=500)
+    builder.function("train.py(3): load", 510, 90)
+    builder.op("aten::copy_", 511, 85)
+    builder.copy("HtoD (Pageable -> Device)", 520, 60, launch=515, call=45)
+    builder.call("cudaStreamSynchronize", 561, 24)
+    builder.kernel(1600, 100, launch=1590)  # 60 of 1098 µs are busy
+    assert groups(builder, tmp_path) == {"first": 0, "load": 0}
+
+
+@pytest.mark.parametrize(("followed", "expected"), [(1, None), (2, 0), (3, 0)])
+def test_a_site_is_in_a_group_if_at_least_half_of_its_waits_are(
+    tmp_path: Path, followed: int, expected: int | None
+) -> None:
+    """Of four waits of the second site so many follow one of the first on a dry GPU, the others a kernel."""
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.kernel(start + 20, 480, launch=start + 10)
+        if number < followed:
+            read(builder, "first", start + 100, ready=start + 500)
+        read(builder, "second", start + 510, ready=start + 516)
+    builder.kernel(4100, 100, launch=4090)
+    assert groups(builder, tmp_path) == {"first": expected, "second": expected}
+
+
+def test_a_wait_for_nothing_between_them_does_not_matter(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    read(builder, "first", 100, ready=500)
+    builder.call("cudaMalloc", 508, 1)
+    read(builder, "second", 510, ready=516)
+    builder.kernel(600, 100, launch=590)
+    assert groups(builder, tmp_path) == {"first": 0, None: None, "second": 0}
+
+
+def test_waits_for_two_gpus_are_no_group(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    read(builder, "first", 100, ready=500)
+    builder.kernel(20, 600, launch=508, device=1)
+    builder.function("train.py(3): second", 510, 115)
+    builder.call("cudaDeviceSynchronize", 512, 110)
+    builder.kernel(1000, 100, launch=990)
+    builder.kernel(1000, 100, launch=995, device=1)
+    assert groups(builder, tmp_path) == {"first": None, "second": None}
+
+
+@pytest.mark.parametrize("call", ["cudaMalloc", "cudaStreamSynchronize"])
+def test_a_trace_without_gpu_work_has_no_groups(tmp_path: Path, call: str) -> None:
+    builder = TraceBuilder()
+    builder.call(call, 0, 30)
+    builder.call("cudaStreamSynchronize", 50, 30)
+    assert set(groups(builder, tmp_path).values()) == {None}

@@ -1,0 +1,238 @@
+"""Whether a wait is a problem: hidden in another call, asked for, harmless, or the profiler's own."""
+
+from pathlib import Path
+
+import pytest
+from trace_builder import COMPUTE, SIDE, TraceBuilder
+
+from pinprof.analyses.syncs import Site, measure_syncs
+from pinprof.trace import read_trace
+
+CUDA = "torch/cuda/__init__.py(1083): synchronize"
+BUILTIN = "<built-in function _cuda_synchronize>"
+TRAIN = "train.py(3): train"
+
+
+def only_site(builder: TraceBuilder, folder: Path) -> Site:
+    (site,) = measure_syncs(read_trace(builder.write(folder / "trace.json"))).sites
+    return site
+
+
+def verdict(builder: TraceBuilder, folder: Path) -> str:
+    return only_site(builder, folder).verdict
+
+
+def synchronize(*functions: str, call: str = "cudaDeviceSynchronize", op: str | None = None) -> TraceBuilder:
+    """A wait from 100 to 510 µs for a kernel that ends at 500, called from the last of some Python functions."""
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    for depth, function in enumerate(functions):
+        builder.function(function, 50 + depth, 500 - 2 * depth)
+    if op:
+        builder.op(op, 90, 430)
+    builder.call(call, 100, 410)
+    builder.kernel(600, 10, launch=590)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("op", "call", "cause"),
+    [("aten::foo", "cudaStreamSynchronize", "stream_synchronize"), (None, "cudaMalloc", "device_malloc")],
+)
+def test_a_wait_that_no_line_of_the_program_names_is_hidden(
+    tmp_path: Path, op: str | None, call: str, cause: str
+) -> None:
+    site = only_site(synchronize(TRAIN, call=call, op=op), tmp_path)
+    assert (site.cause, site.verdict) == (cause, "hidden")
+
+
+CALLS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "hipDeviceSynchronize")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_without_stacks_a_synchronize_is_taken_to_be_asked_for(tmp_path: Path, call: str) -> None:
+    assert verdict(synchronize(call=call), tmp_path) == "explicit"
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_synchronize_in_an_op_is_hidden(tmp_path: Path, call: str) -> None:
+    assert verdict(synchronize(call=call, op="aten::foo"), tmp_path) == "hidden"
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        (TRAIN,),
+        (TRAIN, BUILTIN),
+        (TRAIN, CUDA, BUILTIN),
+        (TRAIN, CUDA, "torch/cuda/__init__.py(401): __exit__", BUILTIN),
+        (TRAIN, "torch/cuda/streams.py(231): synchronize", "<built-in method synchronize of Event object at 0x7f>"),
+        (TRAIN, "torch/accelerator/__init__.py(250): synchronize", "<built-in function _accelerator_synchronize>"),
+        ("accelerate/launcher.py(3): launch", TRAIN, CUDA, BUILTIN),
+        ("/home/me/train.py(3): train", CUDA, BUILTIN),
+        ("mypackage/loop.py(3): train", CUDA, BUILTIN),
+        (TRAIN, "nn.Module: Net_0", CUDA, BUILTIN),
+        ("<string>(1): <module>", CUDA, BUILTIN),  # no file tells
+        (BUILTIN,),
+    ],
+)
+def test_a_synchronize_that_the_users_code_calls_is_explicit(tmp_path: Path, functions: tuple[str, ...]) -> None:
+    assert verdict(synchronize(*functions), tmp_path) == "explicit"
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        (TRAIN, "accelerate/utils/other.py(80): wait", CUDA, BUILTIN),
+        (TRAIN, "transformers/trainer.py(2000): _inner_training_loop", CUDA, BUILTIN),
+        (TRAIN, "torch/distributed/fsdp/_runtime_utils.py(9): _wait", "torch/cuda/streams.py(231): synchronize"),
+        (TRAIN, "torch/utils/benchmark/timer.py(17): timer", CUDA, BUILTIN),
+        (TRAIN, "/opt/venv/lib/python3.12/site-packages/unknown/loop.py(7): run", CUDA, BUILTIN),
+        ("mypackage/loop.py(3): train", "lightning/pytorch/loops/fit_loop.py(7): run", CUDA),
+    ],
+)
+def test_a_synchronize_that_a_library_calls_is_hidden(tmp_path: Path, functions: tuple[str, ...]) -> None:
+    assert verdict(synchronize(*functions), tmp_path) == "hidden"
+
+
+@pytest.mark.parametrize("folder", [".venv/lib/python3.12/site-packages/", "/usr/lib/python3/dist-packages/"])
+def test_torchs_own_synchronize_is_known_wherever_torch_is_installed(tmp_path: Path, folder: str) -> None:
+    assert verdict(synchronize(TRAIN, folder + CUDA), tmp_path) == "explicit"
+    assert verdict(synchronize("accelerate/a.py(3): wait", folder + CUDA), tmp_path) == "hidden"
+
+
+def test_a_file_of_the_user_that_is_called_like_torchs_is_theirs(tmp_path: Path) -> None:
+    assert (
+        verdict(synchronize(TRAIN, "accelerate/a.py(3): f", "mytorch/cuda/a.py(7): wait", CUDA), tmp_path) == "explicit"
+    )
+    assert verdict(synchronize("accelerate/a.py(3): f", "torch/cuda/a.py(7): wait"), tmp_path) == "hidden"
+
+
+def test_a_full_queue_is_benign(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    correlation = builder.call("cudaLaunchKernel", 100, 350)
+    builder.activity("kernel", "gemm", 500, 10, correlation=correlation, device=0, stream=COMPUTE)
+    builder.overhead("Command Buffer Full", 101, 340)
+    site = only_site(builder, tmp_path)
+    assert (site.cause, site.verdict) == ("queue_full", "benign")
+
+
+def test_loading_of_code_is_hidden(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    builder.call("cudaFuncSetAttribute", 100, 350)
+    builder.overhead("Lazy Function Loading", 101, 340)
+    site = only_site(builder, tmp_path)
+    assert (site.cause, site.verdict) == ("module_load", "hidden")
+
+
+def side_wait(call: str, *, queued_until: float, launch: float = 14) -> TraceBuilder:
+    """A wait from 100 to 210 µs for a short kernel of a side stream, while the compute stream runs until some time."""
+    builder = TraceBuilder()
+    builder.kernel(15, 190, launch=10, stream=SIDE)  # ends at 205
+    builder.kernel(20, queued_until - 20, launch=launch)
+    builder.call(call, 100, 110, correlation=99)
+    if call == "cudaStreamSynchronize":
+        builder.event("cuda_sync", "Stream Sync", 100, 110, stream=SIDE, correlation=99, device=0)
+    builder.kernel(2000, 1000, launch=1990)
+    return builder
+
+
+@pytest.mark.parametrize("call", ["cudaEventSynchronize", "cudaStreamSynchronize"])
+def test_a_wait_is_benign_while_the_kernels_queued_before_keep_the_gpu_busy(tmp_path: Path, call: str) -> None:
+    assert verdict(side_wait(call, queued_until=500), tmp_path) == "benign"
+
+
+@pytest.mark.parametrize("call", ["cudaEventSynchronize", "cudaStreamSynchronize"])
+@pytest.mark.parametrize("queued_until", [150, 208, 212])
+def test_a_wait_after_which_the_kernels_are_done_is_not(tmp_path: Path, call: str, queued_until: float) -> None:
+    """It returns at 210, and the clocks of host and GPU agree to 2 µs."""
+    assert verdict(side_wait(call, queued_until=queued_until), tmp_path) == "explicit"
+
+
+def test_a_wait_is_not_benign_for_kernels_that_another_thread_queued_meanwhile(tmp_path: Path) -> None:
+    builder = side_wait("cudaEventSynchronize", queued_until=150)
+    builder.kernel(150, 400, launch=130, thread=321)
+    assert verdict(builder, tmp_path) == "explicit"
+
+
+def test_a_wait_is_not_benign_while_only_a_stream_with_less_work_is_busy(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)  # the compute stream: dry at 500
+    builder.kernel(20, 600, launch=12, stream=SIDE)
+    builder.call("cudaEventSynchronize", 100, 405)
+    builder.kernel(700, 1000, launch=690)
+    assert verdict(builder, tmp_path) == "explicit"
+
+
+def test_a_wait_is_not_benign_for_the_kernels_of_another_gpu(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(15, 2000, launch=5, device=1)
+    builder.kernel(20, 180, launch=10)
+    builder.call("cudaEventSynchronize", 100, 105)
+    builder.kernel(700, 10, launch=690)
+    assert verdict(builder, tmp_path) == "explicit"
+
+
+def test_waits_of_a_site_are_benign_only_if_all_are(tmp_path: Path) -> None:
+    builder = side_wait("cudaEventSynchronize", queued_until=500)
+    builder.call("cudaEventSynchronize", 2100, 905)  # until 3005, when the kernel has ended
+    builder.kernel(4000, 10, launch=3990)
+    site = only_site(builder, tmp_path)
+    assert (site.total.count, site.verdict) == (2, "explicit")
+
+
+def test_an_item_is_hidden_although_a_side_stream_is_busy(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    builder.kernel(20, 5000, launch=12, stream=SIDE)
+    builder.op("aten::item", 100, 420)
+    builder.copy("DtoH (Device -> Pageable)", 500, 2, launch=102, call=3, size=4)
+    builder.call("cudaStreamSynchronize", 106, 404)
+    builder.kernel(600, 10, launch=590)
+    site = only_site(builder, tmp_path)
+    assert (site.cause, site.verdict) == ("item", "hidden")
+
+
+LIMITER = "FullyShardedDataParallel.rate_limiter"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        (((LIMITER, 90, 500),), "benign"),
+        (((LIMITER, 80, 600), ("inner", 90, 500)), "benign"),
+        ((("FullyShardedDataParallel.forward", 90, 500),), "explicit"),
+        (((LIMITER, 10, 80),), "explicit"),
+        (((LIMITER, 520, 60),), "explicit"),
+    ],
+)
+def test_the_limiter_of_fsdp_is_benign(
+    tmp_path: Path, annotations: tuple[tuple[str, float, float], ...], expected: str
+) -> None:
+    builder = synchronize(call="cudaEventSynchronize")
+    for name, start, duration in annotations:
+        builder.event("user_annotation", name, start, duration)
+    assert verdict(builder, tmp_path) == expected
+
+
+def test_the_profilers_synchronize_and_buffers_are_its_own(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 400)
+    builder.kernel(20, 480, launch=10)
+    correlation = builder.call("cudaLaunchKernel", 100, 250)
+    builder.activity("kernel", "gemm", 500, 10, correlation=correlation, device=0, stream=COMPUTE)
+    builder.overhead("Activity Buffer Request", 101, 240)
+    builder.call("cudaDeviceSynchronize", 450, 65)
+    site = only_site(builder, tmp_path)
+    assert (site.cause, site.verdict, site.total.count, site.total.bubble_ns) == ("profiler", "profiler", 2, 0)
+
+
+def test_only_the_last_synchronize_without_steps_is_the_profilers(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    builder.call("cudaDeviceSynchronize", 100, 405)
+    builder.call("cudaDeviceSynchronize", 600, 5)
+    sites = measure_syncs(read_trace(builder.write(tmp_path / "trace.json"))).sites
+    assert [site.verdict for site in sites] == ["explicit", "profiler"]

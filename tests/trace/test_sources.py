@@ -1,0 +1,175 @@
+"""The source of a recorded program: found where it is, and never mistaken, waited for, or failed on."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources
+
+RECORDED = 1_700_000_000
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working directory."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    """Return a folder with a trace."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    written(folder / "trace.json", "{}")
+    return folder
+
+
+def written(path: Path, text: str, *, after_s: float = 0) -> Path:
+    """Write a file as if so long after the trace."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (RECORDED + after_s,) * 2)
+    return path
+
+
+def text(traces: Path, file: str) -> str | None:
+    return Sources(str(traces / "trace.json")).text(file)
+
+
+@pytest.mark.parametrize("file", ["train.py", "mypackage/models/net.py"])
+def test_a_file_is_found_from_the_working_directory(here: Path, traces: Path, file: str) -> None:
+    written(here / file, "here")
+    assert text(traces, file) == "here"
+
+
+@pytest.mark.parametrize("file", ["train.py", "mypackage/models/net.py"])
+def test_a_file_is_found_from_the_folder_of_the_trace(here: Path, traces: Path, file: str) -> None:
+    written(traces / file, "there")
+    assert text(traces, file) == "there"
+
+
+def test_the_working_directory_comes_first(here: Path, traces: Path) -> None:
+    written(here / "train.py", "here")
+    written(traces / "train.py", "there")
+    assert text(traces, "train.py") == "here"
+
+
+def test_an_edited_file_in_the_working_directory_gives_way_to_one_that_was_not(here: Path, traces: Path) -> None:
+    written(here / "train.py", "here", after_s=3600)
+    written(traces / "train.py", "there")
+    assert text(traces, "train.py") == "there"
+
+
+def test_a_file_is_found_by_its_whole_path(here: Path, traces: Path, tmp_path: Path) -> None:
+    path = written(tmp_path / "project" / "train.py", "whole")
+    assert text(traces, str(path)) == "whole"
+
+
+@pytest.mark.parametrize(("after_s", "found"), [(-1e6, True), (0, True), (EDITED_AFTER_S, True), (11, False)])
+def test_a_file_that_is_newer_than_the_trace_is_not_the_one_that_ran(
+    here: Path, traces: Path, after_s: float, found: bool
+) -> None:
+    written(here / "train.py", "text", after_s=after_s)
+    assert text(traces, "train.py") == ("text" if found else None)
+
+
+def test_without_the_trace_file_nothing_tells_which_source_ran(here: Path, traces: Path) -> None:
+    written(here / "train.py", "text")
+    (traces / "trace.json").unlink()
+    assert text(traces, "train.py") is None
+
+
+@pytest.mark.parametrize("file", ["train.pyc", "train", "train.py.json", "data.csv", "<string>", "<frozen os>", ""])
+def test_only_python_files_are_read(here: Path, traces: Path, file: str) -> None:
+    if file:
+        written(here / file, "text")
+    assert text(traces, file) is None
+
+
+def test_a_missing_file_is_none(here: Path, traces: Path) -> None:
+    assert text(traces, "train.py") is None
+
+
+def test_a_folder_is_none(here: Path, traces: Path) -> None:
+    (here / "train.py").mkdir()
+    assert text(traces, "train.py") is None
+
+
+def test_a_pipe_is_not_waited_for(here: Path, traces: Path) -> None:
+    os.mkfifo(here / "train.py")
+    os.utime(here / "train.py", (RECORDED, RECORDED))
+    assert text(traces, "train.py") is None
+
+
+def test_links_in_a_circle_are_none(here: Path, traces: Path) -> None:
+    (here / "train.py").symlink_to("train.py")
+    assert text(traces, "train.py") is None
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"\x80abc", b"\xc3("])
+def test_what_is_no_text_is_none(here: Path, traces: Path, data: bytes) -> None:
+    written(here / "train.py", "").write_bytes(data)
+    os.utime(here / "train.py", (RECORDED, RECORDED))
+    assert text(traces, "train.py") is None
+
+
+@pytest.mark.parametrize(("size", "found"), [(MAX_BYTES, True), (MAX_BYTES + 1, False), (1 << 40, False)])
+def test_a_huge_file_is_not_read(here: Path, traces: Path, size: int, found: bool) -> None:
+    path = written(here / "train.py", "")
+    os.truncate(path, size)
+    os.utime(path, (RECORDED, RECORDED))
+    assert (text(traces, "train.py") is not None) == found
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "../../x.py",
+        "../" * 100 + "etc/x.py",
+        "a\0b.py",
+        "\0.py",
+        "\ud800.py",
+        "a" * 10_000 + ".py",
+        "a/" * 5_000 + "x.py",
+        "train.py/x.py",
+        "~/x.py",
+        "C:\\train.py",
+        "/dev/fd/0/.py",
+        "/proc/self/mem/x.py",
+        "$(touch x).py",
+        "a\nb.py",
+        ".py",
+    ],
+)
+def test_a_hostile_name_is_none_and_no_error(here: Path, traces: Path, file: str) -> None:
+    written(here / "train.py", "text")
+    assert text(traces, file) is None
+
+
+def test_a_name_that_leads_out_of_the_folder_is_read_like_any_other(here: Path, traces: Path, tmp_path: Path) -> None:
+    written(tmp_path / "x.py", "out")
+    assert text(traces, "../x.py") == "out"
+
+
+def test_a_file_is_read_once(here: Path, traces: Path) -> None:
+    written(here / "train.py", "text")
+    sources = Sources(str(traces / "trace.json"))
+    assert sources.text("train.py") == "text"
+    (here / "train.py").unlink()
+    assert sources.text("train.py") == "text"
+
+
+def test_lines_end_alike_whatever_wrote_them(here: Path, traces: Path) -> None:
+    written(here / "train.py", "").write_bytes(b"a\r\nb\n")
+    os.utime(here / "train.py", (RECORDED, RECORDED))
+    assert text(traces, "train.py") == "a\nb\n"
+
+
+def test_a_mark_of_utf_8_is_no_part_of_the_text(here: Path, traces: Path) -> None:
+    written(here / "train.py", "").write_bytes(b"\xef\xbb\xbfx = 1\n")
+    os.utime(here / "train.py", (RECORDED, RECORDED))
+    assert text(traces, "train.py") == "x = 1\n"
