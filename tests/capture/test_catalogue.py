@@ -16,7 +16,7 @@ from pinprof.trace import read_trace
 from pinprof.trace.tables import NONE
 
 WARM_UPS = 2
-WITHOUT_STACKS = {"tolist": {"to_cpu"}, "print": {"item", "masked_select", "bool"}}
+WITHOUT_STACKS = {"tolist": {"to_cpu"}, "print": {"item", "masked_select", "bool", "to_cpu"}}
 """Causes that only Python functions tell, and what the ops within say."""
 
 pytestmark = pytest.mark.gpu

@@ -1,6 +1,7 @@
 """Whole training scripts, unmodified: what pinprof says of them against what they show without it."""
 
 import json
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -9,10 +10,50 @@ from typing import Any
 
 import pytest
 
+from pinprof.analyses.syncs import Site, measure_syncs
+from pinprof.trace import read_trace
+
 TESTS = Path(__file__).parents[1]
-PROGRAMS = ("gan", "resnet", "gpt", "detection", "trainer", "lightning_module")
+PROGRAMS = ("gan", "resnet", "gpt", "detection", "trainer", "lightning_module", "graph", "amp", "custom")
 
 pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Give what pinprof says of a trace that torch.profiler wrote, with stacks, beside the program's source."""
+
+    @cache
+    def record(program: str) -> list[Site]:
+        folder = tmp_path_factory.mktemp(program)
+        script = folder / f"{program}.py"
+        shutil.copyfile(TESTS / "programs" / script.name, script)
+        answer(str(folder / "trace.json.gz"), str(script), "4")
+        trace = read_trace(folder / "trace.json.gz")
+        return [site for site in measure_syncs(trace).sites if site.is_wait]
+
+    return record
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_foreign_trace_tells_the_functions_that_wait_and_no_wrong_line(foreign: Any, program: str) -> None:
+    script = str(TESTS / "programs" / f"{program}.py")
+    expected = {(function, line) for function, line in answer("lines", script, "10")["lines"]}
+    sites = [site for site in foreign(program) if (site.file or "").endswith(f"{program}.py")]
+    functions = {site.function for site in sites}
+    found = {(function, line) for function, line in expected if function in functions}
+    lines = {(site.function, site.line) for site in sites if site.line is not None}
+    unseen = {"event_synchronize", "device_synchronize", "device_free", "device_malloc", "host_alloc", "pageable_copy"}
+    of_mode = {(site.function, site.line) for site in sites if site.line is not None and site.cause not in unseen}
+    print(  # noqa: T201
+        f"{program}: functions of {len(found)} of {len(expected)} waits, {len(lines)} lines; missing {expected - found}"
+    )
+    assert len(found) >= 0.97 * len(expected)
+    assert of_mode <= expected
+
+
+def test_a_clean_program_has_no_hidden_wait(foreign: Any) -> None:
+    assert [site for site in foreign("clean") if site.verdict != "benign"] == []
 
 
 def answer(*words: str) -> dict[str, Any]:

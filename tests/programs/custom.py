@@ -38,7 +38,7 @@ def main() -> None:
     optimizer = torch.optim.RMSprop(policy.parameters(), lr=1e-3)
     history: list[list[float]] = []
     weights = torch.linspace(0.5, 1.0, 512).pin_memory()
-    state = environment.state
+    state = environment.state.clone()
     for number in range(100_000):
         action, log_prob = policy.act(state)
         state, reward = environment.step(action)
