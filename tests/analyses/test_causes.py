@@ -296,6 +296,11 @@ def test_the_python_function_tells_where_the_values_come_from(tmp_path: Path, fu
     assert causes(built(copies(FROM_HOST, "aten::copy_", function=function)), tmp_path) == {cause}
 
 
+@pytest.mark.parametrize("holder", ["Tensor", "Parameter", "Buffer"])
+def test_a_method_is_named_after_the_object_that_it_was_first_called_of(tmp_path: Path, holder: str) -> None:
+    assert causes(built(in_function(f"<built-in method tolist of {holder} object at 0x7f>")), tmp_path) == {"tolist"}
+
+
 def test_a_python_function_around_an_allocation_is_not_its_cause(tmp_path: Path) -> None:
     builder = built(calls("cudaMalloc", "aten::item"))
     builder.function("<built-in method tolist of Tensor object at 0x7f>", 90, 150)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.syncs.syntax import call_line, fits
-from pinprof.trace.frames import called_name, frame, is_user_code
+from pinprof.trace.frames import called_name, frame, is_user_code, tensor_method
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import enclosing, follow, within
 from pinprof.trace.sources import Sources
@@ -16,9 +16,6 @@ STACK_DEPTH = 24
 
 BACKWARD = "run_backward of"
 """In the name of the builtin that runs the autograd engine."""
-
-OF_OBJECT = " of Tensor object"
-"""In the name of a builtin that is a method of a tensor."""
 
 
 def outermost_op(trace: Trace, call: Int64s) -> Int32s:
@@ -100,7 +97,7 @@ def _looked_up(trace: Trace, function: str, called: str, sources: Sources) -> So
     source = sources.text(place.file) if place else None
     if place is None or name is None or source is None or not _is_the_recorded_one(trace, place.file, source):
         return None
-    line = call_line(source, place.function, place.line, name, of_object=OF_OBJECT in called)
+    line = call_line(source, place.function, place.line, name, of_object=tensor_method(called) is not None)
     return SourceLine(place.file, line, place.function) if line is not None else None
 
 
