@@ -13,6 +13,9 @@ FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
 BUILTIN = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")
 """`<built-in method item of Tensor object at 0x7f…>`, `<built-in function print>`."""
 
+OF_TENSOR = re.compile(r"<built-in method (?P<name>\w+) of (?:Tensor|Parameter|Buffer) object")
+"""torch names a method in the whole trace after the object that it was first called of."""
+
 INSTALLED = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<")
 """Paths of installed libraries, of the standard library, and files that are none (`<string>`, `<frozen runpy>`)."""
 
@@ -56,6 +59,12 @@ def called_name(name: str) -> str | None:
         return match["function"]
     builtin = BUILTIN.match(name)
     return builtin["name"] if builtin else None
+
+
+def tensor_method(name: str) -> str | None:
+    """Return the bare name of a tensor's builtin method, None for any other `python_function` event."""
+    match = OF_TENSOR.match(name)
+    return match["name"] if match else None
 
 
 def is_user_code(name: str) -> bool:

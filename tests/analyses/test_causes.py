@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from trace_builder import COMPUTE, TraceBuilder
+from trace_builder import COMPUTE, MAIN, TraceBuilder
 
 from pinprof.analyses.syncs import CAUSES, measure_syncs
 from pinprof.trace import read_trace
@@ -296,6 +296,11 @@ def test_the_python_function_tells_where_the_values_come_from(tmp_path: Path, fu
     assert causes(built(copies(FROM_HOST, "aten::copy_", function=function)), tmp_path) == {cause}
 
 
+@pytest.mark.parametrize("holder", ["Tensor", "Parameter", "Buffer"])
+def test_a_method_is_named_after_the_object_that_it_was_first_called_of(tmp_path: Path, holder: str) -> None:
+    assert causes(built(in_function(f"<built-in method tolist of {holder} object at 0x7f>")), tmp_path) == {"tolist"}
+
+
 def test_a_python_function_around_an_allocation_is_not_its_cause(tmp_path: Path) -> None:
     builder = built(calls("cudaMalloc", "aten::item"))
     builder.function("<built-in method tolist of Tensor object at 0x7f>", 90, 150)
@@ -367,8 +372,10 @@ def test_a_call_that_waits_by_itself_keeps_its_cause(tmp_path: Path) -> None:
     assert causes(builder, tmp_path) == {"stream_synchronize"}
 
 
-def test_an_overhead_during_calls_of_two_threads_belongs_to_the_later_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [MAIN, 321])
+def test_an_overhead_during_calls_of_two_threads_belongs_to_the_later_one(tmp_path: Path, first: int) -> None:
     builder = TraceBuilder()
+    builder.op("aten::empty", 0, 1, thread=first)
     builder.kernel(5000, 10, launch=4000)
     builder.call("cudaStreamSynchronize", 100, 900, thread=321)
     builder.call("cudaLaunchKernel", 200, 700)
@@ -435,6 +442,10 @@ def test_an_allocation_in_a_collective_is_an_allocation(tmp_path: Path) -> None:
 
 def test_a_blocking_copy_of_which_the_trace_has_no_activity_is_other(tmp_path: Path) -> None:
     assert causes(built(calls("cudaMemcpy")), tmp_path) == {"other"}
+
+
+def test_a_wait_behind_a_copy_within_the_device_is_one(tmp_path: Path) -> None:
+    assert causes(built(copies("DtoD (Device -> Device)", "aten::copy_")), tmp_path) == {"stream_synchronize"}
 
 
 def test_a_pageable_copy_to_the_host_blocks_however_small(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Sites whose waits only move when one of them goes: those that follow each other while the GPU has nothing to do."""
 
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,16 @@ def test_a_chain_of_three_is_one_group(tmp_path: Path) -> None:
     read(builder, "third", 530, ready=536)
     builder.kernel(800, 100, launch=790)
     assert groups(builder, tmp_path) == {"first": 0, "second": 0, "third": 0}
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_a_chain_is_one_group_in_whatever_order_the_file_has_it(tmp_path: Path, order: tuple[int, ...]) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    for place in order:
+        read(builder, f"f{place}", 510 + 20 * place, ready=516 + 20 * place)
+    builder.kernel(800, 100, launch=790)
+    assert groups(builder, tmp_path) == {"f0": 0, "f1": 0, "f2": 0, "f3": 0}
 
 
 def test_two_pairs_are_two_groups(tmp_path: Path) -> None:
@@ -147,14 +158,17 @@ def test_a_wait_without_a_bubble_is_in_no_group(tmp_path: Path) -> None:
     assert groups(builder, tmp_path) == {"first": None, "second": None}
 
 
-def test_a_bubble_that_is_no_longer_than_the_wait_makes_no_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("next_kernel", "expected"), [(631, None), (632, None), (633, 0)])
+def test_a_bubble_that_is_no_longer_than_the_wait_makes_no_group(
+    tmp_path: Path, next_kernel: float, expected: int | None
+) -> None:
     """The second wait takes 60 µs, of which 2 are its copy's: without it the host would be there 60 µs earlier."""
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)
     read(builder, "first", 100, ready=500)
     read(builder, "second", 510, ready=570)  # from 515 to 575
-    builder.kernel(631, 100, launch=600)  # idle from 572: 59 µs
-    assert groups(builder, tmp_path) == {"first": None, "second": None}
+    builder.kernel(next_kernel, 100, launch=600)  # idle from 572
+    assert groups(builder, tmp_path) == {"first": expected, "second": expected}
 
 
 def test_the_two_calls_of_a_blocking_copy_are_one_wait(tmp_path: Path) -> None:

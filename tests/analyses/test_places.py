@@ -243,6 +243,7 @@ def place(builder: TraceBuilder, folder: Path) -> tuple[str | None, int | None, 
     [
         (("train.py(3): train", ITEM), 7),
         (("train.py(1): <module>", "train.py(3): train", ITEM), 7),
+        (("train.py(3): train", ITEM.replace("Tensor", "Parameter")), 7),
         (("train.py(16): <module>", "train.py(5): train", ITEM), 7),  # where they stood when the recording began
         (("train.py(12): load", "torch/cuda/__init__.py(1083): synchronize", "<built-in function _cuda>"), 13),
     ],

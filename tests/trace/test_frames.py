@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.trace.frames import Frame, _is_installed, called_name, frame, is_user_code
+from pinprof.trace.frames import Frame, _is_installed, called_name, frame, is_user_code, tensor_method
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,22 @@ def test_a_package_that_is_installed_beside_pinprof_is_a_library(
         assert is_user_code("installed.py(10): run")  # a file of that name is the user's
     finally:
         _is_installed.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("<built-in method item of Tensor object at 0x7f00>", "item"),
+        ("<built-in method tolist of Parameter object at 0x7f00>", "tolist"),
+        ("<built-in method tolist of numpy.ndarray object at 0x7f00>", None),
+        ("<built-in method tensor of type object at 0x7f00>", None),
+        ("<built-in function item>", None),
+        ("torch/_tensor.py(570): backward", None),
+        ("", None),
+    ],
+)
+def test_a_method_of_a_tensor_is_told_from_other_builtins(name: str, expected: str | None) -> None:
+    assert tensor_method(name) == expected
 
 
 @pytest.mark.parametrize("package", ["..", ".", "", "a\0b", "a b", "-", "\ud800", "a" * 10_000])

@@ -20,6 +20,7 @@ from pinprof.trace.calls import (
     STREAM,
 )
 from pinprof.trace.collectives import is_collective
+from pinprof.trace.frames import tensor_method
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import follow, within
 from pinprof.trace.tables import DIRECTIONS, NONE, Bools, HostEvents, Int32s, Int64s, Trace
@@ -74,16 +75,16 @@ OF_OP = {
 INDEX_OPS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
 """Around a `nonzero` these mean an index by a boolean mask."""
 
+OF_METHOD = {"tolist": "tolist", "cpu": "to_cpu", "new_tensor": "tensor_from_host"}
+"""Methods of tensors; like functions they say more than the ops inside."""
+
 OF_FUNCTION: tuple[tuple[str, str], ...] = (
-    ("<built-in method tolist of Tensor", "tolist"),
-    ("<built-in method cpu of Tensor", "to_cpu"),
     ("<built-in method tensor of type", "tensor_from_host"),
     ("<built-in method as_tensor of type", "tensor_from_host"),
     ("<built-in method asarray of type", "tensor_from_host"),
-    ("<built-in method new_tensor of Tensor", "tensor_from_host"),
     ("torch/_tensor_str.py(", "print"),
 )
-"""Parts of the names of Python functions; they say more than the ops inside."""
+"""Parts of the names of Python functions."""
 
 AROUND_NEW_TENSOR = ("aten::empty", "aten::to", "aten::lift_fresh")
 """Ops that follow each other in `torch.tensor(..., device="cuda")`, the second of them with the copy
@@ -160,7 +161,8 @@ def _by_op(trace: Trace, call: Int64s) -> Int32s:
 
 def _by_function(trace: Trace, call: Int64s) -> Int32s:
     def name_code(name: str) -> int:
-        return next((CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
+        method = OF_METHOD.get(tensor_method(name) or "")
+        return CODE[method] if method else next((CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
 
     code = _per_name(trace.functions, name_code)
     cause = np.full(len(call), NONE, np.int32)

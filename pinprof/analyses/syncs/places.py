@@ -1,11 +1,13 @@
 """Where in the program a call was made: the ops and Python functions around it, and its line where the source tells."""
 
+from collections.abc import Callable
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
 from pinprof.analyses.syncs.syntax import call_line, fits
-from pinprof.trace.frames import called_name, frame, is_user_code
+from pinprof.trace.frames import called_name, frame, is_user_code, tensor_method
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import enclosing, follow, within
 from pinprof.trace.sources import Sources
@@ -16,9 +18,6 @@ STACK_DEPTH = 24
 
 BACKWARD = "run_backward of"
 """In the name of the builtin that runs the autograd engine."""
-
-OF_OBJECT = " of Tensor object"
-"""In the name of a builtin that is a method of a tensor."""
 
 
 def outermost_op(trace: Trace, call: Int64s) -> Int32s:
@@ -82,6 +81,7 @@ def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine
     functions, names = trace.functions, trace.functions.names
     user = user_calls(trace, call)
     known: dict[tuple[int, str | None], SourceLine | None] = {}
+    recorded_one = cache(partial(_is_the_recorded_one, trace))
     result: list[SourceLine | None] = []
     for function, called in zip(user.function.tolist(), user.called.tolist(), strict=True):
         if function == NONE:
@@ -90,19 +90,19 @@ def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine
         text = names[functions.name[called]] if called != function else ""
         key = int(functions.name[function]), called_name(text)
         if key not in known:
-            known[key] = _place(trace, names[key[0]], text, sources)
+            known[key] = _place(names[key[0]], text, sources, recorded_one)
         result.append(known[key])
     return result
 
 
-def _place(trace: Trace, function: str, called: str, sources: Sources) -> SourceLine | None:
+def _place(function: str, called: str, sources: Sources, recorded_one: Callable[[str, str], bool]) -> SourceLine | None:
     place, name = frame(function), called_name(called)
     if place is None:
         return None
     source = sources.text(place.file) if name else None
     line = None
-    if name and source is not None and _is_the_recorded_one(trace, place.file, source):
-        line = call_line(source, place.function, place.line, name, of_object=OF_OBJECT in called)
+    if name and source is not None and recorded_one(place.file, source):
+        line = call_line(source, place.function, place.line, name, of_object=tensor_method(called) is not None)
     return SourceLine(place.file, line, place.function)
 
 
