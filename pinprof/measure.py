@@ -16,17 +16,8 @@ from pinprof.missing import Missing, find_missing
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Int64s, Trace
-
-GPU_BOUND = 0.9
-"""A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
-
-CERTAIN = 0.98
-"""The step without profiler lies between the GPU's own work and the traced step. Where these differ by no more than two
-percent, the traced step is it: the profiler only slows the host, and the host is not the limit."""
-
-HIDDEN_LOADER = 1.25
-"""A step without profiler that is longer than the recorded one by this factor waited for input: nothing else can be
-faster under a profiler. While the recording began, the DataLoader's workers filled their queue."""
+from pinprof.whatif import Model, StepEstimate
+from pinprof.whatif.predict import GPU_BOUND, HIDDEN_LOADER
 
 BOUND_BY = {"input_wait": "input", "communication_wait": "communication"}
 """Idle causes that name what bounds the step; the others are the host's."""
@@ -42,17 +33,6 @@ KNOWN_COUNTS = (
     "python_function",
     "user_annotation",
 )
-
-
-@dataclass(frozen=True)
-class StepEstimate:
-    """The step as it is without the profiler, in ns; None where the trace cannot tell."""
-
-    step_ns: float | None
-    source: str
-    """`measured` if pinprof measured it in the recorded run, else `estimated`."""
-    range_ns: tuple[float, float] | None
-    """Where the step lies: between the GPU's own work and what the trace shows; of a measured step its spread."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +90,7 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
         released_ns=stalls.awaited_end_ns[stalls.bubble_ns > 0],
         waiting_for_input=loader.times,
     )
-    step = _estimate(trace.info, steps)
+    step = Model(trace, syncs, steps, loader).step
     return Profile(
         path=trace.path,
         info=trace.info,
@@ -173,19 +153,6 @@ def _copy_places(trace: Trace, rows: Int64s, syncs: Syncs, sources: Sources) -> 
         places[index] = place
     of_wait = {int(copy): line for copy, line in zip(syncs.stalls.copy, syncs.lines, strict=True) if line}
     return [of_wait.get(int(row), place) for row, place in zip(rows.tolist(), places, strict=True)]
-
-
-def _estimate(info: Info, steps: StepTimes) -> StepEstimate:
-    plain = info.plain_step
-    if plain is not None:
-        low, high = plain.p10_ms or plain.mean_ms, plain.p90_ms or plain.mean_ms
-        spread = (min(low, plain.mean_ms) * 1e6, max(high, plain.mean_ms) * 1e6)
-        return StepEstimate(plain.mean_ms * 1e6, "measured", spread)
-    if steps.traced_ns is None or steps.busy_ns is None:
-        return StepEstimate(None, "estimated", None)
-    certain = steps.busy_ns >= CERTAIN * steps.traced_ns
-    span = (min(steps.busy_ns, steps.traced_ns), steps.traced_ns)
-    return StepEstimate(steps.traced_ns if certain else None, "estimated", span)
 
 
 def _bound(steps: StepTimes, step: StepEstimate, devices: tuple[DeviceTime, ...], loader: LoaderWaits) -> str | None:

@@ -2,10 +2,11 @@
 
 from pinprof.measure import Profile
 from pinprof.rules import copies, hazards, loading, overlap, waits
-from pinprof.rules.rule import Evidence, Finding, Rule
+from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
+from pinprof.rules.savings import with_savings
 from pinprof.trace.tables import Trace
 
-__all__ = ["RULES", "RULE_OF_CAUSE", "Evidence", "Finding", "Rule", "find"]
+__all__ = ["RULES", "RULE_OF_CAUSE", "Evidence", "Finding", "Findings", "Rule", "Saving", "find"]
 
 RULES = (*copies.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES)
 """All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards."""
@@ -19,18 +20,18 @@ NEGLIGIBLE = 0.001
 """A cost below this share of the step is not worth a line."""
 
 
-def find(profile: Profile, trace: Trace) -> tuple[Finding, ...]:
-    """Return what the rules find, the largest cost first, hazards last."""
+def find(profile: Profile, trace: Trace) -> Findings:
+    """Return what the rules find, the largest saving first, then the largest cost, hazards last."""
     step = profile.step.step_ns or profile.steps.traced_ns
     if not step:
-        return ()
-    findings = [
+        return Findings()
+    found = [
         Finding(rule, _severity(rule, evidence.cost_ns / step), evidence)
         for rule in RULES
         for evidence in rule.look(profile, trace)
         if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step
     ]
-    return tuple(sorted(findings, key=lambda finding: -finding.evidence.cost_ns))
+    return with_savings(profile, trace, found)
 
 
 def _severity(rule: Rule, share: float) -> str:

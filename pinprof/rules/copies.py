@@ -14,6 +14,7 @@ from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PAGEABLE, PINNED, Bools, Int64s, Trace
 from pinprof.trace.threads import PIN_OPS
 from pinprof.units import duration, rate, size
+from pinprof.whatif import Edits
 
 MANY_COPIES = 32
 """Small copies per step from one place that are worth gathering: at about 10 µs each they cost 0.3 ms."""
@@ -42,7 +43,7 @@ def _pageable(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     codes = (DTOH,) if _sources_of_batches(profile) else (HTOD, DTOH)  # batches have a rule of their own
     for code in codes:
         for copies in copies_in_steps(profile, trace, chosen & (direction == code)):
-            yield _exposed_evidence(copies, f"{DIRECTIONS[code]} copies of pageable memory")
+            yield _pageable_evidence(copies, f"{DIRECTIONS[code]} copies of pageable memory")
 
 
 def _batches(source: str, what: str) -> Look:
@@ -52,12 +53,12 @@ def _batches(source: str, what: str) -> Look:
         rows = profile.overlap.row
         chosen = (trace.gpu.direction[rows] == HTOD) & (trace.gpu.host_memory[rows] == PAGEABLE)
         for copies in copies_in_steps(profile, trace, chosen):
-            yield _exposed_evidence(copies, what)
+            yield _pageable_evidence(copies, what)
 
     return look
 
 
-def _exposed_evidence(copies: Copies, what: str) -> Evidence:
+def _pageable_evidence(copies: Copies, what: str) -> Evidence:
     blocked = f"; the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
     idle = f", and the GPU is idle for {duration(copies.bubble_ns)} after them" if copies.bubble_ns else ""
     speed = f" at {rate(copies.bytes / copies.time_ns)}" if copies.time_ns and copies.bytes else ""
@@ -66,6 +67,7 @@ def _exposed_evidence(copies: Copies, what: str) -> Evidence:
         f"{copies.per_step:.3g} {what} per step{copies.place} ({size(copies.bytes)}{speed}) "
         f"are exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
+        edits=Edits(pinned=frozenset(copies.rows.tolist())),
     )
 
 
@@ -86,6 +88,7 @@ def _pin_then_copy(profile: Profile, trace: Trace) -> Iterator[Evidence]:
         f"the main thread pins {len(rows) / steps:.3g} tensors per step and copies them there for {duration(time)}, "
         f"of which the GPU is idle for {duration(cost)}",
         at_any_cost=True,
+        edits=Edits(removed_ops=frozenset(rows.tolist())),
     )
 
 

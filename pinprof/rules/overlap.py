@@ -12,6 +12,7 @@ from pinprof.rules.sums import copies_in_steps, idle_within, in_complete_steps
 from pinprof.rules.waits import waits_of
 from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL, Trace
 from pinprof.units import duration, size
+from pinprof.whatif.scenarios import Edits, without_blocking
 
 
 def _exposed(reason: str) -> Look:
@@ -29,6 +30,8 @@ def _exposed(reason: str) -> Look:
                 f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}, beside {duration(kernels)} "
                 "of kernels that could hide them",
                 *copies.place,
+                edits=Edits(ahead=frozenset(copies.rows.tolist()))
+                | without_blocking(trace, profile.syncs, frozenset(copies.rows.tolist())),
             )
 
     return look

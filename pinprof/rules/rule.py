@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 from pinprof.measure import Profile
 from pinprof.trace.tables import Trace
+from pinprof.whatif import Edits
+from pinprof.whatif.scenarios import NO_EDITS
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Evidence:
     function: str | None = None
     at_any_cost: bool = False
     """Worth a line even where it costs this step nothing."""
+    edits: Edits = NO_EDITS
+    """What its fix changes in the recorded program; nothing where a replay cannot tell."""
 
 
 Look: TypeAlias = Callable[[Profile, Trace], Iterator[Evidence]]
@@ -46,6 +50,14 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Saving:
+    """What a fix brings per step, in ns: the replay of the recorded program less that of the fixed one."""
+
+    saving_ns: float
+    range_ns: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class Finding:
     """A rule that holds in a trace."""
 
@@ -53,3 +65,12 @@ class Finding:
     severity: str
     """`high`, `medium` or `low`, by the cost's share of the step; `suspect` for a hazard, which may be none."""
     evidence: Evidence
+    saving: Saving | None = None
+    """If only this were fixed; None where a replay cannot tell."""
+
+
+class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds one thing more
+    """Findings, the largest saving first."""
+
+    joint: Saving | None = None
+    """What all their fixes bring together; None where a replay cannot tell."""

@@ -1,13 +1,17 @@
 """Rules 2xx: what makes the host wait for the GPU, by cause."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
 
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.sums import Place, idle_within
-from pinprof.trace.tables import Trace
+from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
+from pinprof.whatif.scenarios import Edits, without_blocking, without_waits
 
 HOLD_UP = frozenset({"device_malloc", "device_free", "host_alloc"})
 """Causes that hold the host up whether or not it waits for the GPU meanwhile."""
@@ -19,11 +23,24 @@ def waits_of(*causes: str) -> Look:
     def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
         for number, site in enumerate(profile.syncs.sites):
             if site.cause in causes and site.verdict in ("hidden", "explicit") and site.in_steps.count:
-                yield _at_site(
-                    profile, site, site.in_steps.bubble_ns / profile.steps.count + _held(profile, trace, number)
-                )
+                bubble = site.in_steps.bubble_ns / profile.steps.count
+                evidence = _at_site(profile, site, bubble + _held(profile, trace, number))
+                yield replace(evidence, edits=_fixed(profile, trace, number))
 
     return look
+
+
+def _fixed(profile: Profile, trace: Trace, site: int) -> Edits:
+    """Return what the fix of a site changes: blocking copies stay, but nobody waits for them."""
+    stalls = profile.syncs.stalls
+    rows = frozenset(np.flatnonzero(profile.syncs.site == site).tolist())
+    cause = profile.syncs.sites[site].cause
+    if cause in HOLD_UP:
+        return Edits(unwaited=rows)
+    if cause in ("blocking_copy_htod", "blocking_copy_dtoh"):
+        copies = frozenset(stalls.copy[list(rows)].tolist()) - {NONE}
+        return without_blocking(trace, profile.syncs, copies) | Edits(pinned=copies)
+    return without_waits(trace, profile.syncs, [site])
 
 
 def _held(profile: Profile, trace: Trace, site: int) -> float:

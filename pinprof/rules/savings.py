@@ -1,0 +1,54 @@
+"""What the fixes of findings bring, each alone and all together, by replay."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+
+from pinprof.analyses.steps import StepTimes
+from pinprof.measure import Profile
+from pinprof.rules.rule import Finding, Findings, Saving
+from pinprof.trace.tables import Trace
+from pinprof.whatif import Edits, Model
+from pinprof.whatif.predict import UNSURE_CHANGE
+from pinprof.whatif.scenarios import NO_EDITS
+
+MOST_REPLAYS = 20
+"""Findings that get a replay of their own, the costliest first."""
+NOISE = 0.01
+"""A saving is unsure by this share of the step besides."""
+NOTHING = 0.002
+"""A saving below this share of the step is none."""
+
+
+def with_savings(profile: Profile, trace: Trace, found: Sequence[Finding]) -> Findings:
+    """Return the findings with what their fixes bring, the largest saving first, then the largest cost."""
+    by_cost = sorted(found, key=lambda finding: -finding.evidence.cost_ns)
+    model = _model(profile, trace) if any(finding.evidence.edits for finding in found) else None
+    if model is None:
+        return Findings(by_cost)
+    replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
+    savings = {id(finding): _saving(model, finding.evidence.edits) for finding in replayed}
+    result = Findings(
+        sorted(
+            (replace(finding, saving=savings.get(id(finding))) for finding in by_cost),
+            key=lambda finding: -finding.saving.saving_ns if finding.saving else 0.0,
+        )
+    )
+    result.joint = _saving(model, reduce(or_, (finding.evidence.edits for finding in replayed), NO_EDITS))
+    return result
+
+
+def _model(profile: Profile, trace: Trace) -> Model | None:
+    times: StepTimes = profile.steps
+    model = Model(trace, profile.syncs, times, profile.loader, profile.step.step_ns or times.traced_ns)
+    return model if model.program.calls and model.before.step_ns else None
+
+
+def _saving(model: Model, edits: Edits) -> Saving:
+    before = model.before.step_ns
+    saving = max(before - model.after(edits).step_ns, 0.0)
+    if saving < NOTHING * before:
+        saving = 0.0
+    unsure = UNSURE_CHANGE * saving + NOISE * before
+    return Saving(saving, (max(saving - unsure, 0.0), saving + unsure))

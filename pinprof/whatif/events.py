@@ -1,0 +1,198 @@
+"""What events order: traces name neither the streams nor the events of these calls, so their times must tell."""
+
+import re
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.analyses.syncs import Stalls
+from pinprof.trace.calls import EVENT
+from pinprof.trace.tables import NONE, Int64s, Trace
+
+RECORD_CALL = re.compile(r"(cuda|cu|hip)EventRecord")
+ORDER_CALL = re.compile(r"(cuda|cu|hip)StreamWaitEvent")
+
+SKEW_NS = 1_000
+"""Times of the GPU that should follow each other may overlap by this much."""
+WAKE_NS = 20_000
+"""A wait for an event returns this soon after the work that it waited for."""
+MOST_BACK = 8
+"""Records among which that of a waited-for event is searched, the latest first."""
+
+
+class EventUse(NamedTuple):
+    """What a call does with an event."""
+
+    kind: str
+    """`record`, `order` (a stream waits) or `wait` (the host does)."""
+    queue: int
+    """The stream that is recorded, that waits, or whose work the host waits for; -1 where it is not known."""
+    back: int
+    """For `order` and `wait`: the event is the one recorded so many records before."""
+
+
+class EventUses(NamedTuple):
+    """The uses of events by call, and when an event released the stream of a launch."""
+
+    of_call: dict[int, EventUse]
+    released_ns: dict[int, int]
+
+
+class _Guess(NamedTuple):
+    back: int
+    source: int
+    target: int
+
+
+def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
+    """Return what is known of the uses of events; `queue` is the stream of each activity, counted over all devices.
+
+    For a stream wait that pair of streams is taken of which the times in all steps allow it: the first work after the
+    wait starts after the last work before the record has ended.
+    """
+    calls = trace.calls
+    records = np.flatnonzero(calls.named(lambda name: bool(RECORD_CALL.match(name))))
+    orders = np.flatnonzero(calls.named(lambda name: bool(ORDER_CALL.match(name))))
+    waits = stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]
+    if len(records) == 0 or len(trace.gpu) == 0:
+        return EventUses({}, {})
+    lanes = _Lanes(trace, queue)
+    sources: dict[int, int] = {}
+    uses: dict[int, EventUse] = {}
+    released: dict[int, int] = {}
+    for group in _alike(trace, orders):
+        guess = _best_order(trace, lanes, records, group)
+        if guess is None:
+            continue
+        for call in group:
+            uses[call] = EventUse("order", guess.target, guess.back)
+            record = _record(records, call, guess.back)
+            if record == NONE:
+                continue
+            sources[record] = guess.source
+            before = lanes.last_before(guess.source, int(calls.start_ns[record]))
+            after = lanes.first_after(guess.target, int(calls.start_ns[call]))
+            if before != NONE and after != NONE:
+                launch = int(trace.links.launch[after])
+                released[launch] = max(released.get(launch, 0), int(trace.gpu.end_ns[before]))
+    for group in _alike(trace, waits):
+        guess = _best_wait(trace, lanes, records, group, sources)
+        if guess is None:
+            continue
+        for call in group:
+            uses[call] = EventUse("wait", guess.source, guess.back)
+            record = _record(records, call, guess.back)
+            if record != NONE:
+                sources[record] = guess.source
+    for record in records.tolist():
+        uses[record] = EventUse("record", sources.get(record, NONE), 0)
+    return EventUses(uses, released)
+
+
+class _Lanes:
+    """The activities of each stream in the order of their launches."""
+
+    def __init__(self, trace: Trace, queue: Int64s) -> None:
+        launched = trace.launched_ns
+        self.rows: dict[int, Int64s] = {}
+        self.launched: dict[int, Int64s] = {}
+        for number in np.unique(queue).tolist():
+            rows = np.flatnonzero(queue == number)
+            rows = rows[np.argsort(launched[rows], kind="stable")]
+            self.rows[number], self.launched[number] = rows, launched[rows]
+        self.device = {number: int(trace.gpu.device[rows[0]]) for number, rows in self.rows.items()}
+
+    def last_before(self, queue: int, time: int) -> int:
+        at = int(np.searchsorted(self.launched[queue], time)) - 1
+        return int(self.rows[queue][at]) if at >= 0 else NONE
+
+    def first_after(self, queue: int, time: int) -> int:
+        at = int(np.searchsorted(self.launched[queue], time))
+        return int(self.rows[queue][at]) if at < len(self.rows[queue]) else NONE
+
+
+def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
+    """Return the calls that stand at the same place of their steps together."""
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    seen: dict[int, int] = defaultdict(int)
+    for row in rows.tolist():
+        step = int(trace.links.call_step[row])
+        groups[(NONE, row) if step == NONE else (0, seen[step])].append(row)
+        seen[step] += 1
+    return list(groups.values())
+
+
+def _record(records: Int64s, call: int, back: int) -> int:
+    """Return the record so many records before a call; -1 if there are not so many. Rows are sorted by start."""
+    at = int(np.searchsorted(records, call)) - back
+    return int(records[at]) if at >= 0 else NONE
+
+
+def _best_order(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) -> _Guess | None:
+    best: tuple[tuple[float, int, float], _Guess] | None = None
+    for back in range(1, MOST_BACK + 1):
+        for source in lanes.rows:
+            for target in lanes.rows:
+                if source == target or lanes.device[source] != lanes.device[target]:
+                    continue
+                slacks = [_slack(trace, lanes, records, call, _Guess(back, source, target)) for call in group]
+                known = [slack for slack in slacks if slack is not None]
+                if not known:
+                    continue
+                wrong = sum(slack < -SKEW_NS for slack in known) / len(known)
+                rank = (wrong, int(_next_queue(trace, lanes, group[0]) != target), float(np.median(known)))
+                if wrong < 0.5 and (best is None or rank < best[0]):  # noqa: PLR2004  the times of most steps allow it
+                    best = rank, _Guess(back, source, target)
+        if best is not None:
+            return best[1]
+    return None
+
+
+def _slack(trace: Trace, lanes: _Lanes, records: Int64s, call: int, guess: _Guess) -> int | None:
+    record = _record(records, call, guess.back)
+    if record == NONE:
+        return None
+    before = lanes.last_before(guess.source, int(trace.calls.start_ns[record]))
+    after = lanes.first_after(guess.target, int(trace.calls.start_ns[call]))
+    if before == NONE or after == NONE:
+        return None
+    return int(trace.gpu.start_ns[after] - trace.gpu.end_ns[before])
+
+
+def _next_queue(trace: Trace, lanes: _Lanes, call: int) -> int:
+    """Return the stream of the first work that is launched after a call."""
+    time = int(trace.calls.start_ns[call])
+    following = [(lanes.launched[queue], queue) for queue in lanes.rows]
+    times = [
+        (int(launched[at]), queue)
+        for launched, queue in following
+        for at in [int(np.searchsorted(launched, time))]
+        if at < len(launched)
+    ]
+    return min(times)[1] if times else NONE
+
+
+def _best_wait(
+    trace: Trace, lanes: _Lanes, records: Int64s, group: list[int], sources: dict[int, int]
+) -> _Guess | None:
+    """Return the record and stream whose work ended just before most of the waits that took long returned.
+
+    Of several records after the same work it is the first: programs record an event right after what they wait for.
+    """
+    calls = trace.calls
+    votes: dict[_Guess, int] = defaultdict(int)
+    for call in group:
+        start, end = int(calls.start_ns[call]), int(calls.end_ns[call])
+        for back in range(1, MOST_BACK * 4 + 1):
+            record = _record(records, call, back)
+            if record == NONE:
+                break
+            for queue in lanes.rows:
+                if sources.get(record, queue) != queue:
+                    continue
+                row = lanes.last_before(queue, int(calls.start_ns[record]))
+                ended = int(trace.gpu.end_ns[row]) if row != NONE else 0
+                if start < ended <= end + SKEW_NS and end - ended <= WAKE_NS:
+                    votes[_Guess(back, queue, NONE)] += 1
+    return max(votes, key=lambda guess: (votes[guess], guess.back)) if votes else None

@@ -1,0 +1,300 @@
+"""What a trace's host did to its GPUs, as a program that can be run again: calls in order, with what each depends on.
+
+The threads that launch work are one timeline: the main thread waits while the autograd thread runs backward.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pinprof.analyses.syncs import Stalls
+from pinprof.intervals import Intervals, covered
+from pinprof.trace.calls import (
+    ASYNC_COPY,
+    COPY,
+    DEVICE,
+    EVENT,
+    FREE,
+    LAUNCH,
+    MODULE_LOAD,
+    PROFILER,
+    QUEUE_FULL,
+    STREAM,
+)
+from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, Int64s, Trace
+from pinprof.whatif.events import find_event_uses
+
+ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = range(11)
+"""What a call does: launches; waits for a stream, the device or an event; stages a pageable copy; waits for the device and
+then works; records an event; makes a stream wait for one; waits for the kernel that it launched; takes time; or copies
+for the next step on a stream of its own, of which its stream waits for the copy of the step before."""
+
+DEFAULT_LATENCY_NS = 6_000.0
+"""From the start of a launch call to the start of its work on an idle GPU, where the trace has no such launch."""
+DEFAULT_WAKE_NS = 3_000.0
+"""From the end of the awaited work to the return of the call, where the trace shows no such wait."""
+SHORT_GAP_NS = 1_500.0
+"""Between two kernels on a stream that are both queued."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One activity of the GPU; times in ns."""
+
+    row: int
+    """Row in `Trace.gpu`."""
+    queue: int
+    """Its stream, counted over all devices."""
+    engine: int
+    """Copy engine: the direction of a copy between host and device; -1 for all else."""
+    duration_ns: float
+    latency_ns: float
+    """From the start of its launch to its start, if nothing holds it up; for a staged copy, from when staging began."""
+    gap_ns: float
+    """From the end of what was before it on its stream to its start, if it is queued by then."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of the host that matters to the GPU; times in ns."""
+
+    row: int
+    """Row in `Trace.calls`."""
+    kind: int
+    gap_ns: float
+    """Host time since the launch before began, or since the end of the wait before."""
+    fixed_ns: float = 0.0
+    """The part of it that no profiler lengthens: waits for input."""
+    artefact_ns: float = 0.0
+    """The part of it that no step without the profiler has: the profiler's buffers, loading of code, its step marks."""
+    events: float = 0.0
+    """What the profiler recorded in the gap, in ops: a call counts as one, a Python function by its own cost."""
+    queue: int = NONE
+    own_ns: float = 0.0
+    """Time that the call takes besides waiting."""
+    wake_ns: float = DEFAULT_WAKE_NS
+    """From the end of what it waits for to its return."""
+    back: int = 0
+    """For a wait or an order: the event is the one recorded so many records before."""
+    works: list[Work] = field(default_factory=list)
+    step: int = NONE
+
+
+@dataclass(frozen=True)
+class Program:
+    """Calls in order, and the work that the GPU still had when the first began."""
+
+    calls: tuple[Call, ...]
+    start_ns: int = 0
+    """When the first call began, on the trace's clock."""
+    ready_ns: dict[int, float] = field(default_factory=dict)
+    """Per queue, the end of work launched before the recording, since `start_ns`."""
+    device: dict[int, int] = field(default_factory=dict)
+    """Device of each queue."""
+
+    def of_steps(self, steps: set[int]) -> "Program":
+        """Return the calls of these steps alone, on an idle GPU.
+
+        What the host did before the first call of a trace is not known: it is taken to be what it did before the first
+        call of the next step.
+        """
+        chosen = [call for call in self.calls if call.step in steps]
+        if chosen and chosen[0] is self.calls[0]:
+            first = chosen[0]
+            other = next((call for call in chosen if call.step != first.step), first)
+            chosen[0] = replace(
+                first,
+                gap_ns=other.gap_ns,
+                fixed_ns=other.fixed_ns,
+                artefact_ns=other.artefact_ns,
+                events=other.events,
+            )
+        return replace(self, calls=tuple(chosen), ready_ns={})
+
+
+def build_program(trace: Trace, stalls: Stalls, waiting_for_input: Intervals, python_cost: float) -> Program:
+    """Return the program of a trace; `python_cost` is the profiler's cost of a Python function relative to an op's."""
+    builder = _Builder(trace, stalls)
+    rows = builder.rows
+    if len(rows) == 0:
+        return Program(())
+    calls = [builder.call(row) for row in rows.tolist()]
+    _add_host_time(trace, stalls, rows, calls, waiting_for_input, python_cost)
+    start = int(trace.calls.start_ns[rows[0]])
+    ready: dict[int, float] = {}
+    for row in np.flatnonzero((trace.links.launch == NONE) & (trace.launched_ns <= start)).tolist():
+        queue = int(builder.queue[row])
+        ready[queue] = max(ready.get(queue, 0.0), float(trace.gpu.end_ns[row] - start))
+    device = dict(zip(builder.queue.tolist(), trace.gpu.device.tolist(), strict=True))
+    return Program(tuple(calls), start, ready, device)
+
+
+def _add_host_time(
+    trace: Trace, stalls: Stalls, rows: Int64s, calls: list[Call], waiting: Intervals, python_cost: float
+) -> None:
+    """Note the time of the host before each call, and what was recorded in it."""
+    start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]
+    blocking = np.isin(rows, stalls.call)
+    since = np.concatenate((start[:1], np.where(blocking, end, start)[:-1]))
+    gap = start - since
+    fixed = covered(waiting, since, start)
+    overheads = trace.overheads
+    profilers = Intervals(*_disjoint(overheads.start_ns, overheads.end_ns))
+    artefact = covered(profilers, since, start)
+    steps = trace.steps
+    if steps.source == "profiler_step":  # between its steps the profiler marks them
+        marks = Intervals(*_disjoint(steps.end_ns[:-1], steps.start_ns[1:]))
+        artefact += covered(marks, since, start)
+    threads = np.unique(trace.calls.thread[rows])
+    events = np.zeros(len(rows))
+    for table, cost in ((trace.ops, 1.0), (trace.calls, 1.0), (trace.functions, python_cost)):
+        times = table.start_ns[np.isin(table.thread, threads)]
+        events += cost * np.maximum(np.searchsorted(times, start) - np.searchsorted(times, since), 0)
+    for position, call in enumerate(calls):
+        call.gap_ns, call.fixed_ns = float(gap[position]), float(fixed[position])
+        call.artefact_ns = min(call.artefact_ns + float(artefact[position]), max(call.gap_ns - call.fixed_ns, 0.0))
+        call.events = float(events[position])
+
+
+def _disjoint(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    kept = end > start
+    order = np.argsort(start[kept], kind="stable")
+    begins, reach = start[kept][order], np.maximum.accumulate(end[kept][order])
+    opens = np.ones(len(begins), bool)
+    opens[1:] = begins[1:] > reach[:-1]
+    closes = np.ones(len(begins), bool)
+    closes[:-1] = opens[1:]
+    return begins[opens], reach[closes]
+
+
+class _Builder:
+    """Looks up what is known of each call."""
+
+    def __init__(self, trace: Trace, stalls: Stalls) -> None:
+        self.trace, self.stalls = trace, stalls
+        gpu, launch = trace.gpu, trace.links.launch
+        pairs = np.stack((gpu.device.astype(np.int64), gpu.stream))
+        self.queue = np.unique(pairs, axis=1, return_inverse=True)[1].ravel() if len(gpu) else np.empty(0, np.int64)
+        self.stall_of = np.full(len(trace.calls), NONE, np.int64)
+        self.stall_of[stalls.call] = np.arange(len(stalls.call))
+        self.works_of: dict[int, list[int]] = {}
+        for row in np.flatnonzero(launch != NONE).tolist():
+            self.works_of.setdefault(int(launch[row]), []).append(row)
+        self.uses = find_event_uses(trace, self.queue, stalls)
+        self.free_ns = self._free()
+        self.latency_ns = self._usual_latency()
+        launches = np.array(list(self.works_of), dtype=np.int64)
+        self.usual_launch_ns = float(np.median(trace.calls.duration_ns[launches])) if len(launches) else 0.0
+        self.rows = self._rows()
+        self.current = self._current_queues()
+
+    def _rows(self) -> Int64s:
+        """Return the calls that launch, wait or use events, on threads that launch, by their start."""
+        trace, stalls = self.trace, self.stalls
+        rows = np.array(sorted({*self.works_of, *stalls.call.tolist(), *self.uses.of_call}), dtype=np.int64)
+        launching = np.zeros(len(trace.threads), bool)
+        launching[trace.calls.thread[np.array(list(self.works_of), dtype=np.int64)]] = True
+        launching &= np.array([thread.role != "pin_memory" for thread in trace.threads], dtype=bool)
+        own = np.zeros(len(trace.calls), bool)
+        own[stalls.call[stalls.profiler & (stalls.kind != PROFILER)]] = True
+        return rows[launching[trace.calls.thread[rows]] & ~own[rows]]
+
+    def _free(self) -> Int64s:
+        """Return per activity when its stream was free for it: the end of what ran before, or of what an event awaited.
+
+        The first on a stream finds it free from the beginning.
+        """
+        trace = self.trace
+        order = np.lexsort((trace.gpu.start_ns, self.queue))
+        free = np.full(len(trace.gpu), np.iinfo(np.int64).min)
+        same = self.queue[order[1:]] == self.queue[order[:-1]]
+        free[order[1:][same]] = trace.gpu.end_ns[order[:-1][same]]
+        for launch, released in self.uses.released_ns.items():
+            for row in self.works_of.get(launch, ()):
+                free[row] = max(free[row], released)
+        return free
+
+    def _usual_latency(self) -> float:
+        """Return the median time from launch to start of work that found its stream free."""
+        trace = self.trace
+        rows = np.flatnonzero(trace.links.launch != NONE)
+        issued = trace.calls.start_ns[trace.links.launch[rows]]
+        latency = (trace.gpu.start_ns[rows] - issued)[self.free_ns[rows] <= issued]
+        return float(np.median(latency)) if len(latency) else DEFAULT_LATENCY_NS
+
+    def _current_queues(self) -> dict[int, int]:
+        """Return per call the stream of the last launch of its thread before it: mostly PyTorch's current stream."""
+        last: dict[int, int] = {}
+        current = {}
+        for row in self.rows.tolist():
+            thread = int(self.trace.calls.thread[row])
+            current[row] = last.get(thread, NONE)
+            if row in self.works_of:
+                last[thread] = int(self.queue[self.works_of[row][-1]])
+        return current
+
+    def call(self, row: int) -> Call:
+        """Return one call, without the host's time before it."""
+        made = Call(row, ISSUE, 0.0, step=int(self.trace.links.call_step[row]))
+        made.works = [self._work(row, activity) for activity in self.works_of.get(row, ())]
+        use, stall = self.uses.of_call.get(row), int(self.stall_of[row])
+        if use is not None:
+            made.kind = {"record": RECORD, "order": ORDER, "wait": EVENT_WAIT}[use.kind]
+            made.queue, made.back = use.queue, use.back
+            if stall != NONE:
+                self._add_wait(made, stall)
+        elif stall != NONE:
+            self._add_stall(made, stall)
+        return made
+
+    def _work(self, call: int, row: int) -> Work:
+        trace = self.trace
+        start, issued, free = (
+            int(time) for time in (trace.gpu.start_ns[row], trace.calls.start_ns[call], self.free_ns[row])
+        )
+        if free <= issued:
+            latency, gap = float(start - issued), min(float(start - free), SHORT_GAP_NS)
+        else:
+            latency, gap = min(float(start - issued), self.latency_ns), float(start - free)
+        direction = int(trace.gpu.direction[row])
+        engine = direction if trace.gpu.category[row] == MEMCPY and direction in (HTOD, DTOH) else NONE
+        duration = float(trace.gpu.duration_ns[row])
+        return Work(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
+
+    def _add_stall(self, made: Call, stall: int) -> None:
+        """Note what a call that can block waits for."""
+        stalls, trace = self.stalls, self.trace
+        kind, copy = int(stalls.kind[stall]), int(stalls.copy[stall])
+        stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
+        if kind in (STREAM, DEVICE, EVENT):
+            made.queue = int(self.queue[copy]) if copy != NONE else self.current[made.row]
+            made.kind = DEVICE_WAIT if kind == DEVICE else STREAM_WAIT
+            if kind != DEVICE and copy == NONE and (made.queue == NONE or (kind == EVENT and drain_ns == 0)):
+                made.kind, made.own_ns = PAUSE, stall_ns
+                return
+            self._add_wait(made, stall)
+        elif kind in (COPY, ASYNC_COPY) and made.works:
+            made.kind, made.own_ns = STAGED, stall_ns - drain_ns
+            for work in made.works:
+                waited = float(trace.calls.start_ns[made.row]) + drain_ns
+                work.latency_ns = max(float(trace.gpu.start_ns[work.row]) - waited, 0.0)
+        elif kind in (QUEUE_FULL, MODULE_LOAD, PROFILER):
+            made.own_ns = self.usual_launch_ns if kind == QUEUE_FULL else stall_ns
+            made.artefact_ns = max(stall_ns - self.usual_launch_ns, 0.0) if kind != QUEUE_FULL else 0.0
+        elif kind == LAUNCH:
+            made.kind = OWN_WAIT
+            self._add_wait(made, stall)
+        else:
+            waits = kind == FREE and drain_ns > 0
+            made.kind, made.own_ns = DRAIN if waits else PAUSE, stall_ns - drain_ns if waits else stall_ns
+
+    def _add_wait(self, made: Call, stall: int) -> None:
+        """Note how long the call takes at least, and how long it takes to wake up."""
+        stalls = self.stalls
+        if stalls.drain_ns[stall] + stalls.own_ns[stall] > 0:
+            returned = float(self.trace.calls.end_ns[stalls.call[stall]] - stalls.awaited_end_ns[stall])
+            made.wake_ns = max(returned, 0.0)
+            made.own_ns = min(made.wake_ns, DEFAULT_WAKE_NS)
+        else:
+            made.own_ns = float(stalls.stall_ns[stall])
+            made.wake_ns = min(made.own_ns, DEFAULT_WAKE_NS)

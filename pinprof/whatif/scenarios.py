@@ -1,0 +1,239 @@
+"""Changes to a program: what a fix of the code would do to its calls."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pinprof.analyses.syncs import CAUSES, Site, Syncs
+from pinprof.trace.calls import FREE, HOST_MEMORY, MALLOC, SMALL_COPY_BYTES, STREAM
+from pinprof.trace.links import follow
+from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, PINNED, Int64s, Trace
+from pinprof.whatif.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
+
+READS = frozenset({"item", "bool", "tolist", "to_cpu", "print", "equal", "tensor_from_host"})
+"""Causes of waits that go with all that their op does: its kernels, its copy, and the host's time in it."""
+BLOCKING_COPIES = frozenset({"blocking_copy_htod", "blocking_copy_dtoh", "to_cpu"})
+ALLOCATIONS = (MALLOC, FREE, HOST_MEMORY)
+
+LARGE_COPY_BYTES = 1 << 20
+"""Copies from this size on show the rate of the link."""
+PCIE_5_GBPS, PCIE_4_GBPS = 55.0, 25.0
+"""Pinned copies reach 55.6 GB/s on an H100 (nvbandwidth) and 25.1 on an A100 (nvbandwidth #42)."""
+PCIE_5_GPUS = ("H100", "H200", "H800", "H20", "B100", "B200", "B300", "L40S", "RTX 50", "MI300")
+COPY_START_NS = 2_000.0
+"""A pinned copy takes this long besides its bytes."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Changes of the code, any of them together."""
+
+    drop_syncs: tuple[str, ...] = ()
+    """Sites at which the host no longer waits: `FILE:LINE`, or `all`."""
+    pin: bool = False
+    """The host sides of copies are pinned."""
+    pinned_gbps: float | None = None
+    """Rate of pinned copies in GB/s; None: the best that the trace shows, else what the GPU's link is known for."""
+    non_blocking: bool = False
+    """The host does not wait for copies; those of pageable memory hold it all the same."""
+    overlap_copies: bool = False
+    """HtoD copies are made one step ahead, on a stream of their own."""
+    drop_allocs: bool = False
+    """Device memory is neither allocated nor freed in the step."""
+    host_speed: float = 1.0
+    gpu_speed: float = 1.0
+
+
+@dataclass(frozen=True)
+class Edits:
+    """Rows that a change is about; all empty: no change."""
+
+    unwaited: frozenset[int] = frozenset()
+    """Stalls that are no more."""
+    pinned: frozenset[int] = frozenset()
+    """Copies whose host side becomes pinned."""
+    unblocked: frozenset[int] = frozenset()
+    """Stalls of blocking copies that become asynchronous ones."""
+    ahead: frozenset[int] = frozenset()
+    """HtoD copies that are made one step ahead."""
+    pinned_gbps: float | None = None
+    removed_ops: frozenset[int] = field(default=frozenset())
+    """Ops that are no more."""
+
+    def __or__(self, other: "Edits") -> "Edits":
+        return Edits(
+            self.unwaited | other.unwaited,
+            self.pinned | other.pinned,
+            self.unblocked | other.unblocked,
+            self.ahead | other.ahead,
+            self.pinned_gbps or other.pinned_gbps,
+            self.removed_ops | other.removed_ops,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.unwaited or self.pinned or self.unblocked or self.ahead or self.removed_ops)
+
+
+NO_EDITS = Edits()
+
+
+def edits_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> Edits:
+    """Return what a scenario changes in a trace."""
+    copies = np.flatnonzero(trace.gpu.category == MEMCPY)
+    result = Edits(pinned_gbps=scenario.pinned_gbps)
+    if scenario.drop_syncs:
+        sites = [number for number, site in enumerate(syncs.sites) if _is_chosen(site, scenario.drop_syncs)]
+        result |= without_waits(trace, syncs, sites)
+    if scenario.pin:
+        result |= Edits(pinned=frozenset(copies[trace.gpu.host_memory[copies] == PAGEABLE].tolist()))
+    if scenario.non_blocking or scenario.overlap_copies:
+        result |= without_blocking(trace, syncs, None, only_htod=not scenario.non_blocking)
+    if scenario.overlap_copies:
+        result |= Edits(ahead=frozenset(copies[trace.gpu.direction[copies] == HTOD].tolist()))
+    if scenario.drop_allocs:
+        result |= Edits(unwaited=frozenset(np.flatnonzero(np.isin(syncs.stalls.kind, ALLOCATIONS)).tolist()))
+    return result
+
+
+def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
+    if site.verdict not in ("hidden", "explicit"):
+        return False
+    if "all" in wanted:
+        return site.cause not in {"device_malloc", "device_free", "host_alloc"}
+    return site.line is not None and f"{site.file}:{site.line}" in wanted
+
+
+def without_waits(trace: Trace, syncs: Syncs, sites: Iterable[int]) -> Edits:
+    """Return the change that takes the waits of these sites out of the code."""
+    stalls = syncs.stalls
+    rows = np.flatnonzero(np.isin(syncs.site, list(sites)) & ~stalls.profiler)
+    reads = np.isin(syncs.cause[rows], [CAUSES.index(cause) for cause in READS])
+    return Edits(
+        unwaited=frozenset(rows.tolist()), removed_ops=frozenset(_outermost(trace, stalls.call[rows[reads]]).tolist())
+    )
+
+
+def without_blocking(trace: Trace, syncs: Syncs, copies: frozenset[int] | None, *, only_htod: bool = False) -> Edits:
+    """Return the change that makes blocking copies asynchronous: those given, or all; `only_htod` leaves read-backs."""
+    stalls = syncs.stalls
+    blocking = np.isin(syncs.cause, [CAUSES.index(cause) for cause in BLOCKING_COPIES]) & (stalls.copy != NONE)
+    rows = np.flatnonzero(blocking)
+    if copies is not None:
+        rows = rows[np.isin(stalls.copy[rows], list(copies))]
+    if only_htod:
+        rows = rows[trace.gpu.direction[stalls.copy[rows]] == HTOD]
+    return Edits(unblocked=frozenset(rows.tolist()))
+
+
+def _outermost(trace: Trace, call: Int64s) -> Int64s:
+    """Return the outermost ops around calls, those that are no nodes of the autograd engine."""
+    node = trace.ops.named(lambda name: "::" in name and not name.startswith("autograd::"))
+    op = trace.links.op[call]
+    result = np.full(len(call), NONE, np.int64)
+    while (op != NONE).any():
+        result = np.where((op != NONE) & (follow(node.astype(np.int32), op) == 1), op, result)
+        op = follow(trace.links.op_parent, op)
+    return np.unique(result[result != NONE])
+
+
+def pinned_rate(trace: Trace) -> float:
+    """Return the best rate of a large pinned copy in the trace, else what the GPU's link is known for; GB/s."""
+    gpu = trace.gpu
+    large = (gpu.host_memory == PINNED) & (gpu.bytes >= LARGE_COPY_BYTES) & (gpu.duration_ns > 0)
+    if large.any():
+        return float((gpu.bytes[large] / gpu.duration_ns[large]).max())
+    names = " ".join(device.name or "" for device in trace.info.devices)
+    return PCIE_5_GBPS if any(name in names for name in PCIE_5_GPUS) else PCIE_4_GBPS
+
+
+def edited(program: Program, trace: Trace, syncs: Syncs, edits: Edits) -> Program:
+    """Return the program with the changes made."""
+    if not edits:
+        return program
+    change = _Change(trace, syncs, edits)
+    return replace(program, calls=tuple(change.applied(program.calls)))
+
+
+class _Change:
+    """Applies edits to calls."""
+
+    def __init__(self, trace: Trace, syncs: Syncs, edits: Edits) -> None:
+        self.trace, self.stalls, self.edits = trace, syncs.stalls, edits
+        self.stall_of = {int(call): row for row, call in enumerate(syncs.stalls.call.tolist())}
+        self.gbps = edits.pinned_gbps or pinned_rate(trace)
+        removed = sorted(edits.removed_ops)
+        self.spans: dict[int, list[tuple[int, int]]] = {}
+        for op in removed:
+            thread = int(trace.ops.thread[op])
+            self.spans.setdefault(thread, []).append((int(trace.ops.start_ns[op]), int(trace.ops.end_ns[op])))
+        launches = np.unique(trace.links.launch[trace.links.launch != NONE])
+        self.launch_ns = float(np.median(trace.calls.duration_ns[launches])) if len(launches) else 0.0
+
+    def applied(self, calls: Iterable[Call]) -> Iterable[Call]:
+        """Yield the calls that are left, as they are then; the host's time before those that are not goes to the next."""
+        gap = fixed = artefact = events = 0.0
+        for call in calls:
+            share = self._share_kept(call)
+            own = call.gap_ns - call.fixed_ns
+            gap += call.fixed_ns + own * share
+            fixed += call.fixed_ns
+            artefact += call.artefact_ns * share
+            events += call.events * share
+            changed = None if self._is_removed(call) else self._changed(call)
+            if changed is None:
+                continue
+            yield replace(changed, gap_ns=gap, fixed_ns=fixed, artefact_ns=artefact, events=events)
+            gap = fixed = artefact = events = 0.0
+
+    def _share_kept(self, call: Call) -> float:
+        """Return which part of the host's time before a call lies outside of the ops that are no more."""
+        start = int(self.trace.calls.start_ns[call.row])
+        if call.gap_ns <= 0:
+            return 1.0
+        spans = self.spans.get(int(self.trace.calls.thread[call.row]), ())
+        since = start - call.gap_ns
+        inside = sum(max(0.0, min(end, start) - max(begin, since)) for begin, end in spans)
+        return max(0.0, 1.0 - inside / call.gap_ns)
+
+    def _is_removed(self, call: Call) -> bool:
+        start = int(self.trace.calls.start_ns[call.row])
+        spans = self.spans.get(int(self.trace.calls.thread[call.row]), ())
+        return any(begin <= start < end for begin, end in spans)
+
+    def _changed(self, call: Call) -> Call | None:
+        """Return the call after the change; None if it is no more."""
+        stall = self.stall_of.get(call.row, NONE)
+        if stall in self.edits.unwaited and not call.works:
+            return None
+        if stall in self.edits.unblocked and self._is_free(stall) and not call.works:
+            return None
+        if not call.works:
+            return call
+        works = [self._as_pinned(work) if self._pinned(work.row, call) else work for work in call.works]
+        changed = replace(call, works=works)
+        if call.kind == STAGED and (
+            stall in self.edits.unwaited or all(self._pinned(work.row, call) for work in works)
+        ):
+            changed = replace(changed, kind=ISSUE, own_ns=self.launch_ns)
+        if changed.kind == ISSUE and any(work.row in self.edits.ahead for work in works):
+            changed = replace(changed, kind=AHEAD)
+        return changed
+
+    def _is_free(self, stall: int) -> bool:
+        """Return whether the host need not stage the copy that a stall is about."""
+        copy = int(self.stalls.copy[stall])
+        gpu = self.trace.gpu
+        small = gpu.direction[copy] == HTOD and gpu.bytes[copy] <= SMALL_COPY_BYTES
+        return bool(gpu.host_memory[copy] != PAGEABLE or copy in self.edits.pinned or small) or (
+            int(self.stalls.kind[stall]) == STREAM
+        )
+
+    def _pinned(self, row: int, call: Call) -> bool:
+        """Return whether a copy that was staged is pinned now."""
+        return call.kind == STAGED and row in self.edits.pinned
+
+    def _as_pinned(self, work: Work) -> Work:
+        size = int(self.trace.gpu.bytes[work.row])
+        time = COPY_START_NS + size / self.gbps if size > 0 else work.duration_ns
+        return replace(work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS)
