@@ -57,37 +57,57 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
     waits = stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]
     if len(records) == 0 or len(trace.gpu) == 0:
         return EventUses({}, {})
-    lanes = _Lanes(trace, queue)
-    sources: dict[int, int] = {}
-    uses: dict[int, EventUse] = {}
-    released: dict[int, int] = {}
+    found = _Found(trace, _Lanes(trace, queue), records, {}, {}, {})
     for group in _alike(trace, orders):
-        guess = _best_order(trace, lanes, records, group)
-        if guess is None:
-            continue
-        for call in group:
-            uses[call] = EventUse("order", guess.target, guess.back)
-            record = _record(records, call, guess.back)
-            if record == NONE:
-                continue
-            sources[record] = guess.source
-            before = lanes.last_before(guess.source, int(calls.start_ns[record]))
-            after = lanes.first_after(guess.target, int(calls.start_ns[call]))
-            if before != NONE and after != NONE:
-                launch = int(trace.links.launch[after])
-                released[launch] = max(released.get(launch, 0), int(trace.gpu.end_ns[before]))
+        _note_order(found, group)
     for group in _alike(trace, waits):
-        guess = _best_wait(trace, lanes, records, group, sources)
-        if guess is None:
-            continue
-        for call in group:
-            uses[call] = EventUse("wait", guess.source, guess.back)
-            record = _record(records, call, guess.back)
-            if record != NONE:
-                sources[record] = guess.source
+        _note_wait(found, group)
     for record in records.tolist():
-        uses[record] = EventUse("record", sources.get(record, NONE), 0)
-    return EventUses(uses, released)
+        found.of_call[record] = EventUse("record", found.sources.get(record, NONE), 0)
+    return EventUses(found.of_call, found.released_ns)
+
+
+class _Found(NamedTuple):
+    """What is known so far."""
+
+    trace: Trace
+    lanes: "_Lanes"
+    records: Int64s
+    of_call: dict[int, EventUse]
+    released_ns: dict[int, int]
+    sources: dict[int, int]
+    """Stream of each record."""
+
+
+def _note_order(found: _Found, group: list[int]) -> None:
+    """Note which stream waits for which at these calls, and what that released."""
+    trace, lanes, records = found.trace, found.lanes, found.records
+    guess = _best_order(trace, lanes, records, group)
+    if guess is None:
+        return
+    for call in group:
+        found.of_call[call] = EventUse("order", guess.target, guess.back)
+        record = _record(records, call, guess.back)
+        if record == NONE:
+            continue
+        found.sources[record] = guess.source
+        before = lanes.last_before(guess.source, int(trace.calls.start_ns[record]))
+        after = lanes.first_after(guess.target, int(trace.calls.start_ns[call]))
+        if NONE not in (before, after):
+            launch, ended = int(trace.links.launch[after]), int(trace.gpu.end_ns[before])
+            found.released_ns[launch] = max(found.released_ns.get(launch, ended), ended)
+
+
+def _note_wait(found: _Found, group: list[int]) -> None:
+    """Note for what work the host waits at these calls."""
+    guess = _best_wait(found.trace, found.lanes, found.records, group, found.sources)
+    if guess is None:
+        return
+    for call in group:
+        found.of_call[call] = EventUse("wait", guess.source, guess.back)
+        record = _record(found.records, call, guess.back)
+        if record != NONE:
+            found.sources[record] = guess.source
 
 
 class _Lanes:
@@ -155,7 +175,7 @@ def _slack(trace: Trace, lanes: _Lanes, records: Int64s, call: int, guess: _Gues
         return None
     before = lanes.last_before(guess.source, int(trace.calls.start_ns[record]))
     after = lanes.first_after(guess.target, int(trace.calls.start_ns[call]))
-    if before == NONE or after == NONE:
+    if NONE in (before, after):
         return None
     return int(trace.gpu.start_ns[after] - trace.gpu.end_ns[before])
 

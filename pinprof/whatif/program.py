@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pinprof.analyses.syncs import Stalls
-from pinprof.intervals import Intervals, covered
+from pinprof.intervals import Intervals, covered, union
 from pinprof.trace.calls import (
     ASYNC_COPY,
     COPY,
@@ -25,9 +25,9 @@ from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, Int64s, Trace
 from pinprof.whatif.events import find_event_uses
 
 ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = range(11)
-"""What a call does: launches; waits for a stream, the device or an event; stages a pageable copy; waits for the device and
-then works; records an event; makes a stream wait for one; waits for the kernel that it launched; takes time; or copies
-for the next step on a stream of its own, of which its stream waits for the copy of the step before."""
+"""What a call does: launches; waits for a stream, the device or an event; stages a pageable copy; waits for the device
+and then works; records an event; makes a stream wait for one; waits for the kernel that it launched; takes time; or
+copies for the next step on a stream of its own, of which its stream waits for the copy of the step before."""
 
 DEFAULT_LATENCY_NS = 6_000.0
 """From the start of a launch call to the start of its work on an idle GPU, where the trace has no such launch."""
@@ -139,11 +139,11 @@ def _add_host_time(
     gap = start - since
     fixed = covered(waiting, since, start)
     overheads = trace.overheads
-    profilers = Intervals(*_disjoint(overheads.start_ns, overheads.end_ns))
+    profilers = union(overheads.start_ns, overheads.end_ns)
     artefact = covered(profilers, since, start)
     steps = trace.steps
     if steps.source == "profiler_step":  # between its steps the profiler marks them
-        marks = Intervals(*_disjoint(steps.end_ns[:-1], steps.start_ns[1:]))
+        marks = union(steps.end_ns[:-1], steps.start_ns[1:])
         artefact += covered(marks, since, start)
     threads = np.unique(trace.calls.thread[rows])
     events = np.zeros(len(rows))
@@ -154,17 +154,6 @@ def _add_host_time(
         call.gap_ns, call.fixed_ns = float(gap[position]), float(fixed[position])
         call.artefact_ns = min(call.artefact_ns + float(artefact[position]), max(call.gap_ns - call.fixed_ns, 0.0))
         call.events = float(events[position])
-
-
-def _disjoint(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    kept = end > start
-    order = np.argsort(start[kept], kind="stable")
-    begins, reach = start[kept][order], np.maximum.accumulate(end[kept][order])
-    opens = np.ones(len(begins), bool)
-    opens[1:] = begins[1:] > reach[:-1]
-    closes = np.ones(len(begins), bool)
-    closes[:-1] = opens[1:]
-    return begins[opens], reach[closes]
 
 
 class _Builder:

@@ -10,7 +10,6 @@ from pinprof.whatif.program import (
     DEVICE_WAIT,
     DRAIN,
     EVENT_WAIT,
-    ISSUE,
     ORDER,
     OWN_WAIT,
     RECORD,
@@ -18,10 +17,14 @@ from pinprof.whatif.program import (
     STREAM_WAIT,
     Call,
     Program,
+    Work,
 )
 
 QUEUE_DEPTH = 1022
 """Launches that a stream holds before the host has to wait: seen at each of 1974 full queues on an H200."""
+
+WAITS = frozenset({STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT})
+"""Kinds of calls that return once what they wait for has ended."""
 
 SIDE = -2
 """Less the device, the number of the stream on which copies are made ahead."""
@@ -81,12 +84,9 @@ class Run:
 class Machine:
     """One host timeline, the streams of its GPUs, and their copy engines."""
 
-    def __init__(
-        self, program: Program, cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0, queues: bool = True
-    ) -> None:
+    def __init__(self, program: Program, cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
         self.run = Run(ready_ns=dict(program.ready_ns))
         self.program, self.cost, self.gpu_speed = program, cost, gpu_speed
-        self.depth = QUEUE_DEPTH if queues else None
         self._pending: dict[int, deque[float]] = defaultdict(deque)
         self._events: list[float] = []
         self._fetched: dict[int, float] = {}  # ends of the copies made ahead, by their place in the step
@@ -96,52 +96,62 @@ class Machine:
 
     def play(self, calls: Sequence[Call]) -> None:
         """Run these calls, after what was run before."""
-        run, cost, ready = self.run, self.cost, self.run.ready_ns
+        run = self.run
         self._fetching = None
         for call in calls:
-            start = run.host_ns + cost.host_ns(call)
-            kind = call.kind
-            end = start
-            if kind == STAGED:
-                free = max(start, ready.get(call.works[0].queue, 0.0))
-                for work in call.works:
-                    self._work(work.row, work.queue, work.engine, work.duration_ns, free + work.latency_ns)
-                end = free + call.own_ns
-            elif kind == AHEAD:
-                self._fetch(call, start)
+            start = run.host_ns + self.cost.host_ns(call)
+            if call.kind == STAGED:
+                end = self._stage(call, start)
             else:
-                for work in call.works:
-                    begins = max(start + work.latency_ns, ready.get(work.queue, 0.0) + work.gap_ns)
-                    self._work(work.row, work.queue, work.engine, work.duration_ns, begins)
-                    if self.depth is not None:
-                        end = max(end, self._room(work.queue, start))
-            if kind in (ISSUE, AHEAD):
-                end += call.own_ns - (call.artefact_ns if cost.steady and call.own_ns > call.artefact_ns else 0.0)
-            elif kind == STREAM_WAIT:
-                end = max(start + call.own_ns, ready.get(call.queue, 0.0) + call.wake_ns)
-            elif kind == DEVICE_WAIT:
-                end = max(start + call.own_ns, max(ready.values(), default=0.0) + call.wake_ns)
-            elif kind == EVENT_WAIT:
-                end = max(start + call.own_ns, self._event(call) + call.wake_ns)
-            elif kind == RECORD:
-                self._events.append(ready.get(call.queue, 0.0) if call.queue != NONE else 0.0)
-            elif kind == ORDER:
-                ready[call.queue] = max(ready.get(call.queue, 0.0), self._event(call))
-            elif kind == DRAIN:
-                end = max(start, max(ready.values(), default=0.0)) + call.own_ns
-            elif kind == OWN_WAIT:
-                end = max(
-                    start + call.own_ns, ready.get(call.works[-1].queue, 0.0) + call.wake_ns if call.works else 0.0
-                )
-            elif kind != STAGED:
-                end = start + call.own_ns
-            run.host_ns = end
-            run.call_ends_ns[call.row] = end
+                end = max(self._issue(call, start), self._returns(call, start))
+            run.host_ns = run.call_ends_ns[call.row] = end
 
-    def _work(self, row: int, queue: int, engine: int, duration: float, begins: float) -> None:
-        run = self.run
-        if engine != NONE:
-            key = 2 * self.program.device.get(queue, SIDE - queue) + engine
+    def _stage(self, call: Call, start: float) -> float:
+        """Copy pageable memory once the stream is free; return when the call returns."""
+        free = max(start, self.run.ready_ns.get(call.works[0].queue, 0.0))
+        for work in call.works:
+            self._work(work, work.queue, free + work.latency_ns)
+        return free + call.own_ns
+
+    def _issue(self, call: Call, start: float) -> float:
+        """Launch the works of a call; return when the last of them had room in its stream's queue."""
+        if call.kind == AHEAD:
+            self._fetch(call, start)
+            return start
+        ready, end = self.run.ready_ns, start
+        for work in call.works:
+            self._work(work, work.queue, max(start + work.latency_ns, ready.get(work.queue, 0.0) + work.gap_ns))
+            end = max(end, self._room(work.queue, start))
+        return end
+
+    def _returns(self, call: Call, start: float) -> float:
+        """Return when a call returns, by what it waits for; note what it does to events and streams."""
+        ready, kind = self.run.ready_ns, call.kind
+        if kind in WAITS:
+            return max(start + call.own_ns, self._awaited(call) + call.wake_ns)
+        if kind == DRAIN:
+            return max(start, max(ready.values(), default=0.0)) + call.own_ns
+        if kind == RECORD:
+            self._events.append(ready.get(call.queue, 0.0) if call.queue != NONE else 0.0)
+        elif kind == ORDER:
+            ready[call.queue] = max(ready.get(call.queue, 0.0), self._event(call))
+        elif self.cost.steady and call.own_ns > call.artefact_ns:
+            return start + call.own_ns - call.artefact_ns
+        return start + call.own_ns
+
+    def _awaited(self, call: Call) -> float:
+        """Return the end of what a call waits for."""
+        ready = self.run.ready_ns
+        if call.kind == DEVICE_WAIT:
+            return max(ready.values(), default=0.0)
+        if call.kind == EVENT_WAIT:
+            return self._event(call)
+        return ready.get(call.works[-1].queue if call.works else call.queue, 0.0)
+
+    def _work(self, work: Work, queue: int, begins: float) -> None:
+        run, duration = self.run, work.duration_ns
+        if work.engine != NONE:
+            key = 2 * self.program.device.get(queue, SIDE - queue) + work.engine
             begins = max(begins, run.engine_ns.get(key, 0.0))
             run.engine_ns[key] = begins + duration
         else:
@@ -150,9 +160,8 @@ class Machine:
         run.busy_ns += max(end - max(begins, self._covered_ns), 0.0)
         self._covered_ns = max(self._covered_ns, end)
         run.ready_ns[queue] = max(run.ready_ns.get(queue, 0.0), end)
-        run.work_ends_ns[row] = end
-        if self.depth is not None:
-            self._pending[queue].append(end)
+        run.work_ends_ns[work.row] = end
+        self._pending[queue].append(end)
 
     def _fetch(self, call: Call, start: float) -> None:
         """Make the copies of a call for the next step, and its stream wait for those of the step before."""
@@ -163,7 +172,7 @@ class Machine:
             ready[work.queue] = max(ready.get(work.queue, 0.0), self._fetched.get(self._place, 0.0))
             queue = SIDE - self.program.device.get(work.queue, 0)
             begins = max(start + work.latency_ns, ready.get(queue, 0.0) + work.gap_ns)
-            self._work(work.row, queue, work.engine, work.duration_ns, begins)
+            self._work(work, queue, begins)
             self._fetched[self._place] = ready[queue]
             self._place += 1
 
@@ -172,7 +181,7 @@ class Machine:
         pending = self._pending[queue]
         while pending and pending[0] <= now:
             pending.popleft()
-        return pending[len(pending) - 1 - (self.depth or 0)] if len(pending) > (self.depth or 0) else now
+        return pending[len(pending) - 1 - QUEUE_DEPTH] if len(pending) > QUEUE_DEPTH else now
 
     def _event(self, call: Call) -> float:
         """Return when the event of a call comes; one that was recorded before the program, with the work before it."""

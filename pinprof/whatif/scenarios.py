@@ -171,7 +171,7 @@ class _Change:
         self.launch_ns = float(np.median(trace.calls.duration_ns[launches])) if len(launches) else 0.0
 
     def applied(self, calls: Iterable[Call]) -> Iterable[Call]:
-        """Yield the calls that are left, as they are then; the host's time before those that are not goes to the next."""
+        """Yield the calls that are left, as they are then; the host's time before the others goes to the next."""
         gap = fixed = artefact = events = 0.0
         for call in calls:
             share = self._share_kept(call)

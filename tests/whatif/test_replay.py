@@ -1,0 +1,143 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trace_builder import SIDE, TraceBuilder
+
+from pinprof.analyses.loader import measure_loader
+from pinprof.analyses.syncs import measure_stalls
+from pinprof.trace import Trace, read_trace
+from pinprof.whatif.program import Program, build_program
+from pinprof.whatif.replay import Cost, pace, replay
+
+TRACES = Path(__file__).parents[2] / "traces"
+FILES = sorted(TRACES.glob("*.json.gz"))
+TOLERATED = 0.02
+"""Of the recorded time."""
+
+
+def program_of(trace: Trace) -> Program:
+    return build_program(trace, measure_stalls(trace), measure_loader(trace).times, 0.3)
+
+
+def built(builder: TraceBuilder, folder: Path) -> tuple[Trace, Program]:
+    trace = read_trace(builder.write(folder / "trace.json"))
+    return trace, program_of(trace)
+
+
+def worst(trace: Trace) -> float:
+    """Return the largest difference between a replayed and a recorded end, as a share of the recorded time."""
+    program = program_of(trace)
+    run = replay(program)
+    works = np.array(list(run.work_ends_ns))
+    calls = np.array(list(run.call_ends_ns))
+    recorded = np.concatenate((trace.gpu.end_ns[works], trace.calls.end_ns[calls])) - program.start_ns
+    replayed = np.array([*run.work_ends_ns.values(), *run.call_ends_ns.values()])
+    assert len(works) > 0
+    differences = np.abs(replayed[: len(works)] - recorded[: len(works)])
+    last_call = abs(replayed[-1] - recorded[-1])
+    return float(max(differences.max(), last_call) / recorded.max())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_unchanged_replay_ends_as_recorded_on_host_and_gpu(path: Path) -> None:
+    assert worst(read_trace(path)) <= TOLERATED
+
+
+def test_work_starts_after_its_launch_and_after_what_is_before_it_on_its_stream(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 100, launch=10)
+    builder.kernel(121, 100, launch=30)
+    builder.kernel(40, 50, launch=35, stream=SIDE)
+    trace, program = built(builder, tmp_path)
+    ends = replay(program).work_ends_ns
+    assert [ends[row] for row in range(len(trace.gpu))] == [110_000, 80_000, 211_000]  # since the first launch, at 10
+
+
+def test_a_wait_returns_when_its_stream_has_run_dry(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 100, launch=10)
+    builder.call("cudaStreamSynchronize", 30, 95)  # returns 5 after the kernel's end
+    builder.kernel(140, 10, launch=130)
+    _, program = built(builder, tmp_path)
+    longer = program.calls[0].works[0]
+    longer.duration_ns += 50_000
+    run = replay(program)
+    assert run.call_ends_ns[program.calls[1].row] == 165_000
+    assert max(run.work_ends_ns.values()) == 190_000  # 50 later than recorded
+
+
+def test_a_stream_that_waits_for_an_event_goes_on_after_the_recorded_work(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.copy("HtoD (Pinned -> Device)", start + 20, 300, launch=start + 10, stream=SIDE)
+        builder.call("cudaEventRecord", start + 30, 1)
+        builder.call("cudaStreamWaitEvent", start + 32, 1)
+        builder.kernel(start + 322, 100, launch=start + 40)
+    _, program = built(builder, tmp_path)
+    for call in program.calls:
+        for work in call.works:
+            if work.engine >= 0:
+                work.duration_ns -= 100_000
+    assert max(replay(program).work_ends_ns.values()) == 2_422_000 - 10_000 - 100_000
+
+
+def test_a_wait_for_the_event_of_the_step_before_awaits_that(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 10, 900, launch=start + 5)
+        builder.copy("DtoH (Device -> Pinned)", start + 911, 50, launch=start + 20)
+        builder.call("cudaEventRecord", start + 30, 1)
+        if number:
+            builder.call("cudaEventSynchronize", start + 40, 2)  # long done
+    trace, program = built(builder, tmp_path)
+    assert replay(program).completed_ns() == trace.gpu.end_ns.max() - program.start_ns
+
+
+def test_the_host_waits_for_room_in_a_full_queue(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(1030):
+        builder.kernel(10_000 + 10 * number, 10, launch=2 * number)
+    trace, program = built(builder, tmp_path)
+    run = replay(program)
+    last = program.calls[-1].row
+    assert run.call_ends_ns[last] >= trace.gpu.end_ns[6] - program.start_ns  # of 1030 at most 1022 are pending
+
+
+def test_the_pace_of_a_gpu_bound_program_is_the_gpus(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        builder.step(number, 100 * number, 99)
+        builder.kernel(50 + 500 * number, 500, launch=100 * number + 10)
+    _, program = built(builder, tmp_path)
+    steady = pace(program.of_steps({1, 2}), 2)
+    assert steady.step_ns == pytest.approx(500_000, rel=0.01)
+    assert steady.busy_ns == pytest.approx(500_000, rel=0.01)
+
+
+def test_the_profilers_cost_comes_out_of_the_hosts_time_only(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 1000)
+        for at in range(10):
+            builder.op("aten::add", start + 100 * at, 50)
+            builder.kernel(start + 100 * at + 20, 10, launch=start + 100 * at + 10)
+    _, program = built(builder, tmp_path)
+    middle = program.of_steps({1, 2})
+    assert pace(middle, 2).step_ns == pytest.approx(1_000_000, rel=0.01)
+    without = pace(middle, 2, Cost(per_event_ns=10_000, keep=0.1))  # an op and a launch in each 100 µs
+    assert without.step_ns == pytest.approx(800_000, rel=0.01)
+    assert pace(middle, 2, Cost(per_event_ns=90_000, keep=0.4)).step_ns == pytest.approx(400_000, rel=0.01)
+
+
+def test_a_trace_without_calls_is_an_empty_program(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::add", 0, 10)
+    _, program = built(builder, tmp_path)
+    assert program.calls == ()
+    assert pace(program, 1).step_ns == 0
