@@ -109,7 +109,7 @@ def resnet_meters(device: torch.device, fixed: bool, scale: float) -> Step:
 def micro_batches(device: torch.device, fixed: bool, scale: float) -> Step:
     """Train a small GPT, four micro-batches an update, the loss of each read or summed."""
     vocabulary, block, count = 512, scaled(128, scale, 8), 4
-    model = Gpt(vocabulary, block, 4 * scaled(64, scale), depth=3).to(device)
+    model = Gpt(vocabulary, block, 4 * scaled(64, scale), depth=2).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device.type == "cuda")
     tokens = torch.randint(vocabulary, (count, scaled(16, scale), block + 1), device=device)
     total = torch.zeros((), device=device)
@@ -119,8 +119,7 @@ def micro_batches(device: torch.device, fixed: bool, scale: float) -> Step:
         read = 0.0
         optimizer.zero_grad(set_to_none=True)
         for micro in tokens:
-            with torch.autocast(device.type, torch.bfloat16):
-                loss = model(micro[:, :-1], micro[:, 1:]) / count
+            loss = model(micro[:, :-1], micro[:, 1:]) / count
             loss.backward()
             if fixed:
                 total.add_(loss.detach())
