@@ -1,0 +1,184 @@
+"""Programs that copy between host and GPU in every step, badly and well, and one that gives its memory back."""
+
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812  torch's own name for it
+
+from pinprof.workloads.model import LEARNING_RATE, device_batch, forever, host_batches, sizes, trainer
+from pinprof.workloads.waits import HOST_WORK_MS, TINY_LAYERS, TINY_WIDTH, chain, work_on_host
+from scripts.pair_programs.parts import AverageMeter, Gpt, Step, in_host_memory, mlp, resnet, scaled, sgd, update
+
+
+@final
+class OneStepLate:
+    """Copies tensors to pinned memory behind the kernels and hands each out one call later."""
+
+    def __init__(self, like: Tensor) -> None:
+        cuda = like.device.type == "cuda"
+        self._buffers = [torch.empty_like(like, device="cpu", pin_memory=cuda) for _ in range(2)]
+        self._copied = [torch.cuda.Event() for _ in range(2)] if cuda else []  # type: ignore[no-untyped-call]
+        self._calls = 0
+
+    def exchange(self, result: Tensor) -> Tensor | None:
+        """Start the copy of `result` and return the one before, complete; None at the first call."""
+        slot = self._calls % 2
+        self._buffers[slot].copy_(result, non_blocking=True)
+        if self._copied:
+            self._copied[slot].record()
+        self._calls += 1
+        if self._calls == 1:
+            return None
+        if self._copied:
+            self._copied[1 - slot].synchronize()
+        return self._buffers[1 - slot]
+
+
+def readback_late(device: torch.device, fixed: bool, scale: float) -> Step:
+    """Read the outputs of a step that the GPU bounds, at once or one step later."""
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
+    late = OneStepLate(torch.empty(size.rows, size.classes, device=device))
+    scores = AverageMeter()
+
+    def step() -> None:
+        output = training.model(batch)
+        training.update(F.cross_entropy(output, training.target))
+        seen = late.exchange(output.detach()) if fixed else output.detach().cpu()
+        if seen is not None:
+            scores.update(seen[0, 0].item())
+
+    return step
+
+
+def predictions_late(device: torch.device, fixed: bool, scale: float) -> Step:
+    """Read the predictions of a network of many small layers, at once or one step later."""
+    width, rows, classes = scaled(512, scale), scaled(256, scale), 10
+    model = mlp(width, width, 24, classes).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    x, y = torch.randn(rows, width, device=device), torch.randint(classes, (rows,), device=device)
+    expected = y.cpu().numpy()
+    late = OneStepLate(y)
+    correct = AverageMeter()
+
+    def step() -> Tensor:
+        output = model(x)
+        predicted = output.detach().argmax(1)
+        loss = update(optimizer, F.cross_entropy(output, y))
+        seen = late.exchange(predicted) if fixed else predicted.cpu()
+        if seen is not None:
+            correct.update(float((seen.numpy() == expected).mean()), rows)
+        return loss
+
+    return step
+
+
+def many_small_copies(device: torch.device, fixed: bool, scale: float) -> Step:
+    """Forty columns of a table, 4 KB each, copied one by one."""
+    columns, rows = 40, scaled(1024, scale)
+    table = [in_host_memory(torch.randn(rows), device, pinned=fixed) for _ in range(columns)]
+    model = mlp(columns, scaled(512, scale), 6, 2).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    y = torch.randint(2, (rows,), device=device)
+
+    def step() -> Tensor:
+        copied = [column.to(device, non_blocking=fixed) for column in table]
+        return update(optimizer, F.cross_entropy(model(torch.stack(copied, dim=1)), y))
+
+    return step
+
+
+def images(device: torch.device, fixed: bool, scale: float, *, rows: int = 64, width: int = 32) -> Step:
+    """Train a residual network whose images and labels come from pageable or pinned memory."""
+    rows, side = scaled(rows, scale), scaled(64, scale, 8)
+    model = resnet(scaled(width, scale), 10).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+    batches = [in_host_memory(torch.randn(rows, 3, side, side), device, pinned=fixed) for _ in range(2)]
+    ring = forever(batches)
+    labels = in_host_memory(torch.randint(10, (rows,)), device, pinned=fixed)
+
+    def step() -> Tensor:
+        x, y = next(ring).to(device, non_blocking=fixed), labels.to(device, non_blocking=fixed)
+        return update(optimizer, F.cross_entropy(model(x), y))
+
+    return step
+
+
+def tokens(device: torch.device, fixed: bool, scale: float) -> Step:
+    """Train a small GPT whose tokens come with non_blocking=True, from pageable or pinned memory."""
+    vocabulary, block = 512, scaled(128, scale, 8)
+    model = Gpt(vocabulary, block, 4 * scaled(64, scale), depth=5).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    batch = in_host_memory(torch.randint(vocabulary, (scaled(16, scale), block + 1)), device, pinned=fixed)
+
+    def step() -> Tensor:
+        on_device = batch.to(device, non_blocking=True)
+        return update(optimizer, model(on_device[:, :-1], on_device[:, 1:]))
+
+    return step
+
+
+def host_work_and_copy(device: torch.device, fixed: bool, scale: float) -> Step:
+    """Work on the host for 3 ms, then copy a batch from pageable or pinned memory."""
+    size = sizes(scale)
+    training = trainer(device, size)
+    ring = forever(host_batches(size, pinned=fixed and device.type == "cuda"))
+
+    def step() -> Tensor:
+        work_on_host(HOST_WORK_MS * scale)
+        return training.train(next(ring).to(device, non_blocking=fixed))
+
+    return step
+
+
+def everything_at_once(device: torch.device, fixed: bool, scale: float) -> Step:
+    """Train many small layers on a pageable batch and read the loss; or on a pinned one, and do not read it."""
+    width, rows = scaled(1024, scale), scaled(512, scale)
+    model = mlp(width, width, 20, 10).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    batches = [in_host_memory(torch.randn(rows, width), device, pinned=fixed) for _ in range(2)]
+    ring = forever(batches)
+    y = torch.randint(10, (rows,), device=device)
+    history, total = AverageMeter(), torch.zeros((), device=device)
+
+    def step() -> Tensor:
+        x = next(ring).to(device, non_blocking=fixed)
+        loss = update(optimizer, F.cross_entropy(model(x), y))
+        if fixed:
+            total.add_(loss)
+        else:
+            history.update(loss.item())
+        return loss
+
+    return step
+
+
+def small_batch_chain(device: torch.device, fixed: bool, scale: float) -> Step:
+    """Train a chain of tiny operations on a pinned batch, whose copy is waited for or not."""
+    count = max(2, round(TINY_LAYERS * scale))
+    weights = [torch.randn(TINY_WIDTH, device=device, requires_grad=True) for _ in range(count)]
+    optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE, fused=device.type == "cuda")
+    batch = in_host_memory(torch.randn(TINY_WIDTH), device, pinned=True)
+
+    def step() -> Tensor:
+        return update(optimizer, chain(batch.to(device, non_blocking=fixed), weights))
+
+    return step
+
+
+def emptied_cache(device: torch.device, fixed: bool, scale: float) -> Step:
+    """Train a small GPT that gives the cached memory back after every step, or keeps it."""
+    vocabulary, block = 512, scaled(128, scale, 8)
+    model = Gpt(vocabulary, block, 4 * scaled(64, scale), depth=4).to(device)
+    optimizer = sgd(model, device)
+    batch = torch.randint(vocabulary, (scaled(16, scale), block + 1), device=device)
+
+    def step() -> Tensor:
+        loss = update(optimizer, model(batch[:, :-1], batch[:, 1:]))
+        if not fixed:
+            torch.cuda.empty_cache()
+        return loss
+
+    return step

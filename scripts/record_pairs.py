@@ -1,0 +1,295 @@
+"""Record every pair on this machine: both sides traced, and both timed without a profiler.
+
+Run from the repository root:  PYTHONPATH=. python scripts/record_pairs.py OUT_DIR [--only NAME]...
+
+Each measurement has a process of its own: CUPTI, once loaded, slows a process for ever after. All of them are forks of
+this process, which imports torch once and never starts the GPU. One runs at a time, so that timing has quiet.
+"""
+
+import gzip
+import json
+import multiprocessing
+import os
+import platform
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from scripts.pair_programs.parts import Step, synchronize
+from scripts.pairs import PAIRS, Pair, pair
+from scripts.record_traces import driver_version
+
+WARM_UP_STEPS = 20
+PLAIN_WINDOWS = 5
+LEAST_SECONDS = 0.3  # of each plain window
+PROFILER_WARM_UP, RECORDED_STEPS = 3, 6
+MOST_BYTES = 1_000_000  # of one file: the traces live in the repository
+ALONE_SECONDS = 60  # no measurement may take longer than this
+ENDING_SECONDS = 5  # of a process that sent nothing
+SIDES = ("before", "after")
+
+Noted = dict[str, Any]
+
+
+@click.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--only", multiple=True, metavar="NAME", help="Record this pair alone; may be repeated.")
+@click.option("--missing", is_flag=True, help="Leave out the pairs that OUT has already.")
+@click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
+@click.option("--scale", default=1.0, show_default=True, help="All sizes times this.")
+@click.option("--jobs", default=1, show_default=True, help="So many pairs side by side; to rehearse only.")
+@click.option(
+    "--rounds", default=2, show_default=True, help="Time both sides so often, all pairs once before any twice."
+)
+@click.option("--budget", default=500.0, show_default=True, help="Start nothing new after so many seconds.")
+def main(
+    out: Path,
+    only: tuple[str, ...],
+    missing: bool,
+    device: str,
+    scale: float,
+    jobs: int,
+    rounds: int,
+    budget: float,
+) -> None:
+    """Record the pairs into OUT, with pairs.json; what OUT has of other pairs is kept."""
+    began = time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
+    asked = [pair(name) for name in only] or list(PAIRS)
+    recorder = Recorder(out, device, scale, "fork" if jobs == 1 else "spawn")
+    recorder.note_machine()
+    for number in range(rounds):
+        left = [each for each in asked if recorder.rounds(each) == number or (number == 0 and not missing)]
+        work = partial(timely, recorder.next_round if number else recorder.first_round, began + budget)
+        skipped = [each.name for each, done in zip(left, side_by_side(work, left, jobs), strict=True) if not done]
+        if skipped:
+            print(f"round {number + 1}: no time left for {', '.join(skipped)}", flush=True)
+    recorded = sum(recorder.rounds(each) > 0 for each in asked)
+    print(f"{recorded} of {len(asked)} pairs in {time.perf_counter() - began:.0f} s", flush=True)
+    if recorder.failed:
+        print(f"failed: {', '.join(recorder.failed)}", file=sys.stderr)
+        sys.exit(1)
+
+
+def side_by_side(work: Callable[[Pair], bool], pairs: list[Pair], jobs: int) -> list[bool]:
+    """Do the work for all pairs, so many at a time."""
+    if jobs == 1:  # no threads, of which a fork would know nothing
+        return [work(each) for each in pairs]
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(work, pairs))
+
+
+def timely(work: Callable[[Pair], None], deadline: float, each: Pair) -> bool:
+    """Do the work if there is time to start it; tell whether it was done."""
+    if time.perf_counter() > deadline:
+        return False
+    work(each)
+    return True
+
+
+class Recorder:
+    """Measures pairs in processes of their own and keeps pairs.json up to date."""
+
+    def __init__(self, out: Path, device: str, scale: float, start: str) -> None:
+        self.failed: list[str] = []
+        self._out, self._noted, self._device, self._scale = out, load_noted(out), device, scale
+        self._context: Any = multiprocessing.get_context(start)
+
+    def note_machine(self) -> None:
+        """Note where and how the pairs are recorded."""
+        problem, machine = self._alone(machine_of, self._device)
+        if problem:
+            self.failed.append("machine")
+        self._noted["machine"] = {**(machine or {}), "scale": self._scale}
+        self._noted["command"] = " ".join(
+            ["PYTHONPATH=. python scripts/record_pairs.py", self._out.name, *sys.argv[2:]]
+        )
+        self._save()
+
+    def rounds(self, each: Pair) -> int:
+        """Return how often both sides of the pair have been timed."""
+        entry = self._noted["pairs"].get(each.name)
+        return len(entry["before_ms"]["windows"]) // PLAIN_WINDOWS if entry else 0
+
+    def first_round(self, each: Pair) -> None:
+        """Time both sides of the pair, then record both."""
+        began = time.perf_counter()
+        problem, windows = self._time_both(each)
+        for side in SIDES:
+            if not problem:
+                problem, _ = self._alone(record, each.name, side, str(self._out), self._device, self._scale)
+        if not problem:
+            with ThreadPoolExecutor(len(SIDES)) as pool:
+                sizes = list(pool.map(lambda side: tidy(self._out, each.name, side), SIDES))
+            self._keep(each, windows)
+            problem = f"{self._summary(each)}, {' and '.join(f'{size / 1000:.0f}' for size in sizes)} kB"
+        else:
+            self.failed.append(each.name)
+        print(f"{each.name:24} {time.perf_counter() - began:5.1f} s  {problem}", flush=True)
+
+    def next_round(self, each: Pair) -> None:
+        """Time both sides of the pair once more."""
+        began = time.perf_counter()
+        problem, windows = self._time_both(each)
+        if problem:
+            self.failed.append(each.name)
+        else:
+            earlier = self._noted["pairs"][each.name]
+            self._keep(each, {side: earlier[f"{side}_ms"]["windows"] + windows[side] for side in SIDES})
+        print(f"{each.name:24} {time.perf_counter() - began:5.1f} s  {problem or self._summary(each)}", flush=True)
+
+    def _time_both(self, each: Pair) -> tuple[str | None, dict[str, list[float]]]:
+        windows: dict[str, list[float]] = {}
+        for side in SIDES:
+            problem, windows[side] = self._alone(measure_plain, each.name, side, self._device, self._scale)
+            if problem:
+                return problem, windows
+        return None, windows
+
+    def _keep(self, each: Pair, windows: dict[str, list[float]]) -> None:
+        """Note the windows and write all that is noted."""
+        entry: Noted = {"what": each.what, "scenario": each.scenario, "looked_at": each.looked_at}
+        entry |= {f"{side}_ms": of_windows(windows[side]) for side in SIDES}
+        self._noted["pairs"][each.name] = entry
+        self._save()
+
+    def _save(self) -> None:
+        order = [known.name for known in PAIRS]
+        pairs = dict(sorted(self._noted["pairs"].items(), key=lambda item: order.index(item[0])))
+        unfinished = self._out / "pairs.json.tmp"
+        unfinished.write_text(json.dumps({**self._noted, "pairs": pairs}, indent=2) + "\n")
+        unfinished.replace(self._out / "pairs.json")
+
+    def _summary(self, each: Pair) -> str:
+        entry = self._noted["pairs"][each.name]
+        before, after = (entry[f"{side}_ms"] for side in SIDES)
+        parts = [f"{ms['median']:.3f} ({ms['min']:.3f} to {ms['max']:.3f})" for ms in (before, after)]
+        return f"{' -> '.join(parts)} ms, saves {100 * (1 - after['median'] / before['median']):.1f} %"
+
+    def _alone(self, function: Callable[..., Any], *args: object) -> tuple[str | None, Any]:
+        """Run the function in a process of its own; return what went wrong or None, and what it returned."""
+        receiver, sender = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=quietly, args=(sender, function, *args))
+        process.start()
+        sender.close()
+        try:
+            result = receiver.recv() if receiver.poll(ALONE_SECONDS) else None
+        except EOFError:
+            result = None
+        process.join(ALONE_SECONDS if result is not None else ENDING_SECONDS)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            return f"FAILED: {args} not done after {ALONE_SECONDS} s", None
+        return f"FAILED: {args} exit status {process.exitcode}" if process.exitcode else None, result
+
+
+def quietly(sender: Any, function: Callable[..., Any], *args: object) -> None:
+    """Send what the function returns; what the programs print goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sender.send(function(*args))
+
+
+def built(name: str, side: str, device: torch.device, scale: float) -> Step:
+    """Return the step of one side after its warm-up."""
+    torch.manual_seed(0)
+    step = pair(name).build(device, side == "after", scale)
+    for _ in range(WARM_UP_STEPS):
+        step()
+    synchronize(device)
+    return step
+
+
+def measure_plain(name: str, side: str, device_name: str, scale: float) -> list[float]:
+    """Return the mean step of several windows in ms, each synchronized at its ends only."""
+    device = torch.device(device_name)
+    step = built(name, side, device, scale)
+    return [window(step, device) for _ in range(PLAIN_WINDOWS)]
+
+
+def window(step: Step, device: torch.device) -> float:
+    """Run for some time; return the mean step in milliseconds."""
+    start = time.perf_counter()
+    done = 0
+    while time.perf_counter() - start < LEAST_SECONDS:
+        step()
+        done += 1
+    synchronize(device)
+    return (time.perf_counter() - start) * 1000 / done
+
+
+def of_windows(means: list[float]) -> Noted:
+    """Return the windows with what is said of them."""
+    return {
+        "median": round(statistics.median(means), 4),
+        "min": round(min(means), 4),
+        "max": round(max(means), 4),
+        "windows": [round(mean, 4) for mean in means],
+    }
+
+
+def record(name: str, side: str, out: str, device_name: str, scale: float) -> bool:
+    """Record one side as a user would, into a file that is not compressed yet."""
+    device = torch.device(device_name)
+    step = built(name, side, device, scale)
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
+    with profile(
+        activities=activities, schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=RECORDED_STEPS, repeat=1)
+    ) as profiler:
+        for _ in range(PROFILER_WARM_UP + RECORDED_STEPS):
+            step()
+            profiler.step()
+    profiler.export_chrome_trace(str(raw_path(Path(out), name, side)))
+    return True
+
+
+def raw_path(out: Path, name: str, side: str) -> Path:
+    """Return where the trace lies before it is compressed."""
+    return out / f"{name}.{side}.json"
+
+
+def tidy(out: Path, name: str, side: str) -> int:
+    """Compress the trace without a date, and take out the machine's name; return its size."""
+    raw = raw_path(out, name, side)
+    text = re.sub(rb'"host_name": *"[^"]*"', b'"host_name": "recorder"', raw.read_bytes())
+    packed = gzip.compress(text, compresslevel=9, mtime=0)
+    raw.with_name(f"{raw.name}.gz").write_bytes(packed)
+    raw.unlink()
+    if len(packed) > MOST_BYTES:
+        print(f"warning: {raw.name}.gz has {len(packed):,} bytes, more than {MOST_BYTES:,}", file=sys.stderr)
+    return len(packed)
+
+
+def load_noted(out: Path) -> Noted:
+    """Return what was noted so far."""
+    path = out / "pairs.json"
+    noted: Noted = json.loads(path.read_text()) if path.exists() else {"machine": {}, "command": "", "pairs": {}}
+    return noted
+
+
+def machine_of(device_name: str) -> Noted:
+    """Return what there is to know of this machine."""
+    cuda = device_name.startswith("cuda")
+    return {
+        "gpu": torch.cuda.get_device_name() if cuda else None,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "driver": driver_version() if cuda else None,
+        "python": platform.python_version(),
+        "date": datetime.now(timezone.utc).date().isoformat(),
+    }
+
+
+if __name__ == "__main__":
+    main()
