@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -192,13 +193,13 @@ class Recorder:
             process.kill()
             process.join()
             return f"FAILED: {args} not done after {ALONE_SECONDS} s", None
-        return f"FAILED: {args} exit status {process.exitcode}" if process.exitcode else None, result
+        return None if result is not None else f"FAILED: {args} exit status {process.exitcode}", result
 
 
 def quietly(sender: Any, function: Callable[..., Any], *args: object) -> None:
     """Send what the function returns; what the programs print goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sender.send(function(*args))
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        sender.send(function(*args))
 
 
 def built(name: str, side: str, device: torch.device, scale: float) -> Step:
@@ -245,7 +246,9 @@ def record(name: str, side: str, out: str, device_name: str, scale: float) -> bo
     step = built(name, side, device, scale)
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
     with profile(
-        activities=activities, schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=RECORDED_STEPS, repeat=1)
+        activities=activities,
+        schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=RECORDED_STEPS, repeat=1),
+        acc_events=True,
     ) as profiler:
         for _ in range(PROFILER_WARM_UP + RECORDED_STEPS):
             step()
