@@ -42,8 +42,8 @@ NONE_THERE = {
 ASSUMES = {
     "drop_syncs": "no code needs the values that were waited for before the step ends: a value that is logged can be "
     "read later, one that decides what to launch cannot",
-    "pin": "the data lies in pinned memory when the copy starts (pin_memory=True of the DataLoader, or a buffer that is "
-    "refilled), and pinning costs the training loop no time of its own",
+    "pin": "the data lies in pinned memory when the copy starts (pin_memory=True of the DataLoader, or a buffer that "
+    "is refilled), and pinning costs the training loop no time of its own",
     "non_blocking": "nothing on the host reads or overwrites the memory until the copy is done",
     "overlap_copies": "the next batch is ready one step early and there is memory on the device for two",
     "drop_allocs": "the caching allocator keeps the memory, so that no step asks the driver for it",
@@ -143,10 +143,12 @@ def _overview(trace: Trace, now: Prediction, named: Iterable[tuple[str, str, Pre
     yield Text(printable(trace.path), "bold")
     yield section("Step")
     yield fact(duration(now.baseline_ns), f"now, {SOURCES[now.baseline_source]}; {BOUNDS[now.bound_before]}")
+    off = abs(now.predicted_ns - now.baseline_ns)
+    noise = max(off, NOTHING * now.baseline_ns)
     rows = table("change", "options", "step", "range", "saves", "of the step")
     for name, options, made in named:
         saving = made.baseline_ns - made.predicted_ns
-        none = saving < NOTHING * made.baseline_ns
+        none = saving <= noise
         rows.add_row(
             name,
             options,
@@ -156,6 +158,6 @@ def _overview(trace: Trace, now: Prediction, named: Iterable[tuple[str, str, Pre
             "-" if none else percent(saving / made.baseline_ns),
         )
     yield rows
-    off = abs(now.predicted_ns - now.baseline_ns)
     if off >= NOTHING * now.baseline_ns:
-        yield bullet(f"the unchanged program replays at {duration(now.predicted_ns)}: {duration(off)} are noise")
+        replayed = duration(now.predicted_ns)
+        yield bullet(f"the unchanged program replays at {replayed}: savings up to {duration(off)} are noise")
