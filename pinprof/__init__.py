@@ -9,6 +9,8 @@ trace = pinprof.read_trace("trace.json.gz")     # tables; `trace.gpu.to_pandas()
 profile = pinprof.measure(trace)                # steps, copies, overlap, waits, idle time
 findings = pinprof.find(profile, trace)         # what to do about it
 
+pinprof.predict(trace, pinprof.Scenario(pin=True))    # the step after a change of the code, by replay
+
 pinprof.analyze("trace.json.gz")                # all of it, as a report that shows itself in a notebook
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pinprof.notebook import Report, analyze, profile_step
     from pinprof.rules import Finding, find
     from pinprof.trace import Trace, read_trace
+    from pinprof.whatif import Scenario, predict
 
 __all__ = [
     "CaptureError",
@@ -38,11 +41,13 @@ __all__ = [
     "PinprofError",
     "Profile",
     "Report",
+    "Scenario",
     "Trace",
     "TraceError",
     "analyze",
     "find",
     "measure",
+    "predict",
     "profile",
     "profile_step",
     "read_trace",
@@ -53,10 +58,12 @@ _ROOMS = {
     "Finding": "pinprof.rules",
     "Profile": "pinprof.measure",
     "Report": "pinprof.notebook",
+    "Scenario": "pinprof.whatif",
     "Trace": "pinprof.trace",
     "analyze": "pinprof.notebook",
     "find": "pinprof.rules",
     "measure": "pinprof.measure",
+    "predict": "pinprof.whatif",
     "profile": "pinprof.capture.profiling",
     "profile_step": "pinprof.notebook",
     "read_trace": "pinprof.trace",

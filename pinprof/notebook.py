@@ -15,7 +15,7 @@ from pinprof.outputs import write_whole
 from pinprof.report.console import to_text
 from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
-from pinprof.rules import Finding, find
+from pinprof.rules import Findings, find
 from pinprof.trace import Trace, read_trace
 
 FRAME_HEIGHT = "800px"
@@ -28,7 +28,7 @@ class Report:
 
     trace: Trace
     profile: Profile
-    findings: tuple[Finding, ...]
+    findings: Findings
 
     def __str__(self) -> str:
         return to_text(self.profile, self.findings)

@@ -17,6 +17,15 @@ def duration(ns: float) -> str:
     return _in_units(ns, TIMES)
 
 
+def between(start_ns: float, end_ns: float) -> str:
+    """Return two times given in ns, the unit only once where it is the same: "1.50 to 2.70 ms"."""
+    first, last = duration(start_ns), duration(end_ns)
+    number, unit = first.split(" ")
+    if start_ns == 0 or unit == last.split(" ")[1]:
+        return f"{number} to {last}"
+    return f"{first} to {last}"
+
+
 def size(count: float) -> str:
     """Return a number of bytes in binary units: "48.0 MiB", "512 B"."""
     return _in_units(count, SIZES)

@@ -11,7 +11,8 @@ from trace_builder import TraceBuilder
 
 from pinprof.cli import main
 
-COMMANDS = ("report", "timeline", "run", "explain", "check")
+COMMANDS = ("report", "timeline", "run", "explain", "check", "whatif", "verify")
+RECORDED = Path(__file__).parents[1] / "traces"
 
 TRAINING = """
 import sys
@@ -141,7 +142,7 @@ def test_no_half_written_output_is_left_behind(trace: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"<html>", b'{"nodes": []}', b"\x1f\x8b\x08", b"[1, 2"])
-@pytest.mark.parametrize("command", [["report"], ["timeline", "-o", "-"], ["check"]])
+@pytest.mark.parametrize("command", [["report"], ["timeline", "-o", "-"], ["check"], ["whatif", "--pin"]])
 def test_a_wrong_file_is_one_line_with_its_name(tmp_path: Path, command: list[str], content: bytes) -> None:
     path = tmp_path / "wrong.json"
     path.write_bytes(content)
@@ -286,6 +287,103 @@ def test_check_takes_missing_files_and_folders_as_report_does(trace: Path, elsew
     assert is_one_line_error(invoke("check", elsewhere / "nothing.json", "--max-step-ms", 1))
     assert is_one_line_error(invoke("check", elsewhere))
     assert invoke("check", trace.parent, "--max-hidden-syncs", 0).exit_code == 1
+
+
+# whatif and verify: per step of `trace` one copy of 400 µs of pageable memory
+
+
+def test_whatif_says_the_step_before_and_after_and_what_comes_next(trace: Path) -> None:
+    result = invoke("whatif", trace, "--pin")
+    assert result.exit_code == 0
+    assert "1 copy of pageable memory per step" in result.stdout
+    assert "estimated without profiler" in result.stdout
+    assert result.stderr.startswith("Next: ")
+    assert "pinprof verify" in result.stderr
+
+
+def test_whatif_without_an_option_compares_the_usual_changes(trace: Path) -> None:
+    result = invoke("whatif", trace)
+    assert result.exit_code == 0
+    assert "--overlap-copies" in result.stdout
+    assert f"Next: pinprof whatif {trace} --" in result.stderr
+    document = json.loads(invoke("whatif", trace, "--json", "-").stdout)
+    assert len(document["scenarios"]) == 7
+    assert document["scenario"]["pin"] is False
+
+
+def test_whatif_takes_the_step_as_given(trace: Path) -> None:
+    document = json.loads(invoke("whatif", trace, "--step-ms", "0.95", "--gpu-speed", "2", "--json", "-").stdout)
+    assert (document["baseline_step_ms"], document["baseline_source"]) == (0.95, "given")
+    assert document["scenario"]["gpu_speed"] == 2
+
+
+def test_whatif_writes_json_and_keeps_what_is_there(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    words = ("whatif", trace, "--pin", "--json", out)
+    assert invoke(*words).exit_code == 0
+    assert json.loads(out.read_text())["schema"] == "pinprof.whatif/1"
+    assert is_one_line_error(invoke(*words))
+    assert invoke(*words, "--force").exit_code == 0
+
+
+@pytest.mark.parametrize("option", ["--host-speed", "--gpu-speed", "--step-ms", "--pinned-gbps"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e300", "fast"])
+def test_a_number_that_makes_no_sense_is_one_line(trace: Path, option: str, value: str) -> None:
+    result = invoke("whatif", trace, "--pin", option, value)
+    assert is_one_line_error(result)
+    assert option in result.stderr
+
+
+def test_a_rate_of_nothing_that_is_pinned_is_one_line(trace: Path) -> None:
+    assert "--pin" in invoke("whatif", trace, "--non-blocking", "--pinned-gbps", 40).stderr
+    assert invoke("whatif", trace, "--pinned-gbps", 40).exit_code == 0
+
+
+def test_a_place_without_a_wait_is_one_line_with_the_places_there_are() -> None:
+    result = invoke("whatif", RECORDED / "mask_loss.json.gz", "--drop-syncs", "train.py:1")
+    assert is_one_line_error(result)
+    assert "pinprof/workloads/waits.py:84" in result.stderr
+
+
+def test_the_end_of_a_path_is_enough_if_it_is_clear() -> None:
+    words = ("whatif", RECORDED / "mask_loss.json.gz", "--json", "-", "--drop-syncs")
+    document = json.loads(invoke(*words, "waits.py:84").stdout)
+    assert document["scenario"]["drop_syncs"] == ["pinprof/workloads/waits.py:84"]
+    assert is_one_line_error(invoke(*words, "aits.py:84"))
+
+
+def test_a_place_in_a_trace_without_lines_says_how_to_get_them(trace: Path) -> None:
+    result = invoke("whatif", trace, "--drop-syncs", "train.py:1")
+    assert is_one_line_error(result)
+    assert "pinprof run" in result.stderr
+
+
+def test_several_traces_are_not_one_to_predict(trace: Path) -> None:
+    assert is_one_line_error(invoke("whatif", trace, trace))
+
+
+def test_a_trace_that_cannot_be_predicted_is_one_line(trace: Path, tmp_path: Path) -> None:
+    host, gpu = TraceBuilder(), TraceBuilder()
+    for number in range(3):
+        host.step(number, 100 * number, 90)
+        host.call("cudaDeviceSynchronize", 100 * number + 10, 50)
+        gpu.activity("kernel", "k", 100 * number, 50, correlation=number, device=0, stream=7)
+    for number, builder in enumerate((host, gpu)):
+        path = builder.write(tmp_path / f"{number}.json")
+        assert is_one_line_error(invoke("whatif", path, "--pin", "--step-ms", 1))
+        assert is_one_line_error(invoke("verify", path, trace))
+    assert is_one_line_error(invoke("verify", trace, tmp_path / "0.json"))
+
+
+def test_verify_compares_and_writes_json(tmp_path: Path) -> None:
+    before, after, out = RECORDED / "loss_item.json.gz", RECORDED / "clean.json.gz", tmp_path / "out.json"
+    result = invoke("verify", before, after, "--json", out)
+    assert result.exit_code == 0
+    assert "1 wait of the host per step dropped: item at pinprof/workloads/waits.py:43 (step)" in result.stdout
+    assert f"Next: pinprof whatif {after}" in result.stderr
+    assert json.loads(out.read_text())["schema"] == "pinprof.verify/1"
+    assert is_one_line_error(invoke("verify", before, after, "--json", out))
+    assert json.loads(invoke("verify", before, after, "--json", "-").stdout)["error_fraction"] < 0.05
 
 
 def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":

@@ -262,16 +262,19 @@ def test_what_costs_nothing_is_not_found(tmp_path: Path, scene: Scene) -> None:
     assert findings_of(scene, tmp_path) == ()
 
 
-def test_the_cost_is_per_step_and_the_largest_comes_first(tmp_path: Path) -> None:
+def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path) -> None:
     def both(builder: TraceBuilder, start: float) -> None:
         item(builder, start)
         same_stream(builder, start)
 
     findings = findings_of(both, tmp_path)
-    assert [finding.rule.id for finding in findings] == ["PIN301", "PIN201"]
-    assert findings[0].evidence.cost_ns == 260_000  # of 300 µs exposed, as much as there are kernels to hide it
-    assert findings[1].evidence.cost_ns == 98_000  # idle from 102 to 200
-    assert [finding.severity for finding in findings] == ["high", "medium"]
+    assert [finding.rule.id for finding in findings] == ["PIN201", "PIN301"]
+    assert findings[0].evidence.cost_ns == 98_000  # idle from 102 to 200
+    assert findings[1].evidence.cost_ns == 260_000  # of 300 µs exposed, as much as there are kernels to hide it
+    savings = [finding.saving.saving_ns for finding in findings if finding.saving]
+    assert len(savings) == 2
+    assert savings[0] > savings[1]
+    assert [finding.severity for finding in findings] == ["medium", "high"]
 
 
 def test_ids_are_unique_and_every_rule_says_why_and_what_to_do() -> None:

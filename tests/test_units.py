@@ -1,6 +1,6 @@
 import pytest
 
-from pinprof.units import duration, percent, rate, size
+from pinprof.units import between, duration, percent, rate, size
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,11 @@ def test_a_rate_is_in_gigabytes_per_second(gbps: float, text: str) -> None:
 )
 def test_a_share_never_rounds_to_nothing_or_all(fraction: float, text: str) -> None:
     assert percent(fraction) == text
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "text"),
+    [(1.5e6, 2.7e6, "1.50 to 2.70 ms"), (0, 222e3, "0 to 222 µs"), (0.9e6, 1.1e6, "900 µs to 1.10 ms")],
+)
+def test_two_times_have_one_unit_if_it_is_the_same(start: float, end: float, text: str) -> None:
+    assert between(start, end) == text

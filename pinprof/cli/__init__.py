@@ -7,6 +7,7 @@ from pinprof.cli.explain import explain
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
 from pinprof.cli.terminal import Commands
+from pinprof.cli.whatif import verify, whatif
 from pinprof.version import VERSION
 
 
@@ -21,6 +22,9 @@ def main() -> None:
     Report on a trace that torch.profiler's export_chrome_trace wrote:
       pinprof report trace.json.gz
       pinprof report trace.json.gz --html report.html
+    Predict what a change of the code would bring, and hold it against what it did bring:
+      pinprof whatif trace.json.gz --pin --non-blocking
+      pinprof verify before.json.gz after.json.gz
     Read what a finding means and what to write instead:
       pinprof explain PIN201
     Fail a CI job if the host waits where it should not:
@@ -28,5 +32,5 @@ def main() -> None:
     """  # noqa: D301  click looks for the backspace itself
 
 
-for _command in (run, report, timeline, explain, check):
+for _command in (run, report, timeline, whatif, verify, explain, check):
     main.add_command(_command)

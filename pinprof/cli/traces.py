@@ -10,7 +10,7 @@ from pinprof.cli.terminal import fail, page_options, printable, progress, say, w
 
 if TYPE_CHECKING:
     from pinprof.measure import Profile
-    from pinprof.rules import Finding
+    from pinprof.rules import Findings
     from pinprof.trace import Trace
 
 TRACE_SUFFIXES = (".json", ".json.gz")
@@ -19,7 +19,7 @@ TRACE_SUFFIXES = (".json", ".json.gz")
 # ruff: noqa: PLC0415
 
 
-def measured_traces(paths: Sequence[str]) -> "Iterator[tuple[Trace, Profile, tuple[Finding, ...]]]":
+def measured_traces(paths: Sequence[str]) -> "Iterator[tuple[Trace, Profile, Findings]]":
     """Yield each trace with its measurements and findings; of a folder what is no trace is skipped with a word."""
     from pinprof.errors import TraceError
     from pinprof.measure import measure
@@ -54,7 +54,7 @@ def _traces_in(folder: str) -> list[str]:
     return inside
 
 
-def print_report(profile: "Profile", findings: "tuple[Finding, ...]") -> None:
+def print_report(profile: "Profile", findings: "Findings") -> None:
     """Print the report on a trace, as wide as the terminal."""
     from pinprof.report.console import to_text
 
@@ -62,7 +62,7 @@ def print_report(profile: "Profile", findings: "tuple[Finding, ...]") -> None:
     click.echo(to_text(profile, findings, width=width, color=color))
 
 
-def write_page(path: str, measured: "Sequence[tuple[Trace, Profile, tuple[Finding, ...]]]") -> None:
+def write_page(path: str, measured: "Sequence[tuple[Trace, Profile, Findings]]") -> None:
     """Write the page on the traces, and say so."""
     from pinprof.report.html_report import to_html
 

@@ -10,12 +10,12 @@ from pinprof.report.page import page
 from pinprof.report.timeline import MAX_RECTANGLES, fragment
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
-from pinprof.report.words import BOUNDS, IDLE, REASONS, place, steps, surprises
-from pinprof.rules import Finding
+from pinprof.report.words import BOUNDS, IDLE, REASONS, joint_worth, place, step_known, steps, surprises, worth
+from pinprof.rules import Finding, Findings
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, percent, rate, size
 
-Entry = tuple[Trace, Profile, Sequence[Finding]]
+Entry = tuple[Trace, Profile, Findings]
 """A trace, its measurements, and what the rules found in it."""
 
 NOTHING = "-"
@@ -95,12 +95,9 @@ def _summary(profile: Profile) -> Iterator[tuple[str, str, str]]:
 def _step(profile: Profile) -> tuple[str, str, str]:
     step, traced = profile.step, profile.steps.traced_ns
     in_trace = f"; {duration(traced)} in the trace" if traced is not None else ""
-    if step.step_ns is not None:
-        how = "measured without profiler" if step.source == "measured" else "estimated: the profiler cannot lengthen it"
-        return "Step", duration(step.step_ns), how + in_trace
-    if step.range_ns is not None:
-        low, high = (duration(bound) for bound in step.range_ns)
-        return "Step", f"{low} to {high}", "without profiler; the trace alone cannot say more"
+    known = step_known(step)
+    if known:
+        return "Step", known[0], known[1] + in_trace
     return "Step", duration(traced) if traced is not None else "unknown", "as traced, with the profiler's cost in it"
 
 
@@ -128,28 +125,26 @@ def _device_shares(profile: Profile) -> Iterator[Markup]:
 # What to do
 
 
-def _findings(profile: Profile, findings: Sequence[Finding]) -> Iterator[str]:
+def _findings(profile: Profile, findings: Findings) -> Iterator[str]:
     if not profile.devices:
         return
     yield "<h3>What to do</h3>"
     if not findings:
         yield '<p class="note">Nothing: no copy or wait costs the step a measurable time.</p>'
         return
-    yield (
-        '<p class="note">Times are GPU idle or exposed copy time per step that goes with the problem, '
-        "not yet a saving.</p>"
-    )
     step = profile.step.step_ns or profile.steps.traced_ns
     yield from (_finding(finding, step) for finding in findings)
+    together = joint_worth(findings, step)
+    if together:
+        yield f"<p><strong>{escaped(together[0].upper() + together[1:])}.</strong></p>"
 
 
 def _finding(finding: Finding, step_ns: float | None) -> str:
     rule, evidence = finding.rule, finding.evidence
-    share = f" ({percent(evidence.cost_ns / step_ns)} of the step)" if step_ns else ""
     at = place(evidence.file, evidence.line, evidence.function)
     where = f"<p>In <code>{escaped(at)}</code></p>" if at else ""
     return f"""<article class="finding {escaped(finding.severity)}">
-<h4><span class="cost">{escaped(duration(evidence.cost_ns))}{share}</span> <span>{escaped(rule.title)}</span>
+<h4><span class="cost">{escaped(worth(finding, step_ns))}</span> <span>{escaped(rule.title)}</span>
 <span class="severity">{escaped(rule.id)}, {escaped(finding.severity)}</span></h4>
 <p>{escaped(evidence.text)}.</p>{where}
 <p><strong>Fix:</strong> {escaped(rule.fix)}</p>

@@ -9,13 +9,13 @@ from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
-from pinprof.rules import Finding
+from pinprof.rules import Finding, Findings, Saving
 from pinprof.version import VERSION
 
 SCHEMA = "pinprof.report/1"
 NS_PER_MS = 1e6
 
-Entry = tuple[Profile, Sequence[Finding]]
+Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
 
 
@@ -34,8 +34,9 @@ def _ms(ns: float | None) -> float | None:
     return None if ns is None else round(ns / NS_PER_MS, 6)
 
 
-def _trace(profile: Profile, findings: Sequence[Finding]) -> dict[str, Any]:
+def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
     info, count = profile.info, profile.steps.count
+    step = profile.step.step_ns or profile.steps.traced_ns
     return {
         "path": profile.path,
         "rank": info.rank,
@@ -68,7 +69,8 @@ def _trace(profile: Profile, findings: Sequence[Finding]) -> dict[str, Any]:
             "pinned": profile.loader.pinned,
             "pin_thread": profile.loader.pin_thread,
         },
-        "findings": [_finding(finding) for finding in findings],
+        "findings": [_finding(finding, step) for finding in findings],
+        "joint": _joint(findings.joint, step),
     }
 
 
@@ -185,7 +187,7 @@ def _groups(syncs: Syncs) -> list[dict[str, Any]]:
     ]
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding, step_ns: float | None) -> dict[str, Any]:
     return {
         "rule": finding.rule.id,
         "title": finding.rule.title,
@@ -195,8 +197,23 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "function": finding.evidence.function,
         "evidence": finding.evidence.text,
         "cost_ms": _ms(finding.evidence.cost_ns),
-        "saving_ms": None,
-        "saving_fraction": None,
-        "range_ms": None,
+        **_saving(finding.saving, step_ns),
         "fix": finding.rule.fix,
     }
+
+
+def _saving(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:
+    if saving is None or not step_ns:
+        return {"saving_ms": None, "saving_fraction": None, "range_ms": None}
+    return {
+        "saving_ms": _ms(saving.saving_ns),
+        "saving_fraction": saving.saving_ns / step_ns,
+        "range_ms": [_ms(bound) for bound in saving.range_ns],
+    }
+
+
+def _joint(saving: Saving | None, step_ns: float | None) -> dict[str, Any] | None:
+    """Return what all fixes bring together; None where a replay cannot tell."""
+    if saving is None or not step_ns:
+        return None
+    return {**_saving(saving, step_ns), "predicted_step_ms": _ms(step_ns - saving.saving_ns)}

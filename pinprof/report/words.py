@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
-from pinprof.units import duration
+from pinprof.rules import Finding, Findings, Saving
+from pinprof.units import between, duration, percent
+from pinprof.whatif import StepEstimate
 
 REASONS = {
     "pageable": "the host memory is pageable: the driver stages the copy and nothing runs beside it",
@@ -61,6 +63,38 @@ def surprises(profile: Profile) -> Iterator[str]:
 def _named(site: Site) -> str:
     at = f"{site.file}:{site.line}" if site.line is not None else site.function
     return f"{site.cause} at {at}" if at else f"{site.cause} ({site.op or site.call})"
+
+
+def step_known(step: StepEstimate) -> tuple[str, str] | None:
+    """Return the step without profiler and how it is known; None where nothing tells."""
+    if step.step_ns is None:
+        return None if step.range_ns is None else (between(*step.range_ns), "without profiler; the trace tells no more")
+    how = {"measured": "measured without profiler", "given": "as given"}.get(step.source, "estimated without profiler")
+    if step.source != "estimated" or step.range_ns is None or step.range_ns[0] == step.range_ns[1]:
+        return duration(step.step_ns), how
+    return duration(step.step_ns), f"{how} ({between(*step.range_ns)})"
+
+
+def worth(finding: Finding, step_ns: float | None) -> str:
+    """Return what fixing a finding alone brings; where no replay tells, what goes with it."""
+    if finding.saving is None:
+        return f"{duration(finding.evidence.cost_ns)} of GPU idle or exposed copy time"
+    return _saves(finding.saving, step_ns) if finding.saving.saving_ns else "fixing this alone saves nothing"
+
+
+def joint_worth(findings: Findings, step_ns: float | None) -> str:
+    """Return what all fixes together bring; nothing where it is what one of one finding brings, or not known."""
+    if findings.joint is None or not step_ns or sum(finding.saving is not None for finding in findings) < 2:  # noqa: PLR2004
+        return ""
+    if not findings.joint.saving_ns:
+        return "all of these together save nothing"
+    after = step_ns - findings.joint.saving_ns
+    return f"all of these together: {between(step_ns, after)}; {_saves(findings.joint, step_ns)}"
+
+
+def _saves(saving: Saving, step_ns: float | None) -> str:
+    share = f", {percent(saving.saving_ns / step_ns)} of the step" if step_ns else ""
+    return f"saves {duration(saving.saving_ns)} ({between(*saving.range_ns)}){share}"
 
 
 def steps(profile: Profile) -> str:

@@ -1,7 +1,7 @@
 """What the step is without the profiler, and what a change of the code would make of it, by replay."""
 
 from pinprof.whatif.estimate import StepEstimate
-from pinprof.whatif.predict import Model, Prediction, predict
+from pinprof.whatif.predict import Model, Prediction, model_of, predict, predict_edits
 from pinprof.whatif.scenarios import Edits, Scenario
 
-__all__ = ["Edits", "Model", "Prediction", "Scenario", "StepEstimate", "predict"]
+__all__ = ["Edits", "Model", "Prediction", "Scenario", "StepEstimate", "model_of", "predict", "predict_edits"]

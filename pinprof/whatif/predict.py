@@ -88,15 +88,25 @@ def predict(trace: Trace, scenario: Scenario, step_ms: float | None = None) -> P
     `step_ms` is the step without profiler in milliseconds, if it is known otherwise than from the trace. Raises
     TraceError if the trace has no calls or no complete step that could be run again.
     """
+    model = model_of(trace, step_ms)
+    return predict_edits(model, edits_of(trace, model.syncs, scenario), scenario)
+
+
+def model_of(trace: Trace, step_ms: float | None = None) -> Model:
+    """Return the trace as a program that can be changed; raises TraceError as `predict` does."""
     syncs, times, loader = measure_syncs(trace), measure_steps(trace), measure_loader(trace)
     model = Model(trace, syncs, times, loader, step_ms * 1e6 if step_ms else None)
-    if not model.program.calls or not model.step.step_ns:
+    if not len(trace.gpu) or not model.program.calls or not model.step.step_ns:
         raise TraceError(
             f"{trace.path}: has no complete step with runtime calls and GPU activities, so no change can be predicted; "
             "record with ProfilerActivity.CPU and CUDA, and call profiler.step() once per training step"
         )
-    baseline = model.step.step_ns
-    edits = edits_of(trace, syncs, scenario)
+    return model
+
+
+def predict_edits(model: Model, edits: Edits, scenario: Scenario) -> Prediction:
+    """Return the step after edits of the program, and with the speeds of the scenario."""
+    baseline = model.step.step_ns or model.before.step_ns
     after = model.after(edits, host_speed=scenario.host_speed, gpu_speed=scenario.gpu_speed)
     return Prediction(
         baseline,

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from trace_builder import TraceBuilder
 from pinprof.measure import measure
 from pinprof.report.console import to_text
 from pinprof.report.words import BOUNDS, IDLE, REASONS
-from pinprof.rules import find
+from pinprof.rules import Findings, find
 from pinprof.trace import read_trace
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -88,3 +89,18 @@ def test_the_codes_are_those_of_the_analyses() -> None:
 
     assert set(REASONS) == set(overlap.REASONS)
     assert set(IDLE) == set(idle.IDLE_CAUSES)
+
+
+def test_what_no_replay_can_tell_shows_its_cost_and_says_so(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 100, 300, launch=start + 50)
+        builder.copy("HtoD (Pageable -> Device)", start + 500, 400, launch=start + 450, call=430)
+    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    profile = measure(trace)
+    finding, *_ = find(profile, trace)
+    text = to_text(profile, Findings([replace(finding, saving=None)]))
+    assert " of GPU idle or exposed copy time: PIN101" in text
+    assert "together" not in text

@@ -88,6 +88,19 @@ def test_the_profilers_own_synchronize_is_listed_but_in_no_sum(recorded: dict[st
     assert syncs["stall_ms"] == pytest.approx(sum(site["stall_ms"] for site in others))
 
 
+def test_findings_have_their_savings_and_all_of_them_together(recorded: dict[str, Any]) -> None:
+    step = recorded["steps"]["step_ms"]
+    first, *_, last = recorded["findings"]
+    low, high = first["range_ms"]
+    assert low < first["saving_ms"] < high
+    assert first["saving_fraction"] == pytest.approx(first["saving_ms"] / step, rel=1e-5)
+    assert last["saving_ms"] == 0
+    joint = recorded["joint"]
+    assert joint.keys() == {"saving_ms", "saving_fraction", "range_ms", "predicted_step_ms"}
+    assert joint["predicted_step_ms"] == pytest.approx(step - joint["saving_ms"], abs=1e-5)
+    assert joint["saving_ms"] >= first["saving_ms"]
+
+
 def test_a_copy_without_host_side_has_no_host_memory(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.copy("DtoD (Device -> Device)", 0, 10, launch=0)
@@ -100,6 +113,7 @@ def test_what_nothing_filled_is_null_or_empty(tmp_path: Path) -> None:
     assert (
         trace["steps"]["step_ms"] is trace["steps"]["range_ms"] is trace["overlap"]["fraction"] is trace["rank"] is None
     )
+    assert trace["joint"] is None
     assert trace["gpu"] == trace["copies"] == trace["findings"] == trace["syncs"]["sites"] == []
 
 

@@ -1,0 +1,216 @@
+"""`pinprof whatif` and `pinprof verify`: what a change would bring, and whether it did."""
+
+import shlex
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, write
+
+if TYPE_CHECKING:
+    from pinprof.analyses.syncs import Syncs
+    from pinprof.measure import Profile
+    from pinprof.trace import Trace
+    from pinprof.whatif import Scenario
+
+LEAST, MOST = 1e-6, 1e9
+"""Between these lies every time, rate and speed that means something."""
+ALL = "all"
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+
+def _positive(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    """Refuse numbers that are no time, rate or speed; not-a-number fails every comparison."""
+    if value is not None and not LEAST <= value <= MOST:
+        raise click.BadParameter(f"{value}: must be a number above 0")
+    return value
+
+
+@click.command(short_help="Predict the step after a change of the code.")
+@click.argument("trace", type=click.Path())
+@click.option(
+    "--drop-syncs",
+    metavar="all|FILE:LINE",
+    multiple=True,
+    help="The host no longer waits: at any place, or at this one (may be repeated).",
+)
+@click.option("--pin", is_flag=True, help="The host sides of copies are in pinned memory.")
+@click.option(
+    "--pinned-gbps",
+    metavar="X",
+    type=float,
+    callback=_positive,
+    help="Rate of pinned copies [best in the trace, else 55 for PCIe 5 and 25 for PCIe 4].",
+)
+@click.option("--non-blocking", is_flag=True, help="Copies no longer block the host.")
+@click.option("--overlap-copies", is_flag=True, help="HtoD copies move one step ahead onto a stream of their own.")
+@click.option("--drop-allocs", is_flag=True, help="Allocations and frees of device memory no longer block.")
+@click.option("--host-speed", metavar="X", type=float, callback=_positive, help="The host is X times as fast.")
+@click.option("--gpu-speed", metavar="X", type=float, callback=_positive, help="The kernels are X times as fast.")
+@click.option(
+    "--step-ms", metavar="MS", type=float, callback=_positive, help="The step without profiler, if you measured it."
+)
+@click.option("--json", "json_file", metavar="FILE", help="Also write the prediction as JSON; - prints only that.")
+@force_option
+def whatif(
+    trace: str,
+    *,
+    drop_syncs: tuple[str, ...],
+    step_ms: float | None,
+    json_file: str | None,
+    force: bool,
+    **options: Any,
+) -> None:
+    """Predict the step after a change of the code, by replay of the recorded program.
+
+    The trace is run again with the waits, copies and allocations that the change leaves of it; the range says how sure
+    that is. Changes may be combined. Without any, the usual ones are compared.
+
+    \b
+    Examples:
+      pinprof whatif trace.json.gz
+      pinprof whatif trace.json.gz --pin --non-blocking
+      pinprof whatif trace.json.gz --drop-syncs train.py:42
+      pinprof whatif trace.json.gz --drop-syncs all --step-ms 12.4
+      pinprof whatif trace.json.gz --overlap-copies --json -
+    """  # noqa: D301  click looks for the backspace itself
+    from dataclasses import replace
+
+    from pinprof.trace import read_trace
+    from pinprof.whatif import Scenario, model_of, predict_edits
+    from pinprof.whatif.fixes import changes_of
+    from pinprof.whatif.scenarios import edits_of
+
+    check_outputs((json_file,), force=force)
+    given = {name: value for name, value in options.items() if value is not None}
+    scenario = Scenario(drop_syncs=drop_syncs, **given)
+    usual = replace(scenario, pinned_gbps=None) == Scenario()
+    if scenario.pinned_gbps and not scenario.pin and not usual:
+        fail("--pinned-gbps is about copies that become pinned; add --pin")
+    with progress(f"replaying {PurePath(trace).name}"):
+        recorded = read_trace(trace)
+        model = model_of(recorded, step_ms)
+        chosen = _places(trace, model.syncs, drop_syncs)
+        scenario = replace(scenario, drop_syncs=chosen)
+        edits = edits_of(recorded, model.syncs, scenario)
+        prediction = predict_edits(model, edits, scenario)
+        named = _usual(model, scenario.pinned_gbps) if usual else None
+    changes = changes_of(recorded, model.syncs, scenario)
+    width, color = page_options()
+    if json_file != "-":
+        from pinprof.report.whatif_text import to_overview, to_text
+
+        if named is None:
+            text = to_text(recorded, prediction, changes, width=width, color=color)
+        else:
+            text = to_overview(recorded, prediction, named, width=width, color=color)
+        click.echo(text, nl=False)
+    if json_file:
+        from pinprof.report.whatif_json import to_json
+
+        write(json_file, to_json(trace, prediction, changes, named))
+    say(f"Next: {_next(trace, named)}")
+
+
+def _usual(model: Any, pinned_gbps: float | None) -> list[tuple[str, str, Any]]:
+    """Return the predictions of the usual scenarios, with their names and options."""
+    from dataclasses import replace
+
+    from pinprof.whatif import predict_edits
+    from pinprof.whatif.fixes import USUAL
+    from pinprof.whatif.scenarios import edits_of
+
+    made = []
+    for name, bare in USUAL:
+        scenario = replace(bare, pinned_gbps=pinned_gbps) if bare.pin else bare
+        edits = edits_of(model.trace, model.syncs, scenario)
+        made.append((name, _options(scenario), predict_edits(model, edits, scenario)))
+    return made
+
+
+def _options(scenario: "Scenario") -> str:
+    """Return the options that make a scenario."""
+    from dataclasses import fields
+
+    words = [f"--drop-syncs {shlex.quote(place)}" for place in scenario.drop_syncs]
+    flags = [field.name for field in fields(scenario) if getattr(scenario, field.name) is True]
+    words += [f"--{name.replace('_', '-')}" for name in flags]
+    if scenario.pinned_gbps:
+        words.append(f"--pinned-gbps {scenario.pinned_gbps:g}")
+    return " ".join(words)
+
+
+def _places(trace: str, syncs: "Syncs", wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the places as the trace names them; of a path its end is enough, if it is that of one place only."""
+    from pinprof.whatif.fixes import places_of
+
+    known = places_of(syncs)
+    chosen = []
+    for place in wanted:
+        found = [each for each in known if each == place] or [
+            each for each in known if each.replace("\\", "/").endswith(f"/{place.lstrip('./')}")
+        ]
+        if place == ALL:
+            chosen.append(place)
+        elif len(found) == 1:
+            chosen += found
+        elif found:
+            fail(f"{trace}: {place} is at {' and '.join(found)}; name one of them whole")
+        elif known:
+            fail(f"{trace}: the host does not wait at {place}; it does at {', '.join(known)}")
+        elif syncs.sites:
+            fail(f"{trace}: has no source lines of waits, so none is at {place}; record with pinprof run, or use all")
+        else:
+            fail(f"{trace}: the host waits nowhere, so not at {place}")
+    return tuple(dict.fromkeys(chosen))
+
+
+def _next(trace: str, named: "list[tuple[str, str, Any]] | None") -> str:
+    """Return the next useful command: the change that brings most by itself in full, else the check of its result."""
+    if named is None:
+        return f"change the code, record it again, and run: pinprof verify {shlex.quote(trace)} AFTER"
+    best = min(named[:-1], key=lambda each: each[2].predicted_ns)
+    return f"pinprof whatif {shlex.quote(trace)} {best[1]}"
+
+
+@click.command(short_help="Compare a predicted saving with the measured one.")
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
+@click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only that.")
+@force_option
+def verify(before: str, after: str, json_file: str | None, *, force: bool) -> None:
+    """Compare the saving that the trace BEFORE a fix predicts with the one measured in the trace AFTER it.
+
+    What was fixed is inferred from the two traces: waits, pageable and blocking copies, copies on the stream of the
+    kernels, and allocations that only BEFORE has. BEFORE is run again without them.
+
+    \b
+    Examples:
+      pinprof verify before.json.gz after.json.gz
+      pinprof verify before.json.gz after.json.gz --json verified.json
+    """  # noqa: D301  click looks for the backspace itself
+    from pinprof.report.verify_report import to_json, to_text
+    from pinprof.verify import verify as verified
+
+    check_outputs((json_file,), force=force)
+    old, old_profile = _measured(before)
+    new, new_profile = _measured(after)
+    made = verified(old, old_profile, new, new_profile)
+    if json_file != "-":
+        width, color = page_options()
+        click.echo(to_text(old, made, width=width, color=color), nl=False)
+    if json_file:
+        write(json_file, to_json(made))
+    say(f"Next: pinprof whatif {shlex.quote(after)}")
+
+
+def _measured(path: str) -> "tuple[Trace, Profile]":
+    from pinprof.measure import measure
+    from pinprof.trace import read_trace
+
+    with progress(f"reading {PurePath(path).name}"):
+        trace = read_trace(path)
+        return trace, measure(trace)

@@ -1,0 +1,80 @@
+"""A prediction against what was measured, for the terminal and for programs."""
+
+import json
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from pinprof.report.layout import bullet, fact, laid_out, section
+from pinprof.report.whatif_json import change_fields, ms, prediction_fields
+from pinprof.report.whatif_text import SOURCES, change_lines, difference, where
+from pinprof.report.words import printable
+from pinprof.trace.tables import Trace
+from pinprof.units import between, duration, percent
+from pinprof.verify import Verification
+
+SCHEMA = "pinprof.verify/1"
+
+
+def to_text(before: Trace, verified: Verification, *, width: int = 100, color: bool = False) -> str:
+    """Return the comparison as text for a terminal of this width, with ANSI colours if asked for."""
+    return laid_out(_parts(before, verified), width=width, color=color)
+
+
+def _parts(before: Trace, verified: Verification) -> Iterator[RenderableType]:
+    made = verified.prediction
+    yield Text(printable(f"{verified.before.path} -> {verified.after.path}"), "bold")
+    yield section("Step after the fix")
+    yield fact(f"{verified.error:+.1%}".replace("%", " %"), "is how far the prediction lies from the measured step")
+    yield fact(
+        duration(made.predicted_ns), f"predicted ({between(*made.range_ns)}): {_saving(verified, made.predicted_ns)}"
+    )
+    how = SOURCES[verified.measured_source]
+    spread = between(*verified.measured_range_ns)
+    yield fact(duration(verified.measured_ns), f"{how} ({spread}): {_saving(verified, verified.measured_ns)}")
+    yield fact(duration(made.baseline_ns), f"before the fix, {SOURCES[made.baseline_source]}")
+    yield section("What the fix changed")
+    if not verified.changes:
+        yield bullet("nothing that a replay could tell: the same waits, copies and allocations are in both traces")
+    for change in verified.changes:
+        yield from change_lines(before, change)
+    for site in verified.new_waits:
+        yield bullet(f"new, and not in the prediction: {site.cause} {where(site)}")
+    if not verified.is_same_program:
+        yield section("These may not be the same program")
+        yield bullet(
+            f"only {percent(verified.kernels_alike)} of their kernels per step agree, by name: the difference "
+            "between the steps is not that of a fix alone"
+        )
+    elif verified.kernels_alike < 1:
+        yield bullet(f"{percent(verified.kernels_alike)} of the kernels per step agree, by name")
+
+
+def _saving(verified: Verification, after_ns: float) -> str:
+    return difference(verified.prediction.baseline_ns, after_ns)
+
+
+def to_json(verified: Verification) -> str:
+    """Return the comparison as JSON text."""
+    made = verified.prediction
+    document = {
+        "schema": SCHEMA,
+        "before": verified.before.path,
+        "after": verified.after.path,
+        **{name: value for name, value in prediction_fields(made).items() if name != "scenario"},
+        "measured_step_ms": ms(verified.measured_ns),
+        "measured_source": verified.measured_source,
+        "measured_range_ms": [ms(bound) for bound in verified.measured_range_ns],
+        "error_fraction": verified.error,
+        "predicted_saving_ms": ms(verified.predicted_saving_ns),
+        "measured_saving_ms": ms(verified.measured_saving_ns),
+        "same_program": verified.is_same_program,
+        "kernels_alike": verified.kernels_alike,
+        "changes": [change_fields(change) for change in verified.changes],
+        "new_waits": [
+            {"cause": site.cause, "op": site.op, "file": site.file, "line": site.line, "function": site.function}
+            for site in verified.new_waits
+        ],
+    }
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"

@@ -1,0 +1,60 @@
+"""A prediction for programs: JSON with stable names, times in milliseconds."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pinprof.whatif import Prediction
+from pinprof.whatif.fixes import Change
+
+SCHEMA = "pinprof.whatif/1"
+NS_PER_MS = 1e6
+
+
+def to_json(
+    path: str,
+    prediction: Prediction,
+    changes: Sequence[Change] = (),
+    named: Sequence[tuple[str, str, Prediction]] | None = None,
+) -> str:
+    """Return a prediction as JSON text; with the usual scenarios, by name and options, if they are given."""
+    document = {"schema": SCHEMA, "path": path, **prediction_fields(prediction)}
+    document["changes"] = [change_fields(change) for change in changes]
+    if named is not None:
+        document["scenarios"] = [
+            {"name": name, "options": options, **prediction_fields(made)} for name, options, made in named
+        ]
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def prediction_fields(prediction: Prediction) -> dict[str, Any]:
+    """Return the names and values of a prediction."""
+    return {
+        "baseline_step_ms": ms(prediction.baseline_ns),
+        "baseline_source": prediction.baseline_source,
+        "predicted_step_ms": ms(prediction.predicted_ns),
+        "range_ms": [ms(bound) for bound in prediction.range_ns],
+        "speedup": prediction.speedup,
+        "bound_before": prediction.bound_before,
+        "bound_after": prediction.bound_after,
+        "scenario": asdict(prediction.scenario),
+    }
+
+
+def change_fields(change: Change) -> dict[str, Any]:
+    """Return the names and values of a change."""
+    return {
+        "option": change.option,
+        "per_step": change.per_step,
+        "bytes_per_step": change.bytes_per_step,
+        "sites": [
+            {"cause": site.cause, "op": site.op, "file": site.file, "line": site.line, "function": site.function}
+            for site in change.sites
+        ],
+    }
+
+
+def ms(ns: float) -> float:
+    """Return a time given in ns in milliseconds."""
+    return round(ns / NS_PER_MS, 6)

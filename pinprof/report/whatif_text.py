@@ -1,0 +1,163 @@
+"""A prediction for the terminal: the step before and after, what changes, and what that takes for granted."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from pinprof.analyses.syncs import Site
+from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.words import BOUNDS, place, printable
+from pinprof.trace.tables import Trace
+from pinprof.units import between, duration, percent, rate, size
+from pinprof.whatif import Prediction, Scenario
+from pinprof.whatif.fixes import Change
+from pinprof.whatif.scenarios import pinned_rate
+
+MAX_SITES = 5
+"""More places of one change than this are counted, not listed."""
+SOURCES = {
+    "measured": "measured without profiler",
+    "given": "as given with --step-ms",
+    "estimated": "estimated without profiler",
+}
+NOTHING = 0.002
+"""A step that changes by less than this share stays as it is."""
+
+WORDS = {
+    "drop_syncs": ("wait of the host", "waits of the host", "dropped"),
+    "pin": ("copy of pageable memory", "copies of pageable memory", "pinned"),
+    "non_blocking": ("blocking copy", "blocking copies", "made non-blocking"),
+    "overlap_copies": ("HtoD copy", "HtoD copies", "made one step ahead on a stream of its own"),
+    "drop_allocs": ("allocating or freeing call", "allocating or freeing calls", "dropped"),
+}
+"""What an option changes, one and several, and how."""
+NONE_THERE = {
+    "drop_syncs": "no wait to drop: the host waits nowhere in the code",
+    "pin": "no copy to pin: none is of pageable memory",
+    "non_blocking": "no copy to make non-blocking: none blocks the host",
+    "overlap_copies": "no copy to make ahead: none goes to the device",
+    "drop_allocs": "no allocation to drop: none is in the trace",
+}
+ASSUMES = {
+    "drop_syncs": "no code needs the values that were waited for before the step ends: a value that is logged can be "
+    "read later, one that decides what to launch cannot",
+    "pin": "the data lies in pinned memory when the copy starts (pin_memory=True of the DataLoader, or a buffer that "
+    "is refilled), and pinning costs the training loop no time of its own",
+    "non_blocking": "nothing on the host reads or overwrites the memory until the copy is done",
+    "overlap_copies": "the next batch is ready one step early and there is memory on the device for two",
+    "drop_allocs": "the caching allocator keeps the memory, so that no step asks the driver for it",
+    "host_speed": "all of the host's own time scales, and its waits follow from it",
+    "gpu_speed": "all kernels scale alike; copies keep their rates",
+}
+
+
+def to_text(
+    trace: Trace, prediction: Prediction, changes: Sequence[Change], *, width: int = 100, color: bool = False
+) -> str:
+    """Return a prediction as text for a terminal of this width, with ANSI colours if asked for."""
+    return laid_out(_parts(trace, prediction, changes), width=width, color=color)
+
+
+def _parts(trace: Trace, prediction: Prediction, changes: Sequence[Change]) -> Iterator[RenderableType]:
+    yield Text(printable(trace.path), "bold")
+    yield section("Step")
+    yield from _step(prediction)
+    yield section("What changes")
+    for change in changes:
+        yield from change_lines(trace, change, prediction.scenario.pinned_gbps)
+    yield from (bullet(text) for text in _speeds(prediction.scenario))
+    yield section("What this takes for granted")
+    scenario = prediction.scenario
+    options = [change.option for change in changes if change.per_step or change.sites]
+    options += [option for option in ("host_speed", "gpu_speed") if getattr(scenario, option) != 1]
+    yield from (bullet(ASSUMES[option]) for option in options)
+    yield bullet("the rest of the step stays as recorded")
+
+
+def _step(prediction: Prediction) -> Iterator[RenderableType]:
+    before, after = prediction.baseline_ns, prediction.predicted_ns
+    yield fact(duration(before), f"now, {SOURCES[prediction.baseline_source]}")
+    yield fact(duration(after), f"after the change ({between(*prediction.range_ns)})")
+    yield fact(f"{prediction.speedup:.2f} x", f"as fast: {difference(before, after)}")
+    for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
+        yield fact(bound, f"{when}: {BOUNDS[bound]}")
+
+
+def difference(before_ns: float, after_ns: float) -> str:
+    """Return what a change brings: "saves 1.90 ms, 15 % of the step"."""
+    change = before_ns - after_ns
+    if abs(change) < NOTHING * before_ns:
+        return "no measurable change"
+    return (
+        f"{'saves' if change > 0 else 'costs'} {duration(abs(change))}, {percent(abs(change) / before_ns)} of the step"
+    )
+
+
+def change_lines(trace: Trace, change: Change, pinned_gbps: float | None = None) -> Iterator[RenderableType]:
+    """Yield how many things a change is about per step, and at which places."""
+    if not change.per_step and not change.sites:
+        yield bullet(NONE_THERE[change.option])
+        return
+    one, several, what = WORDS[change.option]
+    number = f"{change.per_step:.3g}"
+    noun = one if number == "1" else several
+    details = f" ({size(change.bytes_per_step)})" if change.bytes_per_step and change.option != "drop_syncs" else ""
+    at_rate = f", at {rate(pinned_gbps or pinned_rate(trace))}" if change.option == "pin" else ""
+    yield bullet(f"{number} {noun} per step{details} {what}{at_rate}{_at(change.sites)}")
+
+
+def _at(sites: Sequence[Site]) -> str:
+    if not sites:
+        return ""
+    named = list(dict.fromkeys(f"{site.cause} {where(site)}" for site in sites))
+    more = f", and {len(named) - MAX_SITES} more" if len(named) > MAX_SITES else ""
+    return f": {', '.join(named[:MAX_SITES])}{more}"
+
+
+def where(site: Site) -> str:
+    """Return where a site is, as far as the trace tells."""
+    at = place(site.file, site.line, site.function)
+    return f"at {at}" if at else f"in {site.op or site.call}"
+
+
+def _speeds(scenario: Scenario) -> Iterator[str]:
+    for what, factor in (("host", scenario.host_speed), ("GPU", scenario.gpu_speed)):
+        if factor != 1:
+            yield f"the {what} is {factor:.3g} times as fast"
+
+
+def to_overview(
+    trace: Trace,
+    now: Prediction,
+    named: Sequence[tuple[str, str, Prediction]],
+    *,
+    width: int = 100,
+    color: bool = False,
+) -> str:
+    """Return the predictions of the usual scenarios, by name and options, as a table for a terminal of this width."""
+    return laid_out(_overview(trace, now, named), width=width, color=color)
+
+
+def _overview(trace: Trace, now: Prediction, named: Iterable[tuple[str, str, Prediction]]) -> Iterator[RenderableType]:
+    yield Text(printable(trace.path), "bold")
+    yield section("Step")
+    yield fact(duration(now.baseline_ns), f"now, {SOURCES[now.baseline_source]}; {BOUNDS[now.bound_before]}")
+    off = abs(now.predicted_ns - now.baseline_ns)
+    noise = max(off, NOTHING * now.baseline_ns)
+    rows = table("change", "options", "step", "range", "saves", "of the step")
+    for name, options, made in named:
+        saving = made.baseline_ns - made.predicted_ns
+        none = saving <= noise
+        rows.add_row(
+            name,
+            options,
+            duration(made.predicted_ns),
+            between(*made.range_ns),
+            "-" if none else duration(saving),
+            "-" if none else percent(saving / made.baseline_ns),
+        )
+    yield rows
+    if off >= NOTHING * now.baseline_ns:
+        replayed = duration(now.predicted_ns)
+        yield bullet(f"the unchanged program replays at {replayed}: savings up to {duration(off)} are noise")

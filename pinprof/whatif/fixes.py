@@ -1,0 +1,85 @@
+"""The fixes that people make: as scenarios, and what each changes in a trace."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from pinprof.analyses.syncs import Site, Syncs
+from pinprof.trace.tables import NONE, Bools, Int32s, Trace
+from pinprof.whatif.scenarios import Edits, Scenario, edits_of
+
+FIXES = ("drop_syncs", "pin", "non_blocking", "overlap_copies", "drop_allocs")
+"""Options of a scenario that edit the program; the others set the speed of what runs it."""
+EVERYTHING = Scenario(drop_syncs=("all",), pin=True, non_blocking=True, overlap_copies=True, drop_allocs=True)
+
+USUAL = (
+    ("no waits", Scenario(drop_syncs=("all",))),
+    ("pinned copies", Scenario(pin=True)),
+    ("non-blocking copies", Scenario(non_blocking=True)),
+    ("pinned and non-blocking copies", Scenario(pin=True, non_blocking=True)),
+    ("pinned, non-blocking and prefetched copies", Scenario(pin=True, non_blocking=True, overlap_copies=True)),
+    ("no allocations", Scenario(drop_allocs=True)),
+    ("all of these", EVERYTHING),
+)
+"""Scenarios that are worth a look in any trace, by name."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one option of a scenario changes in a trace."""
+
+    option: str
+    """One of FIXES."""
+    per_step: float
+    """Waits, copies or calls that it changes."""
+    bytes_per_step: float
+    """Of the copies that it changes, as far as recorded."""
+    sites: tuple[Site, ...]
+    """The waits that it is about, or the waits for its copies."""
+
+
+def changes_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> tuple[Change, ...]:
+    """Return what each option of a scenario that edits the program changes, also where that is nothing."""
+    return tuple(
+        change_of(option, trace, syncs, edits_of(trace, syncs, alone)) for option, alone in _each_alone(scenario)
+    )
+
+
+def _each_alone(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
+    unset = Scenario()
+    for option in fields(scenario):
+        if option.name in FIXES and (value := getattr(scenario, option.name)):
+            yield option.name, replace(unset, **{option.name: value})
+
+
+def change_of(option: str, trace: Trace, syncs: Syncs, edits: Edits) -> Change:
+    """Return what the edits that an option makes change, per complete step."""
+    stalls, steps = syncs.stalls, max(int(trace.steps.complete.sum()), 1)
+    if option in {"pin", "overlap_copies"}:
+        copies = np.array(sorted(edits.pinned if option == "pin" else edits.ahead), dtype=np.int64)
+        rows = np.flatnonzero(np.isin(stalls.copy, copies))
+        count = len(copies := copies[_in_steps(trace, trace.links.activity_step[copies])])
+    else:
+        rows = np.array(sorted(edits.unblocked if option == "non_blocking" else edits.unwaited), dtype=np.int64)
+        inside = rows[_in_steps(trace, stalls.call_step[rows])]
+        copies = np.unique(stalls.copy[inside][stalls.copy[inside] != NONE])
+        count = int((stalls.copy[inside] == NONE).sum()) + len(copies)
+    sizes = trace.gpu.bytes[copies]
+    sites = tuple(syncs.sites[number] for number in np.unique(syncs.site[rows]).tolist())
+    return Change(option, count / steps, int(sizes[sizes != NONE].sum()) / steps, sites)
+
+
+def _in_steps(trace: Trace, step: Int32s) -> Bools:
+    return (step != NONE) & trace.steps.complete[step]
+
+
+def places_of(syncs: Syncs) -> tuple[str, ...]:
+    """Return the places `FILE:LINE` at which the host waits by the code's doing, the costliest first."""
+    return tuple(
+        dict.fromkeys(
+            f"{site.file}:{site.line}"
+            for site in syncs.sites
+            if site.line is not None and site.verdict in {"hidden", "explicit"}
+        )
+    )

@@ -1,0 +1,87 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pinprof.analyses.syncs import measure_syncs
+from pinprof.measure import measure
+from pinprof.report import verify_report, whatif_json, whatif_text
+from pinprof.trace import Trace, read_trace
+from pinprof.verify import verify
+from pinprof.whatif import Prediction, Scenario, predict
+from pinprof.whatif.fixes import EVERYTHING, FIXES, Change, changes_of
+
+TRACES = Path(__file__).parents[2] / "traces"
+WIDTH = 110
+
+CONTRACT = {
+    "schema", "baseline_step_ms", "baseline_source", "predicted_step_ms", "range_ms", "speedup", "bound_before",
+    "bound_after", "scenario",
+}  # fmt: skip
+
+
+def predicted(name: str, scenario: Scenario) -> tuple[Trace, Prediction, tuple[Change, ...]]:
+    trace = read_trace(TRACES / f"{name}.json.gz")
+    return trace, predict(trace, scenario), changes_of(trace, measure_syncs(trace), scenario)
+
+
+def kept(text: str) -> str:
+    return text.replace(f"{TRACES}/", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "scenario"),
+    [
+        ("pageable_blocking", Scenario(pin=True, non_blocking=True)),
+        ("empty_cache", EVERYTHING),
+        ("loss_item_host_work", Scenario(drop_syncs=("pinprof/workloads/waits.py:58",), host_speed=2.0)),
+    ],
+)
+def test_a_prediction_reads_as_kept(name: str, scenario: Scenario, golden: Callable[[str, str], None]) -> None:
+    golden(f"whatif-{name}.txt", kept(whatif_text.to_text(*predicted(name, scenario), width=WIDTH)))
+
+
+def test_the_usual_scenarios_read_as_kept(golden: Callable[[str, str], None]) -> None:
+    trace, now, _ = predicted("readback_blocking", Scenario())
+    pinned = predict(trace, Scenario(pin=True))
+    named = [("pinned copies", "--pin", pinned), ("no allocations", "--drop-allocs", now)]
+    golden("whatif-usual.txt", kept(whatif_text.to_overview(trace, now, named, width=WIDTH)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("pageable_blocking", "prefetch"), ("mask_loss", "clean"), ("clean", "loss_item")]
+)
+def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[str, str], None]) -> None:
+    old, new = (read_trace(TRACES / f"{name}.json.gz") for name in (before, after))
+    made = verify(old, measure(old), new, measure(new))
+    golden(f"verify-{before}-{after}.txt", kept(verify_report.to_text(old, made, width=WIDTH)))
+    document = json.loads(verify_report.to_json(made))
+    assert document["schema"] == "pinprof.verify/1"
+    assert document["predicted_saving_ms"] == pytest.approx(
+        document["baseline_step_ms"] - document["predicted_step_ms"], abs=1e-5
+    )
+    assert document["measured_step_ms"] == pytest.approx(made.measured_ns / 1e6, abs=1e-5)
+
+
+def test_the_names_are_those_that_scripts_rely_on() -> None:
+    trace, made, changes = predicted("pageable_blocking", Scenario(pin=True, pinned_gbps=40.0))
+    document = json.loads(whatif_json.to_json(trace.path, made, changes))
+    assert document["schema"] == "pinprof.whatif/1"
+    assert document.keys() >= CONTRACT
+    assert document["scenario"]["pinned_gbps"] == 40
+    assert document["speedup"] == pytest.approx(document["baseline_step_ms"] / document["predicted_step_ms"], rel=1e-5)
+    low, high = document["range_ms"]
+    assert low < document["predicted_step_ms"] < high
+
+
+def test_every_option_has_its_words() -> None:
+    assert set(whatif_text.WORDS) == set(whatif_text.NONE_THERE) == set(FIXES)
+    assert set(whatif_text.ASSUMES) == {*FIXES, "host_speed", "gpu_speed"}
+
+
+def test_an_option_that_changes_nothing_says_so() -> None:
+    text = whatif_text.to_text(*predicted("clean", EVERYTHING))
+    for option in FIXES:
+        assert whatif_text.NONE_THERE[option] in text
+    assert "no measurable change" in text
