@@ -46,7 +46,7 @@ def _model(profile: Profile, trace: Trace) -> Model | None:
 
 
 def _saving(model: Model, edits: Edits) -> Saving:
-    before = model.before.step_ns
+    before = min(model.before.step_ns, model.step.step_ns or model.before.step_ns)
     saving = max(before - model.after(edits).step_ns, 0.0)
     if saving < NOTHING * before:
         saving = 0.0

@@ -8,6 +8,9 @@ from pinprof.whatif.calibrate import Calibration
 from pinprof.whatif.program import Program
 from pinprof.whatif.replay import pace
 
+NOISE = 0.03
+"""Two runs of a program differ by this share of the step, whatever the trace says."""
+
 CERTAIN = 0.98
 """The step without profiler lies between the GPU's own work and the traced step. Where these differ by no more than two
 percent, the traced step is it: the profiler only slows the host, and the host is not the limit."""
@@ -36,9 +39,9 @@ def estimate_step(info: Info, times: StepTimes, program: Program, calibration: C
         return StepEstimate(None, "estimated", None)
     least, most = min(times.busy_ns, times.traced_ns), times.traced_ns
     if times.busy_ns >= CERTAIN * times.traced_ns:
-        return StepEstimate(times.traced_ns, "estimated", (least, most))
+        return StepEstimate(times.traced_ns, "estimated", (least, most * (1 + NOISE)))
     if not program.calls:
         return StepEstimate(None, "estimated", (least, most))
     paces = (pace(program, times.count, cost).step_ns for cost in (calibration.high, calibration.cost, calibration.low))
     low, middle, high = (min(max(step, least), most) for step in paces)
-    return StepEstimate(middle, "estimated", (low, high))
+    return StepEstimate(middle, "estimated", (max(low * (1 - NOISE), least), high * (1 + NOISE)))

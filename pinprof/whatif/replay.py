@@ -41,6 +41,9 @@ class Cost:
     steady: bool = False
     """Whether to leave out what only a recording has: the profiler's buffers, and code that was loaded."""
 
+    staging: float = 1.0
+    """How long the staging of pageable copies takes, in times of what was recorded: one CPU thread copies them, and its
+    pace varies from run to run."""
     host_speed: float = 1.0
     """How many times as fast the host is."""
 
@@ -108,10 +111,10 @@ class Machine:
 
     def _stage(self, call: Call, start: float) -> float:
         """Copy pageable memory once the stream is free; return when the call returns."""
-        free = max(start, self.run.ready_ns.get(call.works[0].queue, 0.0))
+        free, staging = max(start, self.run.ready_ns.get(call.works[0].queue, 0.0)), self.cost.staging
         for work in call.works:
-            self._work(work, work.queue, free + work.latency_ns)
-        return free + call.own_ns
+            self._work(work, work.queue, free + work.latency_ns * staging, staging)
+        return free + call.own_ns * staging
 
     def _issue(self, call: Call, start: float) -> float:
         """Launch the works of a call; return when the last of them had room in its stream's queue."""
@@ -148,8 +151,8 @@ class Machine:
             return self._event(call)
         return ready.get(call.works[-1].queue if call.works else call.queue, 0.0)
 
-    def _work(self, work: Work, queue: int, begins: float) -> None:
-        run, duration = self.run, work.duration_ns
+    def _work(self, work: Work, queue: int, begins: float, longer: float = 1.0) -> None:
+        run, duration = self.run, work.duration_ns * longer
         if work.engine != NONE:
             key = 2 * self.program.device.get(queue, SIDE - queue) + work.engine
             begins = max(begins, run.engine_ns.get(key, 0.0))
