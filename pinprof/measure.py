@@ -97,7 +97,7 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
         span_ns=_span(trace),
         counts=trace.counts,
         skipped=trace.skipped,
-        missing=find_missing(trace, step_is_known=step.step_ns is not None),
+        missing=find_missing(trace, step_is_known=step.is_sure),
         steps=steps,
         step=step,
         bound=_bound(steps, step, devices, loader),

@@ -49,7 +49,7 @@ def find_missing(trace: Trace, *, step_is_known: bool) -> tuple[Missing, ...]:
         (
             gpu and not step_is_known,
             "the step without profiler",
-            "the traced step is an upper bound: the profiler slows a step that the host bounds",
+            "it is estimated: the profiler slows a step that the host bounds, and the trace does not tell how much",
             "record with pinprof.profile or pinprof run, which measure it in the same run",
         ),
         (

@@ -135,10 +135,10 @@ def test_a_measured_step_is_held_against_its_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "status"), [(1.0, "kept"), (0.999, "unknown"), (0.18, "unknown"), (0.17, "exceeded")]
+    ("limit", "status"), [(1.02, "kept"), (1.01, "unknown"), (0.96, "unknown"), (0.95, "exceeded")]
 )
 def test_an_unknown_step_fails_unless_its_bounds_keep_the_limit(tmp_path: Path, limit: float, status: str) -> None:
-    verdict = verdict_of(plain(), tmp_path, max_step_ms=limit)  # between 180 and 1000 µs
+    verdict = verdict_of(plain(), tmp_path, max_step_ms=limit)  # 985 to 988 µs, more or less by 3 %
     assert (verdict.status, verdict.failed, verdict.measured) == (status, status != "kept", None)
     assert "pinprof run" in verdict.sentence
 
@@ -217,7 +217,7 @@ def statuses(result: Checked) -> dict[str, str]:
 def test_a_trace_is_no_worse_than_itself(tmp_path: Path) -> None:
     builder = pageable(with_waits(), 5000, 1000, 50_000_000)  # and much work outside of the steps
     result = compared(builder, builder, tmp_path)
-    assert statuses(result) == {"max_step_ms": "not compared"}
+    assert statuses(result) == {}
     assert not result.failed
     assert len(result.verdicts) == 7
 
@@ -261,7 +261,7 @@ def test_more_of_everything_is_worse_and_less_is_not(tmp_path: Path) -> None:
         hidden_copy(before, start)
     worse = statuses(compared(with_waits(), before, tmp_path))
     expected = dict.fromkeys(("max_hidden_syncs", "max_stall_ms", "max_exposed_ms", "max_pageable_bytes"), "worse")
-    assert worse == expected | {"min_overlap": "worse", "new_waits": "new", "max_step_ms": "not compared"}
+    assert worse == expected | {"min_overlap": "worse", "new_waits": "new"}
     assert not compared(before, with_waits(), tmp_path).failed
 
 
@@ -294,7 +294,7 @@ def test_a_limit_that_was_already_exceeded_is_reported_and_does_not_fail(tmp_pat
 
 
 def test_other_numbers_of_steps_are_compared_per_step(tmp_path: Path) -> None:
-    assert statuses(compared(with_waits(3), with_waits(6), tmp_path)) == {"max_step_ms": "not compared"}
+    assert statuses(compared(with_waits(3), with_waits(6), tmp_path)) == {}
 
 
 @pytest.mark.parametrize(
@@ -302,10 +302,10 @@ def test_other_numbers_of_steps_are_compared_per_step(tmp_path: Path) -> None:
     [
         (measured_step(0.7), measured_step(0.7), "kept"),
         (measured_step(0.8), measured_step(0.7), "worse"),
-        (measured_step(0.7), plain(), "not compared"),
-        (measured_step(1.2), plain(), "worse"),  # the baseline's upper bound is 1 ms
-        (plain(), measured_step(0.7), "unknown"),
-        (plain(), measured_step(1.0), "kept"),  # not above 1 ms
+        (measured_step(1.1), plain(), "not compared"),
+        (measured_step(1.2), plain(), "worse"),  # the baseline's upper bound is 1.02 ms
+        (plain(), measured_step(0.9), "unknown"),
+        (plain(), measured_step(1.0), "kept"),  # not above 1.02 ms
     ],
 )
 def test_a_step_is_compared_as_far_as_both_are_known(
@@ -318,11 +318,11 @@ def test_a_step_is_compared_as_far_as_both_are_known(
 def test_an_unknown_step_that_was_unknown_before_fails_no_limit(tmp_path: Path) -> None:
     limits = Limits(max_step_ms=0.5)
     assert statuses(compared(plain(), plain(), tmp_path, limits)) == {"max_step_ms": "tolerated"}
-    assert statuses(compared(plain(), measured_step(0.3), tmp_path, limits)) == {"max_step_ms": "unknown"}
+    assert statuses(compared(plain(), measured_step(0.3), tmp_path, limits)) == {"max_step_ms": "exceeded"}
 
 
 def test_an_exceeded_limit_that_the_baseline_cannot_excuse_fails(tmp_path: Path) -> None:
-    assert statuses(compared(measured_step(0.7), plain(), tmp_path, Limits(max_step_ms=0.5))) == {
+    assert statuses(compared(measured_step(1.1), plain(), tmp_path, Limits(max_step_ms=0.5))) == {
         "max_step_ms": "exceeded"
     }
 

@@ -34,10 +34,18 @@ def test_the_traced_step_is_the_step_when_the_gpu_works_all_the_time(tmp_path: P
     assert (profile.step.step_ns, profile.step.source, profile.bound) == (1_000_000, "estimated", "gpu")
 
 
-def test_an_inflated_step_is_not_given_as_the_truth_but_bounded(tmp_path: Path) -> None:
-    profile = profile_of(steps(TraceBuilder(), busy=300), tmp_path)
-    assert profile.step.step_ns is None
-    assert profile.step.range_ns == (300_000, 1_000_000)
+def test_an_inflated_step_is_not_given_as_the_truth_but_corrected_and_bounded(tmp_path: Path) -> None:
+    builder = steps(TraceBuilder(), busy=300)
+    for at in range(30, 4000):
+        if at % 1000 < 900 and at % 3 == 0:
+            builder.op("aten::add", at, 1)  # 290 ops in each step
+    profile = profile_of(builder, tmp_path)
+    step = profile.step
+    assert step.source == "estimated"
+    assert step.range_ns is not None
+    assert step.step_ns == pytest.approx(990_000 - 300 * 1_600, rel=0.02)  # 1.6 µs for each of 300 ops
+    assert step.range_ns[0] == pytest.approx(0.97 * 0.4 * 990_000, rel=0.02)  # 2.5 µs would leave less than 40 %
+    assert step.range_ns[1] == pytest.approx(1.03 * (990_000 - 300 * 1_000), rel=0.02)
     assert profile.bound == "host"
     assert "the step without profiler" in missing_of(profile)
 
@@ -67,7 +75,6 @@ def test_what_the_trace_lacks_is_said(tmp_path: Path) -> None:
     assert missing_of(profile_of(builder, tmp_path)) == [
         "the launch of 1 of 2 GPU activities",
         "step marks",
-        "the step without profiler",
         "source lines",
         "1 unusable events (1 negative duration)",
     ]

@@ -21,6 +21,7 @@ class BaselineSteps(msgspec.Struct, frozen=True):
 
     count: int
     step_ms: float | None
+    step_source: str
     range_ms: tuple[float, float] | None
 
 
@@ -149,7 +150,7 @@ def figure_before(key: str, before: BaselineTrace, now: Figure) -> Figure:
 
 
 def _step(steps: BaselineSteps) -> Figure:
-    if steps.step_ms is not None:
+    if steps.step_ms is not None and steps.step_source != "estimated":
         return Figure(steps.step_ms, steps.step_ms, NOISE_MS)
     low, high = steps.range_ms or (0.0, math.inf)
     return Figure(low, high, NOISE_MS, UNKNOWN_BEFORE)

@@ -164,7 +164,7 @@ def _pageable(profile: Profile, trace: Trace) -> Figure:
 
 def _step(profile: Profile, findings: tuple[Finding, ...]) -> Figure:
     step, places = profile.step, finding_places(findings)
-    if step.step_ns is not None:
+    if step.step_ns is not None and step.source != "estimated":
         value = step.step_ns / NS_PER_MS
         return Figure(value, value, NOISE_MS, places=places)
     if step.range_ns is None:

@@ -16,7 +16,7 @@ MOST_NS = 10_000.0
 CLOSE = 0.005
 """A replay this near to the step needs no other cost than the usual: what the host pays does not show in the step."""
 MOST_STAGING = 1.5
-"""Staging takes no longer or shorter than this, in times of what was recorded: its pace varied by 40 % on one machine."""
+"""Staging takes no longer or shorter than this, in times of what was recorded; it varied by 40 % on one machine."""
 ROUNDS = 12
 """Halvings of the search: to a few ns per event."""
 

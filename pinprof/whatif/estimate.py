@@ -8,6 +8,9 @@ from pinprof.whatif.calibrate import Calibration
 from pinprof.whatif.program import Program
 from pinprof.whatif.replay import pace
 
+SURE = 0.1
+"""An estimate whose range is no wider than this share of it needs no remark."""
+
 NOISE = 0.03
 """Two runs of a program differ by this share of the step, whatever the trace says."""
 
@@ -26,6 +29,13 @@ class StepEstimate:
     range_ns: tuple[float, float] | None
     """Where the step lies: of a measured step its spread, else between the replays with the most and the least that a
     profiler may have cost, within the GPU's own work and the traced step."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the step is measured, or hardly any other is possible."""
+        if self.step_ns is None or self.range_ns is None:
+            return False
+        return self.source != "estimated" or self.range_ns[1] - self.range_ns[0] <= SURE * self.step_ns
 
 
 def estimate_step(info: Info, times: StepTimes, program: Program, calibration: Calibration) -> StepEstimate:
