@@ -5,6 +5,9 @@ from collections.abc import Sequence
 TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 SIZES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 
+SLOWEST_GBPS = 0.1
+"""Below this a rate reads in MB/s."""
+
 TEN, HUNDRED = 10, 100
 """Below ten a number reads with two decimals, below a hundred with one: three digits that mean something."""
 
@@ -32,7 +35,9 @@ def size(count: float) -> str:
 
 
 def rate(gbps: float) -> str:
-    """Return a bandwidth given in GB/s (10^9 bytes): "55.3 GB/s"."""
+    """Return a bandwidth given in GB/s (10^9 bytes): "55.3 GB/s", of tiny copies "2.55 MB/s"."""
+    if 0 < gbps < SLOWEST_GBPS:
+        return f"{_three_digits(gbps * 1000)} MB/s"
     return f"{_three_digits(gbps)} GB/s"
 
 

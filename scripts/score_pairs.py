@@ -1,0 +1,116 @@
+"""Hold predictions against the pairs of programs that were measured before and after a fix.
+
+Run from the repository root:  PYTHONPATH=. python scripts/score_pairs.py [FOLDER]
+
+Prints a table: the step before, as the trace shows it and as pinprof estimates it without being told; the step after,
+predicted from the trace and the measured step before, and measured. Pairs marked * were not looked at while the replay
+was made.
+"""
+
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pinprof.measure import measure
+from pinprof.trace import read_trace
+from pinprof.whatif import Scenario, predict
+
+MS = 1e6
+NS_BOUND = 0.9
+"""Of the step: a GPU that is busy for less leaves the step to the host."""
+
+
+class Score(NamedTuple):
+    """One pair; steps in ms."""
+
+    name: str
+    looked_at: bool
+    options: str
+    before: float
+    traced: float
+    estimated: float
+    low: float
+    high: float
+    host_bound: bool
+    predicted: float
+    after: float
+
+    @property
+    def error(self) -> float:
+        """Of the predicted step, as a share of the measured one."""
+        return self.predicted / self.after - 1
+
+    @property
+    def estimate_error(self) -> float:
+        """Of the estimated step before, as a share of the measured one."""
+        return self.estimated / self.before - 1
+
+
+def scores(folder: Path) -> list[Score]:
+    """Return the scores of all pairs in a folder."""
+    pairs: dict[str, Any] = json.loads((folder / "pairs.json").read_text())["pairs"]
+    return [score(folder, name, pair) for name, pair in pairs.items()]
+
+
+def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
+    """Return the score of one pair."""
+    trace = read_trace(folder / f"{name}.before.json.gz")
+    before, after = pair["before_ms"]["median"], pair["after_ms"]["median"]
+    changes: dict[str, Any] = {
+        key: (value,) if key == "drop_syncs" else value for key, value in pair["scenario"].items()
+    }
+    prediction = predict(trace, Scenario(**changes), before)
+    profile = measure(trace)
+    low, high = profile.step.range_ns or (0.0, 0.0)
+    return Score(
+        name,
+        pair["looked_at"],
+        " ".join(f"--{key.replace('_', '-')}" for key in pair["scenario"]),
+        before,
+        (profile.steps.traced_ns or 0.0) / MS,
+        (profile.step.step_ns or 0.0) / MS,
+        low / MS,
+        high / MS,
+        (profile.steps.busy_ns or 0.0) < NS_BOUND * before * MS,
+        prediction.predicted_ns / MS,
+        after,
+    )
+
+
+def of_errors(errors: list[float]) -> str:
+    """Return median, 90th percentile and largest of errors, in percent."""
+    sizes = sorted(abs(error) * 100 for error in errors)
+    percentile = statistics.quantiles(sizes, n=10, method="inclusive")[8]
+    return f"median {statistics.median(sizes):.1f} %, 90th percentile {percentile:.1f} %, largest {sizes[-1]:.1f} %"
+
+
+def main() -> None:
+    """Print the table and what it comes to."""
+    found = scores(Path(sys.argv[1] if len(sys.argv) > 1 else "traces/pairs"))
+    print("| program | change | before, ms | in the trace | estimated | after, predicted | after, measured | error |")
+    print("|---|---|---|---|---|---|---|---|")
+    for each in found:
+        mark = "" if each.looked_at else " *"
+        print(
+            f"| {each.name}{mark} | `{each.options}` | {each.before:.2f} | {each.traced:.2f} "
+            f"| {each.estimated:.2f} ({each.low:.2f} to {each.high:.2f}) "
+            f"| {each.predicted:.2f} | {each.after:.2f} | {each.error * 100:+.1f} % |"
+        )
+    for name, chosen in (("all", found), ("not looked at", [each for each in found if not each.looked_at])):
+        print(f"\nPredicted step after the fix, {name}, {len(chosen)} pairs: {of_errors([e.error for e in chosen])}")
+        print(f"No change predicted: {of_errors([each.before / each.after - 1 for each in chosen])}")
+    for bound, chosen in (
+        ("host", [each for each in found if each.host_bound]),
+        ("GPU", [each for each in found if not each.host_bound]),
+    ):
+        inside = sum(each.low <= each.before <= each.high for each in chosen) / len(chosen)
+        width = statistics.median((each.high - each.low) / each.estimated for each in chosen)
+        print(f"\nEstimated step, {bound}-bound, {len(chosen)}: {of_errors([e.estimate_error for e in chosen])};")
+        print(f"as traced: {of_errors([each.traced / each.before - 1 for each in chosen])};")
+        print(f"the measured step lies in the range in {inside * 100:.0f} %; median width {width * 100:.0f} %")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+from pathlib import Path
+
+import pytest
+from trace_builder import SIDE, TraceBuilder
+
+from pinprof.errors import TraceError
+from pinprof.trace import read_trace
+from pinprof.whatif import Prediction, Scenario, predict
+
+PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
+STEPS = 6
+
+
+def predicted(builder: TraceBuilder, folder: Path, step_ms: float, **changes: object) -> Prediction:
+    trace = read_trace(builder.write(folder / "trace.json"))
+    return predict(trace, Scenario(**changes), step_ms)  # type: ignore[arg-type]
+
+
+def item_and_work() -> TraceBuilder:
+    """Each step of 1000 µs: a kernel of 500 µs, `item()` at its end, then 400 µs of work on the host."""
+    builder = TraceBuilder()
+    for number in range(STEPS):
+        start = 1000 * number
+        builder.step(number, start, 1000)
+        builder.kernel(start + 20, 500, launch=start + 10)
+        builder.op("aten::item", start + 30, 510)
+        builder.copy("DtoH (Device -> Pinned)", start + 521, 2, launch=start + 35, size=4)
+        builder.call("cudaStreamSynchronize", start + 40, 488)
+    return builder
+
+
+def test_without_the_wait_the_host_works_beside_the_gpu(tmp_path: Path) -> None:
+    step = predicted(item_and_work(), tmp_path, 1.0, drop_syncs=("all",))
+    assert step.baseline_source == "given"
+    assert step.predicted_ns == pytest.approx(502_000, rel=0.03)  # the kernel alone
+    assert (step.bound_before, step.bound_after) == ("host", "gpu")
+    assert step.range_ns[0] < step.predicted_ns < step.range_ns[1]
+
+
+def test_no_change_is_the_step_as_it_was(tmp_path: Path) -> None:
+    assert predicted(item_and_work(), tmp_path, 1.0).predicted_ns == pytest.approx(1_000_000, rel=0.01)
+
+
+def test_a_faster_gpu_shortens_what_the_host_waits_for(tmp_path: Path) -> None:
+    step = predicted(item_and_work(), tmp_path, 1.0, gpu_speed=2.0)
+    assert step.predicted_ns == pytest.approx(750_000, rel=0.02)
+
+
+def test_a_faster_host_shortens_its_work(tmp_path: Path) -> None:
+    step = predicted(item_and_work(), tmp_path, 1.0, host_speed=2.0)
+    assert step.predicted_ns == pytest.approx(1_000_000 - 240_000, rel=0.03)  # half of 480 µs
+
+
+def copying(kind: str, *, copy: float) -> TraceBuilder:
+    """Steps of 1000 µs: the host waits for a copy of 5.5 MB, which waits for the kernel before it, then launches one.
+
+    Copy and kernel take 980 µs together. A pageable copy holds the host in its own call.
+    """
+    builder = TraceBuilder()
+    kernel = 980 - copy
+    for number in range(STEPS):
+        start = 1000 * number
+        builder.step(number, start, 998)
+        builder.op("aten::to", start + 4, 988)
+        pageable = kind == PAGEABLE
+        builder.copy(kind, start + kernel + 1, copy, launch=start + 5, call=980 if pageable else 5, size=5_500_000)
+        builder.call("cudaStreamSynchronize", start + (986 if pageable else 12), 3 if pageable else 975)
+        builder.kernel(start + 1000, kernel, launch=start + 993)
+    return builder
+
+
+def test_a_pinned_copy_takes_its_bytes_over_the_rate(tmp_path: Path) -> None:
+    builder = copying(PAGEABLE, copy=300)
+    step = predicted(builder, tmp_path, 1.0, pin=True, pinned_gbps=55.0)
+    faster = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
+    assert step.predicted_ns == pytest.approx(1_000_000 - 198_000, rel=0.01)  # 102 instead of 300 µs
+    assert faster.predicted_ns == pytest.approx(680_000 + 102_000, rel=0.01)  # the GPU alone
+
+
+def test_non_blocking_changes_nothing_for_pageable_memory(tmp_path: Path) -> None:
+    step = predicted(copying(PAGEABLE, copy=300), tmp_path, 1.0, non_blocking=True)
+    assert step.predicted_ns == pytest.approx(1_000_000, rel=0.01)
+
+
+def test_copies_made_ahead_hide_behind_kernels(tmp_path: Path) -> None:
+    step = predicted(copying(PINNED, copy=100), tmp_path, 1.0, non_blocking=True, overlap_copies=True)
+    assert step.predicted_ns == pytest.approx(880_000, rel=0.01)
+
+
+def test_copies_made_ahead_are_limited_by_their_engine(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(STEPS):
+        host, gpu = 20 * number, 100 + 952 * number
+        builder.step(number, host, 20)
+        builder.copy(PINNED, gpu, 800, launch=host + 1, size=5_500_000)
+        builder.kernel(gpu + 801, 150, launch=host + 10)
+    step = predicted(builder, tmp_path, 0.952, overlap_copies=True)
+    assert step.predicted_ns == pytest.approx(800_000, rel=0.01)  # one copy after the other, the kernel beside them
+
+
+def test_without_allocations_the_host_goes_on(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(STEPS):
+        start = 1000 * number
+        builder.step(number, start, 1000)
+        builder.kernel(start + 20, 300, launch=start + 10)
+        builder.call("cudaFree", start + 30, 400)
+        builder.call("cudaMalloc", start + 440, 300)
+    step = predicted(builder, tmp_path, 1.0, drop_allocs=True)
+    assert step.predicted_ns == pytest.approx(300_000, rel=0.03)
+
+
+def test_only_the_site_that_is_named_is_dropped(tmp_path: Path) -> None:
+    builder = item_and_work()
+    builder.metadata["pinprof_lines"] = [
+        {
+            "op": "aten::item",
+            "thread": "main",
+            "at": [{"file": "train.py", "line": 7, "function": "f", "stack": [], "cause": None}],
+        }
+    ]
+    assert predicted(builder, tmp_path, 1.0, drop_syncs=("train.py:7",)).predicted_ns < 600_000
+    assert predicted(builder, tmp_path, 1.0, drop_syncs=("train.py:8",)).predicted_ns > 900_000
+
+
+def test_a_wait_for_a_side_stream_costs_only_what_it_lasts(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(STEPS):
+        start = 1000 * number
+        builder.step(number, start, 1000)
+        builder.kernel(start + 20, 980, launch=start + 10)
+        builder.copy("DtoH (Device -> Pinned)", start + 30, 100, launch=start + 15, stream=SIDE)
+        builder.call("cudaEventRecord", start + 18, 1)
+        builder.call("cudaEventSynchronize", start + 25, 110)
+    assert predicted(builder, tmp_path, 1.0, drop_syncs=("all",)).predicted_ns == pytest.approx(990_000, rel=0.02)
+
+
+def test_a_trace_that_cannot_run_again_is_refused_in_one_line(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::add", 0, 10)
+    with pytest.raises(TraceError) as error:
+        predicted(builder, tmp_path, 1.0)
+    assert "\n" not in str(error.value)
