@@ -38,8 +38,8 @@ class StepEstimate:
         return self.source != "estimated" or self.range_ns[1] - self.range_ns[0] <= SURE * self.step_ns
 
 
-def estimate_step(info: Info, times: StepTimes, program: Program, calibration: Calibration) -> StepEstimate:
-    """Return the step of a trace; `program` is that of its complete steps."""
+def estimate_step(info: Info, times: StepTimes, program: Program, steps: int, calibration: Calibration) -> StepEstimate:
+    """Return the step of a trace; `program` is that of so many of its complete steps."""
     plain = info.plain_step
     if plain is not None:
         low, high = plain.p10_ms or plain.mean_ms, plain.p90_ms or plain.mean_ms
@@ -52,6 +52,6 @@ def estimate_step(info: Info, times: StepTimes, program: Program, calibration: C
         return StepEstimate(times.traced_ns, "estimated", (least, most * (1 + NOISE)))
     if not program.calls:
         return StepEstimate(None, "estimated", (least, most))
-    paces = (pace(program, times.count, cost).step_ns for cost in (calibration.high, calibration.cost, calibration.low))
+    paces = (pace(program, steps, cost).step_ns for cost in (calibration.high, calibration.cost, calibration.low))
     low, middle, high = (min(max(step, least), most) for step in paces)
     return StepEstimate(middle, "estimated", (max(low * (1 - NOISE), least), high * (1 + NOISE)))

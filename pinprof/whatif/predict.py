@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.errors import TraceError
-from pinprof.trace.tables import Trace
+from pinprof.trace.tables import NONE, Trace
 from pinprof.whatif.calibrate import fitted, usual
 from pinprof.whatif.estimate import StepEstimate, estimate_step
 from pinprof.whatif.program import Program, build_program
@@ -23,6 +25,9 @@ GPU_BOUND = 0.9
 HIDDEN_LOADER = 1.25
 """A step without profiler that is longer than the recorded one by this factor waited for input: nothing else can be
 faster under a profiler. While the recording began, the DataLoader's workers filled their queue."""
+
+MOST_CALLS = 40_000
+"""Calls of steps that are replayed: a replay takes some µs for each, and is made dozens of times."""
 
 UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
 """A predicted step is unsure by these shares of itself and of the change: so far most of the pairs of programs, before
@@ -54,28 +59,30 @@ class Model:
     def __init__(
         self, trace: Trace, syncs: Syncs, times: StepTimes, loader: LoaderWaits, step_ns: float | None = None
     ) -> None:
-        self.trace, self.syncs, self.times = trace, syncs, times
-        program = build_program(trace, syncs.stalls, loader.times, PYTHON_COST)
-        self.program: Program = program.of_steps({int(step) for step in trace.steps.complete.nonzero()[0]})
+        self.trace, self.syncs = trace, syncs
+        steps = _middle_steps(trace)
+        self.steps = len(steps)
+        program = build_program(trace, syncs.stalls, loader.times, PYTHON_COST, steps)
+        self.program: Program = program.of_steps(steps)
         given = StepEstimate(step_ns, "given", (step_ns, step_ns)) if step_ns else None
-        self.step = given or estimate_step(trace.info, times, self.program, usual())
+        self.step = given or estimate_step(trace.info, times, self.program, self.steps, usual())
 
     @cached_property
     def cost(self) -> Cost:
         """The profiler's cost, with which the unchanged program runs at the step's pace."""
         if self.step.step_ns is None or not self.program.calls:
             return usual().cost
-        return fitted(self.program, self.times.count, self.step.step_ns)
+        return fitted(self.program, self.steps, self.step.step_ns)
 
     @cached_property
     def before(self) -> Pace:
         """The pace of the unchanged program."""
-        return pace(self.program, self.times.count, self.cost)
+        return pace(self.program, self.steps, self.cost)
 
     def after(self, edits: Edits = NO_EDITS, *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Pace:
         """Return the pace after a change."""
         changed = edited(self.program, self.trace, self.syncs, edits)
-        after = pace(changed, self.times.count, self.cost.faster(host_speed), gpu_speed=gpu_speed)
+        after = pace(changed, self.steps, self.cost.faster(host_speed), gpu_speed=gpu_speed)
         step = self.step.step_ns or self.before.step_ns
         if step > HIDDEN_LOADER * self.before.step_ns:  # the step waits for input, and goes on doing so
             return Pace(max(step, after.step_ns), after.busy_ns)
@@ -90,6 +97,17 @@ def predict(trace: Trace, scenario: Scenario, step_ms: float | None = None) -> P
     """
     model = model_of(trace, step_ms)
     return predict_edits(model, edits_of(trace, model.syncs, scenario), scenario)
+
+
+def _middle_steps(trace: Trace) -> set[int]:
+    """Return the complete steps from the middle on, as many as make a program that runs again soon, but at least one."""
+    complete = np.flatnonzero(trace.steps.complete)
+    calls = np.bincount(trace.links.call_step[trace.links.call_step != NONE], minlength=len(trace.steps))[complete]
+    middle = (len(complete) - 1) / 2
+    order = np.argsort(np.abs(np.arange(len(complete)) - middle), kind="stable")
+    kept = np.cumsum(calls[order]) <= MOST_CALLS
+    kept[:1] = True
+    return {int(step) for step in complete[order[kept]]}
 
 
 def model_of(trace: Trace, step_ms: float | None = None) -> Model:

@@ -3,6 +3,7 @@
 The threads that launch work are one timeline: the main thread waits while the autograd thread runs backward.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from pinprof.trace.calls import (
     QUEUE_FULL,
     STREAM,
 )
-from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, Int64s, Trace
+from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, Bools, Int64s, Trace
 from pinprof.whatif.events import find_event_uses
 
 ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = range(11)
@@ -99,7 +100,7 @@ class Program:
         call of the next step.
         """
         chosen = [call for call in self.calls if call.step in steps]
-        if chosen and chosen[0] is self.calls[0]:
+        if chosen and chosen[0].gap_ns == 0:
             first = chosen[0]
             other = next((call for call in chosen if call.step != first.step), first)
             chosen[0] = replace(
@@ -112,14 +113,20 @@ class Program:
         return replace(self, calls=tuple(chosen), ready_ns={})
 
 
-def build_program(trace: Trace, stalls: Stalls, waiting_for_input: Intervals, python_cost: float) -> Program:
-    """Return the program of a trace; `python_cost` is the profiler's cost of a Python function relative to an op's."""
+def build_program(
+    trace: Trace, stalls: Stalls, waiting_for_input: Intervals, python_cost: float, steps: Collection[int] | None = None
+) -> Program:
+    """Return the program of a trace, or of some of its steps.
+
+    `python_cost` is the profiler's cost of a Python function relative to an op's.
+    """
     builder = _Builder(trace, stalls)
     rows = builder.rows
     if len(rows) == 0:
         return Program(())
-    calls = [builder.call(row) for row in rows.tolist()]
-    _add_host_time(trace, stalls, rows, calls, waiting_for_input, python_cost)
+    wanted = np.ones(len(rows), bool) if steps is None else np.isin(trace.links.call_step[rows], list(steps))
+    calls = [builder.call(row) for row in rows[wanted].tolist()]
+    _add_host_time(trace, stalls, rows, wanted, calls, waiting_for_input, python_cost)
     start = int(trace.calls.start_ns[rows[0]])
     ready: dict[int, float] = {}
     for row in np.flatnonzero((trace.links.launch == NONE) & (trace.launched_ns <= start)).tolist():
@@ -130,9 +137,15 @@ def build_program(trace: Trace, stalls: Stalls, waiting_for_input: Intervals, py
 
 
 def _add_host_time(
-    trace: Trace, stalls: Stalls, rows: Int64s, calls: list[Call], waiting: Intervals, python_cost: float
+    trace: Trace,
+    stalls: Stalls,
+    rows: Int64s,
+    wanted: Bools,
+    calls: list[Call],
+    waiting: Intervals,
+    python_cost: float,
 ) -> None:
-    """Note the time of the host before each call, and what was recorded in it."""
+    """Note the time of the host before the wanted ones of all calls, and what was recorded in it."""
     start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]
     blocking = np.isin(rows, stalls.call)
     since = np.concatenate((start[:1], np.where(blocking, end, start)[:-1]))
@@ -150,7 +163,7 @@ def _add_host_time(
     for table, cost in ((trace.ops, 1.0), (trace.calls, 1.0), (trace.functions, python_cost)):
         times = table.start_ns[np.isin(table.thread, threads)]
         events += cost * np.maximum(np.searchsorted(times, start) - np.searchsorted(times, since), 0)
-    for position, call in enumerate(calls):
+    for position, call in zip(np.flatnonzero(wanted).tolist(), calls, strict=True):
         call.gap_ns, call.fixed_ns = float(gap[position]), float(fixed[position])
         call.artefact_ns = min(call.artefact_ns + float(artefact[position]), max(call.gap_ns - call.fixed_ns, 0.0))
         call.events = float(events[position])
@@ -247,7 +260,7 @@ class _Builder:
             latency, gap = min(float(start - issued), self.latency_ns), float(start - free)
         direction = int(trace.gpu.direction[row])
         engine = direction if trace.gpu.category[row] == MEMCPY and direction in (HTOD, DTOH) else NONE
-        duration = float(trace.gpu.duration_ns[row])
+        duration = float(trace.gpu.end_ns[row]) - start
         return Work(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
 
     def _add_stall(self, made: Call, stall: int) -> None:

@@ -11,7 +11,7 @@ from pinprof.whatif.program import Program, build_program
 from pinprof.whatif.replay import Cost, pace, replay
 
 TRACES = Path(__file__).parents[2] / "traces"
-FILES = sorted(TRACES.glob("*.json.gz"))
+FILES = sorted(TRACES.rglob("*.json.gz"))
 TOLERATED = 0.02
 """Of the recorded time."""
 
