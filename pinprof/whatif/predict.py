@@ -100,7 +100,7 @@ def predict(trace: Trace, scenario: Scenario, step_ms: float | None = None) -> P
 
 
 def _middle_steps(trace: Trace) -> set[int]:
-    """Return the complete steps from the middle on, as many as make a program that runs again soon, but at least one."""
+    """Return complete steps, from the middle on, as many as make a program that runs again soon; at least one."""
     complete = np.flatnonzero(trace.steps.complete)
     calls = np.bincount(trace.links.call_step[trace.links.call_step != NONE], minlength=len(trace.steps))[complete]
     middle = (len(complete) - 1) / 2

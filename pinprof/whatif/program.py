@@ -87,22 +87,27 @@ class Program:
 
     calls: tuple[Call, ...]
     start_ns: int = 0
-    """When the first call began, on the trace's clock."""
+    """When the program begins, on the trace's clock: with the first step, or else the first call."""
     ready_ns: dict[int, float] = field(default_factory=dict)
     """Per queue, the end of work launched before the recording, since `start_ns`."""
+    first: int = NONE
+    """Row of the trace's first call: what the host did before it is known only as far as it is in the recording."""
+    tail_ns: float = 0.0
+    """What the host did in the last step after its last call."""
     device: dict[int, int] = field(default_factory=dict)
     """Device of each queue."""
 
     def of_steps(self, steps: set[int]) -> "Program":
         """Return the calls of these steps alone, on an idle GPU.
 
-        What the host did before the first call of a trace is not known: it is taken to be what it did before the first
-        call of the next step.
+        Before the first call of a trace the host did what it did before the first call of the next step, or after the
+        last call if there is no other step.
         """
         chosen = [call for call in self.calls if call.step in steps]
-        if chosen and chosen[0].gap_ns == 0:
+        if chosen and chosen[0].row == self.first:
             first = chosen[0]
-            other = next((call for call in chosen if call.step != first.step), first)
+            other = next((call for call in chosen if call.step != first.step), None)
+            other = other or replace(first, gap_ns=first.gap_ns + self.tail_ns)
             chosen[0] = replace(
                 first,
                 gap_ns=other.gap_ns,
@@ -127,13 +132,26 @@ def build_program(
     wanted = np.ones(len(rows), bool) if steps is None else np.isin(trace.links.call_step[rows], list(steps))
     calls = [builder.call(row) for row in rows[wanted].tolist()]
     _add_host_time(trace, stalls, rows, wanted, calls, waiting_for_input, python_cost)
-    start = int(trace.calls.start_ns[rows[0]])
+    start = _beginning(trace, int(rows[0]))
     ready: dict[int, float] = {}
-    for row in np.flatnonzero((trace.links.launch == NONE) & (trace.launched_ns <= start)).tolist():
+    for row in np.flatnonzero(
+        (trace.links.launch == NONE) & (trace.launched_ns <= trace.calls.start_ns[rows[0]])
+    ).tolist():
         queue = int(builder.queue[row])
         ready[queue] = max(ready.get(queue, 0.0), float(trace.gpu.end_ns[row] - start))
     device = dict(zip(builder.queue.tolist(), trace.gpu.device.tolist(), strict=True))
-    return Program(tuple(calls), start, ready, device)
+    last = int(rows[-1])
+    step = int(trace.links.call_step[last])
+    known = trace.steps.on_host and step != NONE
+    tail = max(float(trace.steps.end_ns[step] - trace.calls.end_ns[last]), 0.0) if known else 0.0
+    return Program(tuple(calls), start, ready, int(rows[0]), tail, device)
+
+
+def _beginning(trace: Trace, first: int) -> int:
+    """Return when the step of the first call began, or the call itself if it is in none."""
+    step = int(trace.links.call_step[first])
+    started = int(trace.calls.start_ns[first])
+    return min(int(trace.steps.start_ns[step]), started) if trace.steps.on_host and step != NONE else started
 
 
 def _add_host_time(
@@ -148,7 +166,7 @@ def _add_host_time(
     """Note the time of the host before the wanted ones of all calls, and what was recorded in it."""
     start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]
     blocking = np.isin(rows, stalls.call)
-    since = np.concatenate((start[:1], np.where(blocking, end, start)[:-1]))
+    since = np.concatenate(([_beginning(trace, int(rows[0]))], np.where(blocking, end, start)[:-1]))
     gap = start - since
     fixed = covered(waiting, since, start)
     overheads = trace.overheads
