@@ -17,6 +17,10 @@ SKEW_NS = 1_000
 """Times of the GPU that should follow each other may overlap by this much."""
 WAKE_NS = 20_000
 """A wait for an event returns this soon after the work that it waited for."""
+MOST_STREAMS = 6
+"""Streams among which those of an event are searched, the ones with most work first."""
+MOST_SAMPLES = 8
+"""Calls at the same place of their steps by which their event is searched."""
 MOST_BACK = 8
 """Records among which that of a waited-for event is searched, the latest first."""
 
@@ -117,7 +121,8 @@ class _Lanes:
         launched = trace.launched_ns
         self.rows: dict[int, Int64s] = {}
         self.launched: dict[int, Int64s] = {}
-        for number in np.unique(queue).tolist():
+        numbers, counts = np.unique(queue, return_counts=True)
+        for number in numbers[np.argsort(-counts, kind="stable")][:MOST_STREAMS].tolist():
             rows = np.flatnonzero(queue == number)
             rows = rows[np.argsort(launched[rows], kind="stable")]
             self.rows[number], self.launched[number] = rows, launched[rows]
@@ -156,7 +161,8 @@ def _best_order(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) 
             for target in lanes.rows:
                 if source == target or lanes.device[source] != lanes.device[target]:
                     continue
-                slacks = [_slack(trace, lanes, records, call, _Guess(back, source, target)) for call in group]
+                sample = group[:: max(len(group) // MOST_SAMPLES, 1)]
+                slacks = [_slack(trace, lanes, records, call, _Guess(back, source, target)) for call in sample]
                 known = [slack for slack in slacks if slack is not None]
                 if not known:
                     continue
@@ -202,7 +208,7 @@ def _best_wait(
     """
     calls = trace.calls
     votes: dict[_Guess, int] = defaultdict(int)
-    for call in group:
+    for call in group[:: max(len(group) // MOST_SAMPLES, 1)]:
         start, end = int(calls.start_ns[call]), int(calls.end_ns[call])
         for back in range(1, MOST_BACK * 4 + 1):
             record = _record(records, call, back)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pinprof.analyses.syncs import CAUSES, Site, Syncs
+from pinprof.analyses.syncs.places import outermost_op
+from pinprof.intervals import Intervals, union
 from pinprof.trace.calls import FREE, HOST_MEMORY, MALLOC, SMALL_COPY_BYTES, STREAM
-from pinprof.trace.links import follow
-from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, PINNED, Int64s, Trace
+from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, PINNED, Trace
 from pinprof.whatif.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
 
 READS = frozenset({"item", "bool", "tolist", "to_cpu", "print", "equal", "tensor_from_host"})
@@ -109,9 +110,8 @@ def without_waits(trace: Trace, syncs: Syncs, sites: Iterable[int]) -> Edits:
     stalls = syncs.stalls
     rows = np.flatnonzero(np.isin(syncs.site, list(sites)) & ~stalls.profiler)
     reads = np.isin(syncs.cause[rows], [CAUSES.index(cause) for cause in READS])
-    return Edits(
-        unwaited=frozenset(rows.tolist()), removed_ops=frozenset(_outermost(trace, stalls.call[rows[reads]]).tolist())
-    )
+    ops = outermost_op(trace, stalls.call[rows[reads]])
+    return Edits(unwaited=frozenset(rows.tolist()), removed_ops=frozenset(ops[ops != NONE].tolist()))
 
 
 def without_blocking(trace: Trace, syncs: Syncs, copies: frozenset[int] | None, *, only_htod: bool = False) -> Edits:
@@ -124,17 +124,6 @@ def without_blocking(trace: Trace, syncs: Syncs, copies: frozenset[int] | None, 
     if only_htod:
         rows = rows[trace.gpu.direction[stalls.copy[rows]] == HTOD]
     return Edits(unblocked=frozenset(rows.tolist()))
-
-
-def _outermost(trace: Trace, call: Int64s) -> Int64s:
-    """Return the outermost ops around calls, those that are no nodes of the autograd engine."""
-    node = trace.ops.named(lambda name: "::" in name and not name.startswith("autograd::"))
-    op = trace.links.op[call]
-    result = np.full(len(call), NONE, np.int64)
-    while (op != NONE).any():
-        result = np.where((op != NONE) & (follow(node.astype(np.int32), op) == 1), op, result)
-        op = follow(trace.links.op_parent, op)
-    return np.unique(result[result != NONE])
 
 
 def pinned_rate(trace: Trace) -> float:
@@ -162,11 +151,7 @@ class _Change:
         self.trace, self.stalls, self.edits = trace, syncs.stalls, edits
         self.stall_of = {int(call): row for row, call in enumerate(syncs.stalls.call.tolist())}
         self.gbps = edits.pinned_gbps or pinned_rate(trace)
-        removed = sorted(edits.removed_ops)
-        self.spans: dict[int, list[tuple[int, int]]] = {}
-        for op in removed:
-            thread = int(trace.ops.thread[op])
-            self.spans.setdefault(thread, []).append((int(trace.ops.start_ns[op]), int(trace.ops.end_ns[op])))
+        self.removed = self._removed_times()
         launches = np.unique(trace.links.launch[trace.links.launch != NONE])
         self.launch_ns = float(np.median(trace.calls.duration_ns[launches])) if len(launches) else 0.0
 
@@ -186,20 +171,35 @@ class _Change:
             yield replace(changed, gap_ns=gap, fixed_ns=fixed, artefact_ns=artefact, events=events)
             gap = fixed = artefact = events = 0.0
 
+    def _removed_times(self) -> dict[int, Intervals]:
+        """Return by thread the times of the ops that are no more."""
+        ops = np.array(sorted(self.edits.removed_ops), dtype=np.int64)
+        table = self.trace.ops
+        threads = table.thread[ops] if len(ops) else ops
+        return {
+            int(thread): union(table.start_ns[ops[threads == thread]], table.end_ns[ops[threads == thread]])
+            for thread in np.unique(threads)
+        }
+
     def _share_kept(self, call: Call) -> float:
         """Return which part of the host's time before a call lies outside of the ops that are no more."""
-        start = int(self.trace.calls.start_ns[call.row])
-        if call.gap_ns <= 0:
+        removed = self.removed.get(int(self.trace.calls.thread[call.row]))
+        if removed is None or call.gap_ns <= 0:
             return 1.0
-        spans = self.spans.get(int(self.trace.calls.thread[call.row]), ())
-        since = start - call.gap_ns
-        inside = sum(max(0.0, min(end, start) - max(begin, since)) for begin, end in spans)
-        return max(0.0, 1.0 - inside / call.gap_ns)
+        start = int(self.trace.calls.start_ns[call.row])
+        since = start - int(call.gap_ns)
+        first = max(int(np.searchsorted(removed.start, since, side="right")) - 1, 0)
+        last = int(np.searchsorted(removed.start, start))
+        inside = np.minimum(removed.end[first:last], start) - np.maximum(removed.start[first:last], since)
+        return max(0.0, 1.0 - float(inside[inside > 0].sum()) / call.gap_ns)
 
     def _is_removed(self, call: Call) -> bool:
+        removed = self.removed.get(int(self.trace.calls.thread[call.row]))
+        if removed is None:
+            return False
         start = int(self.trace.calls.start_ns[call.row])
-        spans = self.spans.get(int(self.trace.calls.thread[call.row]), ())
-        return any(begin <= start < end for begin, end in spans)
+        at = int(np.searchsorted(removed.start, start, side="right")) - 1
+        return at >= 0 and start < removed.end[at]
 
     def _changed(self, call: Call) -> Call | None:
         """Return the call after the change; None if it is no more."""
