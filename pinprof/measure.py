@@ -132,7 +132,7 @@ def _per_step(trace: Trace, count: int, overlap: Overlap, syncs: Syncs) -> PerSt
     if not count:
         return None
     gpu, step = trace.gpu, trace.links.activity_step[overlap.row]
-    inside = (step != NONE) & trace.steps.complete[step]
+    inside = trace.steps.holds(step)
     rows = overlap.row[inside]
     pageable = rows[(gpu.host_memory[rows] == PAGEABLE) & (gpu.bytes[rows] != NONE)]
     hidden = [site.in_steps for site in syncs.sites if site.verdict == "hidden"]

@@ -193,7 +193,7 @@ def _copies(side: _Side) -> Int64s:
     """Return the copies of the complete steps."""
     trace = side.trace
     step = trace.links.activity_step
-    return np.flatnonzero((trace.gpu.category == MEMCPY) & (step != NONE) & trace.steps.complete[step])
+    return np.flatnonzero((trace.gpu.category == MEMCPY) & trace.steps.holds(step))
 
 
 def _key(side: _Side, row: int) -> CopyKey:
@@ -249,7 +249,7 @@ def _kernels(side: _Side) -> dict[str, float]:
     """Return how often per step each kernel runs, by name."""
     trace = side.trace
     step = trace.links.activity_step
-    rows = np.flatnonzero((trace.gpu.category == KERNEL) & (step != NONE) & trace.steps.complete[step])
+    rows = np.flatnonzero((trace.gpu.category == KERNEL) & trace.steps.holds(step))
     return {name: side.per_step(count) for name, count in Counter(map(trace.gpu.name_of, rows.tolist())).items()}
 
 

@@ -36,7 +36,7 @@ def measure_loader(trace: Trace) -> LoaderWaits:
         np.concatenate(parts) for parts in zip(_waits(trace, trace.annotations), _waits(trace, trace.ops), strict=True)
     )
     step = step_at(trace.steps, start) if trace.steps.on_host else np.full(len(start), NONE)
-    in_steps = (step != NONE) & trace.steps.complete[step]
+    in_steps = trace.steps.holds(step)
     wait = end - start
     return LoaderWaits(
         waits=len(start),

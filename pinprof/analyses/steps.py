@@ -69,7 +69,7 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
 def _busy_time(trace: Trace) -> float | None:
     """Return the mean busy time of the busiest device in the complete steps."""
     gpu, step = trace.gpu, trace.links.activity_step
-    stepped = (step != NONE) & trace.steps.complete[step] & (gpu.host_memory != PAGEABLE)
+    stepped = trace.steps.holds(step) & (gpu.host_memory != PAGEABLE)
     if not stepped.any():
         return None
     busy = [

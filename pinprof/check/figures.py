@@ -116,10 +116,7 @@ def _waits(profile: Profile, trace: Trace, hidden: list[Site]) -> dict[str, Figu
 
 def _in_complete_steps(trace: Trace, profile: Profile) -> Bools:
     """Return for each copy of `Overlap.row` whether a complete step launched it."""
-    step = trace.links.activity_step[profile.overlap.row]
-    if len(trace.steps) == 0:
-        return np.zeros(len(step), bool)
-    return (step != NONE) & trace.steps.complete[step]
+    return trace.steps.holds(trace.links.activity_step[profile.overlap.row])
 
 
 def _exposed(profile: Profile, trace: Trace) -> Figure:

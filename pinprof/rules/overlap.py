@@ -41,7 +41,7 @@ def _kernel_time(profile: Profile, trace: Trace) -> float:
     """Return how long kernels of a complete step run, in ns."""
     rows = np.flatnonzero(trace.gpu.category == KERNEL)
     step = trace.links.activity_step[rows]
-    inside = (step >= 0) & trace.steps.complete[step]
+    inside = trace.steps.holds(step)
     return float(trace.gpu.duration_ns[rows[inside]].sum()) / profile.steps.count if profile.steps.count else 0.0
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from pinprof.analyses.syncs import CAUSES
 from pinprof.intervals import covered, gaps, union
 from pinprof.measure import Profile
+from pinprof.trace.links import step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
 
@@ -44,7 +45,7 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
     """Yield the chosen copies (of `profile.overlap.row`) of the complete steps, gathered by where they were made."""
     overlap, gpu, stalls = profile.overlap, trace.gpu, profile.syncs.stalls
     step = trace.links.activity_step[overlap.row]
-    chosen = chosen & (step != NONE) & trace.steps.complete[step] if len(trace.steps) else chosen & False
+    chosen = chosen & trace.steps.holds(step)
     places: dict[Place, list[int]] = {}
     for index in np.flatnonzero(chosen).tolist():
         line = profile.copy_places[index]
@@ -82,8 +83,6 @@ def idle_within(profile: Profile, trace: Trace, start: Int64s, end: Int64s) -> f
 
 def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
     """Return for each time of the host whether it lies in a complete step."""
-    steps = trace.steps
-    if not steps.on_host or len(steps) == 0:
+    if not trace.steps.on_host:
         return np.zeros(len(time), bool)
-    step = np.searchsorted(steps.start_ns, time, side="right") - 1
-    return (step >= 0) & (time < steps.end_ns[step]) & steps.complete[step]
+    return trace.steps.holds(step_at(trace.steps, time))

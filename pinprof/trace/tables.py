@@ -175,6 +175,10 @@ class Steps:
     def __len__(self) -> int:
         return len(self.start_ns)
 
+    def holds(self, step: Int32s) -> Bools:
+        """Return for each index of a step, -1 for none, whether that is a complete step."""
+        return (step != NONE) & self.complete[step] if len(self) else np.zeros(len(step), bool)
+
 
 @dataclass(frozen=True)
 class Links:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from pinprof.analyses.syncs import Site, Syncs
-from pinprof.trace.tables import NONE, Bools, Int32s, Trace
+from pinprof.trace.tables import NONE, Trace
 from pinprof.whatif.scenarios import Edits, Scenario, edits_of
 
 FIXES = ("drop_syncs", "pin", "non_blocking", "overlap_copies", "drop_allocs")
@@ -59,19 +59,15 @@ def change_of(option: str, trace: Trace, syncs: Syncs, edits: Edits) -> Change:
     if option in {"pin", "overlap_copies"}:
         copies = np.array(sorted(edits.pinned if option == "pin" else edits.ahead), dtype=np.int64)
         rows = np.flatnonzero(np.isin(stalls.copy, copies))
-        count = len(copies := copies[_in_steps(trace, trace.links.activity_step[copies])])
+        count = len(copies := copies[trace.steps.holds(trace.links.activity_step[copies])])
     else:
         rows = np.array(sorted(edits.unblocked if option == "non_blocking" else edits.unwaited), dtype=np.int64)
-        inside = rows[_in_steps(trace, stalls.call_step[rows])]
+        inside = rows[trace.steps.holds(stalls.call_step[rows])]
         copies = np.unique(stalls.copy[inside][stalls.copy[inside] != NONE])
         count = int((stalls.copy[inside] == NONE).sum()) + len(copies)
     sizes = trace.gpu.bytes[copies]
     sites = tuple(syncs.sites[number] for number in np.unique(syncs.site[rows]).tolist())
     return Change(option, count / steps, int(sizes[sizes != NONE].sum()) / steps, sites)
-
-
-def _in_steps(trace: Trace, step: Int32s) -> Bools:
-    return (step != NONE) & trace.steps.complete[step]
 
 
 def places_of(syncs: Syncs) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tu
     marked = marked_lines(trace, stalls)
     sequences: dict[Kind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
     kinds, cause = _kinds(trace, stalls), name_causes(trace, stalls)
-    for row in np.flatnonzero(_in_steps(trace, stalls)).tolist():
+    for row in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
         line = lines[marked[row]] if marked[row] != NONE else _function_alone(trace, int(stalls.call[row]))
         line = replace(line, cause=CAUSES[cause[row]]) if line else None
         sequences[kinds[row]][int(stalls.call_step[row])].append(line)
@@ -110,7 +110,3 @@ def _kinds(trace: Trace, stalls: Stalls) -> list[Kind]:
     names = [trace.ops.name_of(row) if row != NONE else None for row in op.tolist()]
     calls = [trace.calls.name_of(row) for row in stalls.call.tolist()]
     return [(name or call, role) for name, call, role in zip(names, calls, roles, strict=True)]
-
-
-def _in_steps(trace: Trace, stalls: Stalls) -> np.ndarray:
-    return (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step] & ~stalls.profiler

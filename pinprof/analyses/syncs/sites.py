@@ -90,7 +90,7 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
         return Syncs(stalls, cause, (), (), stalls.call)
     _, first, site = np.unique(_keys(trace, stalls, cause, lines), axis=1, return_index=True, return_inverse=True)
     site = site.ravel()
-    in_step = (stalls.call_step != NONE) & trace.steps.complete[stalls.call_step]
+    in_step = trace.steps.holds(stalls.call_step)
     groups = group_sites(trace, stalls, site)
     sites = []
     for number in range(len(first)):
