@@ -317,6 +317,13 @@ PAIRS = (
         moves.predictions_late,
     ),
     Pair(
+        "two_gpus_item",
+        "many small layers of which half are on a second GPU, item() after every step: summed on the GPU",
+        NO_WAITS,
+        False,
+        reads.two_gpus_item,
+    ),
+    Pair(
         "everything_at_once",
         "a pageable batch, item() and many small layers: a pinned batch not waited for, no item()",
         {"pin": True, "non_blocking": True, "drop_syncs": "all"},

@@ -215,6 +215,26 @@ def adam_item(device: torch.device, fixed: bool, scale: float) -> Step:
     return step
 
 
+def two_gpus_item(device: torch.device, fixed: bool, scale: float) -> Step:
+    """Train a network of which one half is on a second GPU, if there is one; the loss read or summed."""
+    second = torch.device("cuda", 1) if device.type == "cuda" and torch.cuda.device_count() > 1 else device
+    width, rows = scaled(1024, scale), scaled(512, scale)
+    lower, upper = mlp(width, width, 10, width).to(device), mlp(width, width, 10, 10).to(second)
+    optimizer = torch.optim.Adam([*lower.parameters(), *upper.parameters()], lr=1e-4)
+    x, y = torch.randn(rows, width, device=device), torch.randint(10, (rows,), device=second)
+    history, total = AverageMeter(), torch.zeros((), device=second)
+
+    def step() -> Tensor:
+        loss = update(optimizer, F.cross_entropy(upper(lower(x).to(second)), y))
+        if fixed:
+            total.add_(loss)
+        else:
+            history.update(loss.item())
+        return loss
+
+    return step
+
+
 def chain_item(device: torch.device, fixed: bool, scale: float) -> Step:
     """Train a chain of tiny operations; its loss read in the middle of the step, or not."""
     count = max(2, round(TINY_LAYERS * scale))

@@ -1,0 +1,219 @@
+"""Record jobs of several ranks on this machine, one GPU each, before and after a fix, and time both without a profiler.
+
+Run from the repository root:  PYTHONPATH=. python scripts/record_ranks.py OUT_DIR [--only NAME]...
+
+Each side has processes of its own, which time the step first and record it then.
+"""
+
+import json
+import multiprocessing
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import torch
+from torch import distributed
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from scripts.pair_programs import of_ranks
+from scripts.pair_programs.of_ranks import RankBuild
+from scripts.pair_programs.parts import Step, synchronize
+from scripts.pairs import NO_WAITS, PIN_AND_GO_ON, Scenario
+from scripts.record_pairs import (
+    LEAST_SECONDS,
+    PLAIN_WINDOWS,
+    PROFILER_WARM_UP,
+    RECORDED_STEPS,
+    SIDES,
+    WARM_UP_STEPS,
+    machine_of,
+    of_windows,
+    raw_path,
+    tidy,
+)
+
+SIDE_SECONDS = 120
+
+
+class RankPair(NamedTuple):
+    """A job and the same with a fix; no scenario says what the fix of a sleep would be."""
+
+    name: str
+    what: str
+    scenario: Scenario | None
+    build: RankBuild
+
+
+PAIRS = (
+    RankPair(
+        "logging_rank",
+        "nine item() per step on the first of the ranks: summed on the GPU",
+        NO_WAITS,
+        of_ranks.logging_rank,
+    ),
+    RankPair(
+        "pageable_rank",
+        "a 48 MiB batch copied blocking from pageable memory on the last rank alone: pinned on all",
+        PIN_AND_GO_ON,
+        of_ranks.pageable_rank,
+    ),
+    RankPair(
+        "pageable_ranks",
+        "a 48 MiB batch copied blocking from pageable memory on all ranks: pinned, not waited for",
+        PIN_AND_GO_ON,
+        of_ranks.pageable_ranks,
+    ),
+    RankPair(
+        "averaged_loss",
+        "the loss averaged over the ranks and read in every step: kept on the GPU",
+        NO_WAITS,
+        of_ranks.averaged_loss,
+    ),
+    RankPair(
+        "timed_parts_ranks",
+        "torch.cuda.synchronize() around forward and backward on all ranks: none",
+        NO_WAITS,
+        of_ranks.timed_parts,
+    ),
+    RankPair("sleeping_rank", "20 ms of sleep in every step of the last rank: none", None, of_ranks.sleeping_rank),
+)
+
+
+@click.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--only", multiple=True, metavar="NAME", help="Record this job alone; may be repeated.")
+@click.option("--ranks", default=2, show_default=True)
+@click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
+@click.option("--scale", default=1.0, show_default=True, help="All sizes times this.")
+def main(out: Path, only: tuple[str, ...], ranks: int, device: str, scale: float) -> None:
+    """Record the jobs into OUT, with pairs.json."""
+    out.mkdir(parents=True, exist_ok=True)
+    noted: dict[str, Any] = {
+        "machine": {**in_a_process(machine_of, device), "ranks": ranks, "scale": scale},
+        "command": " ".join(["PYTHONPATH=. python scripts/record_ranks.py", out.name, *sys.argv[2:]]),
+        "pairs": {},
+    }
+    failed = False
+    for pair in PAIRS:
+        if only and pair.name not in only:
+            continue
+        began = time.perf_counter()
+        windows = {side: job(Side(out, pair.name, side, ranks, device, scale)) for side in SIDES}
+        failed |= not all(windows.values())
+        if all(windows.values()):
+            entry: dict[str, Any] = {"what": pair.what, "scenario": pair.scenario}
+            entry |= {f"{side}_ms": of_windows(windows[side]) for side in SIDES}
+            noted["pairs"][pair.name] = entry
+        medians = " -> ".join(f"{of_windows(means)['median']:.3f}" if means else "FAILED" for means in windows.values())
+        print(f"{pair.name:20} {time.perf_counter() - began:5.1f} s  {medians} ms", flush=True)
+    (out / "pairs.json").write_text(json.dumps(noted, indent=2) + "\n")
+    sys.exit(1 if failed else 0)
+
+
+def in_a_process(function: Any, *args: object) -> Any:
+    """Return what the function returns in a process of its own: this one must not start the GPU."""
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    process = context.Process(target=lambda: queue.put(function(*args)))
+    process.start()
+    result = queue.get()
+    process.join()
+    return result
+
+
+class Side(NamedTuple):
+    """What is run on all ranks."""
+
+    out: Path
+    name: str
+    side: str
+    ranks: int
+    device: str
+    scale: float
+
+
+def job(run: Side) -> list[float]:
+    """Run one side on all ranks; return the plain windows in ms, none if a rank failed."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = f"file://{folder}/store"
+        processes = [context.Process(target=run_rank, args=(rank, sender, meeting, run)) for rank in range(run.ranks)]
+        for process in processes:
+            process.start()
+        deadline = time.monotonic() + SIDE_SECONDS
+        for process in processes:
+            process.join(max(deadline - time.monotonic(), 0.0))
+        alive = [process for process in processes if process.is_alive()]
+        for process in alive:
+            process.kill()
+            process.join()
+    if any(process.exitcode for process in processes):
+        return []
+    for rank in range(run.ranks):
+        tidy(run.out, f"{run.name}.rank{rank}", run.side)
+    windows: list[float] = receiver.recv()
+    return windows
+
+
+def run_rank(rank: int, sender: Any, meeting: str, run: Side) -> None:
+    """Be one rank: time the step, then record it."""
+    device = torch.device(run.device, rank) if run.device == "cuda" else torch.device(run.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    distributed.init_process_group(
+        backend, init_method=meeting, rank=rank, world_size=run.ranks, timeout=timedelta(seconds=SIDE_SECONDS)
+    )
+    torch.manual_seed(0)
+    pair = next(each for each in PAIRS if each.name == run.name)
+    step = pair.build(device, run.side == "after", run.scale)
+    for _ in range(WARM_UP_STEPS):
+        step()
+    count = steps_per_window(step, device)
+    windows = [window(step, device, count) for _ in range(PLAIN_WINDOWS)]
+    record(step, device, raw_path(run.out, f"{run.name}.rank{rank}", run.side))
+    if rank == 0:
+        sender.send(windows)
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+def steps_per_window(step: Step, device: torch.device) -> int:
+    """Return how many steps make a window: the same on all ranks."""
+    took = torch.tensor([window(step, device, WARM_UP_STEPS)], device=device)
+    distributed.all_reduce(took, distributed.ReduceOp.MAX)
+    return max(int(LEAST_SECONDS * 1000 / took.item()), 1)
+
+
+def window(step: Step, device: torch.device, count: int) -> float:
+    """Run so many steps; return the mean in milliseconds."""
+    distributed.barrier()
+    synchronize(device)
+    start = time.perf_counter()
+    for _ in range(count):
+        step()
+    synchronize(device)
+    return (time.perf_counter() - start) * 1000 / count
+
+
+def record(step: Step, device: torch.device, path: Path) -> None:
+    """Record some steps as a user would."""
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
+    with profile(
+        activities=activities,
+        schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=RECORDED_STEPS, repeat=1),
+        acc_events=True,
+    ) as profiler:
+        for _ in range(PROFILER_WARM_UP + RECORDED_STEPS):
+            step()
+            profiler.step()
+    profiler.export_chrome_trace(str(path))
+
+
+if __name__ == "__main__":
+    main()
