@@ -16,7 +16,7 @@ from pinprof.missing import Missing, find_missing
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Int64s, Trace
-from pinprof.whatif import Model, StepEstimate
+from pinprof.whatif import Model, Recorded, StepEstimate
 from pinprof.whatif.predict import GPU_BOUND, HIDDEN_LOADER
 
 BOUND_BY = {"input_wait": "input", "communication_wait": "communication"}
@@ -90,7 +90,7 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
         released_ns=stalls.awaited_end_ns[stalls.bubble_ns > 0],
         waiting_for_input=loader.times,
     )
-    step = Model(trace, syncs, steps, loader).step
+    step = Model([Recorded(trace, syncs, steps, loader)]).step
     return Profile(
         path=trace.path,
         info=trace.info,

@@ -14,7 +14,7 @@ from pinprof.intervals import Intervals, covered, union
 from pinprof.measure import Profile
 from pinprof.trace.calls import FREE, HOST_MEMORY, MALLOC
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
-from pinprof.whatif import Edits, Model, Prediction, Scenario, predict_edits
+from pinprof.whatif import Edits, Model, Prediction, Recorded, Scenario, predict_edits
 from pinprof.whatif.fixes import Change, change_of
 from pinprof.whatif.scenarios import BLOCKING_COPIES, NO_EDITS, without_blocking, without_waits
 
@@ -96,15 +96,15 @@ def verify(before: Trace, before_profile: Profile, after: Trace, after_profile: 
                 f"{side.profile.path}: has no complete step with runtime calls and GPU activities to compare; record "
                 "it with pinprof run, or with ProfilerActivity.CPU and CUDA and profiler.step() once per training step"
             )
-    model = Model(before, before_profile.syncs, before_profile.steps, before_profile.loader)
-    if not model.program.calls:
+    model = Model([Recorded(before, before_profile.syncs, before_profile.steps, before_profile.loader)])
+    if not model.runs:
         raise TraceError(f"{before_profile.path}: has no runtime calls, so no change can be predicted from it")
     edits = _edits(old, new)
     step = measured.step_ns or 0.0
     return Verification(
         before=before_profile,
         after=after_profile,
-        prediction=predict_edits(model, reduce(or_, edits.values(), NO_EDITS), Scenario()),
+        prediction=predict_edits(model, [reduce(or_, edits.values(), NO_EDITS)], Scenario()),
         measured_ns=step,
         measured_source=measured.source,
         measured_range_ns=measured.range_ns or (step, step),

@@ -40,11 +40,15 @@ SIDE_SECONDS = 120
 
 
 class RankPair(NamedTuple):
-    """A job and the same with a fix; no scenario says what the fix of a sleep would be."""
+    """A job and the same with a fix; no scenario says what the fix of a sleep would be.
+
+    `looked_at`: the prediction was developed with it.
+    """
 
     name: str
     what: str
     scenario: Scenario | None
+    looked_at: bool
     build: RankBuild
 
 
@@ -53,33 +57,40 @@ PAIRS = (
         "logging_rank",
         "nine item() per step on the first of the ranks: summed on the GPU",
         NO_WAITS,
+        False,
         of_ranks.logging_rank,
     ),
     RankPair(
         "pageable_rank",
         "a 48 MiB batch copied blocking from pageable memory on the last rank alone: pinned on all",
         PIN_AND_GO_ON,
+        True,
         of_ranks.pageable_rank,
     ),
     RankPair(
         "pageable_ranks",
         "a 48 MiB batch copied blocking from pageable memory on all ranks: pinned, not waited for",
         PIN_AND_GO_ON,
+        False,
         of_ranks.pageable_ranks,
     ),
     RankPair(
         "averaged_loss",
         "the loss averaged over the ranks and read in every step: kept on the GPU",
         NO_WAITS,
+        False,
         of_ranks.averaged_loss,
     ),
     RankPair(
         "timed_parts_ranks",
         "torch.cuda.synchronize() around forward and backward on all ranks: none",
         NO_WAITS,
+        False,
         of_ranks.timed_parts,
     ),
-    RankPair("sleeping_rank", "20 ms of sleep in every step of the last rank: none", None, of_ranks.sleeping_rank),
+    RankPair(
+        "sleeping_rank", "20 ms of sleep in every step of the last rank: none", None, False, of_ranks.sleeping_rank
+    ),
 )
 
 
@@ -105,7 +116,7 @@ def main(out: Path, only: tuple[str, ...], ranks: int, device: str, scale: float
         windows = {side: job(Side(out, pair.name, side, ranks, device, scale)) for side in SIDES}
         failed |= not all(windows.values())
         if all(windows.values()):
-            entry: dict[str, Any] = {"what": pair.what, "scenario": pair.scenario}
+            entry: dict[str, Any] = {"what": pair.what, "scenario": pair.scenario, "looked_at": pair.looked_at}
             entry |= {f"{side}_ms": of_windows(windows[side]) for side in SIDES}
             noted["pairs"][pair.name] = entry
         medians = " -> ".join(f"{of_windows(means)['median']:.3f}" if means else "FAILED" for means in windows.values())

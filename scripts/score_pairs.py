@@ -13,11 +13,12 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pinprof.measure import measure
 from pinprof.trace import read_trace
-from pinprof.whatif import Scenario, predict
+from pinprof.whatif import Scenario, model_of, predict
 
 MS = 1e6
+FEWEST = 2
+"""Of so many pairs percentiles mean something."""
 NS_BOUND = 0.9
 """Of the step: a GPU that is busy for less leaves the step to the host."""
 
@@ -49,31 +50,31 @@ class Score(NamedTuple):
 
 
 def scores(folder: Path) -> list[Score]:
-    """Return the scores of all pairs in a folder."""
+    """Return the scores of all pairs in a folder of which a scenario says what the fix does."""
     pairs: dict[str, Any] = json.loads((folder / "pairs.json").read_text())["pairs"]
-    return [score(folder, name, pair) for name, pair in pairs.items()]
+    return [score(folder, name, pair) for name, pair in pairs.items() if pair["scenario"]]
 
 
 def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
-    """Return the score of one pair."""
-    trace = read_trace(folder / f"{name}.before.json.gz")
+    """Return the score of one pair, of one process or of several ranks."""
+    files = sorted(folder.glob(f"{name}.rank*.before.json.gz")) or [folder / f"{name}.before.json.gz"]
+    model = model_of([read_trace(file) for file in files])
     before, after = pair["before_ms"]["median"], pair["after_ms"]["median"]
     changes: dict[str, Any] = {
         key: (value,) if key == "drop_syncs" else value for key, value in pair["scenario"].items()
     }
-    prediction = predict(trace, Scenario(**changes), before)
-    profile = measure(trace)
-    low, high = profile.step.range_ns or (0.0, 0.0)
+    prediction = predict([rank.trace for rank in model.ranks], Scenario(**changes), before)
+    low, high = model.step.range_ns or (0.0, 0.0)
     return Score(
         name,
         pair["looked_at"],
         " ".join(f"--{key.replace('_', '-')}" for key in pair["scenario"]),
         before,
-        (profile.steps.traced_ns or 0.0) / MS,
-        (profile.step.step_ns or 0.0) / MS,
+        max(rank.times.traced_ns or 0.0 for rank in model.ranks) / MS,
+        (model.step.step_ns or 0.0) / MS,
         low / MS,
         high / MS,
-        (profile.steps.busy_ns or 0.0) < NS_BOUND * before * MS,
+        max(rank.times.busy_ns or 0.0 for rank in model.ranks) < NS_BOUND * before * MS,
         prediction.predicted_ns / MS,
         after,
     )
@@ -105,6 +106,8 @@ def main() -> None:
         ("host", [each for each in found if each.host_bound]),
         ("GPU", [each for each in found if not each.host_bound]),
     ):
+        if len(chosen) < FEWEST:
+            continue
         inside = sum(each.low <= each.before <= each.high for each in chosen) / len(chosen)
         width = statistics.median((each.high - each.low) / each.estimated for each in chosen)
         print(f"\nEstimated step, {bound}-bound, {len(chosen)}: {of_errors([e.estimate_error for e in chosen])};")

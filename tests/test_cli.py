@@ -358,8 +358,21 @@ def test_a_place_in_a_trace_without_lines_says_how_to_get_them(trace: Path) -> N
     assert "pinprof run" in result.stderr
 
 
-def test_several_traces_are_not_one_to_predict(trace: Path) -> None:
+def test_a_trace_is_no_rank_of_its_own_job(trace: Path) -> None:
     assert is_one_line_error(invoke("whatif", trace, trace))
+
+
+def test_whatif_replays_the_ranks_of_a_job_together() -> None:
+    ranks = [RECORDED / "ranks" / f"pageable_rank.rank{rank}.before.json.gz" for rank in (0, 1)]
+    result = invoke("whatif", *ranks, "--pin", "--non-blocking", "--step-ms", 12.94)
+    assert result.exit_code == 0
+    assert all(str(rank) in result.stdout for rank in ranks)
+    assert "rank 0\n  - no copy to pin" in result.stdout
+    assert "rank 1\n  - 1 copy of pageable memory per step" in result.stdout
+    assert "Next: change the code" in result.stderr
+    document = json.loads(invoke("whatif", *ranks, "--pin", "--json", "-").stdout)
+    assert document["paths"] == [str(rank) for rank in ranks]
+    assert [(change["rank"], change["per_step"]) for change in document["changes"]] == [(0, 0), (1, 1)]
 
 
 def test_a_trace_that_cannot_be_predicted_is_one_line(trace: Path, tmp_path: Path) -> None:

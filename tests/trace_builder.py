@@ -94,6 +94,22 @@ class TraceBuilder:
         correlation = self.call("cudaLaunchKernel", launch, LAUNCH_US, thread=thread)
         self.activity("kernel", name, start, duration, correlation=correlation, device=device, stream=stream)
 
+    def collective(
+        self,
+        start: float,
+        duration: float,
+        *,
+        launch: float,
+        called: str = "allreduce",
+        group: str = "[0, 1]",
+        stream: int = COMPUTE,
+    ) -> None:
+        """Add the kernel of a collective and the call that launched it; without a name for it as old versions do."""
+        correlation = self.call("cudaLaunchKernelExC", launch, LAUNCH_US)
+        args = {"Collective name": called, "Process Group Ranks": group} if called else {}
+        name = "ncclDevKernel_SendRecv" if called in {"send", "recv"} else "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+        self.activity("kernel", name, start, duration, correlation=correlation, device=0, stream=stream, **args)
+
     def copy(
         self,
         kind: str,

@@ -1,6 +1,7 @@
 """`pinprof whatif` and `pinprof verify`: what a change would bring, and whether it did."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 
 
 @click.command(short_help="Predict the step after a change of the code.")
-@click.argument("trace", type=click.Path())
+@click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--drop-syncs",
     metavar="all|FILE:LINE",
@@ -56,7 +57,7 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 @click.option("--json", "json_file", metavar="FILE", help="Also write the prediction as JSON; - prints only that.")
 @force_option
 def whatif(
-    trace: str,
+    traces: tuple[str, ...],
     *,
     drop_syncs: tuple[str, ...],
     step_ms: float | None,
@@ -67,7 +68,8 @@ def whatif(
     """Predict the step after a change of the code, by replay of the recorded program.
 
     The trace is run again with the waits, copies and allocations that the change leaves of it; the range says how sure
-    that is. Changes may be combined. Without any, the usual ones are compared.
+    that is. Changes may be combined. Without any, the usual ones are compared. Of a job of several ranks give all
+    traces: its collectives wait for the slowest rank.
 
     \b
     Examples:
@@ -76,13 +78,13 @@ def whatif(
       pinprof whatif trace.json.gz --drop-syncs train.py:42
       pinprof whatif trace.json.gz --drop-syncs all --step-ms 12.4
       pinprof whatif trace.json.gz --overlap-copies --json -
+      pinprof whatif trace.rank0.json.gz trace.rank1.json.gz --drop-syncs all
     """  # noqa: D301  click looks for the backspace itself
     from dataclasses import replace
 
     from pinprof.trace import read_trace
     from pinprof.whatif import Scenario, model_of, predict_edits
     from pinprof.whatif.fixes import changes_of
-    from pinprof.whatif.scenarios import edits_of
 
     check_outputs((json_file,), force=force)
     given = {name: value for name, value in options.items() if value is not None}
@@ -90,29 +92,27 @@ def whatif(
     usual = replace(scenario, pinned_gbps=None) == Scenario()
     if scenario.pinned_gbps and not scenario.pin and not usual:
         fail("--pinned-gbps is about copies that become pinned; add --pin")
-    with progress(f"replaying {PurePath(trace).name}"):
-        recorded = read_trace(trace)
-        model = model_of(recorded, step_ms)
-        chosen = _places(trace, model.syncs, drop_syncs)
+    with progress(f"replaying {PurePath(traces[0]).name}" + (f" and {len(traces) - 1} more" if traces[1:] else "")):
+        model = model_of([read_trace(trace) for trace in traces], step_ms)
+        chosen = _places(" ".join(traces), [rank.syncs for rank in model.ranks], drop_syncs)
         scenario = replace(scenario, drop_syncs=chosen)
-        edits = edits_of(recorded, model.syncs, scenario)
-        prediction = predict_edits(model, edits, scenario)
+        prediction = predict_edits(model, model.edits(scenario), scenario)
         named = _usual(model, scenario.pinned_gbps) if usual else None
-    changes = changes_of(recorded, model.syncs, scenario)
+    ranks = [(rank.trace, changes_of(rank.trace, rank.syncs, scenario)) for rank in model.ranks]
     width, color = page_options()
     if json_file != "-":
         from pinprof.report.whatif_text import to_overview, to_text
 
         if named is None:
-            text = to_text(recorded, prediction, changes, width=width, color=color)
+            text = to_text(ranks, prediction, width=width, color=color)
         else:
-            text = to_overview(recorded, prediction, named, width=width, color=color)
+            text = to_overview([trace for trace, _ in ranks], prediction, named, width=width, color=color)
         click.echo(text, nl=False)
     if json_file:
         from pinprof.report.whatif_json import to_json
 
-        write(json_file, to_json(trace, prediction, changes, named))
-    say(f"Next: {_next(trace, named)}")
+        write(json_file, to_json(ranks, prediction, named))
+    say(f"Next: {_next(traces, named)}")
 
 
 def _usual(model: Any, pinned_gbps: float | None) -> list[tuple[str, str, Any]]:
@@ -121,13 +121,11 @@ def _usual(model: Any, pinned_gbps: float | None) -> list[tuple[str, str, Any]]:
 
     from pinprof.whatif import predict_edits
     from pinprof.whatif.fixes import USUAL
-    from pinprof.whatif.scenarios import edits_of
 
     made = []
     for name, bare in USUAL:
         scenario = replace(bare, pinned_gbps=pinned_gbps) if bare.pin else bare
-        edits = edits_of(model.trace, model.syncs, scenario)
-        made.append((name, _options(scenario), predict_edits(model, edits, scenario)))
+        made.append((name, _options(scenario), predict_edits(model, model.edits(scenario), scenario)))
     return made
 
 
@@ -143,11 +141,11 @@ def _options(scenario: "Scenario") -> str:
     return " ".join(words)
 
 
-def _places(trace: str, syncs: "Syncs", wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the places as the trace names them; of a path its end is enough, if it is that of one place only."""
+def _places(traces: str, ranks: "Sequence[Syncs]", wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the places as the traces name them; of a path its end is enough, if it is that of one place only."""
     from pinprof.whatif.fixes import places_of
 
-    known = places_of(syncs)
+    known = tuple(dict.fromkeys(place for syncs in ranks for place in places_of(syncs)))
     chosen = []
     for place in wanted:
         found = [each for each in known if each == place] or [
@@ -158,22 +156,26 @@ def _places(trace: str, syncs: "Syncs", wanted: tuple[str, ...]) -> tuple[str, .
         elif len(found) == 1:
             chosen += found
         elif found:
-            fail(f"{trace}: {place} is at {' and '.join(found)}; name one of them whole")
+            fail(f"{traces}: {place} is at {' and '.join(found)}; name one of them whole")
         elif known:
-            fail(f"{trace}: the host does not wait at {place}; it does at {', '.join(known)}")
-        elif syncs.sites:
-            fail(f"{trace}: has no source lines of waits, so none is at {place}; record with pinprof run, or use all")
+            fail(f"{traces}: the host does not wait at {place}; it does at {', '.join(known)}")
+        elif any(syncs.sites for syncs in ranks):
+            fail(f"{traces}: has no source lines of waits, so none is at {place}; record with pinprof run, or use all")
         else:
-            fail(f"{trace}: the host waits nowhere, so not at {place}")
+            fail(f"{traces}: the host waits nowhere, so not at {place}")
     return tuple(dict.fromkeys(chosen))
 
 
-def _next(trace: str, named: "list[tuple[str, str, Any]] | None") -> str:
+def _next(traces: Sequence[str], named: "list[tuple[str, str, Any]] | None") -> str:
     """Return the next useful command: the change that brings most by itself in full, else the check of its result."""
-    if named is None:
-        return f"change the code, record it again, and run: pinprof verify {shlex.quote(trace)} AFTER"
-    best = min(named[:-1], key=lambda each: each[2].predicted_ns)
-    return f"pinprof whatif {shlex.quote(trace)} {best[1]}"
+    if named is not None:
+        best = min(named[:-1], key=lambda each: each[2].predicted_ns)
+        return f"pinprof whatif {shlex.join(traces)} {best[1]}"
+    if len(traces) > 1:
+        return (
+            "change the code, record it again, and run: pinprof whatif with the new traces, for the step as it is then"
+        )
+    return f"change the code, record it again, and run: pinprof verify {shlex.join(traces)} AFTER"
 
 
 @click.command(short_help="Compare a predicted saving with the measured one.")

@@ -38,7 +38,7 @@ def _parts(before: Trace, verified: Verification) -> Iterator[RenderableType]:
     if not verified.changes:
         yield bullet("nothing that a replay could tell: the same waits, copies and allocations are in both traces")
     for change in verified.changes:
-        yield from change_lines(before, change)
+        yield from map(bullet, change_lines(before, change))
     for site in verified.new_waits:
         yield bullet(f"new, and not in the prediction: {site.cause} {where(site)}")
     if not verified.is_same_program:

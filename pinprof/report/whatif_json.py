@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pinprof.trace.tables import Trace
 from pinprof.whatif import Prediction
 from pinprof.whatif.fixes import Change
 
@@ -13,14 +14,19 @@ NS_PER_MS = 1e6
 
 
 def to_json(
-    path: str,
+    ranks: Sequence[tuple[Trace, Sequence[Change]]],
     prediction: Prediction,
-    changes: Sequence[Change] = (),
     named: Sequence[tuple[str, str, Prediction]] | None = None,
 ) -> str:
-    """Return a prediction as JSON text; with the usual scenarios, by name and options, if they are given."""
-    document = {"schema": SCHEMA, "path": path, **prediction_fields(prediction)}
-    document["changes"] = [change_fields(change) for change in changes]
+    """Return a prediction as JSON text; with the usual scenarios, by name and options, if they are given.
+
+    `ranks` are the traces that were replayed together, each with what changes in it.
+    """
+    paths = [trace.path for trace, _ in ranks]
+    document = {"schema": SCHEMA, "path": paths[0], "paths": paths, **prediction_fields(prediction)}
+    document["changes"] = [
+        {"rank": trace.info.rank, **change_fields(change)} for trace, changes in ranks for change in changes
+    ]
     if named is not None:
         document["scenarios"] = [
             {"name": name, "options": options, **prediction_fields(made)} for name, options, made in named

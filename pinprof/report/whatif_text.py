@@ -16,6 +16,10 @@ from pinprof.whatif.scenarios import pinned_rate
 
 MAX_SITES = 5
 """More places of one change than this are counted, not listed."""
+MAX_RANKS = 8
+"""More ranks than this are counted, not listed."""
+RankChanges = tuple[Trace, Sequence[Change]]
+"""The trace of a rank, and what changes in it."""
 SOURCES = {
     "measured": "measured without profiler",
     "given": "as given with --step-ms",
@@ -52,27 +56,53 @@ ASSUMES = {
 }
 
 
-def to_text(
-    trace: Trace, prediction: Prediction, changes: Sequence[Change], *, width: int = 100, color: bool = False
-) -> str:
-    """Return a prediction as text for a terminal of this width, with ANSI colours if asked for."""
-    return laid_out(_parts(trace, prediction, changes), width=width, color=color)
+def to_text(ranks: Sequence[RankChanges], prediction: Prediction, *, width: int = 100, color: bool = False) -> str:
+    """Return a prediction as text for a terminal of this width, with ANSI colours if asked for.
+
+    `ranks` are the traces that were replayed together, each with what changes in it.
+    """
+    return laid_out(_parts(ranks, prediction), width=width, color=color)
 
 
-def _parts(trace: Trace, prediction: Prediction, changes: Sequence[Change]) -> Iterator[RenderableType]:
-    yield Text(printable(trace.path), "bold")
+def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[RenderableType]:
+    yield from _title([trace for trace, _ in ranks])
     yield section("Step")
     yield from _step(prediction)
     yield section("What changes")
-    for change in changes:
-        yield from change_lines(trace, change, prediction.scenario.pinned_gbps)
+    yield from _changes(ranks, prediction.scenario.pinned_gbps)
     yield from (bullet(text) for text in _speeds(prediction.scenario))
     yield section("What this takes for granted")
     scenario = prediction.scenario
-    options = [change.option for change in changes if change.per_step or change.sites]
-    options += [option for option in ("host_speed", "gpu_speed") if getattr(scenario, option) != 1]
+    options = dict.fromkeys(
+        change.option for _, changes in ranks for change in changes if change.per_step or change.sites
+    )
+    options |= dict.fromkeys(option for option in ("host_speed", "gpu_speed") if getattr(scenario, option) != 1)
     yield from (bullet(ASSUMES[option]) for option in options)
     yield bullet("the rest of the step stays as recorded")
+
+
+def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
+    for trace in traces[:MAX_RANKS]:
+        yield Text(printable(trace.path), "bold")
+    if len(traces) > MAX_RANKS:
+        yield Text(f"and {len(traces) - MAX_RANKS} more ranks", "bold")
+    size = traces[0].info.world_size
+    if size and len(traces) < size and len(traces) > 1:
+        yield bullet(f"{len(traces)} of {size} ranks; the others come to each collective as late as they did")
+
+
+def _changes(ranks: Sequence[RankChanges], pinned_gbps: float | None) -> Iterator[RenderableType]:
+    """Yield what changes, said once for all ranks on which it is the same."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for position, (trace, changes) in enumerate(ranks):
+        lines = tuple(line for change in changes for line in change_lines(trace, change, pinned_gbps))
+        rank = position if trace.info.rank is None else trace.info.rank
+        alike.setdefault(lines, []).append(str(rank))
+    for lines, numbers in alike.items():
+        if len(alike) > 1:
+            shown = ", ".join(numbers[:MAX_RANKS]) + (" and others" if len(numbers) > MAX_RANKS else "")
+            yield Text(f"rank {shown}")
+        yield from (bullet(line) for line in lines)
 
 
 def _step(prediction: Prediction) -> Iterator[RenderableType]:
@@ -94,17 +124,17 @@ def difference(before_ns: float, after_ns: float) -> str:
     )
 
 
-def change_lines(trace: Trace, change: Change, pinned_gbps: float | None = None) -> Iterator[RenderableType]:
+def change_lines(trace: Trace, change: Change, pinned_gbps: float | None = None) -> Iterator[str]:
     """Yield how many things a change is about per step, and at which places."""
     if not change.per_step and not change.sites:
-        yield bullet(NONE_THERE[change.option])
+        yield NONE_THERE[change.option]
         return
     one, several, what = WORDS[change.option]
     number = f"{change.per_step:.3g}"
     noun = one if number == "1" else several
     details = f" ({size(change.bytes_per_step)})" if change.bytes_per_step and change.option != "drop_syncs" else ""
     at_rate = f", at {rate(pinned_gbps or pinned_rate(trace))}" if change.option == "pin" else ""
-    yield bullet(f"{number} {noun} per step{details} {what}{at_rate}{_at(change.sites)}")
+    yield f"{number} {noun} per step{details} {what}{at_rate}{_at(change.sites)}"
 
 
 def _at(sites: Sequence[Site]) -> str:
@@ -128,7 +158,7 @@ def _speeds(scenario: Scenario) -> Iterator[str]:
 
 
 def to_overview(
-    trace: Trace,
+    traces: Sequence[Trace],
     now: Prediction,
     named: Sequence[tuple[str, str, Prediction]],
     *,
@@ -136,11 +166,13 @@ def to_overview(
     color: bool = False,
 ) -> str:
     """Return the predictions of the usual scenarios, by name and options, as a table for a terminal of this width."""
-    return laid_out(_overview(trace, now, named), width=width, color=color)
+    return laid_out(_overview(traces, now, named), width=width, color=color)
 
 
-def _overview(trace: Trace, now: Prediction, named: Iterable[tuple[str, str, Prediction]]) -> Iterator[RenderableType]:
-    yield Text(printable(trace.path), "bold")
+def _overview(
+    traces: Sequence[Trace], now: Prediction, named: Iterable[tuple[str, str, Prediction]]
+) -> Iterator[RenderableType]:
+    yield from _title(traces)
     yield section("Step")
     yield fact(duration(now.baseline_ns), f"now, {SOURCES[now.baseline_source]}; {BOUNDS[now.bound_before]}")
     off = abs(now.predicted_ns - now.baseline_ns)

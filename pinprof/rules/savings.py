@@ -9,7 +9,7 @@ from pinprof.analyses.steps import StepTimes
 from pinprof.measure import Profile
 from pinprof.rules.rule import Finding, Findings, Saving
 from pinprof.trace.tables import Trace
-from pinprof.whatif import Edits, Model
+from pinprof.whatif import Edits, Model, Recorded
 from pinprof.whatif.predict import UNSURE_CHANGE
 from pinprof.whatif.scenarios import NO_EDITS
 
@@ -41,13 +41,14 @@ def with_savings(profile: Profile, trace: Trace, found: Sequence[Finding]) -> Fi
 
 def _model(profile: Profile, trace: Trace) -> Model | None:
     times: StepTimes = profile.steps
-    model = Model(trace, profile.syncs, times, profile.loader, profile.step.step_ns or times.traced_ns)
-    return model if model.program.calls and model.before.step_ns else None
+    rank = Recorded(trace, profile.syncs, times, profile.loader)
+    model = Model([rank], profile.step.step_ns or times.traced_ns)
+    return model if model.runs and model.before.step_ns else None
 
 
 def _saving(model: Model, edits: Edits) -> Saving:
     before = min(model.before.step_ns, model.step.step_ns or model.before.step_ns)
-    saving = max(before - model.after(edits).step_ns, 0.0)
+    saving = max(before - model.after([edits]).step_ns, 0.0)
     if saving < NOTHING * before:
         saving = 0.0
     unsure = UNSURE_CHANGE * saving + NOISE * before

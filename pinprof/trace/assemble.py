@@ -99,9 +99,8 @@ class _Columns:
                 members.append(event)
         self._events = [event for members in known.values() for event in members]
         self._category = np.repeat(np.arange(len(known)), [len(members) for members in known.values()])
-        texts: dict[str, int] = {}
-        self._name = _codes((event.name for event in self._events), texts)
-        self._names = tuple(texts)
+        self._texts: dict[str, int] = {}
+        self._name = _codes((event.name for event in self._events), self._texts)
         self._threads: dict[ThreadKey, int] = {}
         self._start, self._end, problems = _times(self._events, on_gpu=self._is(*CATEGORIES))
         self._usable = np.ones(len(self._events), bool)
@@ -121,6 +120,7 @@ class _Columns:
         rows = self._rows(*CATEGORIES)
         category = (self._category[rows] - KNOWN_CATEGORIES.index(CATEGORIES[KERNEL])).astype(np.int8)
         direction, host_memory = self._copy_kinds(rows, category == MEMCPY)
+        collective, group = (self._text(rows, name) for name in ("collective", "group"))
         return Activities(
             *self._common(rows),
             category=category,
@@ -130,6 +130,8 @@ class _Columns:
             bytes=self._arg(rows, "bytes"),
             direction=direction,
             host_memory=host_memory,
+            collective=collective,
+            group=group,
         )
 
     def syncs(self) -> SyncEvents:
@@ -153,7 +155,7 @@ class _Columns:
         return rows[np.lexsort((-self._end[rows], self._start[rows]))]
 
     def _common(self, rows: Int64s) -> tuple[tuple[str, ...], Int64s, Int64s, Int32s]:
-        return self._names, self._start[rows], self._end[rows], self._name[rows]
+        return tuple(self._texts), self._start[rows], self._end[rows], self._name[rows]
 
     def _thread(self, rows: Int64s) -> Int32s:
         return _codes(((self._events[row].pid, self._events[row].tid) for row in rows), self._threads)
@@ -165,6 +167,13 @@ class _Columns:
             [value if type(value) is int and abs(value) < 1 << 63 else _as_integer(value) for value in values],
             dtype=np.int64,
         )
+
+    def _text(self, rows: Int64s, name: str) -> Int32s:
+        """Return an argument that is a text as an index into the names, -1 where there is none."""
+        args = (self._events[row].args for row in rows)
+        values = ("" if arg is None else str(getattr(arg, name)).strip() for arg in args)
+        codes = [self._texts.setdefault(value, len(self._texts)) if value else NONE for value in values]
+        return np.array(codes, dtype=np.int32)
 
     def _device(self, rows: Int64s) -> Int32s:
         """Return the device: of a peer-to-peer copy its source, without the argument the process id of the track."""
@@ -186,9 +195,10 @@ class _Columns:
     def _copy_kinds(self, rows: Int64s, is_copy: Bools) -> tuple[Int8s, Int8s]:
         """Return direction and host memory of each copy, -1 for other activities, parsed once per name."""
         name = self._name[rows]
-        direction, host_memory = (np.full(len(self._names), NONE, np.int8) for _ in range(2))
+        names = tuple(self._texts)
+        direction, host_memory = (np.full(len(names), NONE, np.int8) for _ in range(2))
         for code in np.unique(name[is_copy]):
-            direction[code], host_memory[code] = _copy_kind(self._names[code])
+            direction[code], host_memory[code] = _copy_kind(names[code])
         return np.where(is_copy, direction[name], NONE), np.where(is_copy, host_memory[name], NONE)
 
 

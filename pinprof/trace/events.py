@@ -20,6 +20,8 @@ class Args(msgspec.Struct, gc=False):
     correlation: Number = NONE
     bytes: Number = NONE
     name: Number = ""
+    collective: Number = msgspec.field(default="", name="Collective name")
+    group: Number = msgspec.field(default="", name="Process Group Ranks")
 
 
 class Event(msgspec.Struct, gc=False):

@@ -33,7 +33,7 @@ PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageabl
 class Table:
     """Columns of equal length, one row per event, sorted by start; read-only.
 
-    Times are int64 nanoseconds on the trace's own clock. `name` and other texts are indices into `names`.
+    Times are int64 nanoseconds on the trace's own clock. `name` and other texts are indices into `names`, -1 for none.
     """
 
     names: tuple[str, ...] = field(repr=False)
@@ -68,7 +68,8 @@ class Table:
         columns: dict[str, object] = {}
         for column in fields(self)[1:]:
             values = getattr(self, column.name)
-            texts = self.names if column.name == "name" else column.metadata.get("texts")
+            named = column.name == "name" or "named" in column.metadata
+            texts = self.names if named else column.metadata.get("texts")
             columns[column.name] = values if texts is None else pd.Categorical.from_codes(values, pd.Index(texts))
         return pd.DataFrame(columns)
 
@@ -102,6 +103,10 @@ class Activities(Table):
     """Of a copy, index into DIRECTIONS; -1 for kernels and memsets."""
     host_memory: Int8s = field(metadata={"texts": HOST_MEMORIES})
     """Of a copy, index into HOST_MEMORIES; -1 for kernels and memsets."""
+    collective: Int32s = field(metadata={"named": True})
+    """Of the kernel of a collective, what torch.distributed calls it (`allreduce`); -1 for all else."""
+    group: Int32s = field(metadata={"named": True})
+    """Of the kernel of a collective, the ranks of its process group as recorded (`[0, 1]`); -1 where not recorded."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,17 @@
 """What the step is without the profiler, and what a change of the code would make of it, by replay."""
 
 from pinprof.whatif.estimate import StepEstimate
-from pinprof.whatif.predict import Model, Prediction, model_of, predict, predict_edits
+from pinprof.whatif.predict import Model, Prediction, Recorded, model_of, predict, predict_edits
 from pinprof.whatif.scenarios import Edits, Scenario
 
-__all__ = ["Edits", "Model", "Prediction", "Scenario", "StepEstimate", "model_of", "predict", "predict_edits"]
+__all__ = [
+    "Edits",
+    "Model",
+    "Prediction",
+    "Recorded",
+    "Scenario",
+    "StepEstimate",
+    "model_of",
+    "predict",
+    "predict_edits",
+]

@@ -1,6 +1,6 @@
 """Takes the profiler's own cost out of the host's time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pinprof.whatif.program import STAGED, Program
@@ -42,22 +42,22 @@ def usual() -> Calibration:
     return Calibration(cost_of(USUAL_NS), cost_of(LOW_NS), cost_of(HIGH_NS))
 
 
-def fitted(program: Program, steps: int, step_ns: float) -> Cost:
-    """Return the cost with which the program runs at this step; where none does, the nearest."""
+def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> Cost:
+    """Return the cost with which the programs of all ranks run at this step; where none does, the nearest."""
 
     def lasts(cost: float) -> float:
-        return pace(program, steps, cost_of(cost)).step_ns
+        return pace(programs, steps, cost_of(cost)).step_ns
 
     insensitive = lasts(0.0) <= (1 + CLOSE) * lasts(MOST_NS)
     if insensitive or abs(lasts(USUAL_NS) / step_ns - 1) <= CLOSE:
         cost = cost_of(USUAL_NS)
     else:
         cost = cost_of(_crossing(lasts, step_ns, MOST_NS))
-    if not any(call.kind == STAGED for call in program.calls):
+    if not any(call.kind == STAGED for program in programs for call in program.calls):
         return cost
 
     def staged(speed: float) -> float:
-        return pace(program, steps, replace(cost, staging=1 / speed)).step_ns
+        return pace(programs, steps, replace(cost, staging=1 / speed)).step_ns
 
     if abs(staged(1.0) / step_ns - 1) <= CLOSE:
         return cost

@@ -1,5 +1,6 @@
 """The step as it is without the profiler: measured in the recorded run, else what a calibrated replay makes of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pinprof.analyses.steps import StepTimes
@@ -38,20 +39,39 @@ class StepEstimate:
         return self.source != "estimated" or self.range_ns[1] - self.range_ns[0] <= SURE * self.step_ns
 
 
-def estimate_step(info: Info, times: StepTimes, program: Program, steps: int, calibration: Calibration) -> StepEstimate:
-    """Return the step of a trace; `program` is that of so many of its complete steps."""
-    plain = info.plain_step
-    if plain is not None:
-        low, high = plain.p10_ms or plain.mean_ms, plain.p90_ms or plain.mean_ms
-        spread = (min(low, plain.mean_ms) * 1e6, max(high, plain.mean_ms) * 1e6)
-        return StepEstimate(plain.mean_ms * 1e6, "measured", spread)
-    if times.traced_ns is None or times.busy_ns is None:
+def measured_step(ranks: Sequence[Info]) -> StepEstimate | None:
+    """Return the step that pinprof measured in the recorded run, the mean of all ranks; None if it did not."""
+    plain = [info.plain_step for info in ranks if info.plain_step is not None]
+    if not plain:
+        return None
+    mean = sum(step.mean_ms for step in plain) / len(plain)
+    low = min(min(step.p10_ms or step.mean_ms, step.mean_ms) for step in plain)
+    high = max(max(step.p90_ms or step.mean_ms, step.mean_ms) for step in plain)
+    return StepEstimate(mean * 1e6, "measured", (low * 1e6, high * 1e6))
+
+
+def estimate_step(
+    times: Sequence[StepTimes], programs: Sequence[Program], steps: int, calibration: Calibration
+) -> StepEstimate:
+    """Return the step of a job by the times of its ranks; `programs` are those of so many of their complete steps.
+
+    Of a single rank the time in which its GPU worked is the least that the step can be; of several, part of that was
+    waiting for each other.
+    """
+    traced, busy = ([time for time in each if time is not None] for each in zip(*map(_times, times), strict=True))
+    if not traced or not busy:
         return StepEstimate(None, "estimated", None)
-    least, most = min(times.busy_ns, times.traced_ns), times.traced_ns
-    if times.busy_ns >= CERTAIN * times.traced_ns:
-        return StepEstimate(times.traced_ns, "estimated", (least, most * (1 + NOISE)))
-    if not program.calls:
+    most = max(traced)
+    fastest = pace(programs, steps, calibration.high)
+    least = min(busy[0] if len(times) == 1 else fastest.busy_ns, most)
+    if least >= CERTAIN * most:
+        return StepEstimate(most, "estimated", (least, most * (1 + NOISE)))
+    if not fastest.step_ns:
         return StepEstimate(None, "estimated", (least, most))
-    paces = (pace(program, steps, cost).step_ns for cost in (calibration.high, calibration.cost, calibration.low))
-    low, middle, high = (min(max(step, least), most) for step in paces)
+    runs = (fastest, *(pace(programs, steps, cost) for cost in (calibration.cost, calibration.low)))
+    low, middle, high = (min(max(run.step_ns, least), most) for run in runs)
     return StepEstimate(middle, "estimated", (max(low * (1 - NOISE), least), high * (1 + NOISE)))
+
+
+def _times(times: StepTimes) -> tuple[float | None, float | None]:
+    return times.traced_ns, times.busy_ns

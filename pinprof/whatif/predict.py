@@ -1,7 +1,9 @@
 """What a change of the code would make of the step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,10 +13,11 @@ from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.errors import TraceError
 from pinprof.trace.tables import NONE, Trace
 from pinprof.whatif.calibrate import fitted, usual
-from pinprof.whatif.estimate import StepEstimate, estimate_step
-from pinprof.whatif.program import Program, build_program
+from pinprof.whatif.estimate import StepEstimate, estimate_step, measured_step
+from pinprof.whatif.program import build_program
+from pinprof.whatif.ranks import joined
 from pinprof.whatif.replay import Cost, Pace, pace
-from pinprof.whatif.scenarios import NO_EDITS, Edits, Scenario, edited, edits_of
+from pinprof.whatif.scenarios import Edits, Scenario, edited, edits_of
 
 PYTHON_COST = 0.6
 """What the profiler pays for a recorded Python function, in ops: with it the steps of seven programs that were recorded
@@ -54,35 +57,58 @@ class Prediction:
         return self.baseline_ns / self.predicted_ns
 
 
-class Model:
-    """A trace as a program that can be changed and run again, at the pace of the step without the profiler."""
+class Recorded(NamedTuple):
+    """One rank: its trace, and what was measured of it that a replay needs."""
 
-    def __init__(
-        self, trace: Trace, syncs: Syncs, times: StepTimes, loader: LoaderWaits, step_ns: float | None = None
-    ) -> None:
-        self.trace, self.syncs = trace, syncs
-        steps = _middle_steps(trace)
-        self.steps = len(steps)
-        program = build_program(trace, syncs.stalls, loader.times, PYTHON_COST, steps)
-        self.program: Program = program.of_steps(steps)
+    trace: Trace
+    syncs: Syncs
+    times: StepTimes
+    loader: LoaderWaits
+
+
+class Model:
+    """The ranks of a job, or one trace, as programs that can be changed and run at the step without the profiler."""
+
+    def __init__(self, ranks: Sequence[Recorded], step_ns: float | None = None) -> None:
+        self.ranks = tuple(ranks)
+        chosen = _middle_steps([rank.trace for rank in ranks])
+        self.steps = len(chosen[0])
+        programs = [
+            build_program(rank.trace, rank.syncs.stalls, rank.loader.times, PYTHON_COST, steps).of_steps(set(steps))
+            for rank, steps in zip(ranks, chosen, strict=True)
+        ]
+        self.programs = joined([rank.trace for rank in ranks], programs, chosen)
         given = StepEstimate(step_ns, "given", (step_ns, step_ns)) if step_ns else None
-        self.step = given or estimate_step(trace.info, times, self.program, self.steps, usual())
+        measured = given or measured_step([rank.trace.info for rank in ranks])
+        self.step = measured or estimate_step([rank.times for rank in ranks], self.programs, self.steps, usual())
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is something to run: calls, in steps, on every rank."""
+        return bool(self.steps) and all(program.calls for program in self.programs)
 
     @cached_property
     def cost(self) -> Cost:
-        """The profiler's cost, with which the unchanged program runs at the step's pace."""
-        if self.step.step_ns is None or not self.program.calls:
+        """The profiler's cost, with which the unchanged programs run at the step's pace."""
+        if self.step.step_ns is None or not self.runs:
             return usual().cost
-        return fitted(self.program, self.steps, self.step.step_ns)
+        return fitted(self.programs, self.steps, self.step.step_ns)
 
     @cached_property
     def before(self) -> Pace:
-        """The pace of the unchanged program."""
-        return pace(self.program, self.steps, self.cost)
+        """The pace of the unchanged programs."""
+        return pace(self.programs, self.steps, self.cost)
 
-    def after(self, edits: Edits = NO_EDITS, *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Pace:
-        """Return the pace after a change."""
-        changed = edited(self.program, self.trace, self.syncs, edits)
+    def edits(self, scenario: Scenario) -> list[Edits]:
+        """Return what a scenario changes on each rank."""
+        return [edits_of(rank.trace, rank.syncs, scenario) for rank in self.ranks]
+
+    def after(self, edits: Sequence[Edits], *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Pace:
+        """Return the pace after a change on each rank."""
+        changed = [
+            edited(program, rank.trace, rank.syncs, change)
+            for program, rank, change in zip(self.programs, self.ranks, edits, strict=True)
+        ]
         after = pace(changed, self.steps, self.cost.faster(host_speed), gpu_speed=gpu_speed)
         step = self.step.step_ns or self.before.step_ns
         if step > HIDDEN_LOADER * self.before.step_ns:  # the step waits for input, and goes on doing so
@@ -90,41 +116,72 @@ class Model:
         return after
 
 
-def predict(trace: Trace, scenario: Scenario, step_ms: float | None = None) -> Prediction:
+def predict(trace: Trace | Sequence[Trace], scenario: Scenario, step_ms: float | None = None) -> Prediction:
     """Return the step after a change of the code, by running the recorded program again without what it takes away.
 
-    `step_ms` is the step without profiler in milliseconds, if it is known otherwise than from the trace. Raises
-    TraceError if the trace has no calls or no complete step that could be run again.
+    Of several ranks of a job, whose collectives wait for each other, all traces may be given: then the change is made
+    on all of them. `step_ms` is the step without profiler in milliseconds, if it is known otherwise than from the
+    trace. Raises TraceError if a trace has no calls or no complete step that could be run again, or if the traces are
+    not of one job.
     """
-    model = model_of(trace, step_ms)
-    return predict_edits(model, edits_of(trace, model.syncs, scenario), scenario)
+    model = model_of([trace] if isinstance(trace, Trace) else trace, step_ms)
+    return predict_edits(model, model.edits(scenario), scenario)
 
 
-def _middle_steps(trace: Trace) -> set[int]:
-    """Return complete steps, from the middle on, as many as make a program that runs again soon; at least one."""
-    complete = np.flatnonzero(trace.steps.complete)
-    calls = np.bincount(trace.links.call_step[trace.links.call_step != NONE], minlength=len(trace.steps))[complete]
-    middle = (len(complete) - 1) / 2
-    order = np.argsort(np.abs(np.arange(len(complete)) - middle), kind="stable")
-    kept = np.cumsum(calls[order]) <= MOST_CALLS
+def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:
+    """Return per trace complete steps, from the middle on, as many as make programs that run again soon; at least one.
+
+    They are the same steps of the job on all ranks: the complete ones count from the first.
+    """
+    complete = [np.flatnonzero(trace.steps.complete) for trace in traces]
+    count = min(len(steps) for steps in complete)
+    calls = sum(
+        np.bincount(trace.links.call_step[trace.links.call_step != NONE], minlength=len(trace.steps))[steps[:count]]
+        for trace, steps in zip(traces, complete, strict=True)
+    )
+    middle = (count - 1) / 2
+    order = np.argsort(np.abs(np.arange(count) - middle), kind="stable")
+    kept = np.cumsum(np.asarray(calls)[order]) <= MOST_CALLS
     kept[:1] = True
-    return {int(step) for step in complete[order[kept]]}
+    return [sorted(steps[order[kept]].tolist()) for steps in complete]
 
 
-def model_of(trace: Trace, step_ms: float | None = None) -> Model:
-    """Return the trace as a program that can be changed; raises TraceError as `predict` does."""
-    syncs, times, loader = measure_syncs(trace), measure_steps(trace), measure_loader(trace)
-    model = Model(trace, syncs, times, loader, step_ms * 1e6 if step_ms else None)
-    if not len(trace.gpu) or not model.program.calls or not model.step.step_ns:
-        raise TraceError(
-            f"{trace.path}: has no complete step with runtime calls and GPU activities, so no change can be predicted; "
-            "record with ProfilerActivity.CPU and CUDA, and call profiler.step() once per training step"
-        )
+def model_of(traces: Sequence[Trace], step_ms: float | None = None) -> Model:
+    """Return the traces of a job's ranks as programs that can be changed; raises TraceError as `predict` does."""
+    _check_ranks(traces)
+    ranks = [Recorded(trace, measure_syncs(trace), measure_steps(trace), measure_loader(trace)) for trace in traces]
+    model = Model(ranks, step_ms * 1e6 if step_ms else None)
+    for rank, program in zip(ranks, model.programs, strict=True):
+        if not len(rank.trace.gpu) or not program.calls:
+            raise TraceError(
+                f"{rank.trace.path}: has no complete step with runtime calls and GPU activities, so no change can be "
+                "predicted; record with ProfilerActivity.CPU and CUDA, and call profiler.step() once per training step"
+            )
+    if not model.step.step_ns:
+        raise TraceError(f"{traces[0].path}: its step cannot be told; give it with --step-ms")
     return model
 
 
-def predict_edits(model: Model, edits: Edits, scenario: Scenario) -> Prediction:
-    """Return the step after edits of the program, and with the speeds of the scenario."""
+def _check_ranks(traces: Sequence[Trace]) -> None:
+    """Refuse traces that are not of different ranks of one job."""
+    if not traces:
+        raise TraceError("no trace is given")
+    seen: dict[int | str, str] = {}
+    for trace in traces:
+        rank = trace.info.rank if trace.info.rank is not None else trace.path
+        if rank in seen:
+            raise TraceError(f"{trace.path}: is of the same rank as {seen[rank]}; give one trace of each rank")
+        seen[rank] = trace.path
+    sizes = {trace.info.world_size for trace in traces} - {None}
+    if len(sizes) > 1:
+        raise TraceError(
+            f"{traces[0].path}: the traces are of jobs with {' and '.join(map(str, sorted(sizes, key=str)))} ranks; "
+            "give those of one job"
+        )
+
+
+def predict_edits(model: Model, edits: Sequence[Edits], scenario: Scenario) -> Prediction:
+    """Return the step after edits of the program of each rank, and with the speeds of the scenario."""
     baseline = model.step.step_ns or model.before.step_ns
     after = model.after(edits, host_speed=scenario.host_speed, gpu_speed=scenario.gpu_speed)
     return Prediction(

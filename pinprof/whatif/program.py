@@ -53,6 +53,8 @@ class Work:
     """From the start of its launch to its start, if nothing holds it up; for a staged copy, from when staging began."""
     gap_ns: float
     """From the end of what was before it on its stream to its start, if it is queued by then."""
+    meeting: int = NONE
+    """Of the kernel of a collective, its number among those of all ranks: it ends when it ends on all of them."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
 """Runs a program again: when each call of the host and each activity of the GPU begins and ends."""
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from pinprof.trace.tables import NONE
 from pinprof.whatif.program import (
@@ -78,6 +79,8 @@ class Run:
     call_ends_ns: dict[int, float] = field(default_factory=dict)
     busy_ns: float = 0.0
     """Time in which the GPU worked, streams one after the other as far as they do not overlap."""
+    waited_ns: float = 0.0
+    """Time in which kernels of collectives waited for those of other ranks."""
 
     def completed_ns(self) -> float:
         """Return when all is done so far, on the host and on the GPU."""
@@ -97,10 +100,13 @@ class Machine:
         self._place = 0
         self._covered_ns = 0.0
 
+    def begin(self) -> None:
+        """Begin the program, again or for the first time."""
+        self._fetching = None
+
     def play(self, calls: Sequence[Call]) -> None:
         """Run these calls, after what was run before."""
         run = self.run
-        self._fetching = None
         for call in calls:
             start = run.host_ns + self.cost.host_ns(call)
             if call.kind == STAGED:
@@ -108,6 +114,14 @@ class Machine:
             else:
                 end = max(self._issue(call, start), self._returns(call, start))
             run.host_ns = run.call_ends_ns[call.row] = end
+
+    def prolong(self, work: Work, end: float) -> None:
+        """Let the last work of a stream end later: its peers on other ranks do."""
+        run = self.run
+        run.waited_ns += max(end - run.work_ends_ns[work.row], 0.0)
+        run.work_ends_ns[work.row] = end
+        run.ready_ns[work.queue] = max(run.ready_ns[work.queue], end)
+        self._pending[work.queue][-1] = end
 
     def _stage(self, call: Call, start: float) -> float:
         """Copy pageable memory once the stream is free; return when the call returns."""
@@ -193,9 +207,69 @@ class Machine:
         return self.program.ready_ns.get(call.queue, 0.0) if call.kind == EVENT_WAIT else 0.0
 
 
+class Job:
+    """The machines of all ranks of a job, which meet in collectives; one rank alone meets nobody."""
+
+    def __init__(self, programs: Sequence[Program], cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
+        self.machines = [Machine(program, cost, gpu_speed=gpu_speed) for program in programs]
+        self._parts = [_parts(program.calls) for program in programs]
+        self._members = Counter(
+            work.meeting for program in programs for call in program.calls for work in _meeting(call)
+        )
+
+    def play(self) -> None:
+        """Run the programs of all ranks once, after what was run before."""
+        for machine in self.machines:
+            machine.begin()
+        left = [deque(parts) for parts in self._parts]
+        come: dict[int, list[tuple[int, Work]]] = defaultdict(list)
+        held = [0] * len(left)
+        """Collectives in which each rank is, and others have not come so far."""
+        while any(left):
+            ready = [rank for rank, parts in enumerate(left) if parts and not held[rank]]
+            if not ready:  # ranks wait for each other: they launch in different orders, as they may on several streams
+                ready = [rank for rank, parts in enumerate(left) if parts]
+            for rank in ready:
+                part = left[rank].popleft()
+                self.machines[rank].play(part)
+                for work in _meeting(part[-1]):
+                    held[rank] += 1
+                    come[work.meeting].append((rank, work))
+                    if len(come[work.meeting]) == self._members[work.meeting]:
+                        self._end(come[work.meeting])
+                        for member, _ in come[work.meeting]:
+                            held[member] -= 1
+
+    def completed_ns(self) -> float:
+        """Return when all ranks have done all."""
+        return max(machine.run.completed_ns() for machine in self.machines)
+
+    def pacemaker(self) -> Machine:
+        """Return the machine that waits least for the others."""
+        return min(self.machines, key=lambda machine: machine.run.waited_ns)
+
+    def _end(self, members: list[tuple[int, Work]]) -> None:
+        """End a collective on all ranks when it ends on the last."""
+        ends = [self.machines[rank].run.work_ends_ns[work.row] for rank, work in members]
+        for rank, work in members:
+            self.machines[rank].prolong(work, max(ends))
+
+
+def _meeting(call: Call) -> list[Work]:
+    return [work for work in call.works if work.meeting != NONE]
+
+
+def _parts(calls: Sequence[Call]) -> list[Sequence[Call]]:
+    """Cut calls after each that launches a collective."""
+    cuts = [place for place, call in enumerate(calls, start=1) if _meeting(call)]
+    bounds = [0, *cuts, len(calls)]
+    return [calls[start:end] for start, end in pairwise(bounds) if end > start]
+
+
 def replay(program: Program, cost: Cost = UNCHANGED) -> Run:
     """Return the run of a program as it was recorded."""
     machine = Machine(program, cost)
+    machine.begin()
     machine.play(program.calls)
     return machine.run
 
@@ -206,23 +280,28 @@ class Pace:
 
     step_ns: float
     busy_ns: float
-    """Time in which the GPU works."""
+    """Time in which the GPU works; of several ranks, that of the one that waits least for the others."""
 
 
-def pace(program: Program, steps: int, cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0, calls: int = 40_000) -> Pace:
-    """Return the steady pace of a program of so many steps, from running it until about so many calls are done."""
-    if not program.calls or not steps:
+def pace(
+    programs: Sequence[Program], steps: int, cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0, calls: int = 40_000
+) -> Pace:
+    """Return the steady pace of so many steps on all ranks, from running them until about so many calls are done."""
+    total = sum(len(program.calls) for program in programs)
+    if not total or not steps:
         return Pace(0.0, 0.0)
-    machine = Machine(program, cost, gpu_speed=gpu_speed)
-    if len(program.calls) > calls:  # so many that its beginning does not count
-        machine.play(program.calls)
-        return Pace(machine.run.completed_ns() / steps, machine.run.busy_ns / steps)
-    times = max(4, min(60 // steps + 2, calls // len(program.calls)))
+    job = Job(programs, cost, gpu_speed=gpu_speed)
+    if total > calls:  # so many that their beginning does not count
+        job.play()
+        return Pace(job.completed_ns() / steps, job.pacemaker().run.busy_ns / steps)
+    times = max(4, min(60 // steps + 2, calls // total))
     warm = max(1, times // 3)
     for _ in range(warm):
-        machine.play(program.calls)
-    began, busy = machine.run.completed_ns(), machine.run.busy_ns
+        job.play()
+    began, busy = job.completed_ns(), [machine.run.busy_ns for machine in job.machines]
     for _ in range(times - warm):
-        machine.play(program.calls)
+        job.play()
     count = (times - warm) * steps
-    return Pace((machine.run.completed_ns() - began) / count, (machine.run.busy_ns - busy) / count)
+    pacemaker = job.pacemaker()
+    worked = pacemaker.run.busy_ns - busy[job.machines.index(pacemaker)]
+    return Pace((job.completed_ns() - began) / count, worked / count)

@@ -21,9 +21,9 @@ CONTRACT = {
 }  # fmt: skip
 
 
-def predicted(name: str, scenario: Scenario) -> tuple[Trace, Prediction, tuple[Change, ...]]:
+def predicted(name: str, scenario: Scenario) -> tuple[list[tuple[Trace, tuple[Change, ...]]], Prediction]:
     trace = read_trace(TRACES / f"{name}.json.gz")
-    return trace, predict(trace, scenario), changes_of(trace, measure_syncs(trace), scenario)
+    return [(trace, changes_of(trace, measure_syncs(trace), scenario))], predict(trace, scenario)
 
 
 def kept(text: str) -> str:
@@ -43,10 +43,10 @@ def test_a_prediction_reads_as_kept(name: str, scenario: Scenario, golden: Calla
 
 
 def test_the_usual_scenarios_read_as_kept(golden: Callable[[str, str], None]) -> None:
-    trace, now, _ = predicted("readback_blocking", Scenario())
+    ((trace, _),), now = predicted("readback_blocking", Scenario())
     pinned = predict(trace, Scenario(pin=True))
     named = [("pinned copies", "--pin", pinned), ("no allocations", "--drop-allocs", now)]
-    golden("whatif-usual.txt", kept(whatif_text.to_overview(trace, now, named, width=WIDTH)))
+    golden("whatif-usual.txt", kept(whatif_text.to_overview([trace], now, named, width=WIDTH)))
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,7 @@ def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[s
 
 
 def test_the_names_are_those_that_scripts_rely_on() -> None:
-    trace, made, changes = predicted("pageable_blocking", Scenario(pin=True, pinned_gbps=40.0))
-    document = json.loads(whatif_json.to_json(trace.path, made, changes))
+    document = json.loads(whatif_json.to_json(*predicted("pageable_blocking", Scenario(pin=True, pinned_gbps=40.0))))
     assert document["schema"] == "pinprof.whatif/1"
     assert document.keys() >= CONTRACT
     assert document["scenario"]["pinned_gbps"] == 40

@@ -34,7 +34,19 @@ def kernels_of(starts: list[int], correlations: list[int]) -> Activities:
     correlation = np.array(correlations, np.int64)
     category = np.full(count, KERNEL, np.int8)
     return Activities(
-        ("",), start, start + 5, texts, category, texts.copy(), start * 0, correlation, start * 0, tiny, tiny.copy()
+        ("",),
+        start,
+        start + 5,
+        texts,
+        category,
+        texts.copy(),
+        start * 0,
+        correlation,
+        start * 0,
+        tiny,
+        tiny.copy(),
+        texts - 1,
+        texts - 1,
     )
 
 

@@ -114,7 +114,7 @@ def test_the_pace_of_a_gpu_bound_program_is_the_gpus(tmp_path: Path) -> None:
         builder.step(number, 100 * number, 99)
         builder.kernel(50 + 500 * number, 500, launch=100 * number + 10)
     _, program = built(builder, tmp_path)
-    steady = pace(program.of_steps({1, 2}), 2)
+    steady = pace([program.of_steps({1, 2})], 2)
     assert steady.step_ns == pytest.approx(500_000, rel=0.01)
     assert steady.busy_ns == pytest.approx(500_000, rel=0.01)
 
@@ -129,10 +129,10 @@ def test_the_profilers_cost_comes_out_of_the_hosts_time_only(tmp_path: Path) -> 
             builder.kernel(start + 100 * at + 20, 10, launch=start + 100 * at + 10)
     _, program = built(builder, tmp_path)
     middle = program.of_steps({1, 2})
-    assert pace(middle, 2).step_ns == pytest.approx(1_000_000, rel=0.01)
-    without = pace(middle, 2, Cost(per_event_ns=10_000, keep=0.1))  # an op and a launch in each 100 µs
+    assert pace([middle], 2).step_ns == pytest.approx(1_000_000, rel=0.01)
+    without = pace([middle], 2, Cost(per_event_ns=10_000, keep=0.1))  # an op and a launch in each 100 µs
     assert without.step_ns == pytest.approx(800_000, rel=0.01)
-    assert pace(middle, 2, Cost(per_event_ns=90_000, keep=0.4)).step_ns == pytest.approx(400_000, rel=0.01)
+    assert pace([middle], 2, Cost(per_event_ns=90_000, keep=0.4)).step_ns == pytest.approx(400_000, rel=0.01)
 
 
 def test_a_trace_without_calls_is_an_empty_program(tmp_path: Path) -> None:
@@ -140,4 +140,4 @@ def test_a_trace_without_calls_is_an_empty_program(tmp_path: Path) -> None:
     builder.op("aten::add", 0, 10)
     _, program = built(builder, tmp_path)
     assert program.calls == ()
-    assert pace(program, 1).step_ns == 0
+    assert pace([program], 1).step_ns == 0

@@ -1,0 +1,164 @@
+"""Replay of the ranks of a job together: steps of two ranks, by hand in µs, and recorded ones of two H200."""
+
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from trace_builder import SIDE, TraceBuilder
+
+from pinprof.analyses.loader import measure_loader
+from pinprof.analyses.syncs import measure_stalls
+from pinprof.errors import TraceError
+from pinprof.trace import Trace, read_trace
+from pinprof.trace.tables import NONE
+from pinprof.whatif import Scenario, predict
+from pinprof.whatif.program import Call, Program, build_program
+from pinprof.whatif.ranks import joined
+from pinprof.whatif.replay import Job, pace
+from scripts.score_pairs import scores
+
+RECORDED = Path(__file__).parents[2] / "traces" / "ranks"
+JOBS = sorted(path.name.replace(".rank0.", ".rank*.") for path in RECORDED.glob("*.rank0.*.json.gz"))
+TOLERATED = 0.02
+STEPS = 6
+
+
+def rank(late: float, kernel_beside: float, *, number: int, world_size: int = 2, collectives: int = 1) -> TraceBuilder:
+    """A step takes 1000: `late`, 100 for a kernel, then a collective that ends at 800, which the host awaits."""
+    builder = TraceBuilder()
+    builder.metadata["distributedInfo"] = {"rank": number, "world_size": world_size}
+    for start in range(0, 1000 * STEPS, 1000):
+        builder.step(start // 1000, start, 990)
+        begin = start + late
+        builder.kernel(begin + 10, 100, launch=begin + 5)
+        builder.kernel(begin + 110, kernel_beside, launch=begin + 15, name="beside", stream=SIDE)
+        for extra in range(collectives):
+            builder.collective(begin + 110 + extra, start + 800 - (begin + 110) - extra, launch=begin + 20 + extra)
+        builder.call("cudaDeviceSynchronize", begin + 30, start + 805 - (begin + 30))
+    return builder
+
+
+def job(folder: Path, *ranks: TraceBuilder) -> list[Trace]:
+    return [read_trace(builder.write(folder / f"rank{place}.json")) for place, builder in enumerate(ranks)]
+
+
+def programs_of(traces: list[Trace]) -> list[Program]:
+    steps = [list(range(len(trace.steps))) for trace in traces]
+    programs = [build_program(trace, measure_stalls(trace), measure_loader(trace).times, 0.3) for trace in traces]
+    return joined(traces, programs, steps)
+
+
+def in_steps(programs: list[Program]) -> list[Program]:
+    return [program.of_steps({1, 2, 3, 4}) for program in programs]
+
+
+def sooner(program: Program, by_ns: float) -> Program:
+    """Return the program of a rank that begins to launch sooner in each step."""
+
+    def moved(call: Call, previous: Call | None) -> Call:
+        first = previous is None or previous.step != call.step
+        return replace(call, gap_ns=call.gap_ns - by_ns) if first else call
+
+    calls = program.calls
+    return replace(program, calls=tuple(map(moved, calls, (None, *calls[:-1]))))
+
+
+def test_a_rank_that_comes_sooner_speeds_up_the_whole_job(tmp_path: Path) -> None:
+    first, second = in_steps(programs_of(job(tmp_path, rank(0, 50, number=0), rank(600, 50, number=1))))
+    assert pace([first, second], 4).step_ns == pytest.approx(1_000_000, rel=0.001)
+    assert pace([first, sooner(second, 400_000)], 4).step_ns == pytest.approx(600_000, rel=0.001)
+    assert pace([first, sooner(second, 595_000)], 4).step_ns == pytest.approx(405_000, rel=0.001)
+
+
+def test_a_rank_that_waits_is_not_sped_up_by_its_own_doing(tmp_path: Path) -> None:
+    first, second = in_steps(programs_of(job(tmp_path, rank(200, 50, number=0), rank(600, 50, number=1))))
+    assert pace([sooner(first, 200_000), second], 4).step_ns == pytest.approx(1_000_000, rel=0.001)
+
+
+def test_waiting_for_other_ranks_is_no_work(tmp_path: Path) -> None:
+    programs = in_steps(programs_of(job(tmp_path, rank(0, 50, number=0), rank(600, 50, number=1))))
+    running = Job(programs)
+    running.play()
+    assert running.pacemaker() is running.machines[1]
+    assert pace(programs, 4).busy_ns == pytest.approx(100_000 + 90_000, rel=0.02)  # a kernel and the collective's own
+
+
+def test_a_kernel_beside_a_waiting_collective_takes_what_it_takes_elsewhere(tmp_path: Path) -> None:
+    first, second = programs_of(job(tmp_path, rank(0, 300, number=0), rank(600, 20, number=1)))
+    for program in (first, second):
+        took = {work.duration_ns for call in program.calls for work in call.works if work.queue == 1}
+        assert took == {20_000}
+
+
+def test_ranks_that_launch_in_different_orders_do_not_wait_forever(tmp_path: Path) -> None:
+    ranks = [rank(0, 50, number=0), rank(600, 50, number=1)]
+    for builder, groups in zip(ranks, (("[0, 1]", "[1, 0]"), ("[1, 0]", "[0, 1]")), strict=True):
+        for start in range(0, 1000 * STEPS, 1000):
+            for place, group in enumerate(groups):
+                builder.collective(start + 850, 5, launch=start + 810 + 5 * place, group=group, stream=SIDE + place)
+    running = Job(programs_of(job(tmp_path, *ranks)))
+    running.play()
+    assert running.completed_ns() > 0
+
+
+def test_a_prediction_takes_the_traces_of_all_ranks(tmp_path: Path) -> None:
+    traces = job(tmp_path, rank(0, 50, number=0), rank(600, 50, number=1))
+    made = predict(traces, Scenario(host_speed=2.0), 1.0)
+    assert made.baseline_ns == 1_000_000
+    assert made.predicted_ns == pytest.approx(600_000, rel=0.01)  # half of the last rank's 800 from wait to launch
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sizes", "said"), [((0, 0), (2, 2), "is of the same rank as"), ((0, 1), (2, 4), "2 and 4 ranks")]
+)
+def test_traces_of_different_jobs_are_refused(
+    numbers: tuple[int, int], sizes: tuple[int, int], said: str, tmp_path: Path
+) -> None:
+    ranks = [rank(0, 50, number=number, world_size=size) for number, size in zip(numbers, sizes, strict=True)]
+    with pytest.raises(TraceError, match=said):
+        predict(job(tmp_path, *ranks), Scenario())
+
+
+def test_no_traces_are_refused() -> None:
+    with pytest.raises(TraceError, match="no trace"):
+        predict([], Scenario())
+
+
+@pytest.mark.parametrize("pattern", JOBS)
+def test_the_unchanged_replay_of_all_ranks_ends_as_recorded(pattern: str) -> None:
+    """Collectives end as recorded, and so does the whole; kernels beside a waiting collective are shorter."""
+    traces = [read_trace(path) for path in sorted(RECORDED.glob(pattern))]
+    assert len(traces) == 2
+    programs = programs_of(traces)
+    running = Job(programs)
+    meeting = {
+        number: [work.row for call in program.calls for work in call.works if work.meeting == 0]
+        for number, program in enumerate(programs)
+    }
+    met = [
+        int(trace.gpu.end_ns[meeting[number][0]]) - program.start_ns
+        for number, (trace, program) in enumerate(zip(traces, programs, strict=True))
+    ]
+    shifts = [max(met) - own for own in met]  # the first collective ends on all ranks at the same time
+    for machine, shift in zip(running.machines, shifts, strict=True):
+        machine.run.host_ns = float(shift)
+        machine.run.ready_ns = {queue: time + shift for queue, time in machine.run.ready_ns.items()}
+    running.play()
+    for trace, program, machine, shift in zip(traces, programs, running.machines, shifts, strict=True):
+        run = machine.run
+        length = float(trace.gpu.end_ns.max() - program.start_ns)
+        met = [work.row for call in program.calls for work in call.works if work.meeting != NONE]
+        assert met
+        for row in (*met, list(run.work_ends_ns)[-1]):
+            end = run.work_ends_ns[row]
+            assert abs(end - shift - (trace.gpu.end_ns[row] - program.start_ns)) <= TOLERATED * length
+        last = program.calls[-1].row
+        assert abs(run.call_ends_ns[last] - shift - (trace.calls.end_ns[last] - program.start_ns)) <= TOLERATED * length
+
+
+def test_the_predicted_step_is_that_of_the_fixed_job() -> None:
+    errors = [abs(each.error) for each in scores(RECORDED)]
+    assert len(errors) >= 5
+    assert statistics.median(errors) <= 0.02
+    assert max(errors) <= 0.09
