@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pinprof.analyses.syncs import CAUSES, Site, Syncs
-from pinprof.analyses.syncs.places import outermost_op
 from pinprof.intervals import Intervals, union
+from pinprof.trace.callers import outermost_op
 from pinprof.trace.calls import FREE, HOST_MEMORY, MALLOC, SMALL_COPY_BYTES, STREAM
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, PINNED, Trace
 from pinprof.whatif.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work

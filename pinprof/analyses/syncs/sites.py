@@ -6,10 +6,10 @@ import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, name_causes
 from pinprof.analyses.syncs.groups import group_sites
-from pinprof.analyses.syncs.places import call_places, outermost_op, stack_of, user_calls
 from pinprof.analyses.syncs.recorded import recorded_lines
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.analyses.syncs.verdicts import HELD_UP, verdict_on
+from pinprof.trace.callers import call_places, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import follow
