@@ -162,6 +162,7 @@ RULES = (
         "after the copy, copied.synchronize() before the refill.",
         _pageable,
         ("pageable_copy",),
+        (("pageable", "HtoD"), ("pageable", "DtoH")),
     ),
     Rule(
         "PIN102",

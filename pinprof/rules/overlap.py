@@ -85,6 +85,7 @@ RULES = (
         "The batch is pinned; the compute stream waits for the side stream before it uses the batch; record_stream "
         "keeps its memory until the kernels are done. There is GPU memory for one more batch.",
         _exposed("same_stream"),
+        exposures=(("same_stream", "HtoD"),),
     ),
     Rule(
         "PIN302",
@@ -96,6 +97,7 @@ RULES = (
         "train(batch)         # then: queues the kernels that hide it",
         "As for PIN301.",
         _exposed("launched_late"),
+        exposures=tuple(("launched_late", direction) for direction in DIRECTIONS),
     ),
     Rule(
         "PIN303",

@@ -47,6 +47,8 @@ class Rule:
     look: Look
     causes: tuple[str, ...] = ()
     """Causes of waits that the rule is for."""
+    exposures: tuple[tuple[str, str], ...] = ()
+    """Why copies are exposed, and in which direction they go, where the rule explains it."""
 
 
 @dataclass(frozen=True)
