@@ -15,8 +15,9 @@ from pinprof.measure import Profile
 from pinprof.trace.calls import FREE, HOST_MEMORY, MALLOC
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 from pinprof.whatif import Edits, Model, Prediction, Scenario, predict_edits
+from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.fixes import Change, change_of
-from pinprof.whatif.scenarios import BLOCKING_COPIES, NO_EDITS, without_blocking, without_waits
+from pinprof.whatif.scenarios import BLOCKING_COPIES, without_blocking, without_waits
 
 GONE = 0.5
 """What the trace after has at most this share of, per step, has been taken out of the code: a wait that is left in one

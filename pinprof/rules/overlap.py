@@ -12,7 +12,8 @@ from pinprof.rules.sums import copies_in_steps, idle_within, in_complete_steps
 from pinprof.rules.waits import waits_of
 from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL, Trace
 from pinprof.units import duration, size
-from pinprof.whatif.scenarios import Edits, without_blocking
+from pinprof.whatif.edits import Edits
+from pinprof.whatif.scenarios import without_blocking
 
 
 def _exposed(reason: str) -> Look:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from pinprof.measure import Profile
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Edits
-from pinprof.whatif.scenarios import NO_EDITS
+from pinprof.whatif.edits import NO_EDITS
 
 
 @dataclass(frozen=True)

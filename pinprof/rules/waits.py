@@ -11,7 +11,8 @@ from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.sums import Place, idle_within
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
-from pinprof.whatif.scenarios import Edits, without_blocking, without_waits
+from pinprof.whatif.edits import Edits
+from pinprof.whatif.scenarios import without_blocking, without_waits
 
 HOLD_UP = frozenset({"device_malloc", "device_free", "host_alloc"})
 """Causes that hold the host up whether or not it waits for the GPU meanwhile."""
