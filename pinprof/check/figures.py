@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyses.syncs import Site
-from pinprof.check.limits import NS_PER_MS
 from pinprof.check.places import Place, copy_places, finding_places, site_place
 from pinprof.measure import Profile
 from pinprof.rules import Finding
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools, Trace
+from pinprof.units import NS_PER_MS
 
 NOISE_MS = 0.02
 """Times per step that differ by less are the same: 20 µs is the launch latency of a copy on a profiled host."""

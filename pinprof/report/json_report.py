@@ -10,10 +10,10 @@ from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
 from pinprof.rules import Finding, Findings, Saving
+from pinprof.units import NS_PER_MS
 from pinprof.version import VERSION
 
 SCHEMA = "pinprof.report/1"
-NS_PER_MS = 1e6
 
 Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pinprof.units import NS_PER_MS
 from pinprof.whatif import Prediction
 from pinprof.whatif.fixes import Change
 
 SCHEMA = "pinprof.whatif/1"
-NS_PER_MS = 1e6
 
 
 def to_json(
