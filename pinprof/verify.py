@@ -8,7 +8,7 @@ from operator import or_
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES, Site
+from pinprof.analyses.syncs import CAUSES, Site, SiteIdentity
 from pinprof.errors import TraceError
 from pinprof.intervals import Intervals, covered, union
 from pinprof.measure import Profile
@@ -27,8 +27,6 @@ SAME = 0.8
 COPY_CAUSES = BLOCKING_COPIES | {"pageable_copy"}
 """Causes of waits that go if their copies are made otherwise."""
 
-SiteKey = tuple[str, str | None, str | None, str | None]
-"""Cause, file, function and op: a line moves with every edit above it."""
 CopyKey = tuple[int, int]
 """Direction, and the bits that the size takes: batches are of similar, not of equal size."""
 
@@ -153,7 +151,7 @@ def _waits(side: _Side) -> list[tuple[Site, float]]:
     return [
         (site, side.per_step(site.in_steps.count))
         for site in side.profile.syncs.sites
-        if site.verdict in {"hidden", "explicit"} and site.in_steps.count
+        if site.is_of_the_code and site.in_steps.count
     ]
 
 
@@ -163,12 +161,12 @@ def _unmatched(mine: list[tuple[Site, float]], others: list[tuple[Site, float]])
     Sites are the same if their whole key is; what is left on both sides then is matched by cause and op, as a fix may
     move a wait to another function.
     """
-    left: dict[SiteKey, float] = defaultdict(float)
+    left: dict[SiteIdentity, float] = defaultdict(float)
     for site, count in others:
-        left[_site_key(site)] += count
+        left[site.identity] += count
     unmatched = []
     for site, count in mine:
-        found = left.pop(_site_key(site), 0.0)
+        found = left.pop(site.identity, 0.0)
         if found <= GONE * count:
             unmatched.append((site, count))
     moved: dict[tuple[str, str | None], float] = defaultdict(float)
@@ -181,10 +179,6 @@ def _unmatched(mine: list[tuple[Site, float]], others: list[tuple[Site, float]])
         if found <= GONE * count:
             result.append(site)
     return result
-
-
-def _site_key(site: Site) -> SiteKey:
-    return site.cause, site.file, site.function, site.op
 
 
 # Copies

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from pinprof.analyses.syncs import SiteIdentity
 from pinprof.check.figures import NOISE_MS, NOISE_SHARE, Figure, Measured
 from pinprof.errors import PinprofError
 
@@ -81,7 +82,7 @@ class BaselineTrace(msgspec.Struct, frozen=True):
     syncs: BaselineSyncs
 
     @property
-    def waits(self) -> set[tuple[str, str | None, str | None, str | None]]:
+    def waits(self) -> set[SiteIdentity]:
         """The identities of its hidden waits."""
         return {
             (site.cause, site.file, site.function, site.op) for site in self.syncs.sites if site.verdict == "hidden"

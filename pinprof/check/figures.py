@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.syncs import Site
+from pinprof.analyses.syncs import Site, SiteIdentity
 from pinprof.check.places import Place, copy_places, finding_places, site_place
 from pinprof.measure import Profile
 from pinprof.rules import Finding
@@ -51,8 +51,7 @@ class Figure:
 class Wait:
     """A hidden wait site, by what stays the same while lines shift."""
 
-    identity: tuple[str, str | None, str | None, str | None]
-    """Cause, file, function and op."""
+    identity: SiteIdentity
     cost_ms: float
     """The larger of its stall and its bubble, per step."""
     place: Place
@@ -173,7 +172,7 @@ def _step(profile: Profile, findings: tuple[Finding, ...]) -> Figure:
 def _wait(site: Site, steps: int) -> Wait:
     cost, times = (site.in_steps, steps) if steps else (site.total, 1)
     return Wait(
-        (site.cause, site.file, site.function, site.op),
+        site.identity,
         max(cost.stall_ns, cost.bubble_ns) / times / NS_PER_MS,
         site_place(site, steps),
     )

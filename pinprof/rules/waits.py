@@ -23,7 +23,7 @@ def waits_of(*causes: str) -> Look:
 
     def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
         for number, site in enumerate(profile.syncs.sites):
-            if site.cause in causes and site.verdict in ("hidden", "explicit") and site.in_steps.count:
+            if site.cause in causes and site.is_of_the_code and site.in_steps.count:
                 bubble = site.in_steps.bubble_ns / profile.steps.count
                 evidence = _at_site(profile, site, bubble + _held(profile, trace, number))
                 yield replace(evidence, edits=_fixed(profile, trace, number))

@@ -75,8 +75,6 @@ def places_of(syncs: Syncs) -> tuple[str, ...]:
     """Return the places `FILE:LINE` at which the host waits by the code's doing, the costliest first."""
     return tuple(
         dict.fromkeys(
-            f"{site.file}:{site.line}"
-            for site in syncs.sites
-            if site.line is not None and site.verdict in {"hidden", "explicit"}
+            f"{site.file}:{site.line}" for site in syncs.sites if site.line is not None and site.is_of_the_code
         )
     )

@@ -56,7 +56,7 @@ def edits_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> Edits:
 
 
 def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
-    if site.verdict not in ("hidden", "explicit"):
+    if not site.is_of_the_code:
         return False
     if "all" in wanted:
         return site.cause not in {"device_malloc", "device_free", "host_alloc"}

@@ -2,12 +2,13 @@
 
 from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.analyses.syncs.recorded import learn_lines
-from pinprof.analyses.syncs.sites import Site, Syncs, measure_syncs
+from pinprof.analyses.syncs.sites import Site, SiteIdentity, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 
 __all__ = [
     "CAUSES",
     "Site",
+    "SiteIdentity",
     "Stalls",
     "Syncs",
     "learn_lines",
