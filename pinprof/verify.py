@@ -12,7 +12,7 @@ from pinprof.analyses.syncs import CAUSES, Site, SiteIdentity
 from pinprof.errors import TraceError
 from pinprof.intervals import Intervals, covered, union
 from pinprof.measure import Profile
-from pinprof.trace.calls import FREE, HOST_MEMORY, MALLOC
+from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 from pinprof.whatif import Edits, Model, Prediction, Scenario, predict_edits
 from pinprof.whatif.edits import NO_EDITS
@@ -130,7 +130,7 @@ def _edits(old: _Side, new: _Side) -> dict[str, Edits]:
         if syncs.sites[number].cause in COPY_CAUSES
         and all(_key(old, int(copy)) in kept for copy in stalls.copy[syncs.site == number] if copy != NONE)
     }
-    allocations = {number for number in gone if np.isin(stalls.kind[syncs.site == number], _ALLOCATIONS).any()}
+    allocations = {number for number in gone if np.isin(stalls.kind[syncs.site == number], ALLOCATING).any()}
     return {
         "drop_syncs": without_waits(old.trace, syncs, sorted(set(gone) - made_otherwise - allocations)),
         "pin": Edits(pinned=frozenset(pageable) & frozenset(pinned)),
@@ -138,9 +138,6 @@ def _edits(old: _Side, new: _Side) -> dict[str, Edits]:
         "overlap_copies": Edits(ahead=frozenset(ahead)),
         "drop_allocs": without_waits(old.trace, syncs, sorted(allocations)),
     }
-
-
-_ALLOCATIONS = (MALLOC, FREE, HOST_MEMORY)
 
 
 # Waits

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES, Site, Syncs
+from pinprof.analyses.syncs import ALLOCATIONS, CAUSES, Site, Syncs
 from pinprof.trace.callers import outermost_op
-from pinprof.trace.calls import FREE, HOST_MEMORY, MALLOC
+from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, Trace
 from pinprof.whatif.edits import Edits
 
 READS = frozenset({"item", "bool", "tolist", "to_cpu", "print", "equal", "tensor_from_host"})
 """Causes of waits that go with all that their op does: its kernels, its copy, and the host's time in it."""
 BLOCKING_COPIES = frozenset({"blocking_copy_htod", "blocking_copy_dtoh", "to_cpu"})
-ALLOCATIONS = (MALLOC, FREE, HOST_MEMORY)
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def edits_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> Edits:
     if scenario.overlap_copies:
         result |= Edits(ahead=frozenset(copies[trace.gpu.direction[copies] == HTOD].tolist()))
     if scenario.drop_allocs:
-        result |= Edits(unwaited=frozenset(np.flatnonzero(np.isin(syncs.stalls.kind, ALLOCATIONS)).tolist()))
+        result |= Edits(unwaited=frozenset(np.flatnonzero(np.isin(syncs.stalls.kind, ALLOCATING)).tolist()))
     return result
 
 
@@ -59,7 +58,7 @@ def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
     if not site.is_of_the_code:
         return False
     if "all" in wanted:
-        return site.cause not in {"device_malloc", "device_free", "host_alloc"}
+        return site.cause not in ALLOCATIONS
     return site.line is not None and f"{site.file}:{site.line}" in wanted
 
 

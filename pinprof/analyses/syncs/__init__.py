@@ -1,11 +1,12 @@
 """Where the host waited for the GPU, why, and at what cost."""
 
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import ALLOCATIONS, CAUSES
 from pinprof.analyses.syncs.recorded import learn_lines
 from pinprof.analyses.syncs.sites import Site, SiteIdentity, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 
 __all__ = [
+    "ALLOCATIONS",
     "CAUSES",
     "Site",
     "SiteIdentity",
