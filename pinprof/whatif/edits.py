@@ -1,7 +1,7 @@
 """Edits of a program: the rows of a trace that a change is about, and what becomes of their calls."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Trace
 from pinprof.whatif.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
 
 LARGE_COPY_BYTES = 1 << 20
-"""Copies from this size on show the rate of the link."""
+"""Copies from this size on show the rate of the link; below it latency decides how long a copy takes."""
 PCIE_5_GBPS, PCIE_4_GBPS = 55.0, 25.0
 """Pinned copies reach 55.6 GB/s on an H100 (nvbandwidth) and 25.1 on an A100 (nvbandwidth #42)."""
 PCIE_5_GPUS = ("H100", "H200", "H800", "H20", "B100", "B200", "B300", "L40S", "RTX 50", "MI300")
@@ -33,7 +33,7 @@ class Edits:
     ahead: frozenset[int] = frozenset()
     """HtoD copies that are made one step ahead."""
     pinned_gbps: float | None = None
-    removed_ops: frozenset[int] = field(default=frozenset())
+    removed_ops: frozenset[int] = frozenset()
     """Ops that are no more."""
 
     def __or__(self, other: "Edits") -> "Edits":
