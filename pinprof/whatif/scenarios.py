@@ -31,7 +31,7 @@ class Scenario:
     overlap_copies: bool = False
     """HtoD copies are made one step ahead, on a stream of their own."""
     drop_allocs: bool = False
-    """Device memory is neither allocated nor freed in the step."""
+    """Neither device nor pinned memory is allocated or freed in the step."""
     host_speed: float = 1.0
     gpu_speed: float = 1.0
 
