@@ -10,9 +10,10 @@ from pinprof.analyses.idle import DeviceTime, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.overlap import Overlap, measure_overlap
 from pinprof.analyses.steps import StepTimes, measure_steps
-from pinprof.analyses.syncs import Stalls, Syncs, call_places, measure_syncs
+from pinprof.analyses.syncs import Stalls, Syncs, measure_syncs
 from pinprof.intervals import union
 from pinprof.missing import Missing, find_missing
+from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Int64s, Trace

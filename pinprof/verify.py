@@ -8,15 +8,16 @@ from operator import or_
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES, Site
+from pinprof.analyses.syncs import CAUSES, Site, SiteIdentity
 from pinprof.errors import TraceError
 from pinprof.intervals import Intervals, covered, union
 from pinprof.measure import Profile
-from pinprof.trace.calls import FREE, HOST_MEMORY, MALLOC
+from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 from pinprof.whatif import Edits, Model, Prediction, Recorded, Scenario, predict_edits
+from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.fixes import Change, change_of
-from pinprof.whatif.scenarios import BLOCKING_COPIES, NO_EDITS, without_blocking, without_waits
+from pinprof.whatif.scenarios import BLOCKING_COPIES, without_blocking, without_waits
 
 GONE = 0.5
 """What the trace after has at most this share of, per step, has been taken out of the code: a wait that is left in one
@@ -26,8 +27,6 @@ SAME = 0.8
 COPY_CAUSES = BLOCKING_COPIES | {"pageable_copy"}
 """Causes of waits that go if their copies are made otherwise."""
 
-SiteKey = tuple[str, str | None, str | None, str | None]
-"""Cause, file, function and op: a line moves with every edit above it."""
 CopyKey = tuple[int, int]
 """Direction, and the bits that the size takes: batches are of similar, not of equal size."""
 
@@ -131,7 +130,7 @@ def _edits(old: _Side, new: _Side) -> dict[str, Edits]:
         if syncs.sites[number].cause in COPY_CAUSES
         and all(_key(old, int(copy)) in kept for copy in stalls.copy[syncs.site == number] if copy != NONE)
     }
-    allocations = {number for number in gone if np.isin(stalls.kind[syncs.site == number], _ALLOCATIONS).any()}
+    allocations = {number for number in gone if np.isin(stalls.kind[syncs.site == number], ALLOCATING).any()}
     return {
         "drop_syncs": without_waits(old.trace, syncs, sorted(set(gone) - made_otherwise - allocations)),
         "pin": Edits(pinned=frozenset(pageable) & frozenset(pinned)),
@@ -139,9 +138,6 @@ def _edits(old: _Side, new: _Side) -> dict[str, Edits]:
         "overlap_copies": Edits(ahead=frozenset(ahead)),
         "drop_allocs": without_waits(old.trace, syncs, sorted(allocations)),
     }
-
-
-_ALLOCATIONS = (MALLOC, FREE, HOST_MEMORY)
 
 
 # Waits
@@ -152,7 +148,7 @@ def _waits(side: _Side) -> list[tuple[Site, float]]:
     return [
         (site, side.per_step(site.in_steps.count))
         for site in side.profile.syncs.sites
-        if site.verdict in {"hidden", "explicit"} and site.in_steps.count
+        if site.is_of_the_code and site.in_steps.count
     ]
 
 
@@ -162,12 +158,12 @@ def _unmatched(mine: list[tuple[Site, float]], others: list[tuple[Site, float]])
     Sites are the same if their whole key is; what is left on both sides then is matched by cause and op, as a fix may
     move a wait to another function.
     """
-    left: dict[SiteKey, float] = defaultdict(float)
+    left: dict[SiteIdentity, float] = defaultdict(float)
     for site, count in others:
-        left[_site_key(site)] += count
+        left[site.identity] += count
     unmatched = []
     for site, count in mine:
-        found = left.pop(_site_key(site), 0.0)
+        found = left.pop(site.identity, 0.0)
         if found <= GONE * count:
             unmatched.append((site, count))
     moved: dict[tuple[str, str | None], float] = defaultdict(float)
@@ -180,10 +176,6 @@ def _unmatched(mine: list[tuple[Site, float]], others: list[tuple[Site, float]])
         if found <= GONE * count:
             result.append(site)
     return result
-
-
-def _site_key(site: Site) -> SiteKey:
-    return site.cause, site.file, site.function, site.op
 
 
 # Copies

@@ -4,10 +4,12 @@ from pathlib import Path
 import pytest
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
+from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import measure
-from pinprof.rules import RULE_OF_CAUSE, RULES, Finding, find
+from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, find
 from pinprof.trace import read_trace
+from pinprof.trace.tables import DIRECTIONS
 
 PINNED = "HtoD (Pinned -> Device)"
 Scene = Callable[[TraceBuilder, float], None]
@@ -296,4 +298,13 @@ def test_every_rule_has_a_trace_that_fires_it() -> None:
 
 def test_every_cause_of_a_wait_belongs_to_one_rule() -> None:
     assert set(CAUSES) - set(RULE_OF_CAUSE) == {"queue_full", "profiler"}
-    assert set(RULE_OF_CAUSE.values()) <= {rule.id for rule in RULES}
+    assert sum(len(rule.causes) for rule in RULES) == len(RULE_OF_CAUSE)
+
+
+def test_each_reason_why_copies_are_exposed_has_one_rule_at_most() -> None:
+    exposures = [exposure for rule in RULES for exposure in rule.exposures]
+    assert len(exposures) == len(set(exposures)) == len(RULE_OF_EXPOSURE)
+    assert all(reason in REASONS and direction in DIRECTIONS for reason, direction in exposures)
+    assert RULE_OF_EXPOSURE["pageable", "HtoD"] == RULE_OF_EXPOSURE["pageable", "DtoH"] == "PIN101"
+    assert RULE_OF_EXPOSURE["same_stream", "HtoD"] == "PIN301"
+    assert {RULE_OF_EXPOSURE["launched_late", direction] for direction in DIRECTIONS} == {"PIN302"}

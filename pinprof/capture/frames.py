@@ -6,8 +6,8 @@ import sysconfig
 from pathlib import Path
 from types import FrameType
 
-from pinprof.analyses.syncs import STACK_DEPTH
 from pinprof.capture.program import OWN_FOLDER
+from pinprof.trace.callers import STACK_DEPTH
 from pinprof.trace.lines import SourceLine
 
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-NS_PER_MS = 1_000_000
+from pinprof.units import NS_PER_MS
+
 NS_PER_S = 1_000_000_000
 FEWEST_STEPS = 3  # a mean of fewer says nothing about the spread
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
+from pinprof.analyses.syncs import SiteIdentity
 from pinprof.check.figures import NOISE_MS, NOISE_SHARE, Figure, Measured
 from pinprof.errors import PinprofError
+from pinprof.version import REPORT_SCHEMA
 
-SCHEMA = "pinprof.report/1"
-"""What `pinprof report --json` writes."""
 HOW = "make one with: pinprof report TRACE --json FILE"
 UNKNOWN_BEFORE = "the baseline does not know it"
 NO_COPIES = "the baseline has no copies"
@@ -81,7 +81,7 @@ class BaselineTrace(msgspec.Struct, frozen=True):
     syncs: BaselineSyncs
 
     @property
-    def waits(self) -> set[tuple[str, str | None, str | None, str | None]]:
+    def waits(self) -> set[SiteIdentity]:
         """The identities of its hidden waits."""
         return {
             (site.cause, site.file, site.function, site.op) for site in self.syncs.sites if site.verdict == "hidden"
@@ -104,14 +104,14 @@ def read_baseline(path: str | Path) -> tuple[BaselineTrace, ...]:
         raise PinprofError(f"{path}: this baseline cannot be read ({exc.strerror}); {HOW}") from exc
     try:
         head = msgspec.json.decode(data, type=_Head)
-        if head.schema == SCHEMA:
+        if head.schema == REPORT_SCHEMA:
             return msgspec.json.decode(data, type=_Report).traces
     except msgspec.ValidationError as exc:
         raise PinprofError(f"{path}: is no report of pinprof that a check could use ({exc}); {HOW}") from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise PinprofError(f"{path}: is not JSON ({exc}); {HOW}") from exc
     schema = f"its schema is {head.schema}" if head.schema else "it has no schema"
-    raise PinprofError(f"{path}: is no baseline: {schema}, not {SCHEMA}; {HOW}")
+    raise PinprofError(f"{path}: is no baseline: {schema}, not {REPORT_SCHEMA}; {HOW}")
 
 
 def match_traces(measured: Sequence[Measured], baseline: Sequence[BaselineTrace]) -> list[BaselineTrace]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.syncs import Site
-from pinprof.check.limits import NS_PER_MS
+from pinprof.analyses.syncs import Site, SiteIdentity
 from pinprof.check.places import Place, copy_places, finding_places, site_place
 from pinprof.measure import Profile
 from pinprof.rules import Finding
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools, Trace
+from pinprof.units import NS_PER_MS
 
 NOISE_MS = 0.02
 """Times per step that differ by less are the same: 20 µs is the launch latency of a copy on a profiled host."""
@@ -51,8 +51,7 @@ class Figure:
 class Wait:
     """A hidden wait site, by what stays the same while lines shift."""
 
-    identity: tuple[str, str | None, str | None, str | None]
-    """Cause, file, function and op."""
+    identity: SiteIdentity
     cost_ms: float
     """The larger of its stall and its bubble, per step."""
     place: Place
@@ -173,7 +172,7 @@ def _step(profile: Profile, findings: tuple[Finding, ...]) -> Figure:
 def _wait(site: Site, steps: int) -> Wait:
     cost, times = (site.in_steps, steps) if steps else (site.total, 1)
     return Wait(
-        (site.cause, site.file, site.function, site.op),
+        site.identity,
         max(cost.stall_ns, cost.bubble_ns) / times / NS_PER_MS,
         site_place(site, steps),
     )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pinprof.analyses.syncs import SiteIdentity
 from pinprof.check.baseline import BaselineTrace, figure_before
 from pinprof.check.figures import NO_CALLS, NOISE_MS, Figure, Measured
 from pinprof.check.limits import QUANTITIES, Limits, Quantity
@@ -197,7 +198,7 @@ def _new_waits(measured: Measured, baseline: BaselineTrace) -> Verdict:
     return Verdict(NEW_WAITS, NEW_WAITS_WHAT, None, value, None, status, sentence, places)
 
 
-def _each_new(measured: Measured, known: set[tuple[str, str | None, str | None, str | None]]) -> Iterator[Place]:
+def _each_new(measured: Measured, known: set[SiteIdentity]) -> Iterator[Place]:
     for wait in sorted(measured.waits, key=lambda wait: -wait.cost_ms):
         if wait.identity not in known and wait.cost_ms > NOISE_MS:
             yield wait.place

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from pinprof.errors import PinprofError
-from pinprof.units import duration, size
+from pinprof.units import NS_PER_MS, duration, size
 
-NS_PER_MS = 1e6
 ALL = 1.0
 """A share of everything."""
 

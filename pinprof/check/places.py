@@ -8,12 +8,9 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
-from pinprof.rules import RULE_OF_CAUSE, Finding
+from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, Finding
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace
 from pinprof.units import duration, size
-
-RULE_OF_REASON = {("pageable", "HtoD"): "PIN101", ("pageable", "DtoH"): "PIN101", ("same_stream", "HtoD"): "PIN301"}
-"""The rule that explains why copies of one direction are exposed; `launched_late` is PIN302 in every direction."""
 
 Source = tuple[str | None, int | None, str | None]
 """File, line and function."""
@@ -88,7 +85,7 @@ def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, s
         texts = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
         message = f"{_amount(profile, trace, mine, texts, steps)} ({texts[2].replace('_', ' ')})"
         subject = " ".join((*texts, "copies"))
-        rule = "PIN302" if texts[2] == "launched_late" else RULE_OF_REASON.get((texts[2], texts[0]))
+        rule = RULE_OF_EXPOSURE.get((texts[2], texts[0]))
         file, line, function = sources[int(origin)]
         places.append(Place(file, line, function, rule, subject, message))
     return tuple(places)

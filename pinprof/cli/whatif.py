@@ -48,7 +48,7 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 )
 @click.option("--non-blocking", is_flag=True, help="Copies no longer block the host.")
 @click.option("--overlap-copies", is_flag=True, help="HtoD copies move one step ahead onto a stream of their own.")
-@click.option("--drop-allocs", is_flag=True, help="Allocations and frees of device memory no longer block.")
+@click.option("--drop-allocs", is_flag=True, help="Device and pinned memory is neither allocated nor freed.")
 @click.option("--host-speed", metavar="X", type=float, callback=_positive, help="The host is X times as fast.")
 @click.option("--gpu-speed", metavar="X", type=float, callback=_positive, help="The kernels are X times as fast.")
 @click.option(

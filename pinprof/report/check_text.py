@@ -1,14 +1,14 @@
 """A check for the terminal: what each limit allowed and what was measured, the places behind it, what to do."""
 
-import io
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from pinprof.check import Checked, Place, Verdict, remarks
+from pinprof.report.layout import laid_out
 from pinprof.report.words import place, printable
 from pinprof.rules import RULES
 
@@ -22,15 +22,14 @@ WHY_INDENT = 4
 
 def to_text(checked: Sequence[Checked], *, width: int = 100, color: bool = False) -> str:
     """Return the check of the traces as text for a terminal of this width, with ANSI colours if asked for."""
-    out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=color, no_color=not color, highlight=False, emoji=False)
+    return laid_out(_text(checked), width=width, color=color)
+
+
+def _text(checked: Sequence[Checked]) -> Iterable[RenderableType]:
     for trace in checked:
-        for part in _trace(trace):
-            console.print(part)
-    for part in _what_to_do(checked):
-        console.print(part)
-    console.print(_summary(checked))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+        yield from _trace(trace)
+    yield from _what_to_do(checked)
+    yield _summary(checked)
 
 
 def _trace(trace: Checked) -> Iterable[RenderableType]:

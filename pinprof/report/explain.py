@@ -1,12 +1,12 @@
 """The rules in words: one in full, or the catalogue."""
 
-import io
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from pinprof.report.layout import laid_out
 from pinprof.rules import Rule
 
 FAMILIES = {
@@ -21,12 +21,12 @@ FAMILIES = {
 
 def to_page(rule: Rule, *, width: int = 100, color: bool = False) -> str:
     """Return all that a rule says, for a terminal of this width."""
-    return _rendered(_page(rule), width=width, color=color)
+    return laid_out(_page(rule), width=width, color=color)
 
 
 def to_catalogue(rules: Sequence[Rule], *, width: int = 100, color: bool = False) -> str:
     """Return the rules by family, a line each, for a terminal of this width."""
-    return _rendered(_catalogue(rules), width=width, color=color)
+    return laid_out(_catalogue(rules), width=width, color=color)
 
 
 def _page(rule: Rule) -> Iterator[RenderableType]:
@@ -56,11 +56,3 @@ def _catalogue(rules: Sequence[Rule]) -> Iterator[RenderableType]:
             if rule.id.startswith(f"PIN{digit}"):
                 yield Text.assemble("  ", (rule.id, "bold"), f"  {rule.title}")
         yield Text("")
-
-
-def _rendered(parts: Iterator[RenderableType], *, width: int, color: bool) -> str:
-    out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=color, no_color=not color, highlight=False, emoji=False)
-    for part in parts:
-        console.print(part)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -10,10 +10,8 @@ from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
 from pinprof.rules import Finding, Findings, Saving
-from pinprof.version import VERSION
-
-SCHEMA = "pinprof.report/1"
-NS_PER_MS = 1e6
+from pinprof.units import NS_PER_MS
+from pinprof.version import REPORT_SCHEMA, VERSION
 
 Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
@@ -22,7 +20,7 @@ Entry = tuple[Profile, Findings]
 def to_json(entries: Sequence[Entry]) -> str:
     """Return the report on the traces as JSON text; fields that nothing filled are null or empty."""
     document = {
-        "schema": SCHEMA,
+        "schema": REPORT_SCHEMA,
         "pinprof_version": VERSION,
         "traces": [_trace(profile, findings) for profile, findings in entries],
         "ranks": None,

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from pinprof.trace.tables import Trace
+from pinprof.units import NS_PER_MS
 from pinprof.whatif import Prediction
 from pinprof.whatif.fixes import Change
 
 SCHEMA = "pinprof.whatif/1"
-NS_PER_MS = 1e6
 
 
 def to_json(

@@ -11,8 +11,8 @@ from pinprof.report.words import BOUNDS, place, printable
 from pinprof.trace.tables import Trace
 from pinprof.units import between, duration, percent, rate, size
 from pinprof.whatif import Prediction, Scenario
+from pinprof.whatif.edits import pinned_rate
 from pinprof.whatif.fixes import Change
-from pinprof.whatif.scenarios import pinned_rate
 
 MAX_SITES = 5
 """More places of one change than this are counted, not listed."""

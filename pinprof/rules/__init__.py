@@ -6,13 +6,16 @@ from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.trace.tables import Trace
 
-__all__ = ["RULES", "RULE_OF_CAUSE", "Evidence", "Finding", "Findings", "Rule", "Saving", "find"]
+__all__ = ["RULES", "RULE_OF_CAUSE", "RULE_OF_EXPOSURE", "Evidence", "Finding", "Findings", "Rule", "Saving", "find"]
 
 RULES = (*copies.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES)
 """All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards."""
 
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
 """The rule that is for the waits of each cause; waits for room in the launch queue and the profiler's own have none."""
+
+RULE_OF_EXPOSURE = {exposure: rule.id for rule in RULES for exposure in rule.exposures}
+"""The rule that explains why copies are exposed, by the reason and their direction, as far as there is one."""
 
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a cost is of high and of medium severity."""

@@ -15,12 +15,10 @@ from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PAGEABLE, PINNE
 from pinprof.trace.threads import PIN_OPS
 from pinprof.units import duration, rate, size
 from pinprof.whatif import Edits
+from pinprof.whatif.edits import LARGE_COPY_BYTES
 
 MANY_COPIES = 32
 """Small copies per step from one place that are worth gathering: at about 10 µs each they cost 0.3 ms."""
-
-LARGE_COPY_BYTES = 1 << 20
-"""Below this size latency, not the link, decides how long a copy takes."""
 
 SLOW_SHARE = 0.5
 """Pinned copies at less than this share of the best rate in the trace are slow."""
@@ -162,6 +160,7 @@ RULES = (
         "after the copy, copied.synchronize() before the refill.",
         _pageable,
         ("pageable_copy",),
+        (("pageable", "HtoD"), ("pageable", "DtoH")),
     ),
     Rule(
         "PIN102",

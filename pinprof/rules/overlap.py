@@ -12,7 +12,8 @@ from pinprof.rules.sums import copies_in_steps, idle_within, in_complete_steps
 from pinprof.rules.waits import waits_of
 from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL, Trace
 from pinprof.units import duration, size
-from pinprof.whatif.scenarios import Edits, without_blocking
+from pinprof.whatif.edits import Edits
+from pinprof.whatif.scenarios import without_blocking
 
 
 def _exposed(reason: str) -> Look:
@@ -85,6 +86,7 @@ RULES = (
         "The batch is pinned; the compute stream waits for the side stream before it uses the batch; record_stream "
         "keeps its memory until the kernels are done. There is GPU memory for one more batch.",
         _exposed("same_stream"),
+        exposures=(("same_stream", "HtoD"),),
     ),
     Rule(
         "PIN302",
@@ -96,6 +98,7 @@ RULES = (
         "train(batch)         # then: queues the kernels that hide it",
         "As for PIN301.",
         _exposed("launched_late"),
+        exposures=tuple(("launched_late", direction) for direction in DIRECTIONS),
     ),
     Rule(
         "PIN303",

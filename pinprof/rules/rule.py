@@ -7,7 +7,7 @@ from typing import TypeAlias
 from pinprof.measure import Profile
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Edits
-from pinprof.whatif.scenarios import NO_EDITS
+from pinprof.whatif.edits import NO_EDITS
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Rule:
     look: Look
     causes: tuple[str, ...] = ()
     """Causes of waits that the rule is for."""
+    exposures: tuple[tuple[str, str], ...] = ()
+    """Why copies are exposed, and in which direction they go, where the rule explains it."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from pinprof.measure import Profile
 from pinprof.rules.rule import Finding, Findings, Saving
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Edits, Model, Recorded
+from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.predict import UNSURE_CHANGE
-from pinprof.whatif.scenarios import NO_EDITS
 
 MOST_REPLAYS = 20
 """Findings that get a replay of their own, the costliest first."""

@@ -5,16 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyses.syncs import Site
+from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.sums import Place, idle_within
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
-from pinprof.whatif.scenarios import Edits, without_blocking, without_waits
-
-HOLD_UP = frozenset({"device_malloc", "device_free", "host_alloc"})
-"""Causes that hold the host up whether or not it waits for the GPU meanwhile."""
+from pinprof.whatif.edits import Edits
+from pinprof.whatif.scenarios import without_blocking, without_waits
 
 
 def waits_of(*causes: str) -> Look:
@@ -22,7 +20,7 @@ def waits_of(*causes: str) -> Look:
 
     def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
         for number, site in enumerate(profile.syncs.sites):
-            if site.cause in causes and site.verdict in ("hidden", "explicit") and site.in_steps.count:
+            if site.cause in causes and site.is_of_the_code and site.in_steps.count:
                 bubble = site.in_steps.bubble_ns / profile.steps.count
                 evidence = _at_site(profile, site, bubble + _held(profile, trace, number))
                 yield replace(evidence, edits=_fixed(profile, trace, number))
@@ -35,7 +33,7 @@ def _fixed(profile: Profile, trace: Trace, site: int) -> Edits:
     stalls = profile.syncs.stalls
     rows = frozenset(np.flatnonzero(profile.syncs.site == site).tolist())
     cause = profile.syncs.sites[site].cause
-    if cause in HOLD_UP:
+    if cause in ALLOCATIONS:
         return Edits(unwaited=rows)
     if cause in ("blocking_copy_htod", "blocking_copy_dtoh"):
         copies = frozenset(stalls.copy[list(rows)].tolist()) - {NONE}
@@ -45,7 +43,7 @@ def _fixed(profile: Profile, trace: Trace, site: int) -> Edits:
 
 def _held(profile: Profile, trace: Trace, site: int) -> float:
     """Return how long the GPU is idle within calls of a site that hold the host up without waiting for it, per step."""
-    if profile.syncs.sites[site].cause not in HOLD_UP:
+    if profile.syncs.sites[site].cause not in ALLOCATIONS:
         return 0.0
     stalls = profile.syncs.stalls
     call = stalls.call[(profile.syncs.site == site) & (stalls.drain_ns + stalls.own_ns == 0)]

@@ -1,8 +1,9 @@
 """What the step is without the profiler, and what a change of the code would make of it, by replay."""
 
+from pinprof.whatif.edits import Edits
 from pinprof.whatif.estimate import StepEstimate
 from pinprof.whatif.predict import Model, Prediction, Recorded, model_of, predict, predict_edits
-from pinprof.whatif.scenarios import Edits, Scenario
+from pinprof.whatif.scenarios import Scenario
 
 __all__ = [
     "Edits",

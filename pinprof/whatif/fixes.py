@@ -7,7 +7,8 @@ import numpy as np
 
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.trace.tables import NONE, Trace
-from pinprof.whatif.scenarios import Edits, Scenario, edits_of
+from pinprof.whatif.edits import Edits
+from pinprof.whatif.scenarios import Scenario, edits_of
 
 FIXES = ("drop_syncs", "pin", "non_blocking", "overlap_copies", "drop_allocs")
 """Options of a scenario that edit the program; the others set the speed of what runs it."""
@@ -74,8 +75,6 @@ def places_of(syncs: Syncs) -> tuple[str, ...]:
     """Return the places `FILE:LINE` at which the host waits by the code's doing, the costliest first."""
     return tuple(
         dict.fromkeys(
-            f"{site.file}:{site.line}"
-            for site in syncs.sites
-            if site.line is not None and site.verdict in {"hidden", "explicit"}
+            f"{site.file}:{site.line}" for site in syncs.sites if site.line is not None and site.is_of_the_code
         )
     )

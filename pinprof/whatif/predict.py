@@ -13,11 +13,12 @@ from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.errors import TraceError
 from pinprof.trace.tables import NONE, Trace
 from pinprof.whatif.calibrate import fitted, usual
+from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.estimate import StepEstimate, estimate_step, measured_step
 from pinprof.whatif.program import build_program
 from pinprof.whatif.ranks import joined
 from pinprof.whatif.replay import Cost, Pace, pace
-from pinprof.whatif.scenarios import Edits, Scenario, edited, edits_of
+from pinprof.whatif.scenarios import Scenario, edits_of
 
 PYTHON_COST = 0.6
 """What the profiler pays for a recorded Python function, in ops: with it the steps of seven programs that were recorded

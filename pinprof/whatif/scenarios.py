@@ -1,29 +1,19 @@
-"""Changes to a program: what a fix of the code would do to its calls."""
+"""Changes of the code, and which edits of a recorded program they are."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES, Site, Syncs
-from pinprof.analyses.syncs.places import outermost_op
-from pinprof.intervals import Intervals, union
-from pinprof.trace.calls import FREE, HOST_MEMORY, MALLOC, SMALL_COPY_BYTES, STREAM
-from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, PINNED, Trace
-from pinprof.whatif.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
+from pinprof.analyses.syncs import ALLOCATIONS, CAUSES, Site, Syncs
+from pinprof.trace.callers import outermost_op
+from pinprof.trace.calls import ALLOCATING
+from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, Trace
+from pinprof.whatif.edits import Edits
 
 READS = frozenset({"item", "bool", "tolist", "to_cpu", "print", "equal", "tensor_from_host"})
 """Causes of waits that go with all that their op does: its kernels, its copy, and the host's time in it."""
 BLOCKING_COPIES = frozenset({"blocking_copy_htod", "blocking_copy_dtoh", "to_cpu"})
-ALLOCATIONS = (MALLOC, FREE, HOST_MEMORY)
-
-LARGE_COPY_BYTES = 1 << 20
-"""Copies from this size on show the rate of the link."""
-PCIE_5_GBPS, PCIE_4_GBPS = 55.0, 25.0
-"""Pinned copies reach 55.6 GB/s on an H100 (nvbandwidth) and 25.1 on an A100 (nvbandwidth #42)."""
-PCIE_5_GPUS = ("H100", "H200", "H800", "H20", "B100", "B200", "B300", "L40S", "RTX 50", "MI300")
-COPY_START_NS = 2_000.0
-"""A pinned copy takes this long besides its bytes."""
 
 
 @dataclass(frozen=True)
@@ -41,42 +31,9 @@ class Scenario:
     overlap_copies: bool = False
     """HtoD copies are made one step ahead, on a stream of their own."""
     drop_allocs: bool = False
-    """Device memory is neither allocated nor freed in the step."""
+    """Neither device nor pinned memory is allocated or freed in the step."""
     host_speed: float = 1.0
     gpu_speed: float = 1.0
-
-
-@dataclass(frozen=True)
-class Edits:
-    """Rows that a change is about; all empty: no change."""
-
-    unwaited: frozenset[int] = frozenset()
-    """Stalls that are no more."""
-    pinned: frozenset[int] = frozenset()
-    """Copies whose host side becomes pinned."""
-    unblocked: frozenset[int] = frozenset()
-    """Stalls of blocking copies that become asynchronous ones."""
-    ahead: frozenset[int] = frozenset()
-    """HtoD copies that are made one step ahead."""
-    pinned_gbps: float | None = None
-    removed_ops: frozenset[int] = field(default=frozenset())
-    """Ops that are no more."""
-
-    def __or__(self, other: "Edits") -> "Edits":
-        return Edits(
-            self.unwaited | other.unwaited,
-            self.pinned | other.pinned,
-            self.unblocked | other.unblocked,
-            self.ahead | other.ahead,
-            self.pinned_gbps or other.pinned_gbps,
-            self.removed_ops | other.removed_ops,
-        )
-
-    def __bool__(self) -> bool:
-        return bool(self.unwaited or self.pinned or self.unblocked or self.ahead or self.removed_ops)
-
-
-NO_EDITS = Edits()
 
 
 def edits_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> Edits:
@@ -93,15 +50,15 @@ def edits_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> Edits:
     if scenario.overlap_copies:
         result |= Edits(ahead=frozenset(copies[trace.gpu.direction[copies] == HTOD].tolist()))
     if scenario.drop_allocs:
-        result |= Edits(unwaited=frozenset(np.flatnonzero(np.isin(syncs.stalls.kind, ALLOCATIONS)).tolist()))
+        result |= Edits(unwaited=frozenset(np.flatnonzero(np.isin(syncs.stalls.kind, ALLOCATING)).tolist()))
     return result
 
 
 def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
-    if site.verdict not in ("hidden", "explicit"):
+    if not site.is_of_the_code:
         return False
     if "all" in wanted:
-        return site.cause not in {"device_malloc", "device_free", "host_alloc"}
+        return site.cause not in ALLOCATIONS
     return site.line is not None and f"{site.file}:{site.line}" in wanted
 
 
@@ -124,116 +81,3 @@ def without_blocking(trace: Trace, syncs: Syncs, copies: frozenset[int] | None, 
     if only_htod:
         rows = rows[trace.gpu.direction[stalls.copy[rows]] == HTOD]
     return Edits(unblocked=frozenset(rows.tolist()))
-
-
-def pinned_rate(trace: Trace) -> float:
-    """Return the best rate of a large pinned copy in the trace, else what the GPU's link is known for; GB/s."""
-    gpu = trace.gpu
-    large = (gpu.host_memory == PINNED) & (gpu.bytes >= LARGE_COPY_BYTES) & (gpu.duration_ns > 0)
-    if large.any():
-        return float((gpu.bytes[large] / gpu.duration_ns[large]).max())
-    names = " ".join(device.name or "" for device in trace.info.devices)
-    return PCIE_5_GBPS if any(name in names for name in PCIE_5_GPUS) else PCIE_4_GBPS
-
-
-def edited(program: Program, trace: Trace, syncs: Syncs, edits: Edits) -> Program:
-    """Return the program with the changes made."""
-    if not edits:
-        return program
-    change = _Change(trace, syncs, edits)
-    return replace(program, calls=tuple(change.applied(program.calls)))
-
-
-class _Change:
-    """Applies edits to calls."""
-
-    def __init__(self, trace: Trace, syncs: Syncs, edits: Edits) -> None:
-        self.trace, self.stalls, self.edits = trace, syncs.stalls, edits
-        self.stall_of = {int(call): row for row, call in enumerate(syncs.stalls.call.tolist())}
-        self.gbps = edits.pinned_gbps or pinned_rate(trace)
-        self.removed = self._removed_times()
-        launches = np.unique(trace.links.launch[trace.links.launch != NONE])
-        self.launch_ns = float(np.median(trace.calls.duration_ns[launches])) if len(launches) else 0.0
-
-    def applied(self, calls: Iterable[Call]) -> Iterable[Call]:
-        """Yield the calls that are left, as they are then; the host's time before the others goes to the next."""
-        gap = fixed = artefact = events = 0.0
-        for call in calls:
-            share = self._share_kept(call)
-            own = call.gap_ns - call.fixed_ns
-            gap += call.fixed_ns + own * share
-            fixed += call.fixed_ns
-            artefact += call.artefact_ns * share
-            events += call.events * share
-            changed = None if self._is_removed(call) else self._changed(call)
-            if changed is None:
-                continue
-            yield replace(changed, gap_ns=gap, fixed_ns=fixed, artefact_ns=artefact, events=events)
-            gap = fixed = artefact = events = 0.0
-
-    def _removed_times(self) -> dict[int, Intervals]:
-        """Return by thread the times of the ops that are no more."""
-        ops = np.array(sorted(self.edits.removed_ops), dtype=np.int64)
-        table = self.trace.ops
-        threads = table.thread[ops] if len(ops) else ops
-        return {
-            int(thread): union(table.start_ns[ops[threads == thread]], table.end_ns[ops[threads == thread]])
-            for thread in np.unique(threads)
-        }
-
-    def _share_kept(self, call: Call) -> float:
-        """Return which part of the host's time before a call lies outside of the ops that are no more."""
-        removed = self.removed.get(int(self.trace.calls.thread[call.row]))
-        if removed is None or call.gap_ns <= 0:
-            return 1.0
-        start = int(self.trace.calls.start_ns[call.row])
-        since = start - int(call.gap_ns)
-        first = max(int(np.searchsorted(removed.start, since, side="right")) - 1, 0)
-        last = int(np.searchsorted(removed.start, start))
-        inside = np.minimum(removed.end[first:last], start) - np.maximum(removed.start[first:last], since)
-        return max(0.0, 1.0 - float(inside[inside > 0].sum()) / call.gap_ns)
-
-    def _is_removed(self, call: Call) -> bool:
-        removed = self.removed.get(int(self.trace.calls.thread[call.row]))
-        if removed is None:
-            return False
-        start = int(self.trace.calls.start_ns[call.row])
-        at = int(np.searchsorted(removed.start, start, side="right")) - 1
-        return at >= 0 and start < removed.end[at]
-
-    def _changed(self, call: Call) -> Call | None:
-        """Return the call after the change; None if it is no more."""
-        stall = self.stall_of.get(call.row, NONE)
-        if stall in self.edits.unwaited and not call.works:
-            return None
-        if stall in self.edits.unblocked and self._is_free(stall) and not call.works:
-            return None
-        if not call.works:
-            return call
-        works = [self._as_pinned(work) if self._pinned(work.row, call) else work for work in call.works]
-        changed = replace(call, works=works)
-        if call.kind == STAGED and (
-            stall in self.edits.unwaited or all(self._pinned(work.row, call) for work in works)
-        ):
-            changed = replace(changed, kind=ISSUE, own_ns=self.launch_ns)
-        if changed.kind == ISSUE and any(work.row in self.edits.ahead for work in works):
-            changed = replace(changed, kind=AHEAD)
-        return changed
-
-    def _is_free(self, stall: int) -> bool:
-        """Return whether the host need not stage the copy that a stall is about."""
-        copy = int(self.stalls.copy[stall])
-        gpu = self.trace.gpu
-        small = gpu.direction[copy] == HTOD and gpu.bytes[copy] <= SMALL_COPY_BYTES
-        return bool(gpu.host_memory[copy] != PAGEABLE or copy in self.edits.pinned or small) or (
-            int(self.stalls.kind[stall]) == STREAM
-        )
-
-    def _pinned(self, row: int, call: Call) -> bool:
-        """Return whether a copy that was staged is pinned now."""
-        return call.kind == STAGED and row in self.edits.pinned
-
-    def _as_pinned(self, work: Work) -> Work:
-        size = int(self.trace.gpu.bytes[work.row])
-        time = COPY_START_NS + size / self.gbps if size > 0 else work.duration_ns
-        return replace(work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS)

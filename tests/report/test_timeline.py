@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_builder import SIDE, TraceBuilder
+from trace_builder import AUTOGRAD, SIDE, TraceBuilder
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile, measure
@@ -274,6 +274,18 @@ def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
         "in aten::to, aten::copy_",
         "from train_step (/home/me/train.py)",
     ]
+
+
+def test_work_of_the_autograd_thread_is_from_the_function_that_runs_backward(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 990)
+    builder.function("/home/me/train.py(12): train_step", 0, 990)
+    builder.function("<built-in method run_backward of torch._C._EngineBase object at 0x7f00>", 100, 800)
+    builder.op("autograd::engine::evaluate_function: MmBackward0", 200, 100, thread=AUTOGRAD)
+    builder.kernel(300, 50, launch=210, thread=AUTOGRAD)
+    trace, profile, drawing = drawn(builder, tmp_path)
+    (text,) = hovers(figure(trace, profile, drawing), "kernel")
+    assert text.split("<br>")[-1] == "from train_step (/home/me/train.py)"
 
 
 def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) -> None:

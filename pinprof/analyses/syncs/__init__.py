@@ -1,18 +1,17 @@
 """Where the host waited for the GPU, why, and at what cost."""
 
-from pinprof.analyses.syncs.causes import CAUSES
-from pinprof.analyses.syncs.places import STACK_DEPTH, call_places
+from pinprof.analyses.syncs.causes import ALLOCATIONS, CAUSES
 from pinprof.analyses.syncs.recorded import learn_lines
-from pinprof.analyses.syncs.sites import Site, Syncs, measure_syncs
+from pinprof.analyses.syncs.sites import Site, SiteIdentity, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 
 __all__ = [
+    "ALLOCATIONS",
     "CAUSES",
-    "STACK_DEPTH",
     "Site",
+    "SiteIdentity",
     "Stalls",
     "Syncs",
-    "call_places",
     "learn_lines",
     "measure_stalls",
     "measure_syncs",

@@ -6,6 +6,7 @@ import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import (
+    ALLOCATING,
     ASYNC_COPY,
     COPY,
     DEVICE,
@@ -102,6 +103,9 @@ OF_KIND = {
     PROFILER: "profiler",
     LAUNCH: "launch_blocking",
 }
+
+ALLOCATIONS = frozenset(OF_KIND[kind] for kind in ALLOCATING)
+"""Causes that hold the host up whether or not it waits for the GPU meanwhile."""
 
 
 def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None] = ()) -> Int32s:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, name_causes
-from pinprof.analyses.syncs.places import outermost_op, stack_of, user_calls
 from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.trace.callers import outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import LINE_MARK, RecordedLines, SourceLine
 from pinprof.trace.tables import NONE, Int64s, Trace

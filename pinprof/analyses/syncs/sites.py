@@ -1,20 +1,24 @@
 """Stalls gathered by site: the same cause in the same op, called from the same Python function."""
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, name_causes
 from pinprof.analyses.syncs.groups import group_sites
-from pinprof.analyses.syncs.places import call_places, outermost_op, stack_of, user_calls
 from pinprof.analyses.syncs.recorded import recorded_lines
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.analyses.syncs.verdicts import HELD_UP, verdict_on
+from pinprof.trace.callers import call_places, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+
+SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None]
+"""Cause, file, function and op."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,16 @@ class Site:
     def is_wait(self) -> bool:
         """Whether the host waits for the GPU here: not what the profiler does, nor a launch that was held up."""
         return self.verdict != "profiler" and self.cause not in HELD_UP
+
+    @property
+    def is_of_the_code(self) -> bool:
+        """Whether the code makes the host wait, by name or not: neither the profiler's wait nor one that is free."""
+        return self.verdict in {"hidden", "explicit"}
+
+    @property
+    def identity(self) -> SiteIdentity:
+        """What it is known by in another trace of the program; a line moves with every edit above it."""
+        return self.cause, self.file, self.function, self.op
 
 
 @dataclass(frozen=True)

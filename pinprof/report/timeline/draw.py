@@ -22,8 +22,8 @@ from pinprof.report.timeline.names import literal
 from pinprof.report.timeline.thin import Drawing
 from pinprof.report.timeline.window import Window
 from pinprof.trace.tables import Int64s, Trace
+from pinprof.units import NS_PER_MS
 
-NS_PER_MS = 1e6
 ROW_PIXELS = 22
 MARGIN = {"l": 86, "r": 12, "t": 8, "b": 36}
 HALF_HEIGHT = 0.42

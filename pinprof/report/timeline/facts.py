@@ -1,15 +1,18 @@
 """What is to be said about a row of each table, as lines of escaped HTML."""
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile
 from pinprof.report.timeline.names import literal, short
 from pinprof.report.words import place
-from pinprof.trace.frames import frame, is_user_code
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, HostEvents, Trace
+from pinprof.trace.callers import user_calls
+from pinprof.trace.frames import frame
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, HostEvents, Int32s, Trace
 from pinprof.units import duration, percent, rate, size
 
 MAX_OPS = 3
@@ -25,36 +28,26 @@ class Facts:
     copies: dict[int, int]
     """By row of a copy in `Trace.gpu`: its place in `Profile.overlap`."""
     step_starts: list[int]
-    callers: dict[int, str] = field(default_factory=dict)
-    """By row of a Python function: the user's own function at or around it."""
+    callers: Int32s
+    """Per call: the user's own function around it, as a row of `Trace.functions`."""
 
     @classmethod
     def of(cls, trace: Trace, profile: Profile) -> "Facts":
         """Return the facts of a trace."""
         places = {row: place for place, row in enumerate(profile.overlap.row.tolist())}
-        return cls(trace, profile, places, trace.steps.start_ns.tolist())
+        callers = user_calls(trace, np.arange(len(trace.calls))).function
+        return cls(trace, profile, places, trace.steps.start_ns.tolist(), callers)
 
     def step_at(self, time: int) -> int:
         """Return the step in which a time lies, -1 if in none."""
         step = bisect_right(self.step_starts, time) - 1
         return step if step >= 0 and time < self.trace.steps.end_ns[step] else NONE
 
-    def caller(self, function: int) -> str:
-        """Return the user's own function at or around a row of `Trace.functions`, empty if there is none."""
-        passed = []
-        found = ""
-        while function != NONE and not found:
-            if function in self.callers:
-                found = self.callers[function]
-                break
-            passed.append(function)
-            name = self.trace.functions.name_of(function)
-            place = frame(name) if is_user_code(name) else None
-            if place:
-                found = f"{place.function} ({place.file})"
-            function = int(self.trace.links.function_parent[function])
-        self.callers.update(dict.fromkeys(passed, found))
-        return found
+    def caller(self, call: int) -> str:
+        """Return the user's own function around a call, empty if there is none."""
+        function = int(self.callers[call])
+        found = frame(self.trace.functions.name_of(function)) if function != NONE else None
+        return f"{found.function} ({found.file})" if found else ""
 
 
 def step_label(_: Facts, row: int) -> str:
@@ -182,5 +175,5 @@ def _around(facts: Facts, call: int) -> list[str]:
         ops.append(literal(facts.trace.ops.name_of(op)))
         op = int(links.op_parent[op])
     lines = [f"in {', '.join(reversed(ops))}"] if ops else []
-    caller = facts.caller(int(links.function[call]))
+    caller = facts.caller(call)
     return [*lines, f"from {literal(caller)}"] if caller else lines

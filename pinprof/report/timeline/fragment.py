@@ -8,10 +8,11 @@ import zlib
 import plotly.graph_objects as go
 
 from pinprof.measure import Profile
-from pinprof.report.timeline.draw import NS_PER_MS, figure
+from pinprof.report.timeline.draw import figure
 from pinprof.report.timeline.thin import MAX_RECTANGLES, Drawing, arrange, in_words
 from pinprof.report.timeline.window import step_range
 from pinprof.trace.tables import Trace
+from pinprof.units import NS_PER_MS
 
 MARGIN = 0.01
 """Part of a step's length that is shown before and after it."""

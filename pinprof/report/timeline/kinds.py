@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs import ALLOCATIONS, CAUSES
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
@@ -20,13 +20,12 @@ class Kind(NamedTuple):
 
 
 _READS = ("item", "bool", "tolist", "print", "nonzero", "mask_index", "masked_select", "unique", "equal")
-_MEMORY = ("device_malloc", "device_free", "host_alloc")
 _STALL_COLOURS = (
     dict.fromkeys((*_READS, "repeat_interleave"), PURPLE)
     | dict.fromkeys(("blocking_copy_htod", "blocking_copy_dtoh", "to_cpu"), VERMILLION)
     | dict.fromkeys(("pageable_copy", "tensor_from_host"), VERMILLION)
     | dict.fromkeys(("device_synchronize", "stream_synchronize", "event_synchronize"), ORANGE)
-    | dict.fromkeys(_MEMORY, YELLOW)
+    | dict.fromkeys(ALLOCATIONS, YELLOW)
 )
 """By what to do about it: read later, copy otherwise, remove, keep memory."""
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyses.syncs.syntax import call_line, fits
+from pinprof.trace.syntax import call_line, fits
 
 
 class Fake:

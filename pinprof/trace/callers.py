@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs.syntax import call_line, fits
 from pinprof.trace.frames import called_name, frame, is_user_code, tensor_method
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import enclosing, follow, within
 from pinprof.trace.sources import Sources
+from pinprof.trace.syntax import call_line, fits
 from pinprof.trace.tables import NONE, HostEvents, Int32s, Int64s, Trace
 
 STACK_DEPTH = 24

@@ -1,0 +1,190 @@
+"""Where a call was made, by the Python functions and ops around it, and by the source that is at hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trace_builder import AUTOGRAD, MAIN, TraceBuilder
+
+from pinprof.trace import Trace, read_trace
+from pinprof.trace.callers import call_places, stack_of
+from pinprof.trace.sources import Sources
+from pinprof.trace.tables import Int64s
+
+TRAIN = """\
+import torch
+
+def train(model, batches):
+    for batch in batches:
+        loss = model(batch).mean()
+        loss.backward()
+        print(loss.item())
+
+def check(x):
+    return x.item() if x else x.max().item()
+
+def load(batch):
+    torch.cuda.synchronize()
+    return batch
+
+train(None, [])
+"""
+"""A program; functions begin on lines 3, 9 and 12."""
+
+ITEM = "<built-in method item of Tensor object at 0x7f00>"
+BACKWARD = "<built-in method run_backward of torch._C._EngineBase object at 0x7f00>"
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with the program, and be in another one."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def wait(builder: TraceBuilder, start: float, *, op: str = "aten::item", thread: int = MAIN) -> None:
+    builder.op(op, start, 30, thread=thread)
+    builder.call("cudaStreamSynchronize", start + 5, 20, thread=thread)
+
+
+def called_from(*functions: str) -> TraceBuilder:
+    """A wait in an op, called from the last of some Python functions."""
+    builder = TraceBuilder()
+    for depth, function in enumerate(functions):
+        builder.function(function, 10 + depth, 200 - 2 * depth)
+    wait(builder, 100)
+    builder.kernel(310, 5, launch=302)
+    return builder
+
+
+def place(builder: TraceBuilder, folder: Path) -> tuple[str | None, int | None, str | None]:
+    trace = read_trace(builder.write(folder / "trace.json"))
+    (found,) = call_places(trace, waits_of(trace), Sources(trace.path))
+    return (found.file, found.line, found.function) if found else (None, None, None)
+
+
+def waits_of(trace: Trace) -> Int64s:
+    return np.flatnonzero(trace.calls.named("cudaStreamSynchronize".__eq__))
+
+
+@pytest.mark.parametrize(
+    ("functions", "line"),
+    [
+        (("train.py(3): train", ITEM), 7),
+        (("train.py(1): <module>", "train.py(3): train", ITEM), 7),
+        (("train.py(3): train", ITEM.replace("Tensor", "Parameter")), 7),
+        (("train.py(16): <module>", "train.py(5): train", ITEM), 7),  # where they stood when the recording began
+        (("train.py(12): load", "torch/cuda/__init__.py(1083): synchronize", "<built-in function _cuda>"), 13),
+    ],
+)
+def test_a_wait_has_the_line_of_the_only_place_that_fits(program: Path, functions: tuple[str, ...], line: int) -> None:
+    function = next(name.rpartition(" ")[2] for name in reversed(functions) if name.startswith("train.py"))
+    assert place(called_from(*functions), program) == ("train.py", line, function)
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        ("train.py(9): check", ITEM),  # two places
+        ("train.py(12): load", ITEM),  # none
+        ("train.py(3): train",),  # nothing tells what it called
+        ("train.py(3): train", "nn.Module: Net_0", ITEM),
+        ("train.py(3): train", "torch/nn/modules/module.py(1783): _call_impl", ITEM),
+        ("train.py(3): train", "torch/nn/modules/loss.py(7): mean_of", ITEM),
+        ("train.py(15): train", ITEM),  # not a line of it
+        ("other.py(3): train", ITEM),
+    ],
+)
+def test_a_wait_that_could_be_at_no_place_or_several_has_no_line(program: Path, functions: tuple[str, ...]) -> None:
+    assert place(called_from(*functions), program)[1] is None
+
+
+def test_the_line_is_that_of_the_call_in_the_users_code(program: Path) -> None:
+    functions = ("train.py(3): train", "torch/_tensor.py(570): backward", "torch/autograd/__init__.py(7): backward")
+    assert place(called_from(*functions, BACKWARD), program) == ("train.py", 6, "train")
+
+
+def test_a_file_whose_functions_moved_is_not_the_one_that_ran(program: Path) -> None:
+    builder = called_from("train.py(3): train", ITEM)
+    builder.function("train.py(11): load", 250, 10)  # the source has it on line 12
+    assert place(builder, program) == ("train.py", None, "train")
+
+
+def test_a_function_that_the_file_does_not_have_spoils_it(program: Path) -> None:
+    builder = called_from("train.py(3): train", ITEM)
+    builder.function("train.py(3): evaluate", 250, 10)
+    assert place(builder, program) == ("train.py", None, "train")
+
+
+def test_functions_of_other_files_do_not_spoil_it(program: Path) -> None:
+    builder = called_from("train.py(3): train", ITEM)
+    builder.function("other.py(3): evaluate", 250, 10)
+    builder.function("train.py(4): <lambda>", 250, 10)
+    assert place(builder, program) == ("train.py", 7, "train")
+
+
+@pytest.mark.parametrize("source", ["", "def train(", "\0", "print 'old'"])
+def test_a_source_that_is_no_python_gives_no_line(program: Path, source: str) -> None:
+    (program / "train.py").write_text(source)
+    assert place(called_from("train.py(3): train", ITEM), program) == ("train.py", None, "train")
+
+
+def in_backward(*functions: str, start: float = 100, end: float = 200) -> TraceBuilder:
+    """A wait of the autograd thread from 105 to 125 µs, while or not while the main thread is in some functions."""
+    builder = TraceBuilder()
+    builder.step(1, 0, 400)
+    for depth, function in enumerate(functions):
+        builder.function(function, start - 10 + depth, end - start + 20 - 2 * depth)
+    builder.op("autograd::engine::evaluate_function: IndexBackward0", 99, 50, thread=AUTOGRAD)
+    wait(builder, 100, op="aten::nonzero", thread=AUTOGRAD)
+    builder.kernel(310, 5, launch=302)
+    return builder
+
+
+BACKWARDS = ("torch/_tensor.py(570): backward", "torch/autograd/graph.py(820): _engine_run_backward", BACKWARD)
+
+
+def test_waits_in_the_autograd_engine_belong_to_the_function_that_runs_backward(program: Path) -> None:
+    builder = in_backward("train.py(3): train", *BACKWARDS)
+    assert place(builder, program) == ("train.py", 6, "train")
+    trace = read_trace(program / "trace.json")
+    (wait,) = waits_of(trace).tolist()
+    assert trace.threads[trace.calls.thread[wait]].role == "autograd"
+    assert stack_of(trace, wait) == (
+        BACKWARD,
+        "torch/autograd/graph.py:820:_engine_run_backward",
+        "torch/_tensor.py:570:backward",
+        "train.py:3:train",
+    )
+
+
+@pytest.mark.parametrize(
+    "functions", [("train.py(3): train",), ("train.py(3): train", BACKWARDS[0]), ("train.py(3): train", ITEM), ()]
+)
+def test_waits_in_the_autograd_engine_have_no_function_where_none_runs_backward(
+    program: Path, functions: tuple[str, ...]
+) -> None:
+    assert place(in_backward(*functions), program) == (None, None, None)
+
+
+def test_waits_in_the_autograd_engine_have_no_function_once_backward_has_returned(program: Path) -> None:
+    assert place(in_backward("train.py(3): train", *BACKWARDS, start=20, end=90), program) == (None, None, None)
+
+
+def test_python_code_in_the_autograd_engine_is_its_own_function(program: Path) -> None:
+    builder = in_backward("train.py(3): train", *BACKWARDS)
+    builder.function("train.py(12): load", 99.5, 40, thread=AUTOGRAD)
+    builder.function(ITEM, 99.7, 39, thread=AUTOGRAD)
+    assert place(builder, program) == ("train.py", None, "load")
+
+
+def test_waits_of_other_threads_do_not_belong_to_backward(program: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 400)
+    for depth, function in enumerate(("train.py(3): train", *BACKWARDS)):
+        builder.function(function, 50 + depth, 200 - 2 * depth)
+    wait(builder, 100, thread=777)
+    builder.kernel(310, 5, launch=302)
+    assert place(builder, program) == (None, None, None)
