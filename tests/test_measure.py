@@ -43,9 +43,9 @@ def test_an_inflated_step_is_not_given_as_the_truth_but_corrected_and_bounded(tm
     step = profile.step
     assert step.source == "estimated"
     assert step.range_ns is not None
-    assert step.step_ns == pytest.approx(990_000 - 300 * 1_600, rel=0.02)  # 1.6 µs for each of 300 ops
-    assert step.range_ns[0] == pytest.approx(0.97 * 0.4 * 990_000, rel=0.02)  # 2.5 µs would leave less than 40 %
-    assert step.range_ns[1] == pytest.approx(1.03 * (990_000 - 300 * 1_000), rel=0.02)
+    assert step.step_ns == pytest.approx(990_000 - 300 * 1_100, rel=0.02)  # 0.55 of a launch for each of 300 ops
+    assert step.range_ns[0] == pytest.approx(0.97 * (990_000 - 300 * 1.5 * 1_100), rel=0.02)
+    assert step.range_ns[1] == pytest.approx(1.03 * (990_000 - 300 * 0.7 * 1_100), rel=0.02)
     assert profile.bound == "host"
     assert "the step without profiler" in missing_of(profile)
 

@@ -12,7 +12,7 @@ from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.errors import TraceError
 from pinprof.trace.tables import NONE, Trace
-from pinprof.whatif.calibrate import fitted, usual
+from pinprof.whatif.calibrate import USUAL_NS, cost_of, expected, fitted
 from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.estimate import StepEstimate, estimate_step, measured_step
 from pinprof.whatif.program import build_program
@@ -80,8 +80,12 @@ class Model:
         ]
         self.programs = joined([rank.trace for rank in ranks], programs, chosen)
         given = StepEstimate(step_ns, "given", (step_ns, step_ns)) if step_ns else None
-        measured = given or measured_step([rank.trace.info for rank in ranks])
-        self.step = measured or estimate_step([rank.times for rank in ranks], self.programs, self.steps, usual())
+        self.step = given or measured_step([rank.trace.info for rank in ranks]) or self._estimate()
+
+    def _estimate(self) -> StepEstimate:
+        stacks = any(len(rank.trace.functions) > 0 for rank in self.ranks)
+        calibration = expected(self.programs, stacks=stacks)
+        return estimate_step([rank.times for rank in self.ranks], self.programs, self.steps, calibration)
 
     @property
     def runs(self) -> bool:
@@ -92,7 +96,7 @@ class Model:
     def cost(self) -> Cost:
         """The profiler's cost, with which the unchanged programs run at the step's pace."""
         if self.step.step_ns is None or not self.runs:
-            return usual().cost
+            return cost_of(USUAL_NS)
         return fitted(self.programs, self.steps, self.step.step_ns)
 
     @cached_property

@@ -22,7 +22,7 @@ from pinprof.trace.calls import (
     QUEUE_FULL,
     STREAM,
 )
-from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, Bools, Int64s, Trace
+from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 from pinprof.whatif.events import find_event_uses
 
 ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = range(11)
@@ -98,6 +98,8 @@ class Program:
     """What the host did in the last step after its last call."""
     device: dict[int, int] = field(default_factory=dict)
     """Device of each queue."""
+    launch_ns: float = 0.0
+    """Median time of the calls that launch one kernel and do not wait; 0 if there is none."""
 
     def of_steps(self, steps: set[int]) -> "Program":
         """Return the calls of these steps alone, on an idle GPU.
@@ -146,7 +148,7 @@ def build_program(
     step = int(trace.links.call_step[last])
     known = trace.steps.on_host and step != NONE
     tail = max(float(trace.steps.end_ns[step] - trace.calls.end_ns[last]), 0.0) if known else 0.0
-    return Program(tuple(calls), start, ready, int(rows[0]), tail, device)
+    return Program(tuple(calls), start, ready, int(rows[0]), tail, device, builder.kernel_launch_ns())
 
 
 def _beginning(trace: Trace, first: int) -> int:
@@ -243,6 +245,14 @@ class _Builder:
         issued = trace.calls.start_ns[trace.links.launch[rows]]
         latency = (trace.gpu.start_ns[rows] - issued)[self.free_ns[rows] <= issued]
         return float(np.median(latency)) if len(latency) else DEFAULT_LATENCY_NS
+
+    def kernel_launch_ns(self) -> float:
+        """Return the median time of the calls that launch one kernel and do not wait; 0 if there is none."""
+        trace = self.trace
+        kernels = (trace.gpu.category == KERNEL) & (trace.links.launch != NONE)
+        calls, count = np.unique(trace.links.launch[kernels], return_counts=True)
+        plain = calls[(count == 1) & (self.stall_of[calls] == NONE)]
+        return float(np.median(trace.calls.duration_ns[plain])) if len(plain) else 0.0
 
     def _current_queues(self) -> dict[int, int]:
         """Return per call the stream of the last launch of its thread before it: mostly PyTorch's current stream."""

@@ -1,0 +1,51 @@
+import pytest
+
+from pinprof.whatif.calibrate import MOST_NS, USUAL_NS, expected
+from pinprof.whatif.program import ISSUE, Call, Program
+
+
+def program_of(*gaps_ns: float, launch_ns: float, events: float = 2.0) -> Program:
+    calls = (Call(row, ISSUE, gap_ns, events=events) for row, gap_ns in enumerate(gaps_ns))
+    return Program(tuple(calls), launch_ns=launch_ns)
+
+
+def cost_of(program: Program, *, stacks: bool = False) -> float:
+    return expected([program], stacks=stacks).cost.per_event_ns
+
+
+def test_a_profiler_costs_half_of_the_host_time_per_op() -> None:
+    assert cost_of(program_of(6_000, 6_000, launch_ns=4_000)) == pytest.approx(1_500)
+
+
+def test_a_slow_host_slows_the_profiler_too() -> None:
+    slow = program_of(18_000, 18_000, launch_ns=12_000)
+    assert cost_of(slow) == pytest.approx(3 * 1_500)
+
+
+def test_rare_long_work_of_the_program_is_not_the_profilers() -> None:
+    gaps = [6_000.0] * 99
+    assert cost_of(program_of(*gaps, 5_000_000, launch_ns=4_000)) == pytest.approx(1_500)
+
+
+def test_a_cost_is_kept_near_to_what_the_launches_tell() -> None:
+    assert cost_of(program_of(100_000, 100_000, launch_ns=4_000)) == pytest.approx(0.55 * 4_000)
+    assert cost_of(program_of(500, 500, launch_ns=4_000)) == pytest.approx(0.3 * 4_000)
+    assert cost_of(program_of(1e6, launch_ns=1e6)) == MOST_NS
+
+
+def test_with_stacks_the_cost_is_the_usual_one_unless_the_host_is_slow() -> None:
+    assert cost_of(program_of(500, 500, launch_ns=4_000), stacks=True) == USUAL_NS
+    assert cost_of(program_of(500, 500, launch_ns=12_000), stacks=True) == pytest.approx(0.3 * 12_000)
+
+
+def test_without_launches_the_cost_is_the_usual_one() -> None:
+    assert cost_of(program_of(6_000, launch_ns=0.0)) == USUAL_NS
+
+
+def test_a_program_of_which_no_op_is_recorded_has_a_cost_nevertheless() -> None:
+    assert cost_of(program_of(6_000, launch_ns=4_000, events=0.0)) == pytest.approx(0.3 * 4_000)
+
+
+def test_the_range_lies_around_what_is_expected() -> None:
+    found = expected([program_of(6_000, launch_ns=4_000)], stacks=False)
+    assert found.low.per_event_ns < found.cost.per_event_ns < found.high.per_event_ns
