@@ -27,7 +27,10 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class RecordedLines:
-    """The places of the waits of one kind in a step, in order; None where none was certain."""
+    """The places of the waits of one kind in a step, in order; None where none was certain.
+
+    Of steps with different numbers of such waits there is one for each number.
+    """
 
     op: str
     """The outermost op around the wait; the call itself where there is none."""

@@ -113,15 +113,18 @@ def test_lines_on_which_the_steps_differ_are_not_certain(tmp_path: Path) -> None
     assert learned(builder, tmp_path) == {("aten::item", "main"): [None, 30]}
 
 
-def test_a_step_with_another_number_of_waits_does_not_spoil_the_usual_ones(tmp_path: Path) -> None:
+def test_steps_with_different_numbers_of_waits_have_lines_of_their_own(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number, start in enumerate(steps(builder)):
+        if number == 1:
+            item(builder, start + 50)
+            mark(builder, start + 85, 1)
         item(builder, start + 100)
         mark(builder, start + 135, 0)
-        if number == 1:
-            item(builder, start + 200)
-            mark(builder, start + 235, 1)
-    assert learned(builder, tmp_path) == {("aten::item", "main"): [10]}
+    trace = read_trace(builder.write(tmp_path / "marked.json"))
+    recorded = learn_lines(trace, measure_stalls(trace), LINES)
+    assert [[line.line if line else None for line in entry.at] for entry in recorded] == [[10], [20, 10]]
+    assert sites_of(builder, list(recorded), tmp_path) == [(10, 3), (20, 1)]
 
 
 def sites_of(builder: TraceBuilder, lines: list[RecordedLines], folder: Path) -> list[tuple[int | None, int]]:

@@ -73,6 +73,7 @@ def run(folder: Path, source: str, *args: str, name: str = "train.py", **options
         text=True,
         check=False,
         timeout=60,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test run in the background ignores it
     )
     result = folder / "result.json"
     err = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("USDT:"))  # Kineto's

@@ -1,6 +1,6 @@
 """The source lines that pinprof recorded: learned from marks beside waits, and given to the waits of another trace."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -52,7 +52,8 @@ def marked_lines(trace: Trace, stalls: Stalls) -> Int64s:
 def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tuple[RecordedLines, ...]:
     """Return the lines of a step's waits, by kind and order, from a trace in which they were marked.
 
-    A line is certain where it is the same in all complete steps.
+    A line is certain where it is the same in all complete steps with as many waits of the kind: a program that prints
+    in every second step has two sorts of steps.
     """
     marked = marked_lines(trace, stalls)
     sequences: dict[Kind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
@@ -61,7 +62,9 @@ def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tu
         line = lines[marked[row]] if marked[row] != NONE else _function_alone(trace, int(stalls.call[row]))
         line = replace(line, cause=CAUSES[cause[row]]) if line else None
         sequences[kinds[row]][int(stalls.call_step[row])].append(line)
-    return tuple(RecordedLines(op, thread, _agreed(steps.values())) for (op, thread), steps in sequences.items())
+    return tuple(
+        RecordedLines(op, thread, at) for (op, thread), steps in sequences.items() for at in _agreed(steps.values())
+    )
 
 
 def _function_alone(trace: Trace, call: int) -> SourceLine | None:
@@ -71,36 +74,39 @@ def _function_alone(trace: Trace, call: int) -> SourceLine | None:
     return SourceLine(place.file, None, place.function, stack_of(trace, call)) if place else None
 
 
-def _agreed(steps: Iterable[list[SourceLine | None]]) -> tuple[SourceLine | None, ...]:
-    """Return the lines on which the steps agree; of steps with other numbers of waits the usual number decides."""
-    every = list(steps)
-    usual = Counter(len(step) for step in every).most_common(1)[0][0]
-    alike = [step for step in every if len(step) == usual]
-    return tuple(lines[0] if len(set(lines)) == 1 else None for lines in zip(*alike, strict=True))
+def _agreed(steps: Iterable[list[SourceLine | None]]) -> list[tuple[SourceLine | None, ...]]:
+    """Return the lines on which the steps agree that have the same number of waits, for each number."""
+    by_number: dict[int, list[list[SourceLine | None]]] = defaultdict(list)
+    for step in steps:
+        by_number[len(step)].append(step)
+    return [
+        tuple(lines[0] if len(set(lines)) == 1 else None for lines in zip(*alike, strict=True))
+        for alike in by_number.values()
+    ]
 
 
 def recorded_lines(trace: Trace, stalls: Stalls) -> list[SourceLine | None]:
     """Return per stall the source line that was recorded for the waits of its kind, None where none is certain.
 
-    In a step with as many waits of a kind as were recorded, they are the same in order. With another number of waits
-    the line is certain only if all that were recorded are one.
+    In a step with as many waits of a kind as one of those recorded, they are the same in order. With another number of
+    waits the line is certain only if all that were recorded are one.
     """
     result: list[SourceLine | None] = [None] * len(stalls.call)
     if not trace.info.lines:
         return result
-    known = {(recorded.op, recorded.thread): recorded.at for recorded in trace.info.lines}
+    known: dict[Kind, dict[int, tuple[SourceLine | None, ...]]] = defaultdict(dict)
+    for recorded in trace.info.lines:
+        known[recorded.op, recorded.thread][len(recorded.at)] = recorded.at
     groups: dict[tuple[Kind, int], list[int]] = defaultdict(list)
     for row, kind in enumerate(_kinds(trace, stalls)):
         if not stalls.profiler[row]:
             groups[kind, int(stalls.call_step[row])].append(row)
     for (kind, _), rows in groups.items():
-        at = known.get(kind, ())
-        if len(at) == len(rows):
-            for row, line in zip(rows, at, strict=True):
-                result[row] = line
-        elif len(set(at)) == 1:
-            for row in rows:
-                result[row] = at[0]
+        by_number = known.get(kind, {})
+        every = {line for at in by_number.values() for line in at}
+        one = every.pop() if len(every) == 1 else None
+        for row, line in zip(rows, by_number.get(len(rows), (one,) * len(rows)), strict=True):
+            result[row] = line
     return result
 
 
