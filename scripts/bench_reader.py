@@ -28,7 +28,7 @@ SOURCES = ("small_kernels.stack", "loader_pinned", "small_kernels")
 
 NUMBER = re.compile(
     rb'(?P<ts>(?<="ts": )\d+)(?=\.)'
-    rb'|(?P<step>(?<=ProfilerStep#)\d+)'
+    rb"|(?P<step>(?<=ProfilerStep#)\d+)"
     rb'|(?:(?<="id": )|(?<="correlation": )|(?<="External id": )|(?<="Ev Idx": )|(?<="Python id": )'
     rb'|(?<="Python parent id": )|(?<="Sequence number": )|(?<="wait_on_cuda_event_record_corr_id": ))\d+'
 )
