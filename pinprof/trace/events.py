@@ -65,14 +65,24 @@ def decode_events(data: bytes) -> tuple[list[Event], int]:
 
 
 def decode_each(entries: list[msgspec.Raw]) -> tuple[list[Event], int]:
-    """Return those of the entries that are events, and how many are none."""
+    """Return those of the entries that are events, and how many are none; of flows only the kind is read."""
     events = []
     for entry in entries:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            events.append(_EVENT.decode(entry))
+            if _PHASE.decode(entry).ph in {"", "X", "M"}:
+                events.append(_EVENT.decode(entry))
+            else:
+                events.append(Event(ph="other"))
     return events, len(entries) - len(events)
 
 
+class _Phase(msgspec.Struct, gc=False):
+    """An event of which only its kind is asked."""
+
+    ph: str = ""
+
+
+_PHASE = msgspec.json.Decoder(_Phase)
 _EVENT = msgspec.json.Decoder(Event)
 _EVENTS = msgspec.json.Decoder(list[Event])
 _ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])

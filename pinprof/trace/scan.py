@@ -71,18 +71,17 @@ class Scanner:
         """Return what a block holds. Raises Unusual, or an error of msgspec, if it cannot be cut into events."""
         seams = find_seams(block)
         alone = seams.is_seam[:-1] & seams.is_seam[1:] & ~seams.with_backslash()
-        braces = seams.braces()
-        before = np.searchsorted(braces, seams.starts)
+        before = np.searchsorted(seams.braces, seams.starts)
         inside = np.diff(before)  # that of the next event is one of them
         ends_with_arguments = _ends_with_arguments(seams)
         is_duration, is_other = _phases(seams)
         done = alone & is_other & ((inside == 1) | (inside == 2) & ends_with_arguments)  # noqa: PLR2004
         candidates = np.flatnonzero(alone & is_duration & ends_with_arguments)
-        read = self._durations(seams, candidates, braces, before)
+        read = self._durations(seams, candidates, before)
         done[read.pieces] = True
         return self._with_others(seams, read, np.flatnonzero(~done))
 
-    def _durations(self, seams: Seams, pieces: Int64s, braces: Int64s, before: Int64s) -> _Read:
+    def _durations(self, seams: Seams, pieces: Int64s, before: Int64s) -> _Read:
         """Read those of the pieces that are duration events in the usual form."""
         buffer, words, quotes = seams.block.buffer, seams.words, seams.quotes
         pieces = pieces[np.diff(seams.first)[pieces] >= LEAST_QUOTES]
@@ -93,15 +92,16 @@ class Scanner:
         thread = self._tracks.codes(buffer, words, behind_name, behind_track)
         start, duration, arguments, usual = _times(seams, behind_track)
         usual &= (head != NONE) & (thread != NONE)
-        many = np.flatnonzero(np.diff(before)[pieces] > 2)  # noqa: PLR2004  of the arguments and of the next event
-        usual[many] &= before[pieces[many] + 1] - np.searchsorted(braces, arguments[many]) == 2  # noqa: PLR2004
+        nested = _nested(seams, pieces, arguments, before)
+        if nested.any():
+            usual[nested] &= seams.last_to_the_end(pieces[nested], arguments[nested])
         category = np.array([known for _, known in self._categories] or [NONE], np.int8)[head]
         known = np.flatnonzero(usual & (category != NONE))
         code = np.zeros(len(pieces), np.int32)
         code[known] = self._names.codes(buffer, words, name[known], behind_name[known])
         usual &= code != NONE
         with_ids = np.flatnonzero(usual & (category >= FIRST_WITH_IDS))
-        ids, plain = _ids(seams, pieces[with_ids])
+        ids, plain = _ids(seams, pieces[with_ids], np.where(nested, arguments, NONE)[with_ids])
         usual[with_ids] &= plain
         kept = np.flatnonzero(usual & (category != NONE))
         columns: list[Any] = [column[kept] for column in (category, code, thread, start, duration, usual)]
@@ -200,8 +200,20 @@ def _example(seams: Seams, at: Int64s, pattern: re.Pattern[bytes]) -> bytes:
     return next((match[0] for match in matches if match), b"\0")
 
 
-def _ids(seams: Seams, pieces: Int64s) -> tuple[Int64s, Bools]:
-    """Return the ids of duration events, one line for each of IDS, and which events have them as plain integers."""
+def _nested(seams: Seams, pieces: Int64s, arguments: Int64s, before: Int64s) -> Bools:
+    """Return which pieces hold braces in their arguments; there are `before` ones before each start."""
+    inside = before[pieces + 1] - before[pieces]
+    nested = inside > 2  # noqa: PLR2004  of the arguments and of the next event
+    named = np.flatnonzero(nested)
+    nested[named] = before[pieces[named] + 1] - np.searchsorted(seams.braces, arguments[named]) > 2  # noqa: PLR2004
+    return nested
+
+
+def _ids(seams: Seams, pieces: Int64s, brace: Int64s) -> tuple[Int64s, Bools]:
+    """Return the ids of duration events, one line for each of IDS, and which events have them as plain integers.
+
+    `brace` is that of the arguments where there are others within, which may hold the same keys, else -1.
+    """
     ids = np.full((len(IDS), len(pieces)), NONE)
     usual = np.ones(len(pieces), bool)
     column = np.full(len(seams.first), NONE)
@@ -211,7 +223,11 @@ def _ids(seams: Seams, pieces: Int64s) -> tuple[Int64s, Bools]:
         found = np.flatnonzero((seams.keys & word(b"\xff" * min(8, len(quoted)))) == word(quoted[:8]))
         found = found[stands_at(seams.words, seams.quotes[found] + 8, quoted[8:])]
         at = column[np.searchsorted(seams.first, found, side="right") - 1]
-        found, at = found[at != NONE], at[at != NONE]
+        own = at != NONE
+        within = np.flatnonzero(own & (brace[at] != NONE)) if len(brace) else own[:0].nonzero()[0]
+        if len(within):
+            own[within] = seams.level(seams.quotes[found[within]]) == seams.level(brace[at[within]])
+        found, at = found[own], at[own]
         colon = seams.quotes[found] + len(quoted)
         value, plain = integers_at(seams.words, _value(seams, colon))
         line[at] = value

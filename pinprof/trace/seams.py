@@ -1,6 +1,8 @@
 """Finds where the events of a block of bytes begin and end, by the places of its quotes and braces."""
 
 import re
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +32,8 @@ class Unusual(Exception):  # noqa: N818  it is no error: the file is to be read 
     """A block is not made of events as was assumed."""
 
 
-class Seams(NamedTuple):
+@dataclass(frozen=True)
+class Seams:
     """A block with the places of its quotes, cut into pieces that begin with the first key of an event.
 
     There is one more start than there are pieces: that of the event behind the block.
@@ -49,7 +52,7 @@ class Seams(NamedTuple):
     indent: int
     """How far before its first key an event begins."""
 
-    @property
+    @cached_property
     def starts(self) -> Int64s:
         """Where the first key of each piece stands."""
         return self.quotes[self.first]
@@ -73,10 +76,38 @@ class Seams(NamedTuple):
             result[np.searchsorted(self.starts, at[at >= begin], side="right") - 1] = True
         return result[:-1]
 
+    @cached_property
     def braces(self) -> Int64s:
-        """Return where the opening braces of the block are, with that of the event behind it."""
+        """Where the opening braces of the block are, with that of the event behind it."""
+        return self._places_of(ord("{"))
+
+    def level(self, at: Int64s) -> Int64s:
+        """Return how deep in braces each place is, to be compared within a piece that has no backslash."""
+        place, level = self._levels
+        return level[np.searchsorted(place, at, side="right")]
+
+    def last_to_the_end(self, pieces: Int64s, brace: Int64s) -> Bools:
+        """Return in which pieces this opening brace is closed last, just before the one of the event."""
+        place, level = self._levels
+        begin, behind = np.searchsorted(place, brace, side="right"), np.searchsorted(place, self.starts[pieces + 1])
+        closing = behind - 3  # the last three are those that close it and the event, and that of the next event
+        lowest = np.minimum.reduceat(level, np.column_stack([begin, closing + 1]).ravel())[::2]
+        return (closing >= begin) & (lowest == level[begin]) & (level[behind] == level[begin] - 1)
+
+    @cached_property
+    def _levels(self) -> tuple[Int64s, Int64s]:
+        opening, closing = self.braces, self._places_of(ord("}"))
+        place = np.concatenate([opening, closing])
+        change = np.repeat([1, -1], [len(opening), len(closing)])
+        order = np.argsort(place)
+        place, change = place[order], change[order]
+        first = self.first[np.maximum(np.searchsorted(self.starts, place, side="right") - 1, 0)]
+        in_text = (np.searchsorted(self.quotes, place) - first) % 2 == 1
+        return place, np.append(0, np.cumsum(np.where(in_text, 0, change)))
+
+    def _places_of(self, character: int) -> Int64s:
         begin, behind = self.block.begin, int(self.starts[-1])
-        return np.flatnonzero(np.frombuffer(self.block.buffer, np.uint8, behind - begin, begin) == ord("{")) + begin
+        return np.flatnonzero(np.frombuffer(self.block.buffer, np.uint8, behind - begin, begin) == character) + begin
 
     def tail(self, piece: int) -> bytes:
         """Return what follows the last argument of a piece up to the key of the next one, empty if it has none."""

@@ -88,16 +88,22 @@ def test_recordings_read_the_same_in_blocks_and_in_one_piece(path: Path) -> None
     assert_same(read_trace(path, jobs=3), expected)
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
-def test_recordings_are_read_without_decoding_their_events(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded = []
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the pieces of blocks that are decoded, as they become known."""
+    pieces: list[int] = []
     usual = Scanner._with_others
 
-    def counted(self: Scanner, seams: Any, read: Any, pieces: Any) -> Any:
-        decoded.extend(pieces)
-        return usual(self, seams, read, pieces)
+    def noted(self: Scanner, seams: Any, read: Any, others: Any) -> Any:
+        pieces.extend(others.tolist())
+        return usual(self, seams, read, others)
 
-    monkeypatch.setattr(Scanner, "_with_others", counted)
+    monkeypatch.setattr(Scanner, "_with_others", noted)
+    return pieces
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_recordings_are_read_without_decoding_their_events(path: Path, decoded: list[int]) -> None:
     assert len(in_blocks(path).gpu) > 0
     assert len(decoded) < 70  # the names of processes and threads, and what stands beside them
 
@@ -152,6 +158,7 @@ NESTED: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {},
         {"occupancy": {"device": 3, "x": "}{"}},
+        {"occupancy": {"limits": {"stream": 3, "x": "}"}}, "device": 5, "stream": 6},
         {"grid": [1, 2, 3]},
         {"list": [{"stream": 1}, {}]},
         {"Input Dims": [[], [5, "{"]]},
@@ -181,6 +188,7 @@ OTHERS = [
     '{"ph": "X", "args": {"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3, "args": {}}}',
     '{"ph": "i", "x": [{"y": 1},  {"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3}]}',
     '{"ph": "", "ph": "X"}',
+    '{"ph": "s", "id": 1, "pid": [], "tid": 7, "ts": 5, "cat": 7, "name": {}}',
     '{"ph": 5}',
     "7",
     "{}",
@@ -242,6 +250,16 @@ def in_usual(folder: Path) -> Trace:
     path = folder / "usual.json"
     path.write_bytes(document(OP, KERNEL, FLOW, OP, KERNEL))
     return in_one_piece(path)
+
+
+def test_nested_arguments_need_no_decoding(tmp_path: Path, decoded: list[int]) -> None:
+    occupancy = b'"occupancy": {"limits": {"stream": 3, "text": "}{{"}, "bytes": 9}, "queued": 0'
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(*[KERNEL.replace(b'"queued": 0', occupancy), OP, FLOW] * 40))
+    gpu = in_blocks(path).gpu
+    assert decoded == []
+    assert set(gpu.stream.tolist()) == {7}
+    assert set(gpu.bytes.tolist()) == {-1}
 
 
 def test_an_event_is_read_in_one_way_whatever_stands_beside_it(tmp_path: Path) -> None:
