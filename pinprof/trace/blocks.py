@@ -13,6 +13,8 @@ from pinprof.trace.words import PADDING
 
 BLOCK_BYTES = 4 << 20
 """Large enough that a step over a block costs more than its call, small enough for the caches of a core."""
+FIRST_BLOCK_BYTES = 1 << 19
+"""Most traces are small; each further block is twice as large."""
 LARGEST_BLOCK = 64 << 20
 """A longer text without a seam is not read in blocks."""
 
@@ -36,7 +38,8 @@ class Blocks:
 
     def __iter__(self) -> Iterator[Block]:
         """Return the blocks in order. Raises Unusual if the stream is not one of events as torch writes them."""
-        buffer, size = self._filled(b"", BLOCK_BYTES)
+        step = min(FIRST_BLOCK_BYTES, BLOCK_BYTES)
+        buffer, size = self._filled(b"", step)
         while not (match := HEADER.match(buffer, 0, size)):
             if size < len(buffer) - PADDING or size > LARGEST_BLOCK:
                 raise Unusual
@@ -55,7 +58,8 @@ class Blocks:
             carried = bytes(buffer[begin:size])
             if len(carried) > LARGEST_BLOCK:
                 raise Unusual
-            buffer, size = self._filled(carried, len(carried) + BLOCK_BYTES)
+            step = min(2 * step, BLOCK_BYTES)
+            buffer, size = self._filled(carried, len(carried) + step)
             begin = 0
 
     def _filled(self, carried: bytes, size: int) -> tuple[bytearray, int]:

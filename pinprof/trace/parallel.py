@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from threading import local
 
@@ -20,6 +21,9 @@ from pinprof.trace.seams import Block, Unusual
 GZIP_MAGIC = b"\x1f\x8b"
 MOST_JOBS = 8
 """More threads than this wait for the one that decompresses."""
+
+BLOCKS_ALONE = 3
+"""The first blocks are small: so many are read before there are other threads, and most traces end there."""
 
 
 def available_cores() -> int:
@@ -57,10 +61,9 @@ def _opened(path: str) -> Iterator[Stream]:
 
 def _scanned(blocks: Blocks, shared: Shared, jobs: int) -> Iterator[Part]:
     """Return what the blocks hold, in order; no more blocks than threads wait to be read."""
-    if jobs == 1:
-        scanner = Scanner(shared)
-        yield from map(scanner.scan, blocks)
-        return
+    coming = iter(blocks)
+    scanner = Scanner(shared)
+    yield from map(scanner.scan, coming if jobs == 1 else islice(coming, BLOCKS_ALONE))
     own = local()
 
     def scan(block: Block) -> Part:
@@ -68,9 +71,9 @@ def _scanned(blocks: Blocks, shared: Shared, jobs: int) -> Iterator[Part]:
             own.scanner = Scanner(shared)
         return own.scanner.scan(block)
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool:  # starts its threads with the first blocks
         waiting: deque[Future[Part]] = deque()
-        for block in blocks:
+        for block in coming:
             waiting.append(pool.submit(scan, block))
             if len(waiting) > jobs:
                 yield waiting.popleft().result()

@@ -3,7 +3,8 @@
 torch writes every event alike. Where an event is of that form to the byte, its numbers are read out of the bytes; every
 other one is decoded for itself. Nothing is taken on trust: the texts between the values are compared, or looked up
 whole; no event that holds a backslash is read this way, and braces are counted, so that in valid JSON a quote begins or
-ends a string, and a key is one of the event's own.
+ends a string, and a key is one of the event's own. What is not read is not judged: an argument that is no JSON costs
+nothing if nobody asks for it.
 """
 
 import re
@@ -65,7 +66,7 @@ class Scanner:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._categories: list[tuple[str, int]] = []
-        self._heads, self._names, self._tracks = Texts(self._head), Texts(self._name), Texts(self._track)
+        self._heads, self._names, self._tracks = Texts(self._head, 8), Texts(self._name), Texts(self._track, 10)
 
     def scan(self, block: Block) -> Part:
         """Return what a block holds. Raises Unusual, or an error of msgspec, if it cannot be cut into events."""

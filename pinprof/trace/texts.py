@@ -12,6 +12,7 @@ from pinprof.trace.words import Words, mask
 MOST_BYTES = 1 << 16
 """A longer text is left to the caller."""
 SLOT_BITS = 16
+"""Room for the names of a large model and its Python functions; those that find none cost a look into a dictionary."""
 
 _WORD = 8
 _SEEDS = np.random.default_rng()
@@ -44,18 +45,19 @@ class Texts:
     thousands of years of reading traces.
     """
 
-    def __init__(self, meaning: Callable[[bytes], int]) -> None:
+    def __init__(self, meaning: Callable[[bytes], int], slot_bits: int = SLOT_BITS) -> None:
         self._meaning = meaning
+        self._shift = 64 - slot_bits
         self._known: dict[int, int] = {}
-        self._hashes = np.zeros(1 << SLOT_BITS, np.uint64)
-        self._values = np.zeros(1 << SLOT_BITS, np.int32)
+        self._hashes = np.zeros(1 << slot_bits, np.uint64)
+        self._values = np.zeros(1 << slot_bits, np.int32)
 
     def codes(self, buffer: bytearray, words: Words, begin: Int64s, end: Int64s) -> Int32s:
         """Return what the text means that lies from `begin` to `end`, for each of them."""
         if len(begin) == 0:
             return np.empty(0, np.int32)
         hashes = _hashes(words, begin, np.minimum(end, begin + MOST_BYTES + 1))
-        slot = (hashes >> np.uint64(64 - SLOT_BITS)).view(np.int64)
+        slot = (hashes >> np.uint64(self._shift)).view(np.int64)
         codes = self._values[slot]
         others = np.flatnonzero(self._hashes[slot] != hashes)
         if len(others):
@@ -71,7 +73,7 @@ class Texts:
                 is_long = end[row] - begin[row] > MOST_BYTES
                 value = NONE if is_long else self._meaning(bytes(buffer[begin[row] : end[row]]))
                 self._known[key] = value
-                slot = key >> 64 - SLOT_BITS
+                slot = key >> self._shift
                 if not self._hashes[slot]:
                     self._hashes[slot], self._values[slot] = key, value
             values.append(value)

@@ -223,7 +223,7 @@ def test_odd_events_read_the_same_among_usual_ones(tmp_path: Path, odd: list[str
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.integers(0, 2**31), st.sampled_from([b'"', b"\\", b"{", b"}", b",", b":", b"\n", b"\xff", b"0", b"[", b"x"]))
+@given(st.integers(0, 2**31), st.sampled_from([b'"', b"\\", b"{", b"}", b",", b":", b"\n", b"0", b"[", b"x"]))
 def test_a_changed_byte_never_changes_a_number_in_silence(tmp_path: Path, at: int, byte: bytes) -> None:
     """What is read of broken JSON in blocks is what decoding each event by itself would give, or it is refused."""
     written = bytearray(document(OP, KERNEL, FLOW, OP, KERNEL, after=b',\n  "traceName": "x"'))
