@@ -55,7 +55,7 @@ CATEGORIES = (
     "python_function",
     "overhead",
 )
-VALUES = (
+VALUES: tuple[Any, ...] = (
     *(
         None,
         True,

@@ -1,4 +1,4 @@
-"""Builds a Trace of the decoded events of a file."""
+"""Builds a Trace of the rows that were read of a file."""
 
 import re
 from collections import Counter
@@ -8,10 +8,23 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pinprof.trace.decimals import nanoseconds
-from pinprof.trace.events import Event, Metadata, Number
+from pinprof.trace.events import Metadata, Number
 from pinprof.trace.lines import lines_of_metadata
 from pinprof.trace.links import find_links, launches
+from pinprof.trace.rows import (
+    CALL_CATEGORIES,
+    FIRST_WITH_IDS,
+    HOST_CATEGORIES,
+    IDS,
+    KNOWN_CATEGORIES,
+    TEXT_LINES,
+    Part,
+    Rows,
+    Shared,
+    as_integer,
+    by_appearance,
+    joined,
+)
 from pinprof.trace.steps import find_steps
 from pinprof.trace.tables import (
     CATEGORIES,
@@ -35,19 +48,6 @@ from pinprof.trace.tables import (
 )
 from pinprof.trace.threads import ThreadKey, name_threads
 
-HOST_CATEGORIES = ("cpu_op", "user_annotation", "python_function", "overhead")
-CALL_CATEGORIES = ("cuda_runtime", "cuda_driver")
-KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *CATEGORIES, "cuda_sync")
-
-ALIASES = {
-    "memcpy": "gpu_memcpy",
-    "memset": "gpu_memset",
-    "runtime": "cuda_runtime",
-    "driver": "cuda_driver",
-    "operator": "cpu_op",
-}
-"""Categories that old versions of torch named otherwise."""
-
 MAX_DISTANCE_NS = 86_400 * 10**9
 """An event further than a day from the middle of the trace has a corrupt time: CUPTI sometimes writes 0 or wraps."""
 
@@ -55,18 +55,14 @@ COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+?)\s*->\s*([\w ]+?)\))?", 
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
 
 
-def assemble(path: str, metadata: Metadata, events: Sequence[Event], malformed: int) -> Trace:
-    """Return the trace of decoded events; `malformed` entries of the file were none."""
-    durations = [event for event in events if event.ph == "X"]
-    labels = {
-        (event.pid, event.tid): str(event.args.name).strip()
-        for event in events
-        if event.ph == "M" and event.name == "thread_name" and event.args and event.args.name
-    }
-    columns = _Columns(durations)
+def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Shared) -> Trace:
+    """Return the trace of the parts of a file, in the order of the file."""
+    columns = _Columns(joined(part.rows for part in parts), shared)
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
     calls, gpu = columns.calls(), columns.activities()
-    threads = name_threads(columns.thread_keys(), labels, ops, annotations, calls)
+    labels = {thread: label for part in parts for thread, label in part.labels.items()}
+    malformed = sum(part.malformed for part in parts)
+    threads = name_threads(columns.threads, labels, ops, annotations, calls)
     launch = launches(calls, gpu)
     steps = find_steps(ops, annotations, calls, gpu, launch)
     return Trace(
@@ -82,43 +78,43 @@ def assemble(path: str, metadata: Metadata, events: Sequence[Event], malformed: 
         overheads=overheads,
         steps=steps,
         links=find_links(ops, functions, calls, gpu, launch, steps),
-        counts=dict(Counter(event.cat or "" for event in durations)),
+        counts=dict(sum((part.counts for part in parts), Counter())),
         skipped=columns.skipped | ({"malformed": malformed} if malformed else {}),
     )
 
 
 class _Columns:
-    """The duration events of known categories as columns, to be taken out as tables."""
+    """The rows of a file, to be taken out as tables."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
-        known: dict[str, list[Event]] = {category: [] for category in KNOWN_CATEGORIES}
-        for event in events:
-            category = (event.cat or "").lower()
-            members = known.get(ALIASES.get(category, category))
-            if members is not None:
-                members.append(event)
-        self._events = [event for members in known.values() for event in members]
-        self._category = np.repeat(np.arange(len(known)), [len(members) for members in known.values()])
-        self._texts: dict[str, int] = {}
-        self._name = _codes((event.name for event in self._events), self._texts)
-        self._threads: dict[ThreadKey, int] = {}
-        self._start, self._end, problems = _times(self._events, on_gpu=self._is(*CATEGORIES))
-        self._usable = np.ones(len(self._events), bool)
-        for problem in problems.values():
-            self._usable &= ~problem
-        self.skipped = {reason: int(problem.sum()) for reason, problem in problems.items() if problem.any()}
+    def __init__(self, rows: Rows, shared: Shared) -> None:
+        self._file = rows
+        self._end, usable, self.skipped = _times(rows)
+        self._of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
+        self._place_of_ids = np.cumsum(rows.category >= FIRST_WITH_IDS) - 1
+        texts, keys = shared.names.values(), shared.threads.values()
+        by_category = [rows.name[rows.category == index] for index in range(len(KNOWN_CATEGORIES))]
+        arguments = [line[line != NONE] for line in rows.ids[list(TEXT_LINES.values())]]
+        names = by_appearance([*by_category, *arguments], len(texts))
+        self._names, self._name = tuple(texts[code] for code in names), _inverse(names, len(texts))
+        on_host = [self._rows(category) for category in HOST_CATEGORIES] + [self._rows(*CALL_CATEGORIES)]
+        threads = by_appearance([rows.thread[table] for table in on_host], len(keys))
+        self.threads: tuple[ThreadKey, ...] = tuple(keys[code] for code in threads)
+        """The host threads, in the order in which the tables number them."""
+        self._thread = _inverse(threads, len(keys))
+        self._keys: tuple[ThreadKey, ...] = keys
 
     def host_events(self, category: str) -> HostEvents:
         rows = self._rows(category)
-        return HostEvents(*self._common(rows), thread=self._thread(rows))
+        return HostEvents(*self._common(rows), thread=self._thread[self._file.thread[rows]])
 
     def calls(self) -> Calls:
         rows = self._rows(*CALL_CATEGORIES)
-        return Calls(*self._common(rows), thread=self._thread(rows), correlation=self._arg(rows, "correlation"))
+        thread = self._thread[self._file.thread[rows]]
+        return Calls(*self._common(rows), thread=thread, correlation=self._id(rows, "correlation"))
 
     def activities(self) -> Activities:
         rows = self._rows(*CATEGORIES)
-        category = (self._category[rows] - KNOWN_CATEGORIES.index(CATEGORIES[KERNEL])).astype(np.int8)
+        category = (self._file.category[rows] - KNOWN_CATEGORIES.index(CATEGORIES[KERNEL])).astype(np.int8)
         direction, host_memory = self._copy_kinds(rows, category == MEMCPY)
         collective, group = (self._text(rows, name) for name in ("collective", "group"))
         return Activities(
@@ -126,8 +122,8 @@ class _Columns:
             category=category,
             device=self._device(rows),
             stream=self._stream(rows),
-            correlation=self._arg(rows, "correlation"),
-            bytes=self._arg(rows, "bytes"),
+            correlation=self._id(rows, "correlation"),
+            bytes=self._id(rows, "bytes"),
             direction=direction,
             host_memory=host_memory,
             collective=collective,
@@ -139,100 +135,92 @@ class _Columns:
         return SyncEvents(
             *self._common(rows),
             device=self._device(rows),
-            stream=self._arg(rows, "stream"),
-            correlation=self._arg(rows, "correlation"),
+            stream=self._id(rows, "stream"),
+            correlation=self._id(rows, "correlation"),
         )
-
-    def thread_keys(self) -> tuple[ThreadKey, ...]:
-        """Return the threads in the order in which the tables taken out so far number them."""
-        return tuple(self._threads)
-
-    def _is(self, *categories: str) -> Bools:
-        return np.isin(self._category, [KNOWN_CATEGORIES.index(category) for category in categories])
 
     def _rows(self, *categories: str) -> Int64s:
-        rows = np.flatnonzero(self._is(*categories) & self._usable)
-        return rows[np.lexsort((-self._end[rows], self._start[rows]))]
+        """Return the usable rows of these categories in the order of a table."""
+        chosen = [self._of[KNOWN_CATEGORIES.index(category)] for category in categories]
+        rows = np.concatenate(chosen)
+        return rows[_order(self._file.start_ns[rows], self._end[rows])]
 
     def _common(self, rows: Int64s) -> tuple[tuple[str, ...], Int64s, Int64s, Int32s]:
-        return tuple(self._texts), self._start[rows], self._end[rows], self._name[rows]
+        return self._names, self._file.start_ns[rows], self._end[rows], self._name[self._file.name[rows]]
 
-    def _thread(self, rows: Int64s) -> Int32s:
-        return _codes(((self._events[row].pid, self._events[row].tid) for row in rows), self._threads)
-
-    def _arg(self, rows: Int64s, name: str) -> Int64s:
-        args = (self._events[row].args for row in rows)
-        values = (NONE if arg is None else getattr(arg, name) for arg in args)
-        return np.array(
-            [value if type(value) is int and abs(value) < 1 << 63 else _as_integer(value) for value in values],
-            dtype=np.int64,
-        )
+    def _id(self, rows: Int64s, name: str) -> Int64s:
+        return self._file.ids[IDS.index(name), self._place_of_ids[rows]]
 
     def _text(self, rows: Int64s, name: str) -> Int32s:
         """Return an argument that is a text as an index into the names, -1 where there is none."""
-        args = (self._events[row].args for row in rows)
-        values = ("" if arg is None else str(getattr(arg, name)).strip() for arg in args)
-        codes = [self._texts.setdefault(value, len(self._texts)) if value else NONE for value in values]
-        return np.array(codes, dtype=np.int32)
+        code = self._file.ids[TEXT_LINES[name], self._place_of_ids[rows]]
+        return np.where(code == NONE, NONE, self._name[code]).astype(np.int32)
 
     def _device(self, rows: Int64s) -> Int32s:
         """Return the device: of a peer-to-peer copy its source, without the argument the process id of the track."""
-        device = self._arg(rows, "device")
-        device = np.where(device == NONE, self._arg(rows, "from_device"), device)
-        for position in np.flatnonzero(device == NONE):
-            device[position] = _as_integer(self._events[rows[position]].pid)
+        device = self._id(rows, "device")
+        device = np.where(device == NONE, self._id(rows, "from_device"), device)
+        of_track = np.array([as_integer(pid) for pid, _ in self._keys], np.int64)
+        unknown = np.flatnonzero(device == NONE)
+        device[unknown] = of_track[self._file.thread[rows[unknown]]]
         return np.where(np.abs(device) <= np.iinfo(np.int32).max, device, NONE).astype(np.int32)
 
     def _stream(self, rows: Int64s) -> Int64s:
         """Return the stream: without the argument the thread id of the track, which old versions negate."""
-        stream = self._arg(rows, "stream")
-        for position in np.flatnonzero(stream == NONE):
-            tid = self._events[rows[position]].tid
-            number = _as_integer(tid)
-            stream[position] = NONE if number == NONE and tid != NONE else abs(number)
+        stream = self._id(rows, "stream")
+        of_track = np.array([_stream_of_track(tid) for _, tid in self._keys], np.int64)
+        unknown = np.flatnonzero(stream == NONE)
+        stream[unknown] = of_track[self._file.thread[rows[unknown]]]
         return stream
 
     def _copy_kinds(self, rows: Int64s, is_copy: Bools) -> tuple[Int8s, Int8s]:
         """Return direction and host memory of each copy, -1 for other activities, parsed once per name."""
-        name = self._name[rows]
-        names = tuple(self._texts)
-        direction, host_memory = (np.full(len(names), NONE, np.int8) for _ in range(2))
+        name = self._name[self._file.name[rows]]
+        direction, host_memory = (np.full(len(self._names), NONE, np.int8) for _ in range(2))
         for code in np.unique(name[is_copy]):
-            direction[code], host_memory[code] = _copy_kind(names[code])
+            direction[code], host_memory[code] = _copy_kind(self._names[code])
         return np.where(is_copy, direction[name], NONE), np.where(is_copy, host_memory[name], NONE)
 
 
-def _as_integer(value: Number) -> int:
-    """Return an id or a size that the trace may have written as text, -1 if it is none."""
-    try:
-        number = int(value, 0) if isinstance(value, str) else int(value)  # type: ignore[arg-type]  # None is caught
-    except (TypeError, ValueError, OverflowError):
-        return NONE
-    return number if abs(number) <= np.iinfo(np.int64).max else NONE
+def _inverse(order: Int64s, count: int) -> Int32s:
+    """Return the place of each of `count` codes in `order`."""
+    places = np.full(count, NONE, np.int32)
+    places[order] = np.arange(len(order))
+    return places
 
 
-def _codes(values: Any, index: dict[Any, int]) -> Int32s:
-    """Return the position of each value in `index`, which gains the values that it lacks."""
-    return np.array([index.setdefault(value, len(index)) for value in values], dtype=np.int32)
+def _order(start: Int64s, end: Int64s) -> Int64s:
+    """Return the order of a table: by start, the longer range first, then as in the file."""
+    order = np.argsort(start, kind="stable")
+    same = np.diff(start[order]) == 0
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    members = order[tied]
+    order[tied] = members[np.lexsort((-end[members], start[members]))]
+    return order
 
 
-def _times(events: Sequence[Event], on_gpu: Bools) -> tuple[Int64s, Int64s, dict[str, Bools]]:
-    """Return start and end in ns, and which events have no usable time, by reason."""
-    start, has_start = nanoseconds([bytes(event.ts) for event in events])
-    duration, has_duration = nanoseconds([bytes(event.dur) for event in events])
-    timed = has_start & has_duration
-    lost = timed & on_gpu & (start == 0)
-    negative = timed & ~lost & (duration < 0)
-    timed &= ~lost & ~negative
-    middle = int(np.median(start[timed])) if timed.any() else 0
-    absurd = timed & ((np.abs(start - middle) > MAX_DISTANCE_NS) | (duration > MAX_DISTANCE_NS))
+def _stream_of_track(tid: Number) -> int:
+    number = as_integer(tid)
+    return NONE if number == NONE and tid != NONE else abs(number)
+
+
+def _times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
+    """Return the ends in ns, which events have a usable time, and how many have none, by reason."""
+    start, duration = rows.start_ns, rows.duration_ns
+    on_gpu = np.isin(rows.category, [KNOWN_CATEGORIES.index(category) for category in CATEGORIES])
+    lost = rows.timed & on_gpu & (start == 0)
+    negative = rows.timed & ~lost & (duration < 0)
+    usable = rows.timed & ~lost & ~negative
+    middle = int(np.median(start[usable])) if usable.any() else 0
+    absurd = usable & ((np.abs(start - middle) > MAX_DISTANCE_NS) | (duration > MAX_DISTANCE_NS))
     problems = {
-        "no_time": ~(has_start & has_duration),
+        "no_time": ~rows.timed,
         "gpu_time_lost": lost,
         "negative_duration": negative,
         "absurd_time": absurd,
     }
-    return start, start + np.where(absurd, 0, duration), problems
+    skipped = {reason: int(problem.sum()) for reason, problem in problems.items() if problem.any()}
+    return start + np.where(absurd, 0, duration), usable & ~absurd, skipped
 
 
 def _copy_kind(name: str) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """The shape of an event and of the metadata in a Kineto trace file, as far as pinprof reads them."""
 
+from contextlib import suppress
 from typing import TypeAlias
 
 import msgspec
@@ -56,3 +57,34 @@ class LooseFile(Metadata):
     """A trace file of which each event is to be looked at by itself."""
 
     events: list[msgspec.Raw] | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="traceEvents")
+
+
+def decode_events(data: bytes) -> tuple[list[Event], int]:
+    """Return the events of a JSON list, and how many of its entries are none. Raises an error of msgspec."""
+    with suppress(msgspec.ValidationError, UnicodeDecodeError):  # something is not of the usual form
+        return _EVENTS.decode(data), 0
+    return decode_each(_ENTRIES.decode(data))
+
+
+def decode_each(entries: list[msgspec.Raw]) -> tuple[list[Event], int]:
+    """Return those of the entries that are events, and how many are none; of flows only the kind is read."""
+    events = []
+    for entry in entries:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            if _PHASE.decode(entry).ph in {"", "X", "M"}:
+                events.append(_EVENT.decode(entry))
+            else:
+                events.append(Event(ph="other"))
+    return events, len(entries) - len(events)
+
+
+class _Phase(msgspec.Struct, gc=False):
+    """An event of which only its kind is asked."""
+
+    ph: str = ""
+
+
+_PHASE = msgspec.json.Decoder(_Phase)
+_EVENT = msgspec.json.Decoder(Event)
+_EVENTS = msgspec.json.Decoder(list[Event])
+_ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])

@@ -1,6 +1,5 @@
 """Reads a trace file: bytes in, events out, and a good sentence when it is not one."""
 
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -8,14 +7,18 @@ from isal import igzip, igzip_lib
 
 from pinprof.errors import TraceError
 from pinprof.trace.assemble import assemble
-from pinprof.trace.events import Event, File, LooseFile, Metadata
+from pinprof.trace.events import Event, File, LooseFile, Metadata, decode_each
+from pinprof.trace.parallel import available_cores, read_in_blocks
+from pinprof.trace.rows import Part, Shared, part_of_events
 from pinprof.trace.tables import Trace
 
 GZIP_MAGIC = b"\x1f\x8b"
 
 
-def read_trace(path: str | Path) -> Trace:
+def read_trace(path: str | Path, jobs: int | None = None) -> Trace:
     """Return the trace in a Kineto JSON file, plain or gzip, with all its columns and links.
+
+    Up to `jobs` threads read the file side by side, by default one for each core that the process may use.
 
     Events of categories that pinprof does not know are counted in `Trace.counts`; duration events of known categories
     that cannot be used are counted by reason in `Trace.skipped`.
@@ -24,10 +27,18 @@ def read_trace(path: str | Path) -> Trace:
     """
     path = str(path)
     try:
-        metadata, events, malformed = _decode(_load(path))
+        read = read_in_blocks(path, jobs or available_cores()) or _read_whole(path)
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from error
-    return assemble(path, metadata, events, malformed)
+    return assemble(path, *read)
+
+
+def _read_whole(path: str) -> tuple[Metadata, list[Part], Shared]:
+    """Decode a file in one piece, which takes any JSON and tells what is wrong with what is none."""
+    metadata, events, malformed = _decode(_load(path))
+    shared = Shared()
+    part, _ = part_of_events(events, malformed, shared)
+    return metadata, [part], shared
 
 
 def _load(path: str) -> bytes:
@@ -83,14 +94,10 @@ def _decode_loosely(data: bytes, *, is_list: bool) -> tuple[Metadata, list[Event
         raise TraceError(_not_a_trace(data)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise _broken_json(data, error) from error
-    decoder = msgspec.json.Decoder(Event)
-    events = []
-    for raw in raw_events:
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            events.append(decoder.decode(raw))
+    events, malformed = decode_each(raw_events)
     if raw_events and not any(event.ph for event in events):
         raise TraceError(_not_a_trace(data))
-    return metadata, events, len(raw_events) - len(events)
+    return metadata, events, malformed
 
 
 def _broken_json(data: bytes, error: Exception) -> TraceError:

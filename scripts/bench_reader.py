@@ -1,0 +1,242 @@
+"""Times the reading of big traces: pinprof on one core and on all, HolisticTraceAnalysis, and plain `json.load`.
+
+Run from the repository root:  PYTHONPATH=. python scripts/bench_reader.py bench FILE...
+
+The big traces are real ones, repeated in time with fresh ids: `make OUT --megabytes 274`. Each reading has a process of
+its own; the readers take turns within one run, so that a noisy machine slows all of them alike.
+"""
+
+import gzip
+import json
+import multiprocessing
+import re
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import cycle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("small_kernels.stack", "loader_pinned", "small_kernels")
+"""Recordings that are repeated in turn: small kernels with and without Python functions, and copies with syncs."""
+
+NUMBER = re.compile(
+    rb'(?P<ts>(?<="ts": )\d+)(?=\.)'
+    rb"|(?P<step>(?<=ProfilerStep#)\d+)"
+    rb'|(?:(?<="id": )|(?<="correlation": )|(?<="External id": )|(?<="Ev Idx": )|(?<="Python id": )'
+    rb'|(?<="Python parent id": )|(?<="Sequence number": )|(?<="wait_on_cuda_event_record_corr_id": ))\d+'
+)
+"""What must differ from repeat to repeat: whole microseconds, numbers of steps, ids."""
+EVENTS = b'"traceEvents": [\n'
+ONCE = (b'"ph": "M"', b'"ph": "i"', b'"cat": "Trace"')
+"""Events that a trace holds once: names of threads, the span and the window of the recording."""
+PAUSE_US = 1000
+SAMPLE_S = 0.005
+"""How often memory is looked at."""
+
+
+class Part(NamedTuple):
+    """A recording, cut where its numbers are."""
+
+    head: bytes
+    once: list[bytes]
+    pieces: list[bytes]
+    """Texts between the numbers."""
+    numbers: list[tuple[str, int]]
+    begin_us: int
+    length_us: int
+
+
+@click.group()
+def main() -> None:
+    """Make big traces and time their reading."""
+
+
+@main.command()
+@click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--megabytes", default=274, show_default=True, type=click.IntRange(1), help="Decompressed size.")
+@click.option("--source", multiple=True, type=click.Path(exists=True, path_type=Path), help="Recordings to repeat.")
+def make(out: Path, megabytes: int, source: tuple[Path, ...]) -> None:
+    """Write a big trace to OUT, compressed if the name ends in .gz."""
+    paths = source or tuple(ROOT / "traces" / f"{name}.json.gz" for name in SOURCES)
+    parts = [_part(gzip.decompress(path.read_bytes())) for path in paths]
+    size = events = 0
+    with gzip.open(out, "wb", compresslevel=6) if out.suffix == ".gz" else out.open("wb") as file:
+        for block in _document(parts, megabytes * 1_000_000):
+            size += file.write(block)
+            events += block.count(b'"ph": ')
+    click.echo(f"{out}: {size / 1e6:.0f} MB decompressed, {events} events")
+
+
+def _part(document: bytes) -> Part:
+    head, _, body = document.partition(EVENTS)
+    events = body[: body.rindex(b"\n  ]")].split(b"\n  },\n")
+    events[-1] = events[-1].removesuffix(b"\n  }")
+    repeated = [event for event in events if not any(mark in event for mark in ONCE)]
+    once = [event for event in events if any(mark in event for mark in ONCE)]
+    text = b"\n  },\n".join(repeated) + b"\n  }"
+    numbers = [(match.lastgroup or "id", int(match[0])) for match in NUMBER.finditer(text)]
+    pieces = re.split(NUMBER.pattern.replace(b"?P<ts>", b"?:").replace(b"?P<step>", b"?:"), text)
+    times = [number for kind, number in numbers if kind == "ts"]
+    return Part(head, once, pieces, numbers, min(times), max(times) - min(times) + PAUSE_US)
+
+
+def _document(parts: list[Part], size: int) -> Iterator[bytes]:
+    yield parts[0].head + EVENTS
+    size -= len(parts[0].head) + sum(len(event) + 6 for event in parts[0].once)
+    now_us, shift = parts[0].begin_us, {"id": 0, "step": 0}
+    for part in cycle(parts):
+        shift["ts"] = now_us - part.begin_us
+        text = [b""] * (2 * len(part.numbers) + 1)
+        text[::2] = part.pieces
+        text[1::2] = [b"%d" % (number + shift[kind]) for kind, number in part.numbers]
+        block = b"".join(text) + b",\n"
+        yield block
+        size -= len(block)
+        now_us += part.length_us
+        for kind in ("id", "step"):
+            shift[kind] += max(number for of, number in part.numbers if of == kind) + 1
+        if size <= 0:
+            break
+    yield b"\n  },\n".join(parts[0].once) + b'\n  }\n  ],\n  "traceName": "big.json"\n}\n'
+
+
+# ---------------------------------------------------------------- timing
+
+
+def _pinprof_one(path: str) -> None:
+    from pinprof.trace import read_trace  # noqa: PLC0415  each process imports what it times
+
+    read_trace(path, jobs=1)
+
+
+def _pinprof_all(path: str) -> None:
+    from pinprof.trace import read_trace  # noqa: PLC0415
+
+    read_trace(path)
+
+
+def _hta(path: str) -> None:
+    from hta.common.trace import Trace  # noqa: PLC0415
+
+    trace = Trace(trace_files={0: path}, trace_dir="")
+    trace.parse_traces(use_multiprocessing=False)
+
+
+def _json(path: str) -> None:
+    with gzip.open(path) if path.endswith(".gz") else Path(path).open("rb") as file:
+        json.load(file)
+
+
+READERS: dict[str, Callable[[str], None]] = {
+    "pinprof, one core": _pinprof_one,
+    "pinprof, all cores": _pinprof_all,
+    "HolisticTraceAnalysis": _hta,
+    "json.load": _json,
+}
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option("--rounds", default=3, show_default=True, help="Readings of each file by each reader.")
+@click.option("--only", multiple=True, type=click.Choice(list(READERS)), help="Time these readers alone.")
+def bench(files: tuple[str, ...], rounds: int, only: tuple[str, ...]) -> None:
+    """Print a Markdown table of medians: seconds, ratio to HolisticTraceAnalysis, peak memory per decompressed byte."""
+    readers = only or tuple(READERS)
+    print("| file | reader | seconds | times as fast as HTA | peak RSS, MB | of decompressed size |")
+    print("|---|---|---:|---:|---:|---:|")
+    for file in files:
+        size = _decompressed_size(file)
+        measured: dict[str, list[tuple[float, int]]] = {reader: [] for reader in readers}
+        for _ in range(rounds):
+            for reader in readers:
+                measured[reader].append(_measure(reader, file))
+        seconds = {reader: statistics.median(time for time, _ in runs) for reader, runs in measured.items()}
+        theirs = seconds.get("HolisticTraceAnalysis")
+        for reader, runs in measured.items():
+            peak = statistics.median(memory for _, memory in runs)
+            ratio = f"{theirs / seconds[reader]:.1f}" if theirs else ""
+            print(
+                f"| {Path(file).name} ({size / 1e6:.0f} MB) | {reader} | {seconds[reader]:.2f} | {ratio} "
+                f"| {peak / 1e6:.0f} | {peak / size:.2f} |",
+                flush=True,
+            )
+
+
+def _decompressed_size(file: str) -> int:
+    if not file.endswith(".gz"):
+        return Path(file).stat().st_size
+    size = 0
+    with gzip.open(file) as stream:
+        while block := stream.read(1 << 24):
+            size += len(block)
+    return size
+
+
+def _measure(reader: str, file: str) -> tuple[float, int]:
+    """Return seconds of one reading, imports left out, and the peak memory of its processes together in bytes."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_read_once, args=(reader, file, sender))
+    process.start()
+    sender.close()
+    peak = [0]
+    watcher = threading.Thread(target=_watch, args=(process, peak))
+    watcher.start()
+    try:
+        seconds, own_peak = receiver.recv()
+    except EOFError:
+        sys.exit(f"{reader} did not come through {file}")
+    process.join()
+    watcher.join()
+    return seconds, max(peak[0], own_peak)
+
+
+def _read_once(reader: str, file: str, sender: Any) -> None:
+    import resource  # noqa: PLC0415  only on Unix
+
+    _import(reader)
+    begin = time.perf_counter()
+    READERS[reader](file)
+    seconds = time.perf_counter() - begin
+    scale = 1 if sys.platform == "darwin" else 1024
+    sender.send((seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale))
+
+
+def _import(reader: str) -> None:
+    """Import beforehand what the reader needs, which is not part of reading."""
+    if reader.startswith("pinprof"):
+        import pinprof.trace  # noqa: F401, PLC0415
+    elif reader.startswith("Hol"):
+        import hta.common.trace  # noqa: F401, PLC0415
+
+
+def _watch(process: Any, peak: list[int]) -> None:
+    """Note the largest sum of the memory of a process and its descendants; without /proc its own alone is known."""
+    while process.is_alive():
+        with suppress(OSError, ValueError):
+            peak[0] = max(peak[0], sum(map(_resident, _tree(process.pid))))
+        time.sleep(SAMPLE_S)
+
+
+def _tree(pid: int) -> list[int]:
+    children = [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+    return [pid] + [descendant for child in children for descendant in _tree(child)]
+
+
+def _resident(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""Reading in blocks against decoding in one piece: both must give the same trace of whatever is in the file."""
+
+import gzip
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pinprof.errors import TraceError
+from pinprof.trace import Trace, blocks, read_trace, reader
+from pinprof.trace.assemble import assemble
+from pinprof.trace.events import Event
+from pinprof.trace.parallel import read_in_blocks
+from pinprof.trace.scan import Scanner
+from pinprof.trace.tables import Table
+
+ROOT = Path(__file__).parents[2]
+RECORDINGS = sorted((ROOT / "traces").glob("*.json.gz"))
+CORPUS = sorted((ROOT.parent / "shared" / "corpus").glob("[!n]*.json.gz"))
+
+KERNEL = b"""\
+  {
+    "ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7,
+    "ts": 4381687052431.165, "dur": 28.434,
+    "args": {
+      "External id": 5,
+      "queued": 0, "device": 0, "context": 1,      "stream": 7, "correlation": 669,      "grid": [1, 1, 1]
+    }
+  }"""
+OP = b"""\
+  {
+    "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 100, "tid": 101,
+    "ts": 4381687052400.005, "dur": 90.000,
+    "args": {
+      "External id": 5,"Ev Idx": 2
+    }
+  }"""
+FLOW = b"""\
+  {
+    "ph": "f", "id": 669, "pid": 0, "tid": 7, "ts": 4381687052431.165,
+    "cat": "ac2g", "name": "ac2g", "bp": "e"
+  }"""
+
+
+def in_one_piece(path: Path) -> Trace:
+    """Return the trace, every event of it decoded."""
+    return assemble(str(path), *reader._read_whole(str(path)))
+
+
+def in_blocks(path: Path, jobs: int = 1) -> Trace:
+    read = read_in_blocks(str(path), jobs)
+    assert read is not None
+    return assemble(str(path), *read)
+
+
+def assert_same(one: Any, other: Any) -> None:
+    assert type(one) is type(other)
+    if isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype
+        assert one.tolist() == other.tolist()
+    elif is_dataclass(one):
+        for column in fields(one):
+            assert_same(getattr(one, column.name), getattr(other, column.name))
+    else:
+        assert one == other or (one != one and other != other)  # noqa: PLR0124  NaN
+
+
+def document(*events: bytes, after: bytes = b"") -> bytes:
+    """Return a file as torch lays it out."""
+    return b'{\n  "schemaVersion": 1,\n  "traceEvents": [\n%b\n  ]%b\n}' % (b",\n".join(events), after)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1500)
+
+
+@pytest.mark.parametrize("path", [*RECORDINGS, *CORPUS], ids=lambda path: path.name)
+def test_recordings_read_the_same_in_blocks_and_in_one_piece(path: Path) -> None:
+    expected = in_one_piece(path)
+    assert_same(read_trace(path, jobs=1), expected)
+    assert_same(read_trace(path, jobs=3), expected)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the pieces of blocks that are decoded, as they become known."""
+    pieces: list[int] = []
+    usual = Scanner._with_others
+
+    def noted(self: Scanner, seams: Any, read: Any, others: Any) -> Any:
+        pieces.extend(others.tolist())
+        return usual(self, seams, read, others)
+
+    monkeypatch.setattr(Scanner, "_with_others", noted)
+    return pieces
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_recordings_are_read_without_decoding_their_events(path: Path, decoded: list[int]) -> None:
+    assert len(in_blocks(path).gpu) > 0
+    assert len(decoded) < 70  # the names of processes and threads, and what stands beside them
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("path", RECORDINGS[::7], ids=lambda path: path.name)
+def test_where_blocks_are_cut_does_not_matter(path: Path) -> None:
+    expected = in_one_piece(path)
+    assert_same(in_blocks(path), expected)
+    assert_same(in_blocks(path, jobs=4), expected)
+
+
+@pytest.mark.parametrize("style", [{"indent": 2}, {"indent": "\t"}, {}, {"separators": (",", ":")}])
+def test_other_white_space_reads_the_same(tmp_path: Path, style: Any) -> None:
+    written = json.loads(gzip.decompress(RECORDINGS[0].read_bytes()))
+    (tmp_path / "trace.json").write_text(json.dumps(written, **style))
+    assert_same(in_blocks(tmp_path / "trace.json"), in_one_piece(tmp_path / "trace.json"))
+
+
+# ---------------------------------------------------------------- odd events
+
+# fmt: off
+TEXTS = st.one_of(
+    st.sampled_from([
+        "gemm", "", "a" * 7, "b" * 8, "c" * 9, "x" * 200, "{lambda()#1}", "}}", "{{{", 'quo"te', "back\\slash", "\\",
+        '", "pid": 3, "tid": 4, "ts": 5', '"ph": "X"', "\u00e9\u4e2d\U0001f600", "new\nline", "\x7f", "device",
+        "ProfilerStep#3", "Memcpy HtoD (Pageable -> Device)", "stream", '"stream": 5', "},\n  {\n",
+    ]),
+    st.text(max_size=20),
+)
+CATEGORIES = st.sampled_from([
+    "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cuda_sync", "cpu_op", "user_annotation",
+    "python_function", "overhead", "Kernel", "MEMCPY", "Runtime", "gpu_user_annotation", "ac2g", "", "\u00e9",
+])
+# fmt: on
+NUMBERS = st.one_of(
+    st.integers(-3, 70),
+    st.sampled_from([0, -1, 2**31, 2**40, 10**15, 10**16, 10**17, 2**63, -(2**63), 1.5, 1e300, 7.0, None]),
+    st.sampled_from(["0x0", "17", "", "Spans", "-4"]),
+)
+TIMES = st.one_of(
+    st.sampled_from(["0", "0.0", "1754000000123456.789", "4381687052431.165", "5", "12345678", "123456789.5", "1e3"]),
+    st.sampled_from(["-0.5", "1.0005", "9999999999999999", "99999999999999999", '"12.5"', "null", "2.25E+2", "{}"]),
+    st.integers(0, 10**13).map(lambda ns: f"{ns // 1000}.{ns % 1000:03}"),
+)
+ARGUMENTS = st.dictionaries(
+    st.sampled_from(["device", "stream", "correlation", "bytes", "fromDevice", "External id", "name", "Call stack"]),
+    NUMBERS,
+    max_size=6,
+)
+NESTED: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {"occupancy": {"device": 3, "x": "}{"}},
+        {"occupancy": {"limits": {"stream": 3, "x": "}"}}, "device": 5, "stream": 6},
+        {"grid": [1, 2, 3]},
+        {"list": [{"stream": 1}, {}]},
+        {"Input Dims": [[], [5, "{"]]},
+    ]
+)
+LAYOUTS = (
+    '  {\n    "ph": %s, "cat": %s, "name": %s, "pid": %s, "tid": %s,\n    "ts": %s, "dur": %s,\n    "args": %s\n  }',
+    '{"ph": %s, "cat": %s, "name": %s, "pid": %s, "tid": %s, "ts": %s, "dur": %s, "args": %s}',
+    '{"ph":%s,"cat":%s,"name":%s,"pid":%s,"tid":%s,"ts":%s,"dur":%s,"args":%s}',
+    '{"ph" : %s , "cat" : %s, "name": %s, "pid": %s, "tid" :%s, "ts": %s, "dur": %s, "args" : %s }',
+)
+OTHERS = [
+    FLOW.decode(),
+    '{"name": "thread_name", "ph": "M", "ts": 1.0, "pid": 1, "tid": 1, "args": {"name": "thread 1 (python3)"}}',
+    '{"ph": "M", "name": "thread_name", "pid": 2, "tid": 7, "args": {"name": " pt_data_pin "}}',
+    '{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1.5, "args": {}}',
+    '{"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": -1, "tid": 0, "ts": 3.000, "dur": 1}',
+    '{"ph": "X", "cat": "Trace", "ts": 4.5, "dur": 2.25, "pid": "Spans", "tid": "x", "name": "p", "args": {"Op": 0}}',
+    '{"ts": 5, "ph": "X", "cat": "kernel", "name": "late", "pid": 0, "tid": 7, "dur": 3, "args": {"stream": 7}}',
+    '{"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3, "args": {"stream": 7}, "ts": 9}',
+    '{"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3,"args":{}, "args":{"bytes": 9}}',
+    '{"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3,"args": {"bytes": 1, "bytes": 2}}',
+    '{"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3, "args": {"x": [{"bytes": 1}]}}',
+    '{"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3, "args": {"bytes" : 4}}',
+    '{"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3, "args": {"a": "bytes", "b": 4}}',
+    '{"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3, "args": {"\\u0062ytes": 4}}',
+    '{"ph": "X", "args": {"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3, "args": {}}}',
+    '{"ph": "i", "x": [{"y": 1},  {"ph": "X", "cat": "kernel", "name": "n", "pid": 0, "tid": 7, "ts": 5, "dur": 3}]}',
+    '{"ph": "", "ph": "X"}',
+    '{"ph": "s", "id": 1, "pid": [], "tid": 7, "ts": 5, "cat": 7, "name": {}}',
+    '{"ph": 5}',
+    "7",
+    "{}",
+]
+
+
+@st.composite
+def odd_events(draw: st.DrawFn) -> str:
+    if draw(st.integers(0, 4)) == 0:
+        return draw(st.sampled_from(OTHERS))
+    ascii_only = draw(st.booleans())
+
+    def text(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=ascii_only)
+
+    arguments: dict[str, Any] = {**draw(ARGUMENTS), **draw(NESTED)}
+    body = text(arguments)
+    if draw(st.booleans()):
+        body = f"{{\n      {body[1:-1]}\n    }}"
+    values = [text("X"), text(draw(CATEGORIES)), text(draw(TEXTS)), text(draw(NUMBERS)), text(draw(NUMBERS))]
+    return draw(st.sampled_from(LAYOUTS)) % (*values, draw(TIMES), draw(TIMES), body)
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(odd_events(), max_size=6), st.sampled_from([b",\n", b", ", b","]))
+def test_odd_events_read_the_same_among_usual_ones(tmp_path: Path, odd: list[str], between: bytes) -> None:
+    usual = [KERNEL, OP, FLOW, KERNEL]
+    mixed = [OP, *(event for text in odd for event in (text.encode(), *usual[: len(text) % 5]))]
+    path = tmp_path / "trace.json"
+    path.write_bytes(b'{"schemaVersion": 1, "traceEvents": [%b], "traceName": "x"}' % between.join(mixed))
+    assert_same(read_trace(path, jobs=1), in_one_piece(path))
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([b'"', b"\\", b"{", b"}", b",", b":", b"\n", b"0", b"[", b"x"]))
+def test_a_changed_byte_never_changes_a_number_in_silence(tmp_path: Path, at: int, byte: bytes) -> None:
+    """What is read of broken JSON in blocks is what decoding each event by itself would give, or it is refused."""
+    written = bytearray(document(OP, KERNEL, FLOW, OP, KERNEL, after=b',\n  "traceName": "x"'))
+    at %= len(written)
+    written[at : at + 1] = byte
+    path = tmp_path / "trace.json"
+    path.write_bytes(written)
+    try:
+        found = read_trace(path, jobs=1)
+    except TraceError:
+        return
+    try:
+        expected = in_one_piece(path)
+    except TraceError:
+        for name in ("ops", "gpu"):
+            table: Table = getattr(found, name)
+            original: Table = getattr(in_usual(tmp_path), name)
+            assert len(table) <= len(original)
+        return
+    assert_same(found, expected)
+
+
+def in_usual(folder: Path) -> Trace:
+    path = folder / "usual.json"
+    path.write_bytes(document(OP, KERNEL, FLOW, OP, KERNEL))
+    return in_one_piece(path)
+
+
+def test_nested_arguments_need_no_decoding(tmp_path: Path, decoded: list[int]) -> None:
+    occupancy = b'"occupancy": {"limits": {"stream": 3, "text": "}{{"}, "bytes": 9}, "queued": 0'
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(*[KERNEL.replace(b'"queued": 0', occupancy), OP, FLOW] * 40))
+    gpu = in_blocks(path).gpu
+    assert decoded == []
+    assert set(gpu.stream.tolist()) == {7}
+    assert set(gpu.bytes.tolist()) == {-1}
+
+
+def test_an_event_is_read_in_one_way_whatever_stands_beside_it(tmp_path: Path) -> None:
+    assert msgspec.json.decode(KERNEL, type=Event).name == "gemm"
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(*[KERNEL, OP, FLOW] * 40))
+    trace = in_blocks(path)
+    assert len(trace.gpu) == len(trace.ops) == 40
+    assert set(trace.gpu.correlation.tolist()) == {669}
+    assert set(trace.gpu.start_ns.tolist()) == {4_381_687_052_431_165}
+    assert set(trace.ops.duration_ns.tolist()) == {90_000}
