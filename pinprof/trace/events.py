@@ -66,15 +66,18 @@ def decode_events(data: bytes) -> tuple[list[Event], int]:
     return decode_each(_ENTRIES.decode(data))
 
 
+def decode_event(data: bytes | msgspec.Raw) -> Event | None:
+    """Return the event that a JSON text is, None if it is none; of flows only the kind is read."""
+    try:
+        kind = _PHASE.decode(data).ph
+        return _EVENT.decode(data) if kind in {"", "X", "M"} else Event(ph="other")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def decode_each(entries: list[msgspec.Raw]) -> tuple[list[Event], int]:
     """Return those of the entries that are events, and how many are none; of flows only the kind is read."""
-    events = []
-    for entry in entries:
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            if _PHASE.decode(entry).ph in {"", "X", "M"}:
-                events.append(_EVENT.decode(entry))
-            else:
-                events.append(Event(ph="other"))
+    events = [event for event in map(decode_event, entries) if event is not None]
     return events, len(entries) - len(events)
 
 
