@@ -1,5 +1,6 @@
 """Everything that was measured of one trace, as a Profile."""
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,11 +13,11 @@ from pinprof.analyses.overlap import Overlap, measure_overlap
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Stalls, Syncs, measure_syncs
 from pinprof.intervals import union
-from pinprof.missing import Missing, find_missing
 from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Int64s, Trace
+from pinprof.trust import Missing, Seen, find_missing, withheld
 from pinprof.whatif import Model, Recorded, StepEstimate
 from pinprof.whatif.predict import GPU_BOUND, HIDDEN_LOADER
 
@@ -61,6 +62,7 @@ class Profile:
     skipped: dict[str, int]
     """Events that could not be used, by reason."""
     missing: tuple[Missing, ...]
+    """What makes the trace less than it seems, the gravest first."""
     steps: StepTimes
     step: StepEstimate
     bound: str | None
@@ -74,7 +76,15 @@ class Profile:
     loader: LoaderWaits
     hazards: Hazards
     per_step: PerStep | None
-    """None without complete steps."""
+    """None without complete steps, and where they are withheld."""
+
+    @property
+    def withheld(self) -> dict[str, Missing]:
+        """The figures (keys of `pinprof.trust.FIGURES`) that the trace is not fit for, each with the reason.
+
+        Of those that are optional here nothing is left; the others must not be shown.
+        """
+        return withheld(self.missing)
 
 
 def measure(trace: Trace, sources: Sources | None = None) -> Profile:
@@ -92,16 +102,19 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
         waiting_for_input=loader.times,
     )
     step = Model([Recorded(trace, syncs, steps, loader)]).step
+    missing = find_missing(Seen(trace, steps, step))
+    taken = withheld(missing).keys()
+    steps, step = _trusted(steps, step, taken)
     return Profile(
         path=trace.path,
         info=trace.info,
         span_ns=_span(trace),
         counts=trace.counts,
         skipped=trace.skipped,
-        missing=find_missing(trace, step_is_known=step.is_sure),
+        missing=missing,
         steps=steps,
         step=step,
-        bound=_bound(steps, step, devices, loader),
+        bound=None if taken & {"step", "busy", "causes"} else _bound(steps, step, devices, loader),
         devices=devices,
         copies=tuple(replace(group, host_blocked_ns=_blocked(trace, stalls, group)) for group in measure_copies(trace)),
         overlap=overlap,
@@ -109,8 +122,19 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
         syncs=syncs,
         loader=loader,
         hazards=measure_hazards(trace),
-        per_step=_per_step(trace, steps.count, overlap, syncs),
+        per_step=None if "per_step" in taken else _per_step(trace, steps.count, overlap, syncs),
     )
+
+
+def _trusted(steps: StepTimes, step: StepEstimate, taken: AbstractSet[str]) -> tuple[StepTimes, StepEstimate]:
+    """Return the step without what is withheld; what was measured without the profiler stays."""
+    if taken & {"step", "estimate"} and step.source == "estimated":
+        step = StepEstimate(None, step.source, None)
+    if taken & {"per_step", "busy"}:
+        steps = replace(steps, busy_ns=None)
+    if "step" in taken:
+        steps = replace(steps, host_ns=None, device_ns=None, traced_ns=None, each_ns=steps.each_ns[:0])
+    return steps, step
 
 
 def _span(trace: Trace) -> int:

@@ -90,6 +90,9 @@ def verify(before: Trace, before_profile: Profile, after: Trace, after_profile: 
     old, new = _Side(before, before_profile), _Side(after, after_profile)
     measured = after_profile.step
     for side in (old, new):
+        reason = side.profile.withheld.get("estimate")
+        if reason and len(side.trace.gpu):
+            raise TraceError(f"{side.profile.path}: is not fit to compare ({reason.what}); {reason.remedy}")
         if not side.profile.step.step_ns or not len(side.trace.gpu):
             raise TraceError(
                 f"{side.profile.path}: has no complete step with runtime calls and GPU activities to compare; record "

@@ -44,10 +44,10 @@ class BaselineSyncs(msgspec.Struct, frozen=True):
 class BaselineSums(msgspec.Struct, frozen=True):
     """Sums over the complete steps, divided by their number."""
 
-    hidden_syncs: float
-    hidden_stall_ms: float
-    exposed_ms: float
-    pageable_bytes: float
+    hidden_syncs: float | None
+    hidden_stall_ms: float | None
+    exposed_ms: float | None
+    pageable_bytes: float | None
 
 
 class BaselineCopies(msgspec.Struct, frozen=True):
@@ -145,6 +145,8 @@ def figure_before(key: str, before: BaselineTrace, now: Figure) -> Figure:
         "max_exposed_ms": sums.exposed_ms,
         "max_pageable_bytes": sums.pageable_bytes,
     }[key]
+    if value is None:
+        return Figure(0.0, math.inf, now.noise, UNKNOWN_BEFORE)
     perhaps = key == "max_pageable_bytes" and any(group.host_memory == "unknown" for group in before.copies)
     return Figure(value, math.inf if perhaps else value, now.noise, UNKNOWN_BEFORE if perhaps else "")
 

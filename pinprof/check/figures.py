@@ -53,7 +53,7 @@ class Wait:
 
     identity: SiteIdentity
     cost_ms: float
-    """The larger of its stall and its bubble, per step."""
+    """The larger of its stall and its bubble, as far as they are given, per step."""
     place: Place
 
 
@@ -84,21 +84,30 @@ def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...
             "max_pageable_bytes": _pageable(profile, trace),
             "max_step_ms": _step(profile, findings),
         },
-        waits=tuple(_wait(site, steps) for site in hidden),
+        waits=tuple(_wait(site, steps, with_bubble="drain" not in profile.withheld) for site in hidden),
     )
 
 
-def _unknown(profile: Profile, trace: Trace, *, calls: bool) -> str | None:
-    """Return why figures per step cannot be known; `calls` if they need the calls of the host."""
+def _unknown(profile: Profile, trace: Trace, *figures: str) -> str | None:
+    """Return why sums per step cannot be known that are made of these figures of the profile."""
     if len(trace.gpu) == 0:
         return NO_GPU
-    if calls and len(trace.calls) == 0:
+    if "stalls" in figures and len(trace.calls) == 0:
         return NO_CALLS
-    return None if profile.steps.count else NO_STEPS
+    if not profile.steps.count:
+        return NO_STEPS
+    return _withheld(profile, "per_step", *figures)
+
+
+def _withheld(profile: Profile, *figures: str) -> str | None:
+    """Return why figures of the profile are not given, and the way out; None where they are."""
+    reasons = profile.withheld
+    entry = next((reasons[figure] for figure in figures if figure in reasons), None)
+    return f"the trace is not fit for it ({entry.what}); {entry.remedy}" if entry else None
 
 
 def _waits(profile: Profile, trace: Trace, hidden: list[Site]) -> dict[str, Figure]:
-    why, sums, steps = _unknown(profile, trace, calls=True), profile.per_step, profile.steps.count
+    why, sums, steps = _unknown(profile, trace, "stalls"), profile.per_step, profile.steps.count
     if why or sums is None:
         return {
             "max_hidden_syncs": Figure(0.0, math.inf, NOISE_WAITS, why or NO_STEPS),
@@ -119,7 +128,7 @@ def _in_complete_steps(trace: Trace, profile: Profile) -> Bools:
 
 
 def _exposed(profile: Profile, trace: Trace) -> Figure:
-    why, sums = _unknown(profile, trace, calls=False), profile.per_step
+    why, sums = _unknown(profile, trace, "overlap"), profile.per_step
     if why or sums is None:
         return Figure(0.0, math.inf, NOISE_MS, why or NO_STEPS)
     exposed, stepped = profile.overlap.exposed_ns, _in_complete_steps(trace, profile)
@@ -134,6 +143,9 @@ def _overlap(profile: Profile, trace: Trace) -> Figure:
         return Figure(0.0, 1.0, NOISE_SHARE, NO_GPU)
     if copied == 0:
         return Figure(1.0, 1.0, NOISE_SHARE, "the trace has no copies")
+    why = _withheld(profile, "copies", "overlap")
+    if why:
+        return Figure(0.0, 1.0, NOISE_SHARE, why)
     value = sum(device.overlapped_ns for device in profile.overlap.devices) / copied
     exposed = profile.overlap.exposed_ns
     noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * max(profile.steps.count, 1) / copied)
@@ -141,7 +153,7 @@ def _overlap(profile: Profile, trace: Trace) -> Figure:
 
 
 def _pageable(profile: Profile, trace: Trace) -> Figure:
-    why, sums = _unknown(profile, trace, calls=False), profile.per_step
+    why, sums = _unknown(profile, trace, "copies"), profile.per_step
     if why or sums is None:
         return Figure(0.0, math.inf, NOISE_BYTES, why or NO_STEPS)
     gpu, steps, stepped = trace.gpu, profile.steps.count, _in_complete_steps(trace, profile)
@@ -164,15 +176,16 @@ def _step(profile: Profile, findings: tuple[Finding, ...]) -> Figure:
         value = step.step_ns / NS_PER_MS
         return Figure(value, value, NOISE_MS, places=places)
     if step.range_ns is None:
-        return Figure(0.0, math.inf, NOISE_MS, NO_STEP_TIME if profile.steps.count else NO_STEPS, places=places)
+        why = _withheld(profile, "estimate", "step") or (NO_STEP_TIME if profile.steps.count else NO_STEPS)
+        return Figure(0.0, math.inf, NOISE_MS, why, places=places)
     low, high = (bound / NS_PER_MS for bound in step.range_ns)
     return Figure(low, high, NOISE_MS, NO_STEP_TIME, places=places)
 
 
-def _wait(site: Site, steps: int) -> Wait:
+def _wait(site: Site, steps: int, *, with_bubble: bool) -> Wait:
     cost, times = (site.in_steps, steps) if steps else (site.total, 1)
     return Wait(
         site.identity,
-        max(cost.stall_ns, cost.bubble_ns) / times / NS_PER_MS,
+        max(cost.stall_ns, cost.bubble_ns if with_bubble else 0) / times / NS_PER_MS,
         site_place(site, steps),
     )

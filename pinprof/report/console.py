@@ -1,6 +1,6 @@
 """The report for the terminal: the number first, then what it means, then what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -9,18 +9,27 @@ from rich.text import Text
 from pinprof.measure import Profile
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import (
+    ABSENT,
     BOUNDS,
+    DISTRUST,
     IDLE,
+    NOTHING,
     REASONS,
+    absences,
+    consequence,
+    doubts,
     joint_worth,
     place,
     printable,
     step_known,
     steps,
     surprises,
+    unless,
+    why_not,
     worth,
 )
-from pinprof.rules import Findings
+from pinprof.rules import Findings, unsearched
+from pinprof.trust import Missing
 from pinprof.units import duration, percent, rate, size
 
 MAX_SITES = 10
@@ -36,6 +45,7 @@ def to_text(profile: Profile, findings: Findings, *, width: int = 100, color: bo
 
 def _parts(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield _heading(profile)
+    yield from _missing(DISTRUST, doubts(profile))
     yield from _summary(profile)
     if profile.copies:
         yield from _copies(profile)
@@ -47,10 +57,14 @@ def _parts(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield from _idle(profile)
     if profile.devices:
         yield from _findings(profile, findings)
-    if profile.missing:
-        yield section("Not in this trace")
-        for gap in profile.missing:
-            yield bullet(f"{gap.what}: {gap.effect}; {gap.remedy}.")
+    yield from _missing(ABSENT, absences(profile))
+
+
+def _missing(title: str, entries: Sequence[Missing]) -> Iterable[RenderableType]:
+    if entries:
+        yield section(title)
+        for entry in entries:
+            yield bullet(f"{entry.what}: {consequence(entry)}.")
 
 
 def _heading(profile: Profile) -> Text:
@@ -66,6 +80,8 @@ def _summary(profile: Profile) -> Iterable[RenderableType]:
     known = step_known(step)
     if known:
         yield fact(*known)
+    elif "estimate" in profile.withheld and profile.devices:
+        yield fact(NOTHING, f"the step without profiler: {why_not(profile, 'estimate')}")
     if steps.traced_ns is not None:
         parts = [
             f"{name} {duration(time)}"
@@ -73,9 +89,14 @@ def _summary(profile: Profile) -> Iterable[RenderableType]:
             if time is not None
         ]
         yield fact(duration(steps.traced_ns), f"in the trace, with the profiler's cost in it ({', '.join(parts)})")
+    elif "step" in profile.withheld:
+        yield fact(NOTHING, f"the step in the trace: {why_not(profile, 'step')}")
     if profile.bound:
         yield fact(profile.bound, BOUNDS[profile.bound])
     for device in profile.devices:
+        if "busy" in profile.withheld:
+            yield fact(NOTHING, f"GPU {device.device} busy: {why_not(profile, 'busy')}")
+            continue
         yield fact(
             percent(device.busy_ns / device.span_ns) if device.span_ns else "0 %",
             f"GPU {device.device} busy: {duration(device.busy_ns)} of {duration(device.span_ns)} "
@@ -88,21 +109,29 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     total = sum(device.copy_ns for device in overlap.devices)
     hidden = sum(device.overlapped_ns for device in overlap.devices)
     yield section("Copies, in the whole trace")
-    yield fact(percent(hidden / total) if total else "0 %", f"of {duration(total)} copy time is hidden behind kernels")
+    if "overlap" in profile.withheld:
+        yield fact(NOTHING, f"of the copy time is hidden behind kernels: {why_not(profile, 'overlap')}")
+    else:
+        share = percent(hidden / total) if total else "0 %"
+        yield fact(share, f"of {duration(total)} copy time is hidden behind kernels")
+    of_copies, of_overlap, of_stalls = (unless(profile, figure) for figure in ("copies", "overlap", "stalls"))
     rows = table("copy", "host memory", "count", "bytes", "time", "hidden", "exposed", "rate", "host blocked")
     for group in profile.copies:
         rows.add_row(
             group.direction,
-            "-" if group.host_memory == "none" else group.host_memory,
-            str(group.count),
-            size(group.bytes) if group.bytes else "-",
-            duration(group.time_ns),
-            duration(group.overlapped_ns),
-            duration(group.exposed_ns),
-            rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else "-",
-            duration(group.host_blocked_ns),
+            NOTHING if group.host_memory == "none" else group.host_memory,
+            of_copies(str(group.count)),
+            of_copies(size(group.bytes) if group.bytes else NOTHING),
+            of_copies(duration(group.time_ns)),
+            of_overlap(duration(group.overlapped_ns)),
+            of_overlap(duration(group.exposed_ns)),
+            of_copies(rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else NOTHING),
+            of_stalls(duration(group.host_blocked_ns)),
         )
     yield rows
+    if profile.withheld.keys() & {"overlap", "causes"}:
+        yield bullet(f"why copies are exposed: {why_not(profile, 'overlap', 'causes')}")
+        return
     for reason, count, exposed in overlap.by_reason():
         yield bullet(f"{duration(exposed)} exposed in {count} {'copy' if count == 1 else 'copies'}: {REASONS[reason]}")
 
@@ -113,19 +142,20 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
     steps = max(profile.steps.count, 1)
     stall, bubble = sum(site.in_steps.stall_ns for site in sites), sum(site.in_steps.bubble_ns for site in sites)
     yield section("Waits of the host, per step")
-    yield fact(
-        duration(stall / steps),
-        f"the host stands in calls that can block; they leave the GPU idle for {duration(bubble / steps)}",
-    )
+    of_stalls, of_drain = unless(profile, "stalls", "per_step"), unless(profile, "stalls", "drain", "per_step")
+    reason = why_not(profile, "stalls", "per_step", "drain")
+    left = f"what that leaves idle is {reason}" if reason else f"they leave the GPU idle for {duration(bubble / steps)}"
+    yield fact(of_stalls(duration(stall / steps)), f"the host stands in calls that can block; {left}")
     rows = table("cause", "in", "op or call", "count", "stall", "drain", "own", "GPU idle after", text_columns=3)
     for site in listed[:MAX_SITES]:
         cost = site.in_steps
         rows.add_row(
             site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
-            printable(place(site.file, site.line, site.function) or "-"),
+            printable(place(site.file, site.line, site.function) or NOTHING),
             printable(site.op or site.call),
-            f"{cost.count / steps:.3g}",
-            *(duration(time / steps) for time in (cost.stall_ns, cost.drain_ns, cost.own_ns, cost.bubble_ns)),
+            of_stalls(f"{cost.count / steps:.3g}"),
+            of_stalls(duration(cost.stall_ns / steps)),
+            *(of_drain(duration(time / steps)) for time in (cost.drain_ns, cost.own_ns, cost.bubble_ns)),
         )
     yield rows
     if len(listed) > MAX_SITES:
@@ -137,9 +167,9 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
 def _input(profile: Profile) -> Iterable[RenderableType]:
     loader = profile.loader
     yield section("Input, per step")
-    yield fact(
-        duration(loader.wait_in_steps_ns / max(profile.steps.count, 1)), "the main thread waits for its DataLoader"
-    )
+    shown = unless(profile, "per_step")
+    wait = duration(loader.wait_in_steps_ns / max(profile.steps.count, 1))
+    yield fact(shown(wait), "the main thread waits for its DataLoader")
     if loader.pinned is not None:
         memory = "pinned" if loader.pinned else "pageable"
         thread = ", and a pin-memory thread is at work" if loader.pin_thread else ""
@@ -149,15 +179,23 @@ def _input(profile: Profile) -> Iterable[RenderableType]:
 def _idle(profile: Profile) -> Iterable[RenderableType]:
     yield section("Idle GPU, in the whole trace")
     for device in profile.devices:
+        if "busy" in profile.withheld:
+            yield fact(NOTHING, f"GPU {device.device} has nothing to run: {why_not(profile, 'busy')}")
+            continue
         share = device.idle_ns / device.span_ns if device.span_ns else 0.0
         yield fact(duration(device.idle_ns), f"GPU {device.device} has nothing to run ({percent(share)} of its span)")
-        for cause, time in device.idle_by_cause:
+        for cause, time in () if "causes" in profile.withheld else device.idle_by_cause:
             yield bullet(f"{duration(time)} {cause}: {IDLE[cause]}")
+    if "causes" in profile.withheld and "busy" not in profile.withheld:
+        yield bullet(f"by cause: {why_not(profile, 'causes')}")
 
 
 def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield section("What to do")
-    if not findings:
+    reason = unsearched(profile)
+    if reason:
+        yield bullet(f"not searched in full: {reason.what}")
+    elif not findings:
         yield bullet("nothing: no copy or wait costs the step a measurable time")
     step = profile.step.step_ns or profile.steps.traced_ns
     for finding in findings:

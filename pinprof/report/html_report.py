@@ -10,15 +10,32 @@ from pinprof.report.page import page
 from pinprof.report.timeline import MAX_RECTANGLES, fragment
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
-from pinprof.report.words import BOUNDS, IDLE, REASONS, joint_worth, place, step_known, steps, surprises, worth
-from pinprof.rules import Finding, Findings
+from pinprof.report.words import (
+    ABSENT,
+    BOUNDS,
+    DISTRUST,
+    IDLE,
+    NOTHING,
+    REASONS,
+    absences,
+    consequence,
+    doubts,
+    joint_worth,
+    place,
+    step_known,
+    steps,
+    surprises,
+    unless,
+    why_not,
+    worth,
+)
+from pinprof.rules import Finding, Findings, unsearched
 from pinprof.trace.tables import Trace
+from pinprof.trust import Missing
 from pinprof.units import duration, percent, rate, size
 
 Entry = tuple[Trace, Profile, Findings]
 """A trace, its measurements, and what the rules found in it."""
-
-NOTHING = "-"
 
 
 def to_html(entries: Sequence[Entry]) -> str:
@@ -42,13 +59,14 @@ def timeline_page(trace: Trace, profile: Profile) -> str:
 def _section(number: int, entry: Entry, max_rectangles: int) -> str:
     trace, profile, findings = entry
     parts = [
+        *_missing(DISTRUST, doubts(profile)),
         facts(_summary(profile)),
         *_device_shares(profile),
         *_findings(profile, findings),
         Markup("<h3>Timeline</h3>"),
         fragment(trace, profile, max_rectangles),
         *_tables(profile),
-        *_missing(profile),
+        *_missing(ABSENT, absences(profile)),
     ]
     heading = f'<h2 id="heading-{number}">{escaped(profile.path)}</h2>'
     recorded = f'<p class="note">{escaped(_recorded(profile))}</p>'
@@ -76,20 +94,28 @@ def _summary(profile: Profile) -> Iterator[tuple[str, str, str]]:
     busy, span = sum(device.busy_ns for device in profile.devices), sum(device.span_ns for device in profile.devices)
     if span:
         which = "GPU" if len(profile.devices) == 1 else f"{len(profile.devices)} GPUs"
-        yield f"{which} busy", percent(busy / span), f"{duration(busy)} of {duration(span)}"
+        yield f"{which} busy", *_fact(profile, percent(busy / span), f"{duration(busy)} of {duration(span)}", "busy")
     copied = sum(device.copy_ns for device in profile.overlap.devices)
     if copied:
         hidden = sum(device.overlapped_ns for device in profile.overlap.devices)
         meaning = f"of {duration(copied)} run beside kernels; {duration(copied - hidden)} are exposed"
-        yield "Copies overlapped", percent(hidden / copied), meaning
+        yield "Copies overlapped", *_fact(profile, percent(hidden / copied), meaning, "overlap")
     steps = profile.steps.count
     if steps and profile.devices:
         sites = [site for site in profile.syncs.sites if site.is_wait]
         waits = sum(site.in_steps.count for site in sites) / steps
         stall = sum(site.in_steps.stall_ns for site in sites) / steps
         bubble = sum(site.in_steps.bubble_ns for site in sites) / steps
-        yield "Host stalls per step", duration(stall), f"in calls that can block; waits per step: {waits:.3g}"
-        yield "Bubbles per step", duration(bubble), "the GPU is idle after those waits"
+        meaning = f"in calls that can block; waits per step: {waits:.3g}"
+        yield "Host stalls per step", *_fact(profile, duration(stall), meaning, "stalls", "per_step")
+        meaning = "the GPU is idle after those waits"
+        yield "Bubbles per step", *_fact(profile, duration(bubble), meaning, "stalls", "drain", "per_step")
+
+
+def _fact(profile: Profile, number: str, meaning: str, *figures: str) -> tuple[str, str]:
+    """Return a number and what it means; where one of the figures that it is part of is withheld, nothing and why."""
+    reason = why_not(profile, *figures)
+    return (NOTHING, reason) if reason else (number, meaning)
 
 
 def _step(profile: Profile) -> tuple[str, str, str]:
@@ -98,11 +124,15 @@ def _step(profile: Profile) -> tuple[str, str, str]:
     known = step_known(step)
     if known:
         return "Step", known[0], known[1] + in_trace
+    if profile.devices and profile.withheld.keys() & {"step", "estimate"}:
+        return "Step", NOTHING, why_not(profile, "estimate", "step") + in_trace
     return "Step", duration(traced) if traced is not None else "unknown", "as traced, with the profiler's cost in it"
 
 
 def _device_shares(profile: Profile) -> Iterator[Markup]:
     """Yield a bar for each device whose parts add up to its span."""
+    if profile.withheld.keys() & {"busy", "overlap"}:
+        return
     overlaps = {entry.device: entry for entry in profile.overlap.devices}
     for device in profile.devices:
         if device.span_ns == 0:
@@ -129,7 +159,12 @@ def _findings(profile: Profile, findings: Findings) -> Iterator[str]:
     if not profile.devices:
         return
     yield "<h3>What to do</h3>"
+    reason = unsearched(profile)
+    if reason:
+        yield f'<p class="note">Not searched in full: {escaped(reason.what)}.</p>'
     if not findings:
+        if reason:
+            return
         yield '<p class="note">Nothing: no copy or wait costs the step a measurable time.</p>'
         return
     step = profile.step.step_ns or profile.steps.traced_ns
@@ -178,17 +213,18 @@ def _copies(profile: Profile) -> str:
         return ""
     columns = [Column("direction"), Column("host memory")]
     columns += _numbers("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
+    of_copies, of_overlap, of_stalls = (unless(profile, figure) for figure in ("copies", "overlap", "stalls"))
     rows = (
         (
             group.direction,
             NOTHING if group.host_memory == "none" else group.host_memory,
-            f"{group.count:,}",
-            size(group.bytes) if group.bytes else NOTHING,
-            duration(group.time_ns),
-            duration(group.overlapped_ns),
-            duration(group.exposed_ns),
-            rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else NOTHING,
-            duration(group.host_blocked_ns),
+            of_copies(f"{group.count:,}"),
+            of_copies(size(group.bytes) if group.bytes else NOTHING),
+            of_copies(duration(group.time_ns)),
+            of_overlap(duration(group.overlapped_ns)),
+            of_overlap(duration(group.exposed_ns)),
+            of_copies(rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else NOTHING),
+            of_stalls(duration(group.host_blocked_ns)),
         )
         for group in profile.copies
     )
@@ -196,6 +232,8 @@ def _copies(profile: Profile) -> str:
 
 
 def _reasons(profile: Profile) -> str:
+    if profile.withheld.keys() & {"overlap", "causes"}:
+        return ""
     rows = profile.overlap.by_reason()
     columns = [Column("reason"), *_numbers("copies", "exposed"), Column("meaning")]
     cells = ((reason.replace("_", " "), f"{count:,}", duration(time), REASONS[reason]) for reason, count, time in rows)
@@ -206,15 +244,20 @@ def _sites(profile: Profile) -> str:
     sites, steps = profile.syncs.sites, max(profile.steps.count, 1)
     columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
     columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "bubble")
+    of_stalls, of_step = unless(profile, "stalls"), unless(profile, "stalls", "per_step")
+    of_drain = unless(profile, "stalls", "drain", "per_step")
     rows = (
         (
             "the profiler's own, not counted" if site.verdict == "profiler" else site.cause.replace("_", " "),
             "" if site.verdict == "profiler" else site.verdict,
             _where(site),
             Markup(f"<code>{escaped(site.op or site.call)}</code>"),
-            f"{site.total.count:,}",
-            f"{site.in_steps.count / steps:.3g}",
-            *(NOTHING if site.verdict == "profiler" else duration(time / steps) for time in _times(site.in_steps)),
+            of_stalls(f"{site.total.count:,}"),
+            of_step(f"{site.in_steps.count / steps:.3g}"),
+            *(
+                NOTHING if site.verdict == "profiler" else shown(duration(time / steps))
+                for shown, time in zip((of_step, of_drain, of_drain, of_drain), _times(site.in_steps), strict=True)
+            ),
         )
         for site in sites
     )
@@ -235,6 +278,8 @@ def _where(site: Site) -> str:
 
 
 def _idle(profile: Profile) -> str:
+    if profile.withheld.keys() & {"busy", "causes"}:
+        return ""
     columns = [Column("GPU"), Column("cause"), *_numbers("time", "of its span"), Column("meaning")]
     rows = [
         (
@@ -265,10 +310,9 @@ def _steps(profile: Profile) -> str:
     return table("Complete steps as traced, with the profiler's cost in them", columns, rows) if rows else ""
 
 
-def _missing(profile: Profile) -> Iterator[str]:
-    if profile.missing:
+def _missing(title: str, entries: Sequence[Missing]) -> Iterator[str]:
+    if entries:
         items = "".join(
-            f"<li><strong>{escaped(gap.what)}</strong>: {escaped(gap.effect)}; {escaped(gap.remedy)}.</li>"
-            for gap in profile.missing
+            f"<li><strong>{escaped(entry.what)}</strong>: {escaped(consequence(entry))}.</li>" for entry in entries
         )
-        yield f'<h3>Not in this trace</h3>\n<ul class="missing">{items}</ul>'
+        yield f'<h3>{escaped(title)}</h3>\n<ul class="missing">{items}</ul>'

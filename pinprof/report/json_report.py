@@ -1,7 +1,7 @@
 """The report for programs: JSON with stable names, in milliseconds, bytes and GB/s."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pinprof.analyses.copies import CopyGroup
@@ -10,8 +10,33 @@ from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
 from pinprof.rules import Finding, Findings, Saving
+from pinprof.trust import FIGURES, Missing
 from pinprof.units import NS_PER_MS
 from pinprof.version import REPORT_SCHEMA, VERSION
+
+FIELDS = {
+    "busy": (*(f"gpu.{key}_ms" for key in ("busy", "kernel", "memcpy", "idle", "span")), "idle.time_ms"),
+    "copies": (
+        *(f"copies.{key}" for key in ("count", "bytes", "time_ms", "bandwidth_gbps")),
+        "overlap.copy_ms",
+        "overlap.reasons.count",
+        "per_step.pageable_bytes",
+    ),
+    "overlap": (
+        *("copies.overlapped_ms", "copies.exposed_ms", "per_step.exposed_ms"),
+        *(f"overlap.{key}" for key in ("overlapped_ms", "exposed_ms", "fraction", "reasons.exposed_ms")),
+    ),
+    "causes": ("overlap.reasons.reason",),
+    "stalls": (
+        *(f"syncs.{key}" for key in ("count", "per_step", "stall_ms")),
+        *(f"syncs.sites.{key}" for key in ("count", "per_step", "stall_ms", "drain_ms", "own_ms", "bubble_ms")),
+        *("syncs.groups.stall_ms", "syncs.groups.bubble_ms", "copies.host_blocked_ms"),
+        *("per_step.hidden_syncs", "per_step.hidden_stall_ms"),
+    ),
+    "drain": (*(f"syncs.sites.{key}_ms" for key in ("drain", "own", "bubble")), "syncs.groups.bubble_ms"),
+    "per_step": ("syncs.per_step", "syncs.sites.per_step", "loader.per_step_ms"),
+}
+"""Where the figures stand that may be withheld; of steps and sums per step nothing is left in the profile itself."""
 
 Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
@@ -33,6 +58,26 @@ def _ms(ns: float | None) -> float | None:
 
 
 def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
+    return _without(profile.withheld, _everything(profile, findings))
+
+
+def _without(withheld: Iterable[str], section: dict[str, Any]) -> dict[str, Any]:
+    """Return the report on a trace without the figures that are withheld: null, wherever they stand."""
+    hidden = {field for figure in withheld for field in FIELDS.get(figure, ())}
+
+    def blanked(path: str, value: Any) -> Any:
+        if path in hidden:
+            return None
+        if isinstance(value, list):
+            return [blanked(path, item) for item in value]
+        if isinstance(value, dict):
+            return {key: blanked(f"{path}.{key}", item) for key, item in value.items()}
+        return value
+
+    return {key: blanked(key, value) for key, value in section.items()}
+
+
+def _everything(profile: Profile, findings: Findings) -> dict[str, Any]:
     info, count = profile.info, profile.steps.count
     step = profile.step.step_ns or profile.steps.traced_ns
     return {
@@ -48,18 +93,14 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
             "skipped_reasons": profile.skipped,
             "other": {name: number for name, number in profile.counts.items() if name not in KNOWN_COUNTS},
         },
-        "missing": [{"what": gap.what, "effect": gap.effect, "remedy": gap.remedy} for gap in profile.missing],
+        "missing": [_missing(entry) for entry in profile.missing],
         "steps": _steps(profile),
         "per_step": _per_step(profile.per_step) if profile.per_step else None,
         "gpu": [_device(device) for device in profile.devices],
         "copies": [_copies(group) for group in profile.copies],
         "overlap": _overlap(profile.overlap),
         "syncs": _syncs(profile.syncs, count),
-        "idle": [
-            {"device": device.device, "cause": cause, "time_ms": _ms(time)}
-            for device in profile.devices
-            for cause, time in device.idle_by_cause
-        ],
+        "idle": _idle(profile),
         "loader": {
             "waits": profile.loader.waits,
             "wait_ms": _ms(profile.loader.wait_ns),
@@ -70,6 +111,27 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
         "findings": [_finding(finding, step) for finding in findings],
         "joint": _joint(findings.joint, step),
     }
+
+
+def _missing(entry: Missing) -> dict[str, Any]:
+    return {
+        "check": entry.check,
+        "level": entry.level,
+        "what": entry.what,
+        "effect": entry.effect,
+        "remedy": entry.remedy,
+        "invalidates": [figure for figure in FIGURES if figure in entry.invalidates],
+    }
+
+
+def _idle(profile: Profile) -> list[dict[str, Any]]:
+    """Return the idle time by cause; where causes are withheld, of no cause."""
+    unknown = "causes" in profile.withheld
+    return [
+        {"device": device.device, "cause": cause, "time_ms": _ms(time)}
+        for device in profile.devices
+        for cause, time in ([(None, device.idle_ns)] if unknown else device.idle_by_cause)
+    ]
 
 
 def _steps(profile: Profile) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """What codes mean, in the words that all reports share, and names of the trace made safe to show."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
+from pinprof.trust import FIGURES, Missing
 from pinprof.units import between, duration, percent
 from pinprof.whatif import StepEstimate
 
@@ -31,6 +32,10 @@ BOUNDS = {
 }
 
 
+NOTHING = "-"
+"""Stands for a number that there is not, or that a report does not give."""
+DISTRUST = "Before you trust this trace"
+ABSENT = "Not in this trace"
 MAX_NAMED = 4
 """Sites of a group that are named."""
 FREE = 0.01
@@ -42,7 +47,7 @@ DEAR = 4
 def surprises(profile: Profile) -> Iterator[str]:
     """Yield sentences on the waits whose cost is not what their length suggests, and on those that only move."""
     count, step = profile.steps.count, profile.step.step_ns or profile.steps.traced_ns
-    if not count or not step:
+    if not count or not step or profile.withheld.keys() & {"stalls", "drain", "per_step"}:
         return
     waits = [site for site in profile.syncs.sites if site.is_wait and site.in_steps.count]
     for site in waits:
@@ -63,6 +68,36 @@ def surprises(profile: Profile) -> Iterator[str]:
 def _named(site: Site) -> str:
     at = f"{site.file}:{site.line}" if site.line is not None else site.function
     return f"{site.cause} at {at}" if at else f"{site.cause} ({site.op or site.call})"
+
+
+def unless(profile: Profile, *figures: str) -> Callable[[str], str]:
+    """Return what shows a number as it is, or as nothing where one of the figures that it is part of is withheld."""
+    hidden = bool(profile.withheld.keys() & set(figures))
+    return lambda number: NOTHING if hidden else number
+
+
+def why_not(profile: Profile, *figures: str) -> str:
+    """Return why figures are not shown, nothing where they are."""
+    withheld = profile.withheld
+    reason = next((withheld[figure] for figure in figures if figure in withheld), None)
+    return f"not shown ({reason.what})" if reason else ""
+
+
+def doubts(profile: Profile) -> tuple[Missing, ...]:
+    """Return what to know before the figures are read, the gravest first."""
+    return tuple(entry for entry in profile.missing if entry.level != "absent")
+
+
+def absences(profile: Profile) -> tuple[Missing, ...]:
+    """Return what was not recorded, without which the figures are right all the same."""
+    return tuple(entry for entry in profile.missing if entry.level == "absent")
+
+
+def consequence(entry: Missing) -> str:
+    """Return what follows from it for the report, and the way out."""
+    figures = [words for figure, words in FIGURES.items() if figure in entry.invalidates]
+    shown = f" (not shown: {'all figures' if len(figures) == len(FIGURES) else ', '.join(figures)})" if figures else ""
+    return f"{entry.effect}{shown}; {entry.remedy}"
 
 
 def step_known(step: StepEstimate) -> tuple[str, str] | None:

@@ -5,8 +5,21 @@ from pinprof.rules import copies, hazards, loading, overlap, waits
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.trace.tables import Trace
+from pinprof.trust import Missing
 
-__all__ = ["RULES", "RULE_OF_CAUSE", "RULE_OF_EXPOSURE", "Evidence", "Finding", "Findings", "Rule", "Saving", "find"]
+__all__ = [
+    "RESTS_ON",
+    "RULES",
+    "RULE_OF_CAUSE",
+    "RULE_OF_EXPOSURE",
+    "Evidence",
+    "Finding",
+    "Findings",
+    "Rule",
+    "Saving",
+    "find",
+    "unsearched",
+]
 
 RULES = (*copies.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES)
 """All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards."""
@@ -17,6 +30,14 @@ RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
 RULE_OF_EXPOSURE = {exposure: rule.id for rule in RULES for exposure in rule.exposures}
 """The rule that explains why copies are exposed, by the reason and their direction, as far as there is one."""
 
+RESTS_ON = {
+    copies.RULES: {"per_step", "copies", "overlap", "drain"},
+    waits.RULES: {"per_step", "stalls", "drain"},
+    overlap.RULES: {"per_step", "busy", "overlap", "causes", "drain"},
+    loading.RULES: {"per_step", "step", "busy"},
+    hazards.RULES: {"per_step", "copies", "stalls"},
+}
+"""The figures of a profile that each family of rules needs: where one is withheld, its rules are silent."""
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a cost is of high and of medium severity."""
 NEGLIGIBLE = 0.001
@@ -30,11 +51,19 @@ def find(profile: Profile, trace: Trace) -> Findings:
         return Findings()
     found = [
         Finding(rule, _severity(rule, evidence.cost_ns / step), evidence)
-        for rule in RULES
+        for rules, figures in RESTS_ON.items()
+        if not figures & profile.withheld.keys()
+        for rule in rules
         for evidence in rule.look(profile, trace)
         if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step
     ]
     return with_savings(profile, trace, found)
+
+
+def unsearched(profile: Profile) -> Missing | None:
+    """Return why some rules are silent, None if all of them were asked."""
+    needed = set().union(*RESTS_ON.values())
+    return next((entry for figure, entry in profile.withheld.items() if figure in needed), None)
 
 
 def _severity(rule: Rule, share: float) -> str:

@@ -40,6 +40,8 @@ def with_savings(profile: Profile, trace: Trace, found: Sequence[Finding]) -> Fi
 
 
 def _model(profile: Profile, trace: Trace) -> Model | None:
+    if "estimate" in profile.withheld:  # a replay would run without what the trace lacks
+        return None
     times: StepTimes = profile.steps
     rank = Recorded(trace, profile.syncs, times, profile.loader)
     model = Model([rank], profile.step.step_ns or times.traced_ns)

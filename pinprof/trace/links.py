@@ -33,10 +33,24 @@ def find_links(
 def launches(calls: Calls, gpu: Activities) -> Int32s:
     """Return per activity the row of the call with the same correlation, -1 if there is none.
 
-    A graph launch has many activities. Where several calls share a correlation (merged traces, a wrapped counter) the
-    last one that began before the activity is taken.
+    A graph launch has many activities. Where several calls share a correlation, a counter wrapped or the traces of
+    several processes are merged: then those of threads that surely launch to the activity's device are asked first, and
+    of these the last one that began before the activity is taken.
     """
     usable = np.flatnonzero(calls.correlation > 0)
+    launch = _last_before(calls, gpu, usable)
+    correlation, uses = np.unique(calls.correlation[usable], return_counts=True)
+    shared = np.isin(gpu.correlation, correlation[uses > 1])
+    sure = (launch != NONE) & ~shared
+    for device in np.unique(gpu.device[shared]) if sure.any() else ():
+        threads = np.unique(calls.thread[launch[sure & (gpu.device == device)]])
+        theirs = _last_before(calls, gpu, usable[np.isin(calls.thread[usable], threads)])
+        launch = np.where(shared & (gpu.device == device) & (theirs != NONE), theirs, launch)
+    return launch
+
+
+def _last_before(calls: Calls, gpu: Activities, usable: Int64s) -> Int32s:
+    """Return per activity the last of the usable calls with its correlation that began before it, else the first."""
     order = usable[np.argsort(calls.correlation[usable], kind="stable")]  # calls are sorted by start
     correlation = calls.correlation[order]
     first = np.searchsorted(correlation, gpu.correlation, side="left")

@@ -225,6 +225,8 @@ class Trace:
     """Duration events in the file by category, as recorded."""
     skipped: dict[str, int]
     """Duration events that could not be used, by reason."""
+    truncated: bool = False
+    """Whether the file ended too early; the events before that are here."""
 
     @property
     def launched_ns(self) -> Int64s:

@@ -1,5 +1,7 @@
 """Links between rows, against an oracle that looks at every pair."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -193,6 +195,16 @@ def test_a_graph_launch_has_many_activities() -> None:
 def test_of_several_calls_with_one_correlation_the_last_before_the_activity_launched_it() -> None:
     calls = calls_of([0, 100, 200, 300], [7, 7, 5, 7])
     assert launches(calls, kernels_of([50, 100, 250, 350], [7, 7, 7, 7])).tolist() == [0, 1, 1, 3]
+
+
+def test_of_several_calls_with_one_correlation_that_of_the_devices_own_thread_launched_it() -> None:
+    calls = calls_of([0, 1, 10, 12], [1, 2, 7, 7])
+    calls = replace(calls, thread=np.array([0, 1, 0, 1], np.int32))
+    gpu = kernels_of([5, 6, 20, 21], [1, 2, 7, 7])
+    gpu = replace(gpu, device=np.array([0, 1, 0, 1], np.int32))
+    assert launches(calls, gpu).tolist() == [0, 1, 2, 3]
+    alone = replace(gpu, device=np.array([0, 0, 0, 0], np.int32))
+    assert launches(calls, alone).tolist() == [0, 1, 3, 3]  # both launch to it: only time tells
 
 
 def test_a_kernel_that_starts_before_its_launch_is_linked_all_the_same() -> None:

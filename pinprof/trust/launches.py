@@ -1,0 +1,61 @@
+"""Which calls put work onto the GPU, and which of them have none in the trace."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.intervals import contains, union
+from pinprof.trace.tables import NONE, Bools, Calls, Trace
+
+KERNEL_LAUNCH = re.compile(r"(?:cuda|cu|hip)(?:Ext)?(?:Module)?Launch(?:Cooperative)?Kernel\w*")
+"""`cudaLaunchKernelExC`, `cuLaunchKernel_ptsz`, `hipExtModuleLaunchKernel`; not cudaLaunchHostFunc, which runs on the
+host."""
+COPY_CALL = re.compile(r"(?:cuda|cu|hip)Memcpy\w*")
+GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch\w*")
+BEGIN_CAPTURE = re.compile(r"(?:cuda|cu|hip)StreamBeginCapture\w*")
+END_CAPTURE = re.compile(r"(?:cuda|cu|hip)StreamEndCapture\w*")
+
+
+class Launches(NamedTuple):
+    """Per call; memsets are none: CUPTI leaves out some of cuDNN's and cuBLAS's, in recordings that lack nothing."""
+
+    kernel: Bools
+    copy: Bools
+    graph: Bools
+    linked: Bools
+    """Whether there is GPU work of it in the trace."""
+    expected: Bools
+    """Whether its work should be there: launched in a complete step, not after the last launch whose work is there, as
+    what comes later runs after the recording's end, and not while a graph is captured, which runs nothing."""
+
+
+def launches_of(trace: Trace) -> Launches:
+    """Return what each call launches, and whether the trace holds it."""
+    calls, links = trace.calls, trace.links
+    linked = np.zeros(len(calls), bool)
+    linked[links.launch[links.launch != NONE]] = True
+    last = calls.start_ns[linked].max(initial=np.iinfo(np.int64).min)
+    expected = trace.steps.holds(links.call_step) & (calls.start_ns <= last) & ~_captured(calls)
+    kernel, copy, graph = (_named(calls, pattern) for pattern in (KERNEL_LAUNCH, COPY_CALL, GRAPH_LAUNCH))
+    return Launches(kernel, copy, graph, linked, expected)
+
+
+def launching(calls: Calls) -> Bools:
+    """Return for each call whether it launches kernels, copies or graphs."""
+    return np.logical_or.reduce([_named(calls, pattern) for pattern in (KERNEL_LAUNCH, COPY_CALL, GRAPH_LAUNCH)])
+
+
+def _named(calls: Calls, pattern: re.Pattern[str]) -> Bools:
+    return calls.named(lambda name: pattern.fullmatch(name) is not None)
+
+
+def _captured(calls: Calls) -> Bools:
+    """Return for each call whether it was made while a stream was captured into a graph."""
+    begin = calls.start_ns[_named(calls, BEGIN_CAPTURE)]
+    ends = calls.end_ns[_named(calls, END_CAPTURE)]
+    if len(begin) == 0:
+        return np.zeros(len(calls), bool)
+    following = np.searchsorted(ends, begin)
+    never = np.iinfo(np.int64).max
+    return contains(union(begin, np.append(ends, never)[following]), calls.start_ns)

@@ -1,0 +1,84 @@
+"""What an entry of the list says, and the figures that it may take from a report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from pinprof.analyses.steps import StepTimes
+from pinprof.trace.tables import Trace
+from pinprof.whatif import StepEstimate
+
+STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = (
+    "step",
+    "estimate",
+    "per_step",
+    "busy",
+    "copies",
+    "overlap",
+    "causes",
+    "stalls",
+    "drain",
+)
+FIGURES = {
+    STEP: "step",
+    ESTIMATE: "estimated step and savings",
+    PER_STEP: "sums per step",
+    BUSY: "busy and idle time",
+    COPIES: "copies",
+    OVERLAP: "overlap",
+    CAUSES: "causes of idle and exposed time",
+    STALLS: "stalls",
+    DRAIN: "drain and bubbles of stalls",
+}
+"""The figures that a report withholds, each as a whole, and what they are in words."""
+
+MATTERS = 0.02
+"""Share of what should be there that may be lost without harm: it changes a figure by about as much, and the rules call
+what is less than 2 % of the step a cost of low severity. With more the figures are not given."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that makes a trace less than it seems, what follows from that, and the way out."""
+
+    what: str
+    effect: str
+    remedy: str
+    invalidates: frozenset[str] = frozenset()
+    """Keys of FIGURES that reports do not give because of it."""
+    absent: bool = False
+    """Whether it only was not recorded: what is shown is right without it."""
+    check: str = ""
+    """The key of the check that found it."""
+
+    @property
+    def level(self) -> str:
+        """How grave it is: `invalid` (figures are not given), `unsure` (they are to be read with care), `absent`."""
+        if self.invalidates:
+            return LEVELS[0]
+        return LEVELS[2] if self.absent else LEVELS[1]
+
+
+LEVELS = ("invalid", "unsure", "absent")
+"""The gravest first."""
+
+
+class Seen(NamedTuple):
+    """A trace, and what was measured of it that checks look at."""
+
+    trace: Trace
+    times: StepTimes
+    step: StepEstimate
+
+
+Check: TypeAlias = Callable[[Seen], Missing | None]
+
+
+def only_if(condition: object, *figures: str) -> frozenset[str]:
+    """Return the figures if the condition holds, else none."""
+    return frozenset(figures if condition else ())
+
+
+def counted(count: int, one: str, several: str = "") -> str:
+    """Return a number with what it counts."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"

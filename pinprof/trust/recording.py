@@ -1,0 +1,125 @@
+"""What was not recorded, what the file has lost, and what recording it cost."""
+
+from pinprof.trace.tables import UNKNOWN
+from pinprof.trust.missing import (
+    BUSY,
+    CAUSES,
+    COPIES,
+    DRAIN,
+    ESTIMATE,
+    OVERLAP,
+    STALLS,
+    Missing,
+    Seen,
+    counted,
+    only_if,
+)
+from pinprof.units import duration
+
+INFLATED = 1.1
+"""A step that the profiler makes longer by more is worth a line: a finding that costs 10 % is of high severity."""
+
+
+def no_gpu(seen: Seen) -> Missing | None:
+    """Report a trace of the host alone."""
+    if len(seen.trace.gpu):
+        return None
+    return Missing(
+        "no GPU activities",
+        "copies, overlap, idle and stalls cannot be measured",
+        "record with ProfilerActivity.CUDA on a machine with a GPU",
+        frozenset({BUSY, COPIES, OVERLAP, CAUSES, DRAIN, ESTIMATE}) | only_if(not len(seen.trace.calls), STALLS),
+    )
+
+
+def no_calls(seen: Seen) -> Missing | None:
+    """Report a trace of the GPU alone."""
+    if not len(seen.trace.gpu) or len(seen.trace.calls):
+        return None
+    return Missing(
+        "no runtime calls",
+        "stalls and the causes of idle time are unknown",
+        "record with ProfilerActivity.CPU too",
+        frozenset({STALLS, CAUSES}),
+    )
+
+
+def truncated(seen: Seen) -> Missing | None:
+    """Report a file that ended too early."""
+    if not seen.trace.truncated:
+        return None
+    return Missing(
+        "a file that ends too early",
+        "events of any time are lost with its end: sums are too small",
+        "copy the file again, or record it again",
+    )
+
+
+def unusable_events(seen: Seen) -> Missing | None:
+    """Report events that the reader could not use."""
+    skipped = seen.trace.skipped
+    if not skipped:
+        return None
+    reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in skipped.items())
+    unusable = counted(sum(skipped.values()), "unusable event")
+    return Missing(f"{unusable} ({reasons})", "they are left out", "record the trace again")
+
+
+def no_step_marks(seen: Seen) -> Missing | None:
+    """Report that no step was found."""
+    if seen.trace.steps.source != "whole_trace":
+        return None
+    return Missing(
+        "no step marks",
+        "the whole trace counts as one step",
+        "call profiler.step() once per training step",
+    )
+
+
+def profiler_cost(seen: Seen) -> Missing | None:
+    """Report how much longer the profiler made the step, and whether that is only estimated."""
+    step, traced = seen.step.step_ns, seen.times.traced_ns
+    known = seen.step.is_sure or not len(seen.trace.gpu)
+    longer = ""
+    if step and traced and traced >= INFLATED * step:
+        longer = f"{traced / step:.2g} times as long"
+    if known and longer:
+        return Missing(
+            f"the profiler made the step {longer} ({duration(traced or 0)} for {duration(step or 0)})",
+            "the host's times, and the idle time behind them, are inflated",
+            "the step and the savings are without that cost",
+        )
+    if known:
+        return None
+    return Missing(
+        "the step without profiler",
+        f"it is estimated; the profiler made it about {longer}, and the host's times are inflated"
+        if longer
+        else "it is estimated; the profiler slows the host, and the trace does not tell how much",
+        "pinprof run and pinprof.profile measure it",
+    )
+
+
+def host_memory(seen: Seen) -> Missing | None:
+    """Report copies of which the trace does not tell the kind of host memory."""
+    if not (seen.trace.gpu.host_memory == UNKNOWN).any():
+        return None
+    return Missing(
+        "the host memory of copies",
+        "pageable and pinned copies cannot be told apart",
+        "nothing helps: the vendor's profiler does not record it",
+        absent=True,
+    )
+
+
+def source_lines(seen: Seen) -> Missing | None:
+    """Report that nothing tells where calls were made."""
+    trace = seen.trace
+    if not len(trace.calls) or len(trace.functions) or trace.info.lines:
+        return None
+    return Missing(
+        "source lines",
+        "files and functions of waits are unknown",
+        "record with pinprof.profile or pinprof run; with_stack=True of torch.profiler gives functions",
+        absent=True,
+    )

@@ -1,0 +1,424 @@
+"""Each check on a trace that fires it and on a near miss, and what reports then show."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trace_builder import COMPUTE, SIDE, TraceBuilder
+
+from pinprof.check.figures import measure_figures
+from pinprof.measure import Profile, measure
+from pinprof.report.console import to_text
+from pinprof.report.html_report import to_html
+from pinprof.report.json_report import to_json
+from pinprof.rules import RESTS_ON, RULES, find
+from pinprof.trace import Trace, read_trace
+from pinprof.trust import CHECKS, FIGURES
+from pinprof.trust.missing import LEVELS
+
+ROOT = Path(__file__).parents[1]
+OURS = sorted((ROOT / "traces").rglob("*.json.gz"))
+CORPUS = ROOT.parent / "shared" / "corpus"
+THEIRS = sorted(CORPUS.glob("[!n]*.json.gz"))
+ALWAYS_RIGHT = {"source_lines", "host_memory", "profiler_cost"}
+"""What is true of recordings that lack nothing: no stacks, ROCm, and a step that the host bounds."""
+
+STEP_US = 10_000
+HOUR_US = 3_600_000_000
+LOST = {"busy", "overlap", "causes", "drain", "estimate"}
+UNLINKED = {"per_step", "estimate", "causes", "drain"}
+Recording = Callable[[], TraceBuilder]
+
+
+def steps(
+    count: int = 4,
+    *,
+    kernels: int = 50,
+    lost: int = 0,
+    lose_in: int | None = None,
+    numbers: Callable[[int], int] = int,
+    period: int = STEP_US,
+) -> TraceBuilder:
+    """Return steps of so many kernels of 150 µs each; `lost` of each step, or of the one step, leave no activity."""
+    builder = TraceBuilder()
+    for step in range(count):
+        builder.step(numbers(step), period * step, STEP_US - 10)
+        for number in range(kernels):
+            time = period * step + 100 + 180 * number
+            if 0 < number <= lost and lose_in in (None, step):
+                builder.call("cudaLaunchKernel", time, 2)
+            else:
+                builder.kernel(time + 10, 150, launch=time)
+    return builder
+
+
+def with_call_in_each_step(name: str, *more: str) -> TraceBuilder:
+    builder = steps(kernels=10)
+    for step in range(4):
+        for nth, each in enumerate((name, *more)):
+            builder.call(each, STEP_US * step + 5000 + 10 * nth, 5)
+    return builder
+
+
+def captured() -> TraceBuilder:
+    return with_call_in_each_step(
+        "cudaStreamBeginCapture", "cudaLaunchKernel", "cudaLaunchKernel", "cudaStreamEndCapture"
+    )
+
+
+def launched_at_the_end() -> TraceBuilder:
+    builder = steps()
+    for number in range(20):
+        builder.call("cudaLaunchKernel", 3 * STEP_US + 9500 + 3 * number, 2)
+    return builder
+
+
+def graphs(*work: int, steps: int = 4) -> TraceBuilder:
+    """Return steps with a launch of a graph each, that has so many kernels."""
+    builder = TraceBuilder()
+    for step in range(steps):
+        time = STEP_US * step
+        builder.step(step, time, STEP_US - 10)
+        builder.kernel(time + 20, 10, launch=time + 10)
+        correlation = builder.call("cudaGraphLaunch", time + 100, 5)
+        for number in range(work[step % len(work)]):
+            builder.activity("kernel", "k", time + 200 + 20 * number, 15, correlation=correlation, device=0, stream=7)
+        builder.kernel(time + 9000, 10, launch=time + 8900)
+    return builder
+
+
+def unlinked(count: int) -> TraceBuilder:
+    builder = steps()
+    for number in range(count):
+        builder.activity("kernel", "lost", 9100 + 20 * number, 15, correlation=0, device=0, stream=COMPUTE)
+    return builder
+
+
+def early(lead_us: float) -> TraceBuilder:
+    """Return 120 kernels on a stream that is idle before each, that start so much before their launch."""
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.step(step, STEP_US * step, STEP_US - 10)
+        for number in range(30):
+            time = STEP_US * step + 100 + 300 * number
+            builder.kernel(time - lead_us, 100, launch=time)
+    return builder
+
+
+def beside_each_other(overlap_us: float) -> TraceBuilder:
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.step(step, 1000 * step, 990)
+        for number in range(4):
+            builder.kernel(1000 * step + 100 + (100 - overlap_us) * number, 100, launch=1000 * step + 10 + number)
+    return builder
+
+
+def two_processes(*, device: int, launches: bool = True) -> TraceBuilder:
+    builder = steps()
+    for step in range(4):
+        time = STEP_US * step + 9300
+        correlation = builder.call("cudaLaunchKernel" if launches else "cudaGetDeviceCount", time, 2, thread=555)
+        builder.events[-1]["pid"] = 555
+        if launches:
+            builder.activity("kernel", "theirs", time + 9, 20, correlation=correlation, device=device, stream=SIDE)
+    return builder
+
+
+def after_a_pause(us: int) -> TraceBuilder:
+    builder = steps(3)
+    for number in range(3, 6):
+        builder.step(number, us + STEP_US * number, STEP_US - 10)
+        for kernel in range(50):
+            time = us + STEP_US * number + 100 + 180 * kernel
+            builder.kernel(time + 10, 150, launch=time)
+    return builder
+
+
+def timed(plain_ms: float) -> TraceBuilder:
+    builder = steps()
+    builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": plain_ms, "p10_ms": plain_ms, "p90_ms": plain_ms}}
+    return builder
+
+
+def broken_events() -> TraceBuilder:
+    builder = steps()
+    builder.event("cpu_op", "broken", 10, -5)
+    return builder
+
+
+def read(builder: TraceBuilder, folder: Path) -> Trace:
+    return read_trace(builder.write(folder / "trace.json"))
+
+
+def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
+    """Return what each check that fires invalidates."""
+    return {entry.check: set(entry.invalidates) for entry in measure(read(builder, folder)).missing}
+
+
+@pytest.mark.parametrize(
+    ("recording", "check", "invalid"),
+    [
+        pytest.param(lambda: steps(lost=5), "lost_launches", LOST, id="a tenth of the kernels"),
+        pytest.param(lambda: steps(lost=1, lose_in=1), "lost_launches", set(), id="one kernel of 200"),
+        pytest.param(
+            lambda: with_call_in_each_step("cudaMemcpyAsync"),
+            "lost_launches",
+            {"copies", "overlap", "causes"},
+            id="all copies",
+        ),
+        pytest.param(
+            lambda: with_call_in_each_step("hipExtModuleLaunchKernel"), "lost_launches", LOST, id="kernels of HIP"
+        ),
+        pytest.param(lambda: steps(lost=40, lose_in=2), "lost_steps", LOST | {"copies"}, id="most of a step"),
+        pytest.param(
+            lambda: steps(numbers=lambda step: step + (step > 1)),
+            "skipped_steps",
+            {"step", "estimate", "busy", "causes"},
+            id="steps 0 1 3 4",
+        ),
+        pytest.param(
+            lambda: steps(100, kernels=9, numbers=lambda step: step + (step > 50)),
+            "skipped_steps",
+            set(),
+            id="one step of 101",
+        ),
+        pytest.param(lambda: graphs(40, 0, 40, 40), "lost_graph_work", LOST, id="a graph without work"),
+        pytest.param(lambda: graphs(40, 40, 20, 40), "lost_graph_work", LOST, id="a graph with half of its work"),
+        pytest.param(
+            lambda: unlinked(5), "unlinked_activities", {"per_step", "estimate", "causes", "drain"}, id="5 of 205"
+        ),
+        pytest.param(lambda: unlinked(1), "unlinked_activities", set(), id="1 of 201"),
+        pytest.param(lambda: early(100), "clock_skew", {"stalls", "drain", "causes", "estimate"}, id="100 µs early"),
+        pytest.param(lambda: early(5), "clock_skew", set(), id="5 µs early"),
+        pytest.param(lambda: beside_each_other(20), "same_stream_overlap", set(), id="a fifth of each kernel"),
+        pytest.param(lambda: two_processes(device=0), "several_processes", set(FIGURES), id="on one GPU"),
+        pytest.param(
+            lambda: two_processes(device=1),
+            "several_processes",
+            {"step", "estimate", "per_step", "causes"},
+            id="on a GPU each",
+        ),
+        pytest.param(
+            lambda: steps(numbers=lambda step: step % 2),
+            "several_sessions",
+            {"step", "estimate", "busy", "causes"},
+            id="steps 0 1 0 1",
+        ),
+        pytest.param(
+            lambda: after_a_pause(HOUR_US), "several_sessions", {"step", "estimate", "busy", "causes"}, id="an hour"
+        ),
+        pytest.param(lambda: timed(8), "profiler_cost", set(), id="10 ms for 8"),
+        pytest.param(broken_events, "unusable_events", set(), id="a negative duration"),
+        pytest.param(
+            lambda: with_call_in_each_step("cudaMemcpyAsync", "cudaLaunchKernel"),
+            "lost_launches",
+            LOST | {"copies"},
+            id="copies and kernels",
+        ),
+    ],
+)
+def test_a_check_fires_and_says_which_figures_are_wrong(
+    tmp_path: Path, recording: Recording, check: str, invalid: set[str]
+) -> None:
+    assert entries(recording(), tmp_path)[check] == invalid
+
+
+@pytest.mark.parametrize(
+    "recording",
+    [
+        pytest.param(steps, id="nothing is wrong"),
+        pytest.param(launched_at_the_end, id="launched when the recording ends"),
+        pytest.param(captured, id="captured into a graph"),
+        pytest.param(lambda: with_call_in_each_step("cudaMemsetAsync"), id="memsets, which CUPTI leaves out"),
+        pytest.param(lambda: with_call_in_each_step("cudaLaunchHostFunc"), id="a function on the host"),
+        pytest.param(lambda: graphs(40), id="a graph with all of its work"),
+        pytest.param(lambda: graphs(40, 38, 40, 40), id="a graph with 95 % of its work"),
+        pytest.param(lambda: graphs(10, 20, 30, 40), id="graphs of different sizes"),
+        pytest.param(lambda: early(1.5), id="clocks that agree to 1.5 µs"),
+        pytest.param(lambda: beside_each_other(1), id="a hundredth of each kernel"),
+        pytest.param(lambda: two_processes(device=0, launches=False), id="a process that launches nothing"),
+        pytest.param(lambda: after_a_pause(HOUR_US // 2), id="half an hour"),
+        pytest.param(lambda: timed(9.5), id="10 ms for 9.5"),
+        pytest.param(lambda: steps(numbers=lambda step: 100 + step), id="steps from 100 on"),
+    ],
+)
+def test_a_near_miss_is_not_reported(tmp_path: Path, recording: Recording) -> None:
+    assert (
+        not entries(recording(), tmp_path).keys()
+        - ALWAYS_RIGHT
+        - ({"same_stream_overlap"} if recording is captured else set())
+    )
+
+
+def test_a_single_wrong_time_does_not_mean_that_clocks_are_apart(tmp_path: Path) -> None:
+    builder = early(-10)  # 120 kernels, none early
+    kernels = [event for event in builder.events if event["cat"] == "kernel"]
+    kernels[50]["ts"] -= 110
+    assert entries(builder, tmp_path)["clock_skew"] == set()
+
+
+def test_a_file_that_was_cut_is_said(tmp_path: Path) -> None:
+    trace = read(steps(), tmp_path)
+    (entry,) = (entry for entry in measure(replace(trace, truncated=True)).missing if entry.check == "truncated")
+    assert entry.level == "unsure"
+    assert "truncated" not in {entry.check for entry in measure(trace).missing}
+
+
+def test_the_host_alone_lacks_no_launches(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.step(step, 100 * step, 90)
+        builder.call("cudaLaunchKernel", 100 * step + 10, 2)
+    assert entries(builder, tmp_path).keys() == {"no_gpu", "source_lines"}
+
+
+def test_the_gravest_comes_first(tmp_path: Path) -> None:
+    builder = steps(lost=5)
+    builder.event("cpu_op", "broken", 10, -5)
+    levels = [LEVELS.index(entry.level) for entry in measure(read(builder, tmp_path)).missing]
+    assert levels == sorted(levels)
+    assert set(levels) == {0, 1, 2}
+
+
+def test_an_empty_trace_is_looked_at(tmp_path: Path) -> None:
+    assert entries(TraceBuilder(), tmp_path).keys() == {"no_gpu", "no_step_marks"}
+
+
+def test_every_check_says_who_found_it(tmp_path: Path) -> None:
+    for recording in (steps(lost=5), early(100), TraceBuilder(), two_processes(device=0)):
+        assert entries(recording, tmp_path).keys() <= CHECKS.keys()
+
+
+# ---------------------------------------------------------------- recordings
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+def test_our_recordings_raise_no_false_alarm(path: Path) -> None:
+    assert {entry.check for entry in measure(read_trace(path)).missing} <= ALWAYS_RIGHT
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason=f"there is no {CORPUS.parent.name}/{CORPUS.name}")
+@pytest.mark.parametrize("path", THEIRS, ids=lambda path: path.name)
+def test_recordings_of_others_raise_no_false_alarm(path: Path) -> None:
+    trace = read_trace(path)
+    absent = {"no_gpu"} if not len(trace.gpu) else set()
+    marks = {"no_step_marks"} if trace.steps.source == "whole_trace" else set()
+    assert {entry.check for entry in measure(trace).missing} <= ALWAYS_RIGHT | absent | marks
+
+
+# ---------------------------------------------------------------- reports
+
+
+def copying(*, every_second_is_lost: bool) -> TraceBuilder:
+    """Return steps with a wait, and a copy of pageable memory, of which every other kernel is lost."""
+    builder = TraceBuilder()
+    for step in range(4):
+        time = 1000 * step
+        builder.step(step, time, 990)
+        builder.copy("HtoD (Pageable -> Device)", time + 30, 100, launch=time + 10, call=125)
+        builder.kernel(time + 210, 100, launch=time + 200)
+        if every_second_is_lost:
+            builder.call("cudaLaunchKernel", time + 320, 2)
+        else:
+            builder.kernel(time + 330, 100, launch=time + 320)
+        builder.op("aten::item", time + 500, 60)
+        builder.call("cudaStreamSynchronize", time + 505, 50)
+        builder.kernel(time + 710, 100, launch=time + 700)
+    return builder
+
+
+def reports(builder: TraceBuilder, folder: Path) -> tuple[Profile, str, str, dict[str, Any]]:
+    trace = read(builder, folder)
+    profile = measure(trace)
+    findings = find(profile, trace)
+    document = json.loads(to_json([(profile, findings)]))["traces"][0]
+    return profile, to_text(profile, findings, width=140), to_html([(trace, profile, findings)]), document
+
+
+def test_what_is_wrong_is_not_printed(tmp_path: Path) -> None:
+    profile, text, page, document = reports(copying(every_second_is_lost=True), tmp_path)
+    assert profile.withheld.keys() == LOST
+    assert profile.bound is None
+    assert profile.step.step_ns is None
+    assert "- no GPU work of 4 launches (25 %)" in text
+    assert text.index("Before you trust this trace") < text.index("\nStep\n")
+    assert "        -  GPU 0 busy: not shown (no GPU work of 4 launches (25 %))" in text
+    assert "hidden behind kernels: not shown" in text
+    assert "- why copies are exposed: not shown" in text
+    assert "- not searched in full: no GPU work of 4 launches (25 %)" in text
+    assert page.index("Before you trust this trace") < page.index('<dl class="facts">')
+    assert '<span class="number">-</span><br><span class="meaning">not shown (no GPU work' in page
+    assert document["gpu"][0] == dict.fromkeys(("busy_ms", "kernel_ms", "memcpy_ms", "idle_ms", "span_ms")) | {
+        "device": 0
+    }
+    assert document["overlap"]["exposed_ms"] is document["overlap"]["fraction"] is None
+    assert document["overlap"]["copy_ms"] == pytest.approx(0.4)
+    assert document["copies"][0]["exposed_ms"] is None
+    assert document["copies"][0]["time_ms"] == pytest.approx(0.4)
+    assert [site["stall_ms"] for site in document["syncs"]["sites"]] != [None] * 2
+    assert {site["bubble_ms"] for site in document["syncs"]["sites"]} == {None}
+    assert document["idle"] == [{"device": 0, "cause": None, "time_ms": None}]
+    assert document["steps"]["step_ms"] is document["steps"]["bound"] is None
+    assert document["steps"]["traced_ms"] == pytest.approx(1)
+    assert document["findings"] == []
+    (entry,) = (entry for entry in document["missing"] if entry["level"] == "invalid")
+    assert entry["check"] == "lost_launches"
+    assert set(entry["invalidates"]) == LOST
+
+
+def test_a_whole_trace_is_printed_as_it_is(tmp_path: Path) -> None:
+    profile, text, page, document = reports(copying(every_second_is_lost=False), tmp_path)
+    assert profile.withheld == {}
+    assert "not shown" not in text
+    assert "not shown (" not in page
+    assert document["gpu"][0]["busy_ms"] > 0
+    assert document["findings"]
+
+
+def test_a_trace_without_problems_shows_nothing(tmp_path: Path) -> None:
+    builder = timed(9.5)
+    builder.function("train.py(1): step", 0, 4 * STEP_US)
+    profile, text, page, document = reports(builder, tmp_path)
+    assert profile.missing == ()
+    assert "Before you trust" not in text + page
+    assert "Not in this trace" not in text + page
+    assert document["missing"] == []
+
+
+@pytest.mark.parametrize(
+    "recording",
+    [
+        lambda: two_processes(device=0),
+        lambda: two_processes(device=1),
+        lambda: steps(numbers=lambda step: step % 2),
+        lambda: early(100),
+        lambda: unlinked(50),
+        lambda: graphs(40, 0, 40, 40),
+        TraceBuilder,
+    ],
+)
+def test_withheld_figures_of_every_kind_have_reports(tmp_path: Path, recording: Recording) -> None:
+    profile, text, page, document = reports(recording(), tmp_path)
+    assert profile.withheld
+    assert "Before you trust this trace" in text
+    assert "Before you trust this trace" in page
+    assert [entry["what"] for entry in document["missing"]] == [entry.what for entry in profile.missing]
+
+
+def test_every_rule_says_which_figures_it_rests_on() -> None:
+    assert tuple(rule for rules in RESTS_ON for rule in rules) == RULES
+    assert set().union(*RESTS_ON.values()) <= FIGURES.keys()
+
+
+def test_limits_are_not_kept_by_figures_that_are_withheld(tmp_path: Path) -> None:
+    trace = read(copying(every_second_is_lost=True), tmp_path)
+    profile = measure(trace)
+    figures = measure_figures(profile, trace, find(profile, trace)).figures
+    for key in ("max_exposed_ms", "min_overlap", "max_step_ms"):
+        assert figures[key].value is None
+        assert "no GPU work of 4 launches" in figures[key].note
+    assert figures["max_stall_ms"].value is not None  # how long the host stood there is known
