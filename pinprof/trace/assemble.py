@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -36,6 +37,7 @@ from pinprof.trace.tables import (
     Activities,
     Bools,
     Calls,
+    Cut,
     Device,
     HostEvents,
     Info,
@@ -55,8 +57,8 @@ COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+?)\s*->\s*([\w ]+?)\))?", 
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
 
 
-def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Shared) -> Trace:
-    """Return the trace of the parts of a file, in the order of the file."""
+def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Shared, cut: str | None = None) -> Trace:
+    """Return the trace of the parts of a file, in the order of the file; `cut` says why its end is missing."""
     columns = _Columns(joined(part.rows for part in parts), shared)
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
     calls, gpu = columns.calls(), columns.activities()
@@ -65,6 +67,9 @@ def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Share
     threads = name_threads(columns.threads, labels, ops, annotations, calls)
     launch = launches(calls, gpu)
     steps = find_steps(ops, annotations, calls, gpu, launch)
+    missing_end = Cut(cut, columns.last_ns) if cut else None
+    if missing_end and missing_end.last_ns is not None:  # torch writes GPU work and its launches last, in order of time
+        steps = replace(steps, complete=steps.complete & (steps.end_ns <= missing_end.last_ns))
     return Trace(
         path=path,
         info=_info(metadata, gpu),
@@ -80,6 +85,8 @@ def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Share
         links=find_links(ops, functions, calls, gpu, launch, steps),
         counts=dict(sum((part.counts for part in parts), Counter())),
         skipped=columns.skipped | ({"malformed": malformed} if malformed else {}),
+        repaired=sum(part.repaired for part in parts),
+        cut=missing_end,
     )
 
 
@@ -100,6 +107,11 @@ class _Columns:
         threads = by_appearance([rows.thread[table] for table in on_host], len(keys))
         self.threads: tuple[ThreadKey, ...] = tuple(keys[code] for code in threads)
         """The host threads, in the order in which the tables number them."""
+        last = np.flatnonzero(usable)[-1:]
+        self.last_ns = (
+            int(rows.start_ns[last[0]]) if len(last) and self._is_of_gpu(int(rows.category[last[0]])) else None
+        )
+        """When the last event of the file began, if it is GPU work or its launch."""
         self._thread = _inverse(threads, len(keys))
         self._keys: tuple[ThreadKey, ...] = keys
 
@@ -138,6 +150,10 @@ class _Columns:
             stream=self._id(rows, "stream"),
             correlation=self._id(rows, "correlation"),
         )
+
+    @staticmethod
+    def _is_of_gpu(category: int) -> bool:
+        return KNOWN_CATEGORIES[category] in (*CALL_CATEGORIES, *CATEGORIES)
 
     def _rows(self, *categories: str) -> Int64s:
         """Return the usable rows of these categories in the order of a table."""

@@ -2,49 +2,59 @@
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from pinprof.trace.events import LooseFile, Metadata
-from pinprof.trace.seams import FIRST_KEY, SEAM, SPACE, WIDEST, Block, Unusual
+from pinprof.trace.events import Event, LooseFile, Metadata, decode_each, decode_events
+from pinprof.trace.salvage import salvage, salvage_metadata
+from pinprof.trace.seams import FIRST_KEY, SEAM, SPACE, WIDEST, Block
 from pinprof.trace.words import PADDING
 
+FIRST_BLOCK_BYTES = 512 << 10
+"""The first blocks are small, so that all threads have one soon; each next one is twice as large, up to the largest."""
 BLOCK_BYTES = 4 << 20
 """Large enough that a step over a block costs more than its call, small enough for the caches of a core."""
-FIRST_BLOCK_BYTES = 1 << 19
-"""Most traces are small; each further block is twice as large."""
 LARGEST_BLOCK = 64 << 20
 """A longer text without a seam is not read in blocks."""
 
 HEADER = re.compile(rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b(?=\{%b"ph":)' % ((SPACE,) * 5), re.DOTALL)
 
 
-class Stream(Protocol):
-    """Bytes to read."""
+class Ending(NamedTuple):
+    """What lay behind the last block, and around the events."""
 
-    def readinto(self, buffer: memoryview, /) -> int | None:
-        """Fill the buffer as far as there are bytes, and return how many it took."""
+    events: list[Event]
+    malformed: int
+    repaired: int
+    metadata: Metadata
+    closed: bool
+    """Whether the list of events ended: else the file was cut off."""
 
 
 class Blocks:
-    """The blocks of a stream; when all are taken, `metadata` and `rest` tell what lay around them."""
+    """The blocks of a stream of bytes, which can be gone through once; `ending` then tells what lay around them.
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._header = b""
-        self._rest = b""
+    Where the stream is not one of events as torch writes them, there are no blocks, and `whole` holds all of it.
+    """
+
+    def __init__(self, content: Iterable[bytes]) -> None:
+        self.whole: bytes | None = None
+        self._chunks = iter(content)
+        self._left = memoryview(b"")
+        self._header = self._rest = b""
 
     def __iter__(self) -> Iterator[Block]:
-        """Return the blocks in order. Raises Unusual if the stream is not one of events as torch writes them."""
+        """Return the blocks in order."""
         step = min(FIRST_BLOCK_BYTES, BLOCK_BYTES)
         buffer, size = self._filled(b"", step)
         while not (match := HEADER.match(buffer, 0, size)):
             if size < len(buffer) - PADDING or size > LARGEST_BLOCK:
-                raise Unusual
+                self.whole = bytes(buffer[:size]) + self._everything()
+                return
             buffer, size = self._filled(bytes(buffer[:size]), 2 * size)
-        self._header = match[0]
+        self._header = match[0].removeprefix(b"\xef\xbb\xbf")
         begin = match.end()
         while True:
             is_last = size < len(buffer) - PADDING
@@ -52,12 +62,10 @@ class Blocks:
             if end > begin:
                 yield Block(buffer, begin, end)
                 begin = end
-            if is_last:
-                self._rest = bytes(buffer[begin:size])
-                return
             carried = bytes(buffer[begin:size])
-            if len(carried) > LARGEST_BLOCK:
-                raise Unusual
+            if is_last or len(carried) > LARGEST_BLOCK:
+                self._rest = carried + self._everything()
+                return
             step = min(2 * step, BLOCK_BYTES)
             buffer, size = self._filled(carried, len(carried) + step)
             begin = 0
@@ -67,27 +75,46 @@ class Blocks:
         buffer = bytearray(size + PADDING)
         buffer[: len(carried)] = carried
         filled = len(carried)
-        with memoryview(buffer) as view:
-            while filled < size and (taken := self._stream.readinto(view[filled:size])):
-                filled += taken
+        while filled < size:
+            if not self._left:
+                self._left = memoryview(next(self._chunks, b""))
+            taken = self._left[: size - filled]
+            if not taken:
+                break
+            buffer[filled : filled + len(taken)] = taken
+            filled += len(taken)
+            self._left = self._left[len(taken) :]
         return buffer, filled
 
-    def ending(self) -> tuple[bytes, Metadata]:
-        """Return the JSON list of the events behind the last block, and the metadata of the file."""
+    def _everything(self) -> bytes:
+        """Return what is left of the stream."""
+        return bytes(self._left) + b"".join(self._chunks)
+
+    def ending(self) -> Ending:
+        """Return what lay behind the last block and around the events, as far as it can be read."""
         text = b"[" + self._rest
         try:
             _, end = json.JSONDecoder().raw_decode(text.decode("latin-1"))
-        except (ValueError, RecursionError):
-            raise Unusual from None
-        around = self._header.removeprefix(b"\xef\xbb\xbf") + b"]" + text[end:]
-        if around.lstrip().startswith(b"["):
-            if msgspec.json.decode(around) != []:
-                raise Unusual
-            return text[:end], Metadata()
-        file = msgspec.json.decode(around, type=LooseFile)
-        if file.events != [] or around.count(b'"traceEvents"') != 1:
-            raise Unusual
-        return text[:end], file
+            events, malformed = decode_events(text[:end])
+        except (ValueError, RecursionError, msgspec.MsgspecError):
+            found = salvage(self._rest, is_last=True)
+            tail = found.rest.lstrip(b" \t\r\n,") if found.closed else b""
+            return self._with_metadata(
+                Ending(*found[:1], found.malformed, found.repaired, Metadata(), found.closed), tail
+            )
+        return self._with_metadata(Ending(events, malformed, 0, Metadata(), closed=True), b"]" + text[end:])
+
+    def _with_metadata(self, ending: Ending, tail: bytes) -> Ending:
+        """Return the ending with the metadata of the file, given what follows the events."""
+        around = self._header + tail
+        if around.startswith(b"["):
+            return ending
+        try:
+            file = msgspec.json.decode(around, type=LooseFile)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return ending._replace(metadata=salvage_metadata(around))
+        more, malformed = decode_each(file.events or [])  # the events are there twice
+        return ending._replace(events=[*ending.events, *more], malformed=ending.malformed + malformed, metadata=file)
 
 
 def _last_seam(buffer: bytearray, begin: int, size: int) -> int:

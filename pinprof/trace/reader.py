@@ -1,71 +1,90 @@
-"""Reads a trace file: bytes in, events out, and a good sentence when it is not one."""
+"""Reads a trace file: bytes in, a Trace out, and a good sentence when it is not one."""
 
+import re
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
-from isal import igzip, igzip_lib
 
 from pinprof.errors import TraceError
 from pinprof.trace.assemble import assemble
+from pinprof.trace.blocks import Blocks
 from pinprof.trace.events import Event, File, LooseFile, Metadata, decode_each
-from pinprof.trace.parallel import available_cores, read_in_blocks
+from pinprof.trace.files import open_trace
+from pinprof.trace.guess import what_it_seems
+from pinprof.trace.parallel import available_cores, scanned
 from pinprof.trace.rows import Part, Shared, part_of_events
+from pinprof.trace.salvage import salvage, salvage_metadata
 from pinprof.trace.tables import Trace
+from pinprof.trace.unpack import Unpacked
+from pinprof.urls import shown
 
-GZIP_MAGIC = b"\x1f\x8b"
+LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
+ENDS_EARLY = "the JSON ends too early; the file is truncated, copy it or record it again"
+
+
+class _Read(NamedTuple):
+    """What a file holds."""
+
+    metadata: Metadata
+    parts: list[Part]
+    shared: Shared
+    cut: str | None
+    """Why the end of the file is missing, None if it is there."""
 
 
 def read_trace(path: str | Path, jobs: int | None = None) -> Trace:
-    """Return the trace in a Kineto JSON file, plain or gzip, with all its columns and links.
+    """Return the trace in a Kineto JSON file, plain, gzip or zstd, with all its columns and links.
 
-    Up to `jobs` threads read the file side by side, by default one for each core that the process may use.
+    The file is a path, a URL that fsspec knows, or `-`, standard input. Up to `jobs` threads read it side by side, by
+    default one for each core that the process may use.
 
     Events of categories that pinprof does not know are counted in `Trace.counts`; duration events of known categories
-    that cannot be used are counted by reason in `Trace.skipped`.
+    that cannot be used are counted by reason in `Trace.skipped`. Of a file that is cut off the whole events are read,
+    and `Trace.cut` says so; events that are no JSON are repaired where possible, and counted in `Trace.repaired`.
 
     Raises TraceError, with the file's name, if the file cannot be read or is not a trace.
     """
     path = str(path)
     try:
-        read = read_in_blocks(path, jobs or available_cores()) or _read_whole(path)
+        with open_trace(path) as stream:
+            read = _read(Unpacked(stream), jobs or available_cores())
     except TraceError as error:
-        raise TraceError(f"{path}: {error}") from error
-    return assemble(path, *read)
+        raise TraceError(f"{shown(path)}: {error}") from error
+    return assemble(shown(path), *read)
 
 
-def _read_whole(path: str) -> tuple[Metadata, list[Part], Shared]:
-    """Decode a file in one piece, which takes any JSON and tells what is wrong with what is none."""
-    metadata, events, malformed = _decode(_load(path))
+def _read(content: Unpacked, jobs: int) -> _Read:
     shared = Shared()
-    part, _ = part_of_events(events, malformed, shared)
-    return metadata, [part], shared
+    blocks = Blocks(content)
+    parts = list(scanned(blocks, shared, jobs))
+    if blocks.whole is not None:
+        return _read_whole(blocks.whole, content.lost)
+    ending = blocks.ending()
+    parts.append(part_of_events(ending.events, ending.malformed, shared, repaired=ending.repaired)[0])
+    if not any(part.counts or part.labels for part in parts) and (not ending.closed or any(p.malformed for p in parts)):
+        raise TraceError(
+            content.lost or ENDS_EARLY if not ending.closed else "the JSON is broken; record the trace again"
+        )
+    return _Read(ending.metadata, parts, shared, content.lost or (None if ending.closed else ENDS_EARLY))
 
 
-def _load(path: str) -> bytes:
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise TraceError("no such file") from None
-    except IsADirectoryError:
-        raise TraceError("is a folder; name the trace files in it") from None
-    except OSError as error:
-        raise TraceError(f"cannot be read ({error.strerror})") from error
-    if data.startswith(GZIP_MAGIC):
-        try:
-            data = bytes(igzip.decompress(data))  # type: ignore[no-untyped-call]
-        except EOFError:
-            raise TraceError("the gzip data ends too early; the file is truncated, copy it again") from None
-        except (OSError, igzip_lib.IsalError) as error:  # type: ignore[misc]  # the stub says it is an instance
-            raise TraceError(f"the gzip data is corrupt ({error}); copy the file again") from error
+def _read_whole(data: bytes, lost: str | None) -> _Read:
+    """Decode a file in one piece, which takes any JSON and tells what is wrong with what is none."""
     if not data.strip():
-        raise TraceError("the file is empty; record the trace again")
-    return data
+        raise TraceError(lost or "the file is empty; record the trace again")
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        metadata, events, malformed = _decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _salvaged(data, lost, error)
+    shared = Shared()
+    return _Read(metadata, [part_of_events(events, malformed, shared)[0]], shared, lost)
 
 
 def _decode(data: bytes) -> tuple[Metadata, list[Event], int]:
     """Return the metadata, the events, and how many entries of the event list were not events."""
-    is_list = data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    is_list = data.lstrip().startswith(b"[")
     try:
         file = (
             File(events=msgspec.json.decode(data, type=list[Event]))
@@ -76,8 +95,6 @@ def _decode(data: bytes) -> tuple[Metadata, list[Event], int]:
             return file, file.events, 0
     except (msgspec.ValidationError, UnicodeDecodeError):
         pass  # something is not of the usual form: look at each event by itself
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _broken_json(data, error) from error
     return _decode_loosely(data, is_list=is_list)
 
 
@@ -92,31 +109,31 @@ def _decode_loosely(data: bytes, *, is_list: bool) -> tuple[Metadata, list[Event
             metadata, raw_events = file, file.events
     except msgspec.ValidationError:
         raise TraceError(_not_a_trace(data)) from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _broken_json(data, error) from error
     events, malformed = decode_each(raw_events)
     if raw_events and not any(event.ph for event in events):
         raise TraceError(_not_a_trace(data))
     return metadata, events, malformed
 
 
-def _broken_json(data: bytes, error: Exception) -> TraceError:
-    if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
-        return TraceError("is not JSON; a trace is what torch.profiler's export_chrome_trace writes")
-    if "truncated" in str(error):
-        return TraceError("the JSON ends too early; the file is truncated, copy it or record it again")
-    return TraceError(f"the JSON is broken ({error})")
+def _salvaged(data: bytes, lost: str | None, error: Exception) -> _Read:
+    """Return what can be taken out of a file that is no JSON, event by event."""
+    begin = LIST_START.search(data)
+    found = salvage(data[begin.end() :].lstrip(), is_last=True) if begin else None
+    if not begin or not found or not any(event.ph for event in found.events):
+        raise TraceError(lost or _broken_json(data, error)) from error
+    metadata = salvage_metadata(data[: begin.start()] + found.rest)
+    shared = Shared()
+    part, _ = part_of_events(found.events, found.malformed, shared, repaired=found.repaired)
+    return _Read(metadata, [part], shared, lost or (None if found.closed else ENDS_EARLY))
+
+
+def _broken_json(data: bytes, error: Exception) -> str:
+    seems = what_it_seems(data)
+    if seems or not data.lstrip().startswith((b"{", b"[")):
+        return f"is not JSON{seems}; a trace is what torch.profiler's export_chrome_trace writes"
+    return ENDS_EARLY if "truncated" in str(error) else f"the JSON is broken ({error})"
 
 
 def _not_a_trace(data: bytes) -> str:
     """Say what a JSON document without trace events seems to be."""
-    try:
-        document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "the JSON is broken; record the trace again"
-    looks_like = ""
-    if isinstance(document, dict) and "nodes" in document and "schema" in document:
-        looks_like = " (it looks like an execution graph, which ExecutionTraceObserver writes)"
-    elif isinstance(document, list) and document and isinstance(document[0], list):
-        looks_like = " (it looks like a memory timeline, which export_memory_timeline writes)"
-    return f"is JSON but no trace{looks_like}; give the file that torch.profiler's export_chrome_trace wrote"
+    return f"is JSON but no trace{what_it_seems(data)}; give the file that torch.profiler's export_chrome_trace wrote"

@@ -89,6 +89,8 @@ class Part:
     """Names that the file gives threads."""
     malformed: int
     """Entries that are no events."""
+    repaired: int = 0
+    """Events that were no JSON and are read all the same."""
 
 
 def known_category(text: str) -> int:
@@ -97,7 +99,9 @@ def known_category(text: str) -> int:
     return _CATEGORY.get(ALIASES.get(category, category), NONE)
 
 
-def part_of_events(events: Sequence[Event], malformed: int, shared: Shared) -> tuple[Part, Int64s]:
+def part_of_events(
+    events: Sequence[Event], malformed: int, shared: Shared, *, repaired: int = 0
+) -> tuple[Part, Int64s]:
     """Return the part that decoded events make, and which of the events its rows are."""
     labels = {
         (event.pid, event.tid): str(event.args.name).strip()
@@ -108,7 +112,7 @@ def part_of_events(events: Sequence[Event], malformed: int, shared: Shared) -> t
     category = np.array([known_category(event.cat or "") if event.ph == "X" else NONE for event in events], np.int8)
     used = np.flatnonzero(category != NONE)
     rows = _rows([events[row] for row in used.tolist()], category[used], shared)
-    return Part(rows, counts, labels, malformed), used
+    return Part(rows, counts, labels, malformed, repaired), used
 
 
 def _rows(events: Sequence[Event], category: Int8s, shared: Shared) -> Rows:

@@ -206,6 +206,16 @@ class Links:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Where a file ended too early."""
+
+    why: str
+    """What is missing, in words."""
+    last_ns: int | None
+    """When the last event of the file began, if it is GPU work or a call: no later one is in the trace."""
+
+
+@dataclass(frozen=True)
 class Trace:
     """A recorded trace: tables, their links, and what was left out."""
 
@@ -225,8 +235,10 @@ class Trace:
     """Duration events in the file by category, as recorded."""
     skipped: dict[str, int]
     """Duration events that could not be used, by reason."""
-    truncated: bool = False
-    """Whether the file ended too early; the events before that are here."""
+    repaired: int = 0
+    """Events that were no JSON, and are here as far as it could be told what was meant."""
+    cut: Cut | None = None
+    """What became of the end of a file that ended too early; the events before that are here."""
 
     @property
     def launched_ns(self) -> Int64s:

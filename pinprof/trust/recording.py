@@ -46,12 +46,30 @@ def no_calls(seen: Seen) -> Missing | None:
 
 def truncated(seen: Seen) -> Missing | None:
     """Report a file that ended too early."""
-    if not seen.trace.truncated:
+    trace, cut = seen.trace, seen.trace.cut
+    if cut is None:
+        return None
+    if cut.last_ns is None:
+        lost = "all GPU work is lost"
+    else:
+        begin = min(int(table.start_ns[0]) for table in (trace.ops, trace.calls, trace.gpu) if len(table))
+        lost = f"calls and GPU work are lost from {duration(max(cut.last_ns - begin, 0))} after its beginning on"
+    return Missing(
+        f"the end of the file: {cut.why.partition(';')[0]}",
+        f"{lost}; steps behind that are left out, and sums over the trace are too small",
+        "copy the file again, or record it again",
+    )
+
+
+def repaired_events(seen: Seen) -> Missing | None:
+    """Report events that were no JSON and were read all the same."""
+    repaired = seen.trace.repaired
+    if not repaired:
         return None
     return Missing(
-        "a file that ends too early",
-        "events of any time are lost with its end: sums are too small",
-        "copy the file again, or record it again",
+        f"the text of {counted(repaired, 'event')} as it was meant",
+        "they are no JSON and were repaired: names in them may be wrong",
+        "record with a newer torch, which writes such names correctly",
     )
 
 

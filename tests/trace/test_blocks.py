@@ -16,9 +16,10 @@ from pinprof.errors import TraceError
 from pinprof.trace import Trace, blocks, read_trace, reader
 from pinprof.trace.assemble import assemble
 from pinprof.trace.events import Event
-from pinprof.trace.parallel import read_in_blocks
+from pinprof.trace.files import open_trace
 from pinprof.trace.scan import Scanner
 from pinprof.trace.tables import Table
+from pinprof.trace.unpack import Unpacked
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = sorted((ROOT / "traces").glob("*.json.gz"))
@@ -50,13 +51,19 @@ FLOW = b"""\
 
 def in_one_piece(path: Path) -> Trace:
     """Return the trace, every event of it decoded."""
-    return assemble(str(path), *reader._read_whole(str(path)))
+    with open_trace(str(path)) as stream:
+        content = Unpacked(stream)
+        data = b"".join(content)
+    return assemble(str(path), *reader._read_whole(data, content.lost))
 
 
 def in_blocks(path: Path, jobs: int = 1) -> Trace:
-    read = read_in_blocks(str(path), jobs)
-    assert read is not None
-    return assemble(str(path), *read)
+    with open_trace(str(path)) as stream:
+        content = blocks.Blocks(Unpacked(stream))
+        for _ in content:
+            pass
+        assert content.whole is None
+    return read_trace(path, jobs)
 
 
 def assert_same(one: Any, other: Any) -> None:

@@ -1,0 +1,50 @@
+"""Guesses what a file is that is no trace, so that its owner knows which one to give instead."""
+
+import msgspec
+
+STARTS = (
+    (b"<", "an HTML or XML page; a download that needed a login ends as one"),
+    (b"SQLite format 3\x00", "an SQLite database, such as nsys export writes"),
+    (b"NSYS", "a report of Nsight Systems"),
+    (b"NVR\x00", "a report of Nsight Compute"),
+    (b"PK\x03\x04", "a zip archive; unpack it"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it"),
+    (b"BZh", "packed with bzip2; unpack it"),
+    (b"\xfd7zXZ\x00", "packed with xz; unpack it"),
+    (b"\x04\x22\x4d\x18", "packed with lz4; unpack it"),
+    (b"\x80\x04\x95", "a pickle, such as torch.cuda.memory._dump_snapshot writes"),
+    (b"\x7fELF", "a program"),
+    (b"PAR1", "a Parquet file"),
+    (b"\x89PNG", "a picture"),
+    (b"version https://git-lfs", "a pointer of Git LFS; run git lfs pull"),
+    (b'{"Type":', "an export of nsys as JSON lines"),
+    (b'{"type":', "an export of nsys as JSON lines"),
+)
+"""How files begin, and what they are then."""
+TAR_MAGIC, TAR_AT = b"ustar", 257
+
+
+def what_it_seems(data: bytes) -> str:
+    """Return " (it looks like ...)" if the bytes of a file tell what it is, else nothing."""
+    text = data.lstrip()
+    found = next((what for start, what in STARTS if text.startswith(start)), None)
+    if data[TAR_AT : TAR_AT + len(TAR_MAGIC)] == TAR_MAGIC:
+        found = "a tar archive; unpack it"
+    found = found or _of_document(data)
+    return f" (it looks like {found})" if found else ""
+
+
+def _of_document(data: bytes) -> str | None:
+    try:
+        document = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if isinstance(document, dict) and "nodes" in document and "schema" in document:
+        return "an execution graph, which ExecutionTraceObserver writes"
+    if isinstance(document, list) and document and isinstance(document[0], list):
+        return "a memory timeline, which export_memory_timeline writes"
+    if isinstance(document, dict) and "segments" in document:
+        return "a memory snapshot"
+    if isinstance(document, dict) and str(document.get("schema", "")).startswith("pinprof."):
+        return "a report of pinprof, not the trace that it is about"
+    return None
