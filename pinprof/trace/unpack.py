@@ -1,0 +1,163 @@
+"""Unpacks trace files: gzip and zstd, told by their first bytes, in chunks of bounded size."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+from pinprof.errors import TraceError
+
+READ_BYTES = 2**16
+"""Read at once of a packed file: a hostile one of many tiny members copies the rest of it for each."""
+CHUNK_BYTES = 2**20
+"""A chunk that is handed on is no larger."""
+MAGIC_BYTES = 4
+
+HARMLESS_BYTES = 2**28
+"""Up to here nothing is a decompression bomb."""
+MOST_TIMES = 500
+"""A file that unpacks to more than so many times its size is one: gzip ends at 1030, traces reach 10 to 30."""
+MOST_BYTES = 2**36
+"""As is one that unpacks to more than 64 GiB; the largest traces that anybody could open have a tenth of that."""
+
+
+class Unpacker(Protocol):
+    """What the unpackers of gzip and zstd share, with each other and with bz2 and lzma."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the member is complete."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether nothing more can come from what was given so far."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the member."""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Return some more of the content."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of packed files, which are one or more members after one another."""
+
+    name: str
+    is_start: Callable[[bytes], bool]
+    unpacker: Callable[[], tuple[Unpacker, type[Exception]]]
+    """Makes an unpacker of one member, and says what it raises."""
+    by_hand: str
+
+
+def _gzip() -> tuple[Unpacker, type[Exception]]:
+    from isal import igzip_lib  # noqa: PLC0415  only for files that need it
+
+    error: Any = igzip_lib.IsalError  # the stub says it is an instance
+    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP), error
+
+
+def _zstd() -> tuple[Unpacker, type[Exception]]:
+    try:
+        if sys.version_info >= (3, 14):
+            from compression import zstd  # noqa: PLC0415
+        else:
+            from backports import zstd  # noqa: PLC0415  only for files that need it
+    except ImportError:
+        raise TraceError(
+            "is packed with zstd, which this Python cannot read; pip install backports.zstd (before Python 3.14), or "
+            "unpack it first with zstd -d"
+        ) from None
+    return zstd.ZstdDecompressor(), zstd.ZstdError
+
+
+def _is_zstd(data: bytes) -> bool:
+    """Return whether a frame begins here; pzstd and others put skippable ones between."""
+    return data.startswith(b"\x28\xb5\x2f\xfd") or (data[1:4] == b"\x2a\x4d\x18" and data[0] >> 4 == 5)  # noqa: PLR2004
+
+
+FORMS = (
+    Form("gzip", lambda data: data.startswith(b"\x1f\x8b"), _gzip, "gunzip"),
+    Form("zstd", _is_zstd, _zstd, "zstd -d --long=31"),
+)
+
+
+class Unpacked:
+    """The content of a trace file as chunks of bytes, plain whatever its form; it can be gone through once.
+
+    What can be read of a truncated or corrupt file comes first. Then `lost` says, in words for the user, why the rest
+    of it did not come; it is None for a file that is whole, and while there is more to come. What follows the last
+    member of a packed file is ignored, as gzip does.
+
+    Raises TraceError, without the file's name, if the stream cannot be read, or holds a decompression bomb.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.lost: str | None = None
+        self._stream = stream
+        self._packed = 0
+        self._unpacked = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the content."""
+        data = self._from(b"")
+        for form in FORMS:
+            if form.is_start(data):
+                yield from self._members(form, data)
+                return
+        while data:
+            yield data
+            data = self._read(CHUNK_BYTES)
+
+    def _members(self, form: Form, data: bytes) -> Iterator[bytes]:
+        while form.is_start(data):
+            unpacker, broken = form.unpacker()
+            while not unpacker.eof:
+                if unpacker.needs_input and not data:
+                    data = self._read(READ_BYTES)
+                    if not data:
+                        self.lost = f"the {form.name} data ends too early; the file is truncated, copy it again"
+                        return
+                try:
+                    chunk = unpacker.decompress(data, CHUNK_BYTES)
+                except broken as error:
+                    self.lost = _why(form, error)
+                    return
+                data = b""
+                self._weigh(len(chunk), form)
+                if chunk:
+                    yield chunk
+            data = self._from(unpacker.unused_data)
+
+    def _from(self, data: bytes) -> bytes:
+        """Return the data with enough of what follows to tell its form, if there is as much."""
+        while len(data) < MAGIC_BYTES and (more := self._read(READ_BYTES)):
+            data += more
+        return data
+
+    def _read(self, size: int) -> bytes:
+        try:
+            data = self._stream.read(size)
+        except OSError as error:
+            raise TraceError(f"cannot be read ({error.strerror or error})") from error
+        self._packed += len(data)
+        return data
+
+    def _weigh(self, size: int, form: Form) -> None:
+        self._unpacked += size
+        if self._unpacked > MOST_BYTES:
+            much = f"more than {MOST_BYTES >> 30} GiB"
+        elif self._unpacked > HARMLESS_BYTES and self._unpacked > MOST_TIMES * self._packed:
+            much = f"more than {MOST_TIMES} times its size, as only a decompression bomb does"
+        else:
+            return
+        raise TraceError(
+            f"unpacks to {much}; if you trust it, unpack it with {form.by_hand}: plain files have no limit"
+        )
+
+
+def _why(form: Form, error: Exception) -> str:
+    if "too much memory" in str(error):  # a window of more than 128 MiB, which zstd itself refuses as well
+        raise TraceError(f"was packed with zstd --long; unpack it first with {form.by_hand}") from error
+    return f"the {form.name} data is corrupt ({error}); copy the file again"
