@@ -4,18 +4,20 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from isal import igzip, igzip_lib
 
 from pinprof.errors import TraceError
 from pinprof.trace.assemble import assemble
 from pinprof.trace.events import Event, File, LooseFile, Metadata
+from pinprof.trace.files import open_trace
 from pinprof.trace.tables import Trace
-
-GZIP_MAGIC = b"\x1f\x8b"
+from pinprof.trace.unpack import Unpacked
+from pinprof.urls import shown
 
 
 def read_trace(path: str | Path) -> Trace:
-    """Return the trace in a Kineto JSON file, plain or gzip, with all its columns and links.
+    """Return the trace in a Kineto JSON file, plain, gzip or zstd, with all its columns and links.
+
+    The file is a path, a URL that fsspec knows, or `-`, standard input.
 
     Events of categories that pinprof does not know are counted in `Trace.counts`; duration events of known categories
     that cannot be used are counted by reason in `Trace.skipped`.
@@ -26,26 +28,16 @@ def read_trace(path: str | Path) -> Trace:
     try:
         metadata, events, malformed = _decode(_load(path))
     except TraceError as error:
-        raise TraceError(f"{path}: {error}") from error
-    return assemble(path, metadata, events, malformed)
+        raise TraceError(f"{shown(path)}: {error}") from error
+    return assemble(shown(path), metadata, events, malformed)
 
 
 def _load(path: str) -> bytes:
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise TraceError("no such file") from None
-    except IsADirectoryError:
-        raise TraceError("is a folder; name the trace files in it") from None
-    except OSError as error:
-        raise TraceError(f"cannot be read ({error.strerror})") from error
-    if data.startswith(GZIP_MAGIC):
-        try:
-            data = bytes(igzip.decompress(data))  # type: ignore[no-untyped-call]
-        except EOFError:
-            raise TraceError("the gzip data ends too early; the file is truncated, copy it again") from None
-        except (OSError, igzip_lib.IsalError) as error:  # type: ignore[misc]  # the stub says it is an instance
-            raise TraceError(f"the gzip data is corrupt ({error}); copy the file again") from error
+    with open_trace(path) as stream:
+        content = Unpacked(stream)
+        data = b"".join(content)
+    if content.lost:
+        raise TraceError(content.lost)
     if not data.strip():
         raise TraceError("the file is empty; record the trace again")
     return data

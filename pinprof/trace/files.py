@@ -1,0 +1,173 @@
+"""Where traces are: files, URLs and standard input are opened, folders and patterns become the files in them."""
+
+import glob
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Protocol
+
+from pinprof.errors import TraceError
+from pinprof.trace.remote import WEB, RemoteFiles, open_url
+from pinprof.urls import STANDARD_INPUT, is_url, shown
+
+SUFFIXES = (".json", ".json.gz", ".json.zst")
+DEPTH = 4
+"""So many folders below one are looked into; TensorBoard's layout, plugins/profile/RUN, has three."""
+MOST_NAMED = 3
+"""Folders that an error names before it counts the rest."""
+
+
+class Files(Protocol):
+    """What a place can be asked about its files, by the names that the user knows them by."""
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether this is a folder."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file of this very name."""
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the files that match a pattern."""
+
+    def below(self, folder: str, depth: int) -> list[str]:
+        """Return the files at most so many folders below one."""
+
+
+class LocalFiles:
+    """The folders of this machine."""
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether this is a folder."""
+        return os.path.isdir(path)  # noqa: PTH112  Path.is_dir raises for names that no file can have
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file of this very name."""
+        return os.path.lexists(path)
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the files that match a pattern; `**` is any number of folders, and those that exist are no pattern."""
+        folder = os.path.dirname(pattern)  # noqa: PTH120  Path would change the name
+        while folder and not self.exists(folder):
+            folder = os.path.dirname(folder)  # noqa: PTH120
+        literal = glob.escape(folder) + pattern[len(folder) :]
+        return [path for path in glob.glob(literal, recursive=True) if not self.is_folder(path)]  # noqa: PTH207
+
+    def below(self, folder: str, depth: int) -> list[str]:
+        """Return the files at most so many folders below one; hidden ones are not looked at, nor links to folders."""
+        try:
+            entries = list(os.scandir(folder))
+        except OSError as error:
+            raise TraceError(f"cannot be read ({error.strerror})") from error
+        seen = [entry for entry in entries if not entry.name.startswith(".")]
+        found = [entry.path for entry in seen if os.path.isfile(entry.path)]  # noqa: PTH113  raises not
+        for entry in seen if depth else ():
+            if entry.is_dir(follow_symlinks=False) and os.access(entry.path, os.R_OK | os.X_OK):
+                found += self.below(entry.path, depth - 1)
+        return found
+
+
+@contextmanager
+def open_trace(path: str) -> Iterator[BinaryIO]:
+    """Give the bytes of a file, a URL or standard input (`-`) as they are, packed or not; they can be read once.
+
+    Raises TraceError, without the name, if it cannot be opened.
+    """
+    if path == STANDARD_INPUT:
+        yield _standard_input()
+        return
+    stream = open_url(path) if is_url(path) else _open_file(path)
+    try:
+        yield stream
+    finally:
+        stream.close()
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise TraceError("there is none; pipe a trace into pinprof, or name its file")
+    if sys.stdin.isatty():
+        raise TraceError("is a terminal; pipe a trace into pinprof, or name its file")
+    return sys.stdin.buffer
+
+
+def _open_file(path: str) -> BinaryIO:
+    try:
+        return open(path, "rb")  # noqa: PTH123  what the caller closes; Path would change the name
+    except FileNotFoundError:
+        raise TraceError("no such file") from None
+    except IsADirectoryError:
+        raise TraceError("is a folder; name the trace files in it") from None
+    except OSError as error:
+        raise TraceError(f"cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise TraceError(f"is no name that a file can have ({error})") from None
+
+
+def trace_files(argument: str) -> list[str]:
+    """Return the files that an argument stands for, rank2 before rank10: itself, those in a folder, those of a pattern.
+
+    A name that exists is no pattern. Of a folder that has no trace, but one folder below it has, the traces are those.
+    Whether a file is a trace is told by its name (`SUFFIXES`), unless the pattern matches no such name; a file that is
+    named by itself need not exist.
+
+    Raises TraceError, with the argument, if there is no such file, or it is not clear which folder is meant.
+    """
+    if argument == STANDARD_INPUT or (is_url(argument) and not _may_be_many(argument)):
+        return [argument]
+    try:
+        return sorted(_expanded(argument), key=natural)
+    except TraceError as error:
+        raise TraceError(f"{shown(argument)}: {error}") from error
+
+
+def _expanded(argument: str) -> list[str]:
+    files: Files = RemoteFiles(argument) if is_url(argument) else LocalFiles()
+    if files.is_folder(argument):
+        return _in_folder(files, argument)
+    if not _is_pattern(argument) or files.exists(argument):
+        return [argument]
+    matching = files.matching(argument)
+    if not matching:
+        raise TraceError("matches no file; a pattern for the files in a folder ends in /*.json.gz or the like")
+    return [path for path in matching if _is_trace(path)] or matching
+
+
+def natural(path: str) -> tuple[list[str | int], str]:
+    """Return a key that sorts numbers in names as numbers."""
+    parts = re.split(r"(\d+)", path)
+    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)], path
+
+
+def _may_be_many(url: str) -> bool:
+    """Return whether a URL can be a folder or a pattern; to ask for every one would cost a request."""
+    return _is_pattern(url) or not _is_trace(url)
+
+
+def _is_pattern(path: str) -> bool:
+    if path.startswith(WEB):
+        return re.search(r"[*\[]", path.partition("?")[0]) is not None
+    return glob.has_magic(path)
+
+
+def _is_trace(path: str) -> bool:
+    return path.lower().endswith(SUFFIXES)
+
+
+def _in_folder(files: Files, folder: str) -> list[str]:
+    """Return the traces at the top of a folder, else of the only folder below it that has any."""
+    for depth in (0, DEPTH):
+        found = [path for path in files.below(folder, depth) if _is_trace(path)]
+        folders = sorted({path.rpartition("/")[0] for path in found}, key=natural)
+        if len(folders) > 1:
+            raise TraceError(f"no trace in this folder itself, but in {_listed(folders)}; name one of them")
+        if found:
+            return found
+    raise TraceError(f"no trace in this folder; traces end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+
+
+def _listed(folders: Iterable[str]) -> str:
+    names = [shown(folder) for folder in folders]
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,157 @@
+"""Traces at URLs: opened and listed by fsspec, which is loaded only then."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, cast
+
+from pinprof.errors import TraceError
+from pinprof.urls import redacted
+
+SILENCE_S = 60.0
+"""A web server that sends nothing for so long is given up. aiohttp's own limit is five minutes for a whole file."""
+WITH_EXTRA = ("s3", "s3a", "gs", "gcs", "http", "https")
+"""Schemes whose packages come with pinprof[remote]."""
+WEB = ("http://", "https://")
+
+DENIED = (401, 403)
+MISSING = (404, 410)
+"""States of HTTP."""
+
+# fsspec and the packages behind it take a second to load, and most traces are files.
+# ruff: noqa: PLC0415
+
+
+class RemoteFile:
+    """A file at a URL, read from its start to its end, whose every failure is a TraceError."""
+
+    def __init__(self, url: str) -> None:
+        files, path = _file_system(url)
+        with _translated():
+            self._file = files.open(path, "rb")
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        with _translated():
+            return self._file.read(size)
+
+    def close(self) -> None:
+        """Give up the connection."""
+        with _translated():
+            self._file.close()
+
+
+class RemoteFiles:
+    """The folders of the file system behind a URL, asked by URLs."""
+
+    def __init__(self, url: str) -> None:
+        self._files, root = _file_system(url)
+        self._before, _, after = url.partition(root.rstrip("/")) if root.rstrip("/") else (url, "", "")
+        self._after = "" if after == "/" else after
+        self._is_web = url.startswith(WEB)
+        self._files.invalidate_cache()  # listings are kept, and a job may have written more since
+
+    def is_folder(self, url: str) -> bool:
+        """Return whether this is a folder; on the web it is if it ends with a slash."""
+        if self._is_web or url.endswith("/"):
+            return url.endswith("/")
+        with _translated():
+            return bool(self._files.isdir(self._path(url)))
+
+    def exists(self, url: str) -> bool:
+        """Return whether there is a file of this very name."""
+        with _translated():
+            return bool(self._files.exists(self._path(url)))
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the files that match a pattern."""
+        with _translated():
+            return self._only_files(self._files.glob(self._path(pattern), detail=True))
+
+    def below(self, folder: str, depth: int) -> list[str]:
+        """Return the files at most so many folders below one; on the web those in it, as its page lists them."""
+        with _translated():
+            path = self._path(folder)
+            if self._is_web or not depth:
+                entries = self._files.ls(path, detail=True)
+                return self._only_files({entry["name"]: entry for entry in entries})
+            return self._only_files(self._files.find(path, maxdepth=depth + 1, detail=True))
+
+    def _path(self, url: str) -> str:
+        return url if self._is_web else str(self._files._strip_protocol(url))  # noqa: SLF001  what fsspec has for it
+
+    def _only_files(self, entries: dict[str, dict[str, Any]]) -> list[str]:
+        paths = [name for name, entry in entries.items() if entry["type"] == "file" and not name.endswith("/")]
+        return paths if self._is_web else [f"{self._before}{path}{self._after}" for path in paths]
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    """Return the file system behind a URL, and the path in it."""
+    schemes = [part.partition("://")[0] for part in url.split("::")]
+    try:
+        from fsspec.core import url_to_fs
+
+        return cast("tuple[Any, str]", url_to_fs(url, **_web_options(url)))
+    except ImportError as error:
+        if set(schemes) & set(WITH_EXTRA):
+            raise TraceError(f"{schemes[0]}:// needs packages of its own: pip install 'pinprof[remote]'") from error
+        raise TraceError(f"{schemes[0]}:// needs a package that is not installed ({_one_line(error)})") from error
+    except Exception as error:  # noqa: BLE001  each file system has its own
+        if isinstance(error, ValueError) and "not known" in str(error):
+            raise TraceError(
+                f"{schemes[0]}:// is no kind of URL that fsspec knows; s3://, gs:// and https:// are"
+            ) from None
+        raise TraceError(_trouble(error)) from None
+
+
+def _web_options(url: str) -> dict[str, Any]:
+    """Return how to speak to a web server: by the proxy of the environment, and not waiting for ever."""
+    if not url.startswith(WEB):
+        return {}
+    from aiohttp import ClientTimeout
+    from fsspec.config import conf
+
+    own = conf.get(url.partition(":")[0], {}).get("client_kwargs", {})
+    timeout = ClientTimeout(total=None, sock_connect=SILENCE_S, sock_read=SILENCE_S)
+    return {"client_kwargs": {"timeout": timeout, "trust_env": True, **own}}
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn whatever a file system raises into a TraceError, without its cause: that quotes the URL with its secrets."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  each file system has its own, down to those of its web client
+        raise TraceError(_trouble(error)) from None
+
+
+def _trouble(error: BaseException) -> str:
+    """Return what went wrong, in words; to fsspec every failure of a web server is a missing file, with a cause."""
+    while isinstance(error, FileNotFoundError) and _is_of_the_web(error.__cause__):
+        error = cast("BaseException", error.__cause__)
+    status = getattr(error, "status", None)
+    if isinstance(error, PermissionError) or status in DENIED:
+        return "access is denied; give the credentials as its service wants them, or a signed URL"
+    if isinstance(status, int) and status not in MISSING:
+        return f"the server answers {status} {_one_line(getattr(error, 'message', ''))}".rstrip()
+    if isinstance(error, FileNotFoundError) or status in MISSING:
+        return "no such file"
+    if isinstance(error, IsADirectoryError):
+        return "is a folder; name the trace files in it"
+    if isinstance(error, TimeoutError):
+        return "the server does not answer; try again"
+    return f"cannot be read ({_one_line(error) or type(error).__name__})"
+
+
+def _is_of_the_web(cause: BaseException | None) -> bool:
+    return isinstance(cause, OSError | TimeoutError | ValueError) or type(cause).__module__.startswith("aiohttp")
+
+
+def _one_line(error: object) -> str:
+    return redacted(" ".join(str(error).split()))
+
+
+def open_url(url: str) -> BinaryIO:
+    """Return the file at a URL; TraceError, without the URL, if it cannot be opened."""
+    return cast("BinaryIO", RemoteFile(url))
