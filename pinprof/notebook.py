@@ -60,8 +60,8 @@ class Report:
 
 
 def analyze(source: str | os.PathLike[str] | Trace) -> Report:
-    """Return the report on a trace, or on the file of one; TraceError if the file cannot be read as a trace."""
-    trace = source if isinstance(source, Trace) else read_trace(Path(source))
+    """Return the report on a trace, or on the file or URL of one; TraceError if that cannot be read as a trace."""
+    trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
     profile = measure(trace)
     return Report(trace, profile, find(profile, trace))
 

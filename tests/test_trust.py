@@ -16,6 +16,7 @@ from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
 from pinprof.rules import RESTS_ON, RULES, find
 from pinprof.trace import Trace, read_trace
+from pinprof.trace.tables import Cut
 from pinprof.trust import CHECKS, FIGURES
 from pinprof.trust.missing import LEVELS
 
@@ -263,7 +264,11 @@ def test_a_single_wrong_time_does_not_mean_that_clocks_are_apart(tmp_path: Path)
 
 def test_a_file_that_was_cut_is_said(tmp_path: Path) -> None:
     trace = read(steps(), tmp_path)
-    (entry,) = (entry for entry in measure(replace(trace, cut=Cut("the JSON ends too early; copy it again", None))).missing if entry.check == "truncated")
+    (entry,) = (
+        entry
+        for entry in measure(replace(trace, cut=Cut("the JSON ends too early; copy it again", None))).missing
+        if entry.check == "truncated"
+    )
     assert entry.level == "unsure"
     assert "truncated" not in {entry.check for entry in measure(trace).missing}
 

@@ -53,10 +53,11 @@ def check(
 ) -> int:
     """Hold traces against limits, and fail if one is not kept: a gate for CI.
 
-    Each limit is one option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0); an
-    option wins. A figure that the trace cannot tell does not keep its limit, and it is said why. With a baseline fails
-    only what is new or worse: waits at new places, and limits that were kept better before; without limits every figure
-    is compared. Exit status: 0 all kept, 1 a limit was not kept, 2 unusable input.
+    TRACE is a file, a URL, - for standard input, or a folder or quoted pattern, as for pinprof report. Each limit is
+    one option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0); an option wins. A
+    figure that the trace cannot tell does not keep its limit, and it is said why. With a baseline fails only what is
+    new or worse: waits at new places, and limits that were kept better before; without limits every figure is compared.
+    Exit status: 0 all kept, 1 a limit was not kept, 2 unusable input.
 
     \b
     Examples:

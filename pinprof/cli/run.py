@@ -88,6 +88,8 @@ def run(
     """  # noqa: D301  click looks for the backspace itself
     chosen = _windows(windows)
     name = script.rpartition(".")[2] if options["module"] else Path(script).stem
+    if output == "-":
+        fail("a recording does not go to standard output; name a file")
     output, is_first = _rank_output(output or f"pinprof-{name}.json.gz")
     page = output.removesuffix(".gz").removesuffix(".json") + ".html"
     check_outputs((output, page if is_first else None), force=force)

@@ -12,6 +12,7 @@ import click
 
 from pinprof.errors import PinprofError
 from pinprof.outputs import write_whole
+from pinprof.urls import redacted
 
 UNUSABLE = 2
 """Exit code for unusable input and wrong usage."""
@@ -56,8 +57,8 @@ class Commands(click.Group):
 
 
 def fail(message: str, status: int = UNUSABLE) -> NoReturn:
-    """Say what is wrong in one line, and exit."""
-    click.echo(f"Error: {printable(message)}", err=True)
+    """Say what is wrong in one line, without the secrets of a URL, and exit."""
+    click.echo(f"Error: {printable(redacted(message))}", err=True)
     sys.exit(status)
 
 
@@ -99,8 +100,8 @@ def page_options() -> tuple[int, bool]:
 
 
 def say(text: str) -> None:
-    """Say something that is no result, on standard error."""
-    click.echo(text, err=True)
+    """Say something that is no result, on standard error, without the secrets of a URL."""
+    click.echo(redacted(text), err=True)
 
 
 @contextmanager

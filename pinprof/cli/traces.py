@@ -1,57 +1,74 @@
 """Traces as commands need them: read, measured, and reported on."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from pinprof.cli.terminal import fail, page_options, printable, progress, say, write
+from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
     from pinprof.measure import Profile
     from pinprof.rules import Findings
     from pinprof.trace import Trace
 
-TRACE_SUFFIXES = (".json", ".json.gz")
+Made = TypeVar("Made")
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
 
 
-def measured_traces(paths: Sequence[str]) -> "Iterator[tuple[Trace, Profile, Findings]]":
-    """Yield each trace with its measurements and findings; of a folder what is no trace is skipped with a word."""
-    from pinprof.errors import TraceError
+def measured_traces(arguments: Sequence[str]) -> "Iterator[tuple[Trace, Profile, Findings]]":
+    """Yield each trace with its measurements and findings; see `each_trace`."""
     from pinprof.measure import measure
     from pinprof.rules import find
-    from pinprof.trace import read_trace
 
-    for argument in paths:
-        inside = _traces_in(argument) if Path(argument).is_dir() else None
+    def measured(trace: "Trace") -> "tuple[Trace, Profile, Findings]":
+        profile = measure(trace)
+        return trace, profile, find(profile, trace)
+
+    return each_trace(arguments, measured)
+
+
+def each_trace(arguments: Sequence[str], make: "Callable[[Trace], Made]") -> Iterator[Made]:
+    """Yield what is made of each trace; of a folder or a pattern what is no trace is skipped with a word."""
+    from pinprof.errors import TraceError
+    from pinprof.trace import read_trace
+    from pinprof.trace.files import trace_files
+
+    if list(arguments).count(STANDARD_INPUT) > 1:
+        fail("standard input can be read once; name the other traces")
+    for argument in arguments:
+        paths = trace_files(argument)
+        is_named = paths == [argument]
         usable = 0
-        for number, path in enumerate(inside or [argument], start=1):
-            with progress(f"reading {Path(path).name}" + (f" ({number} of {len(inside)})" if inside else "")):
+        for number, path in enumerate(paths, start=1):
+            name = PurePath(shown(path)).name
+            with progress(f"reading {name}" + ("" if is_named else f" ({number} of {len(paths)})")):
                 try:
                     trace = read_trace(path)
                 except TraceError as error:
-                    if inside is None:
+                    if is_named:
                         raise
                     say(f"Skipped: {printable(str(error))}")
                     continue
-                profile = measure(trace)
-                findings = find(profile, trace)
+                made = make(trace)
             usable += 1
-            yield trace, profile, findings
+            yield made
         if not usable:
-            raise TraceError(f"{argument}: no file in this folder is a trace")
+            raise TraceError(f"{shown(argument)}: none of the files here is a trace")
 
 
-def _traces_in(folder: str) -> list[str]:
-    """Return the files in a folder that may be traces, by their names."""
-    inside = sorted(str(path) for path in Path(folder).iterdir() if path.name.endswith(TRACE_SUFFIXES))
-    if not inside:
-        fail(f"{folder}: no trace in this folder; traces end in {' or '.join(TRACE_SUFFIXES)}")
-    return inside
+def one_trace(argument: str) -> str:
+    """Return the file of the only trace that an argument stands for, for what is about one trace."""
+    from pinprof.trace.files import trace_files
+
+    paths = trace_files(argument)
+    if len(paths) > 1:
+        fail(f"{shown(argument)}: has {len(paths)} traces, and this is about one; name it, e.g. {shown(paths[0])}")
+    return paths[0]
 
 
 def print_report(profile: "Profile", findings: "Findings") -> None:

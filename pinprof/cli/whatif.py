@@ -2,12 +2,13 @@
 
 import shlex
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, write
+from pinprof.cli.traces import each_trace, one_trace
+from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from pinprof.analyses.syncs import Syncs
@@ -69,7 +70,8 @@ def whatif(
 
     The trace is run again with the waits, copies and allocations that the change leaves of it; the range says how sure
     that is. Changes may be combined. Without any, the usual ones are compared. Of a job of several ranks give all
-    traces: its collectives wait for the slowest rank.
+    traces: its collectives wait for the slowest rank. TRACE is a file, a URL, - for standard input, or a folder or
+    quoted pattern, as for pinprof report.
 
     \b
     Examples:
@@ -78,11 +80,10 @@ def whatif(
       pinprof whatif trace.json.gz --drop-syncs train.py:42
       pinprof whatif trace.json.gz --drop-syncs all --step-ms 12.4
       pinprof whatif trace.json.gz --overlap-copies --json -
-      pinprof whatif trace.rank0.json.gz trace.rank1.json.gz --drop-syncs all
+      pinprof whatif 'trace.rank*.json.gz' --drop-syncs all
     """  # noqa: D301  click looks for the backspace itself
     from dataclasses import replace
 
-    from pinprof.trace import read_trace
     from pinprof.whatif import Scenario, model_of, predict_edits
     from pinprof.whatif.fixes import changes_of
 
@@ -92,8 +93,9 @@ def whatif(
     usual = replace(scenario, pinned_gbps=None) == Scenario()
     if scenario.pinned_gbps and not scenario.pin and not usual:
         fail("--pinned-gbps is about copies that become pinned; add --pin")
-    with progress(f"replaying {PurePath(traces[0]).name}" + (f" and {len(traces) - 1} more" if traces[1:] else "")):
-        model = model_of([read_trace(trace) for trace in traces], step_ms)
+    recorded = list(each_trace(traces, lambda trace: trace))
+    with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
+        model = model_of(recorded, step_ms)
         chosen = _places(" ".join(traces), [rank.syncs for rank in model.ranks], drop_syncs)
         scenario = replace(scenario, drop_syncs=chosen)
         prediction = predict_edits(model, model.edits(scenario), scenario)
@@ -112,7 +114,7 @@ def whatif(
         from pinprof.report.whatif_json import to_json
 
         write(json_file, to_json(ranks, prediction, named))
-    say(f"Next: {_next(traces, named)}")
+    say(f"Next: {_next(traces, named, several=len(recorded) > 1)}")
 
 
 def _usual(model: Any, pinned_gbps: float | None) -> list[tuple[str, str, Any]]:
@@ -166,12 +168,12 @@ def _places(traces: str, ranks: "Sequence[Syncs]", wanted: tuple[str, ...]) -> t
     return tuple(dict.fromkeys(chosen))
 
 
-def _next(traces: Sequence[str], named: "list[tuple[str, str, Any]] | None") -> str:
+def _next(traces: Sequence[str], named: "list[tuple[str, str, Any]] | None", *, several: bool) -> str:
     """Return the next useful command: the change that brings most by itself in full, else the check of its result."""
     if named is not None:
         best = min(named[:-1], key=lambda each: each[2].predicted_ns)
         return f"pinprof whatif {shlex.join(traces)} {best[1]}"
-    if len(traces) > 1:
+    if several:
         return (
             "change the code, record it again, and run: pinprof whatif with the new traces, for the step as it is then"
         )
@@ -198,6 +200,8 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     from pinprof.verify import verify as verified
 
     check_outputs((json_file,), force=force)
+    if before == after == STANDARD_INPUT:
+        fail("standard input can be read once; name the other trace")
     old, old_profile = _measured(before)
     new, new_profile = _measured(after)
     made = verified(old, old_profile, new, new_profile)
@@ -211,8 +215,6 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
 
 def _measured(path: str) -> "tuple[Trace, Profile]":
     from pinprof.measure import measure
-    from pinprof.trace import read_trace
 
-    with progress(f"reading {PurePath(path).name}"):
-        trace = read_trace(path)
-        return trace, measure(trace)
+    (made,) = each_trace([one_trace(path)], lambda trace: (trace, measure(trace)))
+    return made

@@ -61,7 +61,7 @@ class LocalFiles:
         except OSError as error:
             raise TraceError(f"cannot be read ({error.strerror})") from error
         seen = [entry for entry in entries if not entry.name.startswith(".")]
-        found = [entry.path for entry in seen if os.path.isfile(entry.path)]  # noqa: PTH113  raises for no link
+        found = [entry.path for entry in seen if os.path.isfile(entry.path)]  # noqa: PTH113  raises not
         for entry in seen if depth else ():
             if entry.is_dir(follow_symlinks=False) and os.access(entry.path, os.R_OK | os.X_OK):
                 found += self.below(entry.path, depth - 1)

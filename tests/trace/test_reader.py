@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ from trace_builder import COMPUTE, MAIN, TraceBuilder
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import CATEGORIES, DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Device, PlainStep
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 Read = Callable[[Any], Trace]
 """Reads bytes, or a document that is written as JSON first."""
@@ -62,6 +68,13 @@ def test_gzip_is_told_by_content_not_by_name(tmp_path: Path, name: str, *, compr
     trace = read_trace(tmp_path / name)
     assert len(trace.gpu) == 2
     assert trace.path == str(tmp_path / name)
+
+
+def test_zstd_is_read_like_gzip(tmp_path: Path) -> None:
+    packed = zstd.compress(json.dumps(small().document()).encode())
+    (tmp_path / "trace.json.zst").write_bytes(packed)
+    assert len(read_trace(tmp_path / "trace.json.zst").gpu) == 2
+    assert "zstd data ends too early" in refusal(tmp_path, packed[:-1])
 
 
 def test_gzip_of_several_members_is_read_whole(read: Read) -> None:

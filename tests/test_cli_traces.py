@@ -1,0 +1,167 @@
+"""Where commands take traces from: pipes, folders, patterns, URLs; and that no secret of a URL is said."""
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from click.testing import CliRunner, Result
+from trace_builder import TraceBuilder
+
+from pinprof.cli import main
+
+LIMIT = ("--max-step-ms", "99")
+
+
+def invoke(*words: object, given: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words], input=given)
+
+
+def is_one_line_error(result: Result) -> bool:
+    return result.exit_code == 2 and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+
+
+def paths_of(result: Result) -> list[str]:
+    return [trace["path"] for trace in json.loads(result.stdout)["traces"]]
+
+
+def written(rank: int) -> bytes:
+    builder = TraceBuilder()
+    builder.metadata["distributedInfo"] = {"rank": rank, "world_size": 2}
+    for number in range(4):
+        builder.step(number, 1000 * number, 990)
+        builder.kernel(1000 * number + 100, 300, launch=1000 * number + 50)
+    return gzip.compress(json.dumps(builder.document()).encode())
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder, in that of work, with the traces of a job and other files."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for rank in (0, 1):
+        (folder / f"rank{rank * 10}.json.gz").write_bytes(written(rank))
+    (folder / "report.html").write_text("<html>")
+    return folder
+
+
+@pytest.fixture
+def bucket(run: Path) -> Iterator[Any]:
+    """Return a file system that is no folder of this machine, with the same."""
+    files = fsspec.filesystem("memory")
+    for path in run.iterdir():
+        files.pipe(f"/run/{path.name}", path.read_bytes())
+    yield files
+    files.rm("/", recursive=True)
+
+
+@pytest.mark.parametrize(
+    "words", [["report"], ["timeline", "-o", "-"], ["check", *LIMIT], ["whatif"], ["verify", "run/rank10.json.gz"]]
+)
+def test_every_command_reads_from_a_pipe(run: Path, words: list[str]) -> None:
+    result = invoke(*words, "-", given=written(0))
+    assert result.exit_code == 0
+    assert "standard input" in result.stdout or words[0] == "whatif"
+
+
+def test_a_report_from_a_pipe_may_go_on_into_one(run: Path) -> None:
+    assert paths_of(invoke("report", "-", "--json", "-", given=written(0))) == ["standard input"]
+
+
+@pytest.mark.parametrize("given", [b"", b"<html>", gzip.compress(b"{}")[:-3]])
+def test_a_pipe_that_brings_no_trace_is_one_line(given: bytes) -> None:
+    result = invoke("report", "-", given=given)
+    assert is_one_line_error(result)
+    assert result.stderr.startswith("Error: standard input: ")
+
+
+@pytest.mark.parametrize("words", [["report"], ["check", *LIMIT], ["whatif"], ["verify"]])
+def test_standard_input_is_not_read_twice(words: list[str]) -> None:
+    result = invoke(*words, "-", "-", given=written(0))
+    assert is_one_line_error(result)
+    assert "can be read once" in result.stderr
+
+
+def test_a_real_pipe_is_read(run: Path) -> None:
+    command = [sys.executable, "-m", "pinprof", "report", "-", "--json", "-"]
+    with (run / "rank0.json.gz").open("rb") as file:
+        ended = subprocess.run(command, stdin=file, capture_output=True, check=True)
+    assert json.loads(ended.stdout)["traces"][0]["path"] == "standard input"
+
+
+@pytest.mark.parametrize(
+    "argument", ["run", "run/", "run/*", "run/rank*", "r*n/*.gz", "memory://run", "memory://run/*.gz"]
+)
+@pytest.mark.parametrize("words", [["report", "--json", "-"], ["check", *LIMIT], ["whatif", "--json", "-"]])
+def test_folders_and_patterns_are_all_their_traces_in_order(bucket: Any, words: list[str], argument: str) -> None:
+    result = invoke(*words, argument)
+    assert result.exit_code == 0
+    assert result.stdout.index("run/rank0.json.gz") < result.stdout.index("run/rank10.json.gz")
+    assert "Skipped" not in result.stderr
+
+
+def test_what_is_no_trace_among_them_is_skipped_with_a_word(bucket: Any) -> None:
+    bucket.pipe("/run/notes.json", b"{}")
+    result = invoke("report", "memory://run", "--json", "-")
+    assert paths_of(result) == ["memory://run/rank0.json.gz", "memory://run/rank10.json.gz"]
+    assert result.stderr.startswith("Skipped: memory://run/notes.json: ")
+
+
+def test_where_none_is_a_trace_that_is_said(run: Path) -> None:
+    result = invoke("report", "run/*.html")
+    assert result.exit_code == 2
+    assert "none of the files here is a trace" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["timeline", "-o", "-"], ["verify", "run/rank0.json.gz"]])
+def test_what_is_about_one_trace_takes_a_folder_of_one_and_no_more(run: Path, words: list[str]) -> None:
+    result = invoke(*words, "run")
+    assert is_one_line_error(result)
+    assert "name it, e.g. run/rank0.json.gz" in result.stderr
+    (run / "rank0.json.gz").rename("run/../rank0.json.gz")
+    assert invoke(*[word.replace("run/rank0", "rank0") for word in words], "run").exit_code == 0
+
+
+@pytest.mark.parametrize("argument", ["none*.json", "memory://run/none*", "memory://none/", "zorg://x/t.json", "s3://"])
+def test_what_stands_for_nothing_is_one_line(bucket: Any, argument: str) -> None:
+    for words in (["report"], ["check"], ["whatif"], ["timeline", "-o", "-"], ["verify", argument]):
+        result = invoke(*words, argument)
+        assert is_one_line_error(result)
+        assert argument in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["report"], ["check"], ["whatif"], ["timeline", "-o", "-"], ["timeline", "x", "-o", "-"], ["verify", "x"]]
+)
+@pytest.mark.parametrize("url", ["zorg://user:secret@host/t.json", "http://127.0.0.1:9/t.json?sig=secret"])
+def test_no_error_says_the_secrets_of_a_url(words: list[str], url: str) -> None:
+    result = invoke(*words, url)
+    assert is_one_line_error(result)
+    assert "secret" not in result.output
+
+
+def test_no_report_says_the_secrets_of_a_url(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pinprof.trace.files.open_url", lambda _url: io.BytesIO(written(0)))
+    url = "https://user:secret@host/t.json?sig=secret"
+    for words in (["report"], ["report", "--json", "-"], ["check", *LIMIT], ["whatif"], ["timeline", "-o", "-"]):
+        result = invoke(*words, url)
+        assert result.exit_code == 0
+        assert "t.json?***" in result.output
+        assert "secret" not in result.output
+
+
+def test_a_recording_does_not_go_to_standard_output(tmp_path: Path) -> None:
+    assert is_one_line_error(invoke("run", "-o", "-", "train.py"))
+
+
+@pytest.mark.parametrize("code", ["import pinprof", "import pinprof.cli", "import pinprof.trace.files"])
+def test_neither_fsspec_nor_zstd_is_loaded_before_it_is_needed(code: str) -> None:
+    code += "; import sys; print({'fsspec', 'aiohttp', 'backports.zstd', 'compression.zstd'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
