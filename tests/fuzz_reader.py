@@ -22,7 +22,7 @@ with atheris.instrument_imports(include=["pinprof"]):
     from pinprof.report.console import to_text
     from pinprof.report.json_report import to_json
     from pinprof.rules import find
-    from pinprof.trace import read_trace
+    from pinprof.trace import blocks, read_trace
 
 RECORDINGS = Path(__file__).parents[1] / "traces"
 SEEDS = (
@@ -34,6 +34,8 @@ SEEDS = (
 SEED_EVENTS = 60
 """Of each recording, so that a mutation meets something that matters."""
 LARGEST = 40_000
+SMALL_BLOCK_BYTES = 4096
+"""So that small traces have several blocks, too."""
 WORDS = (
     *('"ph":', '"X"', '"M"', '"cat":', '"name":', '"ts":', '"dur":', '"pid":', '"tid":', '"args":', '"correlation":'),
     *('"stream":', '"device":', '"bytes":', '"traceEvents":', '"kernel"', '"gpu_memcpy"', '"cuda_runtime"', '"cpu_op"'),
@@ -95,6 +97,7 @@ VALUES: tuple[Any, ...] = (
 
 def main() -> None:
     """Run libFuzzer with the options of the command line."""
+    blocks.FIRST_BLOCK_BYTES = blocks.BLOCK_BYTES = SMALL_BLOCK_BYTES
     with tempfile.TemporaryDirectory() as folder:
         seeds, words = Path(folder) / "seeds", Path(folder) / "words"
         write_seeds(seeds)
@@ -150,7 +153,7 @@ def try_trace(data: bytes, target: Path) -> None:
     """Report on the bytes as on a trace file."""
     target.write_bytes(data)
     try:
-        trace = read_trace(target)
+        trace = read_trace(target, jobs=1)
         profile = measure(trace)
         findings = find(profile, trace)
         to_text(profile, findings)

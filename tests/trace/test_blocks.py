@@ -232,7 +232,7 @@ def test_odd_events_read_the_same_among_usual_ones(tmp_path: Path, odd: list[str
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([b'"', b"\\", b"{", b"}", b",", b":", b"\n", b"0", b"[", b"x"]))
 def test_a_changed_byte_never_changes_a_number_in_silence(tmp_path: Path, at: int, byte: bytes) -> None:
-    """What is read of broken JSON in blocks is what decoding each event by itself would give, or it is refused."""
+    """What is read in blocks is what decoding each event would give; or something was broken, and that is said."""
     written = bytearray(document(OP, KERNEL, FLOW, OP, KERNEL, after=b',\n  "traceName": "x"'))
     at %= len(written)
     written[at : at + 1] = byte
@@ -245,12 +245,18 @@ def test_a_changed_byte_never_changes_a_number_in_silence(tmp_path: Path, at: in
     try:
         expected = in_one_piece(path)
     except TraceError:
+        expected = None
+    if expected is None or is_broken(found) or is_broken(expected):
         for name in ("ops", "gpu"):
             table: Table = getattr(found, name)
             original: Table = getattr(in_usual(tmp_path), name)
             assert len(table) <= len(original)
         return
     assert_same(found, expected)
+
+
+def is_broken(trace: Trace) -> bool:
+    return bool(trace.repaired or trace.cut or trace.skipped)
 
 
 def in_usual(folder: Path) -> Trace:
