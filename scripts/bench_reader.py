@@ -33,6 +33,7 @@ NUMBER = re.compile(
     rb'|(?<="Python parent id": )|(?<="Sequence number": )|(?<="wait_on_cuda_event_record_corr_id": ))\d+'
 )
 """What must differ from repeat to repeat: whole microseconds, numbers of steps, ids."""
+OP_PROCESS = re.compile(rb'"cat": "cpu_op".*?"pid": (\d+)', re.DOTALL)
 EVENTS = b'"traceEvents": [\n'
 ONCE = (b'"ph": "M"', b'"ph": "i"', b'"cat": "Trace"')
 """Events that a trace holds once: names of threads, the span and the window of the recording."""
@@ -65,13 +66,27 @@ def main() -> None:
 def make(out: Path, megabytes: int, source: tuple[Path, ...]) -> None:
     """Write a big trace to OUT, compressed if the name ends in .gz."""
     paths = source or tuple(ROOT / "traces" / f"{name}.json.gz" for name in SOURCES)
-    parts = [_part(gzip.decompress(path.read_bytes())) for path in paths]
+    documents = [gzip.decompress(path.read_bytes()) for path in paths]
+    first = _process(documents[0])
+    parts = [_part(_as_process(document, first)) for document in documents]
     size = events = 0
     with gzip.open(out, "wb", compresslevel=6) if out.suffix == ".gz" else out.open("wb") as file:
         for block in _document(parts, megabytes * 1_000_000):
             size += file.write(block)
             events += block.count(b'"ph": ')
     click.echo(f"{out}: {size / 1e6:.0f} MB decompressed, {events} events")
+
+
+def _process(document: bytes) -> bytes:
+    """Return the id of the process that ran the first op."""
+    found = OP_PROCESS.search(document)
+    return found[1] if found else b"0"
+
+
+def _as_process(document: bytes, process: bytes) -> bytes:
+    """Return a trace as one of another process: one file with several would not be a trace that anybody has."""
+    own = _process(document)
+    return re.sub(rb'(?<="[pt]id": )%b\b' % own, process, document)
 
 
 def _part(document: bytes) -> Part:
@@ -93,6 +108,7 @@ def _document(parts: list[Part], size: int) -> Iterator[bytes]:
     now_us, shift = parts[0].begin_us, {"id": 0, "step": 0}
     for part in cycle(parts):
         shift["ts"] = now_us - part.begin_us
+        shift["step"] -= min((number for of, number in part.numbers if of == "step"), default=0)
         text = [b""] * (2 * len(part.numbers) + 1)
         text[::2] = part.pieces
         text[1::2] = [b"%d" % (number + shift[kind]) for kind, number in part.numbers]
@@ -101,7 +117,7 @@ def _document(parts: list[Part], size: int) -> Iterator[bytes]:
         size -= len(block)
         now_us += part.length_us
         for kind in ("id", "step"):
-            shift[kind] += max(number for of, number in part.numbers if of == kind) + 1
+            shift[kind] += max((number for of, number in part.numbers if of == kind), default=-1) + 1
         if size <= 0:
             break
     yield b"\n  },\n".join(parts[0].once) + b'\n  }\n  ],\n  "traceName": "big.json"\n}\n'
@@ -122,6 +138,20 @@ def _pinprof_all(path: str) -> None:
     read_trace(path)
 
 
+def _report(path: str) -> None:
+    from pinprof.measure import measure  # noqa: PLC0415
+    from pinprof.report.console import to_text  # noqa: PLC0415
+    from pinprof.report.json_report import to_json  # noqa: PLC0415
+    from pinprof.rules import find  # noqa: PLC0415
+    from pinprof.trace import read_trace  # noqa: PLC0415
+
+    trace = read_trace(path)
+    profile = measure(trace)
+    findings = find(profile, trace)
+    to_text(profile, findings)
+    to_json([(profile, findings)])
+
+
 def _hta(path: str) -> None:
     from hta.common.trace import Trace  # noqa: PLC0415
 
@@ -137,6 +167,7 @@ def _json(path: str) -> None:
 READERS: dict[str, Callable[[str], None]] = {
     "pinprof, one core": _pinprof_one,
     "pinprof, all cores": _pinprof_all,
+    "pinprof report": _report,
     "HolisticTraceAnalysis": _hta,
     "json.load": _json,
 }

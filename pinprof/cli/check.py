@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, say, write
-from pinprof.cli.traces import measured_traces
+from pinprof.cli.traces import jobs_option, measured_traces
 
 if TYPE_CHECKING:
     from pinprof.check import Checked, Limits
@@ -39,6 +39,7 @@ PROJECT_FILE = "pyproject.toml"
 @click.option("--config", metavar="FILE", help="Limits from [tool.pinprof.check] of this file [./pyproject.toml].")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What to write.")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
+@jobs_option
 @force_option
 def check(
     traces: tuple[str, ...],

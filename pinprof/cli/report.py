@@ -5,7 +5,7 @@ import shlex
 import click
 
 from pinprof.cli.terminal import check_outputs, force_option, say, write
-from pinprof.cli.traces import measured_traces, one_trace, print_report, write_page
+from pinprof.cli.traces import jobs_option, measured_traces, one_trace, print_report, write_page
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -15,6 +15,7 @@ from pinprof.cli.traces import measured_traces, one_trace, print_report, write_p
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only that.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with an interactive timeline.")
+@jobs_option
 @force_option
 def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None, *, force: bool) -> None:
     """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
@@ -50,6 +51,7 @@ def report(traces: tuple[str, ...], json_file: str | None, html_file: str | None
 @click.command()
 @click.argument("trace", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, help="The page to write; - is standard output.")
+@jobs_option
 @force_option
 def timeline(trace: str, output: str, *, force: bool) -> None:
     """Draw the interactive timeline of a trace: host threads above, GPU streams below.

@@ -15,9 +15,25 @@ if TYPE_CHECKING:
     from pinprof.trace import Trace
 
 Made = TypeVar("Made")
+JOBS = "pinprof.jobs"
+"""Where the number of threads that read a trace is kept for the command that runs."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
+
+
+def _keep_jobs(context: click.Context, _option: click.Parameter, value: int | None) -> None:
+    context.meta[JOBS] = value
+
+
+jobs_option = click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    expose_value=False,
+    callback=_keep_jobs,
+    help="Threads that read a trace side by side [one per core].",
+)
 
 
 def measured_traces(arguments: Sequence[str]) -> "Iterator[tuple[Trace, Profile, Findings]]":
@@ -48,7 +64,7 @@ def each_trace(arguments: Sequence[str], make: "Callable[[Trace], Made]") -> Ite
             name = PurePath(shown(path)).name
             with progress(f"reading {name}" + ("" if is_named else f" ({number} of {len(paths)})")):
                 try:
-                    trace = read_trace(path)
+                    trace = read_trace(path, click.get_current_context().meta.get(JOBS))
                 except TraceError as error:
                     if is_named:
                         raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, write
-from pinprof.cli.traces import each_trace, one_trace
+from pinprof.cli.traces import each_trace, jobs_option, one_trace
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
     "--step-ms", metavar="MS", type=float, callback=_positive, help="The step without profiler, if you measured it."
 )
 @click.option("--json", "json_file", metavar="FILE", help="Also write the prediction as JSON; - prints only that.")
+@jobs_option
 @force_option
 def whatif(
     traces: tuple[str, ...],
@@ -96,6 +97,7 @@ def whatif(
     recorded = list(each_trace(traces, lambda trace: trace))
     with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         model = model_of(recorded, step_ms)
+        _refuse_unfit(model)
         chosen = _places(" ".join(traces), [rank.syncs for rank in model.ranks], drop_syncs)
         scenario = replace(scenario, drop_syncs=chosen)
         prediction = predict_edits(model, model.edits(scenario), scenario)
@@ -115,6 +117,17 @@ def whatif(
 
         write(json_file, to_json(ranks, prediction, named))
     say(f"Next: {_next(traces, named, several=len(recorded) > 1)}")
+
+
+def _refuse_unfit(model: Any) -> None:
+    """Refuse traces that are less than they seem, where that takes the estimates from their reports."""
+    from pinprof.trust import Seen, find_missing, withheld
+    from pinprof.trust.missing import ESTIMATE
+
+    for rank in model.ranks:
+        reason = withheld(find_missing(Seen(rank.trace, rank.times, model.step))).get(ESTIMATE)
+        if reason:
+            fail(f"{rank.trace.path}: has {reason.what}, so that no change can be predicted; {reason.remedy}")
 
 
 def _usual(model: Any, pinned_gbps: float | None) -> list[tuple[str, str, Any]]:
@@ -184,6 +197,7 @@ def _next(traces: Sequence[str], named: "list[tuple[str, str, Any]] | None", *, 
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
 @click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only that.")
+@jobs_option
 @force_option
 def verify(before: str, after: str, json_file: str | None, *, force: bool) -> None:
     """Compare the saving that the trace BEFORE a fix predicts with the one measured in the trace AFTER it.

@@ -31,7 +31,7 @@ HIDDEN_LOADER = 1.25
 """A step without profiler that is longer than the recorded one by this factor waited for input: nothing else can be
 faster under a profiler. While the recording began, the DataLoader's workers filled their queue."""
 
-MOST_CALLS = 40_000
+MOST_CALLS = 12_000
 """Calls of steps that are replayed: a replay takes some µs for each, and is made dozens of times."""
 
 UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2

@@ -284,7 +284,7 @@ class Pace:
 
 
 def pace(
-    programs: Sequence[Program], steps: int, cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0, calls: int = 40_000
+    programs: Sequence[Program], steps: int, cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0, calls: int = 24_000
 ) -> Pace:
     """Return the steady pace of so many steps on all ranks, from running them until about so many calls are done."""
     total = sum(len(program.calls) for program in programs)
@@ -294,7 +294,7 @@ def pace(
     if total > calls:  # so many that their beginning does not count
         job.play()
         return Pace(job.completed_ns() / steps, job.pacemaker().run.busy_ns / steps)
-    times = max(4, min(60 // steps + 2, calls // total))
+    times = max(3, min(60 // steps + 2, calls // total))
     warm = max(1, times // 3)
     for _ in range(warm):
         job.play()
