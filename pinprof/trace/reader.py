@@ -131,6 +131,8 @@ def _broken_json(data: bytes, error: Exception) -> str:
     seems = what_it_seems(data)
     if seems or not data.lstrip().startswith((b"{", b"[")):
         return f"is not JSON{seems}; a trace is what torch.profiler's export_chrome_trace writes"
+    if isinstance(error, RecursionError):
+        return "the JSON is broken: nested far deeper than any trace is"
     return ENDS_EARLY if "truncated" in str(error) else f"the JSON is broken ({error})"
 
 
