@@ -269,7 +269,8 @@ def test_a_file_that_was_cut_is_said(tmp_path: Path) -> None:
         for entry in measure(replace(trace, cut=Cut("the JSON ends too early; copy it again", None))).missing
         if entry.check == "truncated"
     )
-    assert entry.level == "unsure"
+    assert entry.level == "invalid"
+    assert entry.invalidates == {"busy", "causes"}
     assert "truncated" not in {entry.check for entry in measure(trace).missing}
 
 

@@ -56,8 +56,9 @@ def truncated(seen: Seen) -> Missing | None:
         lost = f"calls and GPU work are lost from {duration(max(cut.last_ns - begin, 0))} after its beginning on"
     return Missing(
         f"the end of the file: {cut.why.partition(';')[0]}",
-        f"{lost}; steps behind that are left out, and sums over the trace are too small",
+        f"{lost}; steps behind that are left out, sums are too small, and the GPU seems idle where it was not",
         "copy the file again, or record it again",
+        frozenset({BUSY, CAUSES}),
     )
 
 
