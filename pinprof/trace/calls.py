@@ -13,6 +13,9 @@ QUEUE_FULL, MODULE_LOAD, PROFILER, LAUNCH = range(8, 12)
 """What held up a call that does not wait by itself: a full launch queue, loading of code, the profiler's buffers, or
 the kernel that it launched."""
 
+QUEUE_DEPTH = 1022
+"""Launches that a stream holds before the next one has to wait: pending at each of 1974 full queues on an H200."""
+
 ALLOCATING = (MALLOC, FREE, HOST_MEMORY)
 """Kinds of calls that get or give back memory, of the device or pinned."""
 

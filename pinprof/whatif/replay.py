@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from pinprof.trace.calls import QUEUE_DEPTH
 from pinprof.trace.tables import NONE
 from pinprof.whatif.program import (
     AHEAD,
@@ -20,9 +21,6 @@ from pinprof.whatif.program import (
     Program,
     Work,
 )
-
-QUEUE_DEPTH = 1022
-"""Launches that a stream holds before the host has to wait: seen at each of 1974 full queues on an H200."""
 
 WAITS = frozenset({STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT})
 """Kinds of calls that return once what they wait for has ended."""

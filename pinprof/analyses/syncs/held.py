@@ -5,7 +5,7 @@ CUPTI records why (category `overhead`, from CUDA 12.4 on). Older traces are sea
 
 import numpy as np
 
-from pinprof.trace.calls import LAUNCH, MODULE_LOAD, PROFILER, QUEUE_FULL
+from pinprof.trace.calls import LAUNCH, MODULE_LOAD, PROFILER, QUEUE_DEPTH, QUEUE_FULL
 from pinprof.trace.tables import KERNEL, NONE, Int8s, Int32s, Int64s, Trace
 
 KIND_OF_OVERHEAD = {
@@ -15,8 +15,8 @@ KIND_OF_OVERHEAD = {
 }
 """The other names (`Activity Buffer Request`, `Buffer Flush`, `Instrumentation`, `Resource`) are costs of profiling."""
 
-QUEUE_DEPTH = 1000
-"""Launches that a stream takes before the next one waits: 1022 were pending at each of 1974 full queues on an H200."""
+NEARLY_FULL = QUEUE_DEPTH - 22
+"""So many pending launches of a stream are a full queue: a few may be of the profiler's own."""
 
 LONG_LAUNCH_NS = 50_000
 """A launch takes 4 µs under the profiler; one of this length was held up."""
@@ -68,7 +68,7 @@ def _behind_full_queue(trace: Trace) -> Int64s:
     done = np.sort(last)
     pending = np.arange(len(launch)) - np.searchsorted(done, calls.start_ns[launch])
     long = calls.duration_ns[launch] > LONG_LAUNCH_NS
-    return launch[long & (pending >= QUEUE_DEPTH)] if launched.any() else launch[:0]
+    return launch[long & (pending >= NEARLY_FULL)] if launched.any() else launch[:0]
 
 
 def _launches(trace: Trace) -> tuple[Int64s, Int64s]:
