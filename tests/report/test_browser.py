@@ -236,7 +236,7 @@ def test_traces_that_lack_something_have_a_page(opened: Opened, tmp_path: Path, 
         builder.op("aten::add", 0, 5)
     page = opened(builder.write(tmp_path / "little.json"))
     assert page.locator(".timeline").count() == int(host)
-    assert page.get_by_text("Not in this trace").count() == 1
+    assert page.get_by_text("Before you trust this trace").count() == 1
 
 
 def test_in_a_notebook_the_report_draws_itself_and_keeps_to_its_frame(browser: Browser, tmp_path: Path) -> None:
