@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pinprof.measure import Profile
 from pinprof.report.elements import escaped, unbroken
+from pinprof.report.headline import host_alone
 from pinprof.report.moments import view_of
 from pinprof.report.words import joint_worth, place, worth
 from pinprof.rules import Finding, Findings, unsearched
@@ -75,6 +76,7 @@ def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> It
     if not findings:
         if not reason:
             yield '<p class="note">Nothing: no copy or wait costs the step a measurable time.</p>'
+            yield f"<p>{host_alone(profile)}</p>" if host_alone(profile) else ""
         return
     step = profile.step.step_ns or profile.steps.traced_ns
     for rank, finding in enumerate(findings, start=1):

@@ -30,23 +30,20 @@
   for (const chart of charts) observer.observe(chart);
 
   // On paper nothing can be opened, scrolled to or hovered over.
-  const folded = () => document.querySelectorAll("details:not([open])");
+  const folded = () => document.querySelectorAll("details:not([open]):not(td details)"); // call stacks stay folded
+  const resized = (size) => {
+    for (const plot of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(plot, size);
+  };
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = [...folded()];
     for (const details of opened) details.open = true;
-    for (const chart of charts) {
-      draw(chart);
-      const canvas = chart.querySelector(".canvas");
-      if (canvas.layout) Plotly.relayout(canvas, { width: PRINTED, autosize: false });
-    }
+    for (const chart of charts) draw(chart);
+    resized({ width: PRINTED, autosize: false });
   });
   addEventListener("afterprint", () => {
     for (const details of opened) details.open = false;
-    for (const chart of charts) {
-      const canvas = chart.querySelector(".canvas");
-      if (canvas.layout) Plotly.relayout(canvas, { width: null, autosize: true });
-    }
+    resized({ width: null, autosize: true });
   });
 
   // A link to a part of the timeline goes there, and shows that part once the timeline is drawn.

@@ -8,6 +8,8 @@ from pinprof.report.words import printable, step_known
 from pinprof.rules import Finding, Findings, unsearched
 from pinprof.units import duration, percent
 
+MOST = 0.9
+"""Where less of the idle time than this share has the cause that is named, others matter too."""
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
 IDLE_BECAUSE = {
@@ -23,6 +25,7 @@ HOST_ALONE = (
     "help: torch.compile, CUDA graphs, larger batches."
 )
 NOTHING_FOUND = "No copy or wait costs it a measurable time."
+NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when it happens."
 
 
 class Headline(NamedTuple):
@@ -43,24 +46,29 @@ def headline(profile: Profile, findings: Findings, parts: StepParts | None) -> H
         length = f"{duration(step)} per step as traced"
     else:
         length = "The length of the step is not known"
-    where = _where(profile, parts, step)
-    return Headline(f"{length}; {where}." if where else f"{length}.", *_do(profile, findings, step))
+    lost = _lost(profile, parts, step)
+    where = ", and ".join(lost) or _working(profile, parts, step)
+    what = f"{length}; {where}." if where else f"{length}."
+    return Headline(what, *_do(profile, findings, step, is_lost=bool(lost)))
 
 
-def _where(profile: Profile, parts: StepParts | None, step: float | None) -> str:
-    """Return where the step's time goes; the GPU's work takes as long without the profiler as with it."""
+def _lost(profile: Profile, parts: StepParts | None, step: float | None) -> list[str]:
+    """Return where the step's time is lost, most first; the GPU's work takes as long with the profiler as without."""
+    if parts is None or not step:
+        return []
+    exposed = float(parts.copy_ns.mean()) / step
+    idle = max(1 - float((parts.length_ns - parts.idle_ns).mean()) / step, 0.0)
+    shares = [(idle, f"the GPU is idle for {percent(idle)} of it{_because(profile)}")]
+    shares.append((exposed, f"copies that no kernel hides take {percent(exposed)} of the step"))
+    return [words for share, words in sorted(shares, reverse=True) if share >= WORTH_NAMING]
+
+
+def _working(profile: Profile, parts: StepParts | None, step: float | None) -> str:
     if not profile.devices:
         return "no work of a GPU was recorded"
     if parts is None or not step:
         return ""
-    exposed = float(parts.copy_ns.mean()) / step
     computing = float((parts.compute_ns + parts.both_ns).mean()) / step
-    idle = max(1 - float((parts.length_ns - parts.idle_ns).mean()) / step, 0.0)
-    shares = [(idle, f"the GPU is idle for {percent(idle)} of it{_because(profile)}")]
-    shares.append((exposed, f"copies that no kernel hides take {percent(exposed)} of the GPU's time"))
-    named = [words for share, words in sorted(shares, reverse=True) if share >= WORTH_NAMING]
-    if named:
-        return ", and ".join(named)
     return f"kernels run for {percent(min(computing, 1.0))} of it"
 
 
@@ -68,11 +76,12 @@ def _because(profile: Profile) -> str:
     busiest = max(profile.devices, key=lambda device: device.busy_ns)
     if "causes" in profile.withheld or not busiest.idle_by_cause:
         return ""
-    words = IDLE_BECAUSE[busiest.idle_by_cause[0][0]]
-    return f" {words}" if words else ""
+    cause, time = busiest.idle_by_cause[0]
+    mostly = ", mostly" if time < MOST * busiest.idle_ns else ""
+    return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE[cause] else ""
 
 
-def _do(profile: Profile, findings: Findings, step: float | None) -> tuple[str, int | None]:
+def _do(profile: Profile, findings: Findings, step: float | None, *, is_lost: bool) -> tuple[str, int | None]:
     if not profile.devices:
         return "Record on a machine with a GPU and with ProfilerActivity.CUDA to see copies and waits.", None
     if findings:
@@ -80,7 +89,16 @@ def _do(profile: Profile, findings: Findings, step: float | None) -> tuple[str, 
     reason = unsearched(profile)
     if reason:
         return f"Not searched in full: {reason.what}.", None
-    return (HOST_ALONE if profile.bound == "host" else NOTHING_FOUND), None
+    return host_alone(profile) or (NOTHING_KNOWN if is_lost else NOTHING_FOUND), None
+
+
+def host_alone(profile: Profile) -> str:
+    """Return what to do where the host is the limit and nothing was found that holds it up; nothing elsewhere."""
+    if profile.bound != "host":  # known only where the causes of idle time are
+        return ""
+    busiest = max(profile.devices, key=lambda device: device.busy_ns)
+    is_late = busiest.idle_by_cause and busiest.idle_by_cause[0][0] == "host_wait"
+    return HOST_ALONE if is_late else ""
 
 
 def _first(findings: Findings, step: float | None) -> tuple[str, int]:

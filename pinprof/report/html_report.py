@@ -39,9 +39,13 @@ def to_html(entries: Sequence[Entry]) -> str:
     names = [PurePath(profile.path).name for _, profile, _ in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
     most = MAX_RECTANGLES // max(len(entries), 1)
-    sections = (_section(number, entry, most) for number, entry in enumerate(entries, start=1))
+    steps_of = [measure_parts(trace) for trace, _, _ in entries]
+    sections = (
+        _section(number, entry, parts, most)
+        for number, (entry, parts) in enumerate(zip(entries, steps_of, strict=True), start=1)
+    )
     header = "<header><h1>pinprof: what the host and its copies cost the step</h1></header>"
-    overview = _overview(entries) if len(entries) > 1 else ""
+    overview = _overview(entries, steps_of) if len(entries) > 1 else ""
     skip = '<a class="skip" href="#report">Skip to the report</a>'
     main = f'<main id="report" tabindex="-1">\n{overview}{"".join(sections)}</main>'
     return page(title, f"{skip}\n{header}\n{main}")
@@ -53,22 +57,21 @@ def timeline_page(trace: Trace, profile: Profile) -> str:
     return page(f"pinprof: {name}", f"<main><h1>{escaped(name)}</h1>\n{fragment(trace, profile)}\n</main>")
 
 
-def _overview(entries: Sequence[Entry]) -> str:
+def _overview(entries: Sequence[Entry], steps_of: Sequence[Sequence[StepParts]]) -> str:
     """Return a table of the traces, each with its step and what to do first, and a link to its part of the page."""
     columns = [Column("trace"), Column("step", is_number=True), Column("bound by"), Column("what to do first")]
     rows = []
-    for number, (trace, profile, findings) in enumerate(entries, start=1):
+    for number, ((_, profile, findings), parts) in enumerate(zip(entries, steps_of, strict=True), start=1):
         name = PurePath(profile.path).name
         rank = f"rank {profile.info.rank}: " if profile.info.rank is not None else ""
         link = Markup(f'<a href="#trace-{number}">{escaped(rank + name)}</a>')
-        sentence = headline(profile, findings, _busiest(profile, measure_parts(trace)))
+        sentence = headline(profile, findings, _busiest(profile, parts))
         rows.append((link, _step(profile)[1], profile.bound or NOTHING, sentence.do))
     return f'<nav aria-label="Traces">{table("The traces of this page", columns, rows)}</nav>\n'
 
 
-def _section(number: int, entry: Entry, max_rectangles: int) -> str:
+def _section(number: int, entry: Entry, parts: Sequence[StepParts], max_rectangles: int) -> str:
     trace, profile, findings = entry
-    parts = measure_parts(trace)
     said = headline(profile, findings, _busiest(profile, parts))
     do = unbroken(said.do)
     first = f'<a href="#finding-{number}-{said.number}">{do}</a>' if said.number else do
@@ -127,7 +130,10 @@ def _summary(profile: Profile) -> Iterator[tuple[str, str, str]]:
     busy, span = sum(device.busy_ns for device in profile.devices), sum(device.span_ns for device in profile.devices)
     if span:
         which = "GPU" if len(profile.devices) == 1 else f"{len(profile.devices)} GPUs"
-        yield f"{which} busy", *_fact(profile, percent(busy / span), f"{duration(busy)} of {duration(span)}", "busy")
+        yield (
+            f"{which} busy",
+            *_fact(profile, percent(busy / span), f"{duration(busy)} of {duration(span)} in the trace", "busy"),
+        )
     copied = sum(device.copy_ns for device in profile.overlap.devices)
     if copied:
         hidden = sum(device.overlapped_ns for device in profile.overlap.devices)

@@ -322,10 +322,10 @@ def test_on_paper_charts_and_fixes_are_there_and_controls_are_not(opened: Opened
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".chart .main-svg").count() >= 5
-    assert page.locator("details:not([open])").count() == 0
+    assert page.locator(".finding details:not([open]), .table details[open]").count() == 0
+    assert all(box["width"] <= 680 for svg in page.locator(".main-svg").all() if (box := svg.bounding_box()))
     assert not page.locator(".contents").is_visible()
     assert not page.locator(".steps").is_visible()
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 32, 38)"
     assert page.evaluate("getComputedStyle(document.querySelector('.canvas .xtick text')).fill") == "rgb(27, 32, 38)"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.locator("details:not([open])").count() > 0

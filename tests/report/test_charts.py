@@ -253,7 +253,7 @@ def said(trace: Trace, profile: Profile, bound_by: str | None = None) -> str:
 
 def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Path) -> None:
     text = said(*measured(waiting(), tmp_path))
-    assert re.match(r"\d+ µs per step \(estimated\); the GPU is idle for \d+ % of it because the host ", text)
+    assert re.match(r"\d+ µs per step \(estimated\); the GPU is idle for \d+ % of it, mostly because the host ", text)
     assert re.search(r"\. First: copies of pageable memory(; fixing it|.*go with it)", text)
 
 
@@ -306,3 +306,14 @@ def test_a_finding_is_shown_where_it_happens_in_the_timeline(tmp_path: Path) -> 
     assert view_of(finding, trace, profile.syncs.stalls) == (1.48, 1.57)  # a copy from 1510 to 1540, and as much around
     lost = replace(finding, evidence=replace(finding.evidence, edits=NO_EDITS))
     assert view_of(lost, trace, profile.syncs.stalls) is None
+
+
+def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for step in range(3):
+        builder.step(step, 1000 * step, 990)
+        builder.kernel(1000 * step + 100, 400, launch=1000 * step + 1)
+        builder.kernel(1000 * step + 700, 100, launch=1000 * step + 2)
+    trace, profile = measured(builder, tmp_path)
+    assert find(profile, trace) == ()
+    assert "No rule of pinprof knows what to change" in said(trace, profile)

@@ -113,6 +113,22 @@ def test_findings_say_saving_place_and_fix(tmp_path: Path) -> None:
     assert "Fix: Pin the host side" in text
 
 
+def test_findings_have_their_fix_as_code_and_say_when_it_is_safe(tmp_path: Path) -> None:
+    read = report_of(copying(), tmp_path)
+    assert "Before loader = DataLoader(data) batch" in read.text
+    assert "After loader = DataLoader(data, pin_memory=True) batch" in read.text
+    assert "Safe if: Do not write to pinned memory again" in read.text
+
+
+def test_the_best_findings_stand_on_top_with_links_to_their_details_and_their_moment(tmp_path: Path) -> None:
+    read = report_of(copying(), tmp_path)
+    assert read.text.index("see it in the timeline") < read.text.index("What to do")
+    links = [attributes for tag, attributes in read.tags if tag == "a"]
+    assert {"#finding-1-1", "#timeline-1"} <= {link["href"] for link in links}
+    views = {link["data-view"] for link in links if "data-view" in link}
+    assert views == {"[1.1, 2.0]"}  # the copy from 1400 to 1700, and as much around it
+
+
 def test_what_all_fixes_bring_together_follows_them() -> None:
     text = Page(to_html([entry_of(TRACES / "mask_loss.stack.json.gz")])).text
     assert text.index("fixing this alone saves nothing") < text.rindex("All of these together: 10.2 to 9.6")

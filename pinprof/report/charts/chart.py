@@ -60,10 +60,11 @@ def bars(name: str, key: Key, **more: Any) -> dict[str, Any]:
     return {"type": "bar", "name": name, "marker": marker, **more}
 
 
-def line_across(y: float, label: str) -> dict[str, Any]:
-    """Return a dashed line at a height with its label, as parts of a layout."""
+def line_across(y: float, label: str, *, below: bool = False) -> dict[str, Any]:
+    """Return a dashed line at a height with its label above or below it, as parts of a layout."""
     across = {"xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "type": "line"}
-    text = {"xref": "paper", "x": 1, "xanchor": "right", "y": y, "yanchor": "bottom", "text": plain(label)}
+    text = {"xref": "paper", "x": 1, "xanchor": "right", "y": y, "text": plain(label)}
+    text["yanchor"] = "top" if below else "bottom"
     return {
         "shapes": [{**across, "line": {"dash": "dash", "width": 1.5}}],
         "annotations": [{**text, "showarrow": False}],
