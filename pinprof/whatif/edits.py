@@ -16,7 +16,7 @@ LARGE_COPY_BYTES = 1 << 20
 """Copies from this size on show the rate of the link; below it latency decides how long a copy takes."""
 PCIE_5_GBPS, PCIE_4_GBPS = 55.0, 25.0
 """Pinned copies reach 55.6 GB/s on an H100 (nvbandwidth) and 25.1 on an A100 (nvbandwidth #42)."""
-PCIE_5_GPUS = ("H100", "H200", "H800", "H20", "B100", "B200", "B300", "L40S", "RTX 50", "MI300")
+PCIE_5_GPUS = ("H100", "H200", "H800", "H20", "B100", "B200", "B300", "RTX 50", "MI300")
 PCIE_3_GBPS = 12.0
 PCIE_4_GPUS = (
     "A100",

@@ -134,6 +134,7 @@ def test_without_copies_there_is_no_chart_of_them(tmp_path: Path) -> None:
     [
         ("NVIDIA H200", 55),
         ("NVIDIA A100-SXM4-80GB", 25),
+        ("NVIDIA L40S", 25),
         ("Tesla V100-SXM2", 12),
         ("NVIDIA GH200 480GB", None),
         ("", None),
