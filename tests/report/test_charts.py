@@ -106,7 +106,7 @@ def test_copies_are_drawn_by_size_and_rate_with_kinds_and_the_link_apart(tmp_pat
     drawn = {series["name"]: (series["x"], series["y"], series["marker"]["symbol"]) for series in chart.data}
     assert drawn == {
         "HtoD pageable": ([300_000] * 3, [10.0] * 3, "x"),
-        "DtoH pinned": ([400_000], [40.0], "circle"),
+        "DtoH pinned": ([400_000], [40.0], "circle-open"),
     }
     assert len({key.colour for key in chart.keys}) == 2
     assert chart.layout["shapes"][0]["y0"] == 55

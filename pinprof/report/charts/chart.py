@@ -8,10 +8,19 @@ from typing import Any, NamedTuple
 from pinprof.report.elements import Markup, escaped
 from pinprof.report.words import printable
 
-SYMBOLS = {"circle": "\u25cf", "diamond": "\u25c6", "square": "\u25a0", "triangle-up": "\u25b2", "x": "\u2716"}
+SYMBOLS = {
+    "circle": "\u25cf",
+    "circle-open": "\u25cb",
+    "diamond": "\u25c6",
+    "diamond-open": "\u25c7",
+    "square": "\u25a0",
+    "square-open": "\u25a1",
+    "x": "\u2716",
+    "x-open": "\u2715",
+}
 """Marks of plotly, and what looks like them in text."""
-HATCHES = {"/": "45deg", "\\": "135deg", "-": "0deg", "|": "90deg"}
-"""Patterns of plotly, and the direction of the stripes that look like them."""
+HATCHES = {"/": "135deg", "\\": "45deg", "-": "0deg", "|": "90deg"}
+"""Patterns of plotly, and the direction across stripes that look like them."""
 
 
 class Key(NamedTuple):

@@ -42,7 +42,7 @@ def copies_chart(trace: Trace) -> Chart | None:
         direction, memory = DIRECTIONS[kind // len(HOST_MEMORIES)], HOST_MEMORIES[kind % len(HOST_MEMORIES)]
         label = f"{direction} {memory}" if memory != "none" else direction
         members = rows[kinds == kind]
-        key = Key(f"{label}: {_copies(len(members))}", KINDS[COPY + kind].colour, SYMBOL_OF_MEMORY[memory])
+        key = Key(f"{label}: {_copies(len(members))}", KINDS[COPY + kind].colour, _symbol(direction, memory))
         data.append(_marks(trace, members, label, key, best, gathered=len(rows) > MAX_MARKS))
         keys.append(key)
     link = link_of(trace.info.devices) if crossing.any() else None
@@ -68,7 +68,13 @@ def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gat
             sizes.tolist(), times.tolist(), speeds.tolist(), count.tolist(), strict=True
         )
     ]
-    marker = {"color": key.colour, "symbol": key.symbol, "size": 10, "opacity": 0.8, "line": {"width": 0}}
+    marker = {
+        "color": key.colour,
+        "symbol": key.symbol,
+        "size": 10,
+        "opacity": 0.8,
+        "line": {"width": 2 * key.symbol.endswith("-open")},
+    }
     return {
         "type": "scatter",
         "mode": "markers",
@@ -80,6 +86,11 @@ def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gat
         "marker": marker,
         "cliponaxis": False,
     }
+
+
+def _symbol(direction: str, memory: str) -> str:
+    """Return a mark whose form tells the host memory, and its filling the direction."""
+    return SYMBOL_OF_MEMORY[memory] + ("-open" if direction == "DtoH" else "")
 
 
 def _shape(sizes: Int64s, best: float, link: Link | None) -> dict[str, object]:
@@ -97,7 +108,7 @@ def _shape(sizes: Int64s, best: float, link: Link | None) -> dict[str, object]:
     }
     across = line_across(link.gbps, f"{link.name}: {rate(link.gbps)}") if link else {}
     top = max(best, link.gbps if link else 0.0) * 1.15
-    return layout(260, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [0, top]}, **across)
+    return layout(260, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [-0.04 * top, top]}, **across)
 
 
 def _caption(rows: Int64s, copies: int, drawable: int, best: float, link: Link | None) -> str:
