@@ -10,7 +10,7 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 
 
 def page(title: str, body: str) -> str:
-    """Return a self-contained HTML page; `title` is plain text, `body` HTML whose timelines it draws."""
+    """Return a self-contained HTML page; `title` is plain text, `body` HTML whose timelines and charts it draws."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -23,10 +23,12 @@ def page(title: str, body: str) -> str:
 </head>
 <body>
 {body}
-<noscript><p class="note">The timelines need JavaScript; all else on this page does not.</p></noscript>
+<noscript><p class="note">The timelines and charts need JavaScript; all else on this page does not.</p></noscript>
 <script>{get_plotlyjs()}</script>
 <script>
 {_resource("page.js")}</script>
+<script>
+{_resource("charts.js")}</script>
 </body>
 </html>
 """

@@ -84,8 +84,8 @@ def _complain(complaints: list[str], url: str) -> None:
 
 def point_at(page: Page, label: str, fraction: float, timeout: float = 10_000) -> str:
     """Move the mouse to a place in the lane with this label, and return what the page says about it, if anything."""
-    tick = page.locator(".ytick text", has_text=label).first.bounding_box()
-    area = page.locator(".nsewdrag").first.bounding_box()
+    tick = page.locator(".timeline .ytick text", has_text=label).first.bounding_box()
+    area = page.locator(".timeline .nsewdrag").first.bounding_box()
     assert tick
     assert area
     x, y = area["x"] + fraction * area["width"], tick["y"] + tick["height"] / 2
@@ -109,7 +109,7 @@ def button(page: Page, name: str) -> Locator:
 
 def test_a_recording_has_its_lanes_and_hovering_tells_what_ran(opened: Opened) -> None:
     page = opened(TRACES / "pageable_blocking.stack.json.gz")
-    lanes = page.locator(".ytick text").all_text_contents()
+    lanes = page.locator(".timeline .ytick text").all_text_contents()
     assert [lanes[0], *lanes[-2:]] == ["host", "overlap", "stream 7"]
     assert {"stalls", "ops", "calls"} <= set(lanes)
     button(page, "step 2").click()
@@ -156,7 +156,7 @@ def test_keys_zoom_and_move(opened: Opened) -> None:
 def test_dragging_zooms(opened: Opened) -> None:
     page = opened(TRACES / "loss_item.json.gz")
     whole = view(page)
-    area = page.locator(".nsewdrag").first.bounding_box()
+    area = page.locator(".timeline .nsewdrag").first.bounding_box()
     assert area
     page.mouse.move(area["x"] + 100, area["y"] + 50)
     page.mouse.down()
@@ -185,7 +185,7 @@ def test_what_is_narrower_than_a_pixel_is_seen(opened: Opened, tmp_path: Path) -
     for time in (10_000, 70_000):
         builder.copy("DtoH (Device -> Pinned)", time, 1, launch=time - 5, size=4)
     page = opened(builder.write(tmp_path / "narrow.json"))
-    area = page.locator(".nsewdrag").first.bounding_box()
+    area = page.locator(".timeline .nsewdrag").first.bounding_box()
     assert area
     place = (70 + 1) / 102  # 1 % of 100 ms is shown before and after
     told = {point_at(page, "stream 7", place + pixels / area["width"], timeout=500) for pixels in (-20, 0, 1, 2, 20)}
@@ -261,3 +261,71 @@ def test_in_a_notebook_the_report_draws_itself_and_keeps_to_its_frame(browser: B
     assert page.evaluate("typeof Plotly") == "undefined"
     assert complaints == []
     context.close()
+
+
+# charts and what is around them
+
+
+def draw_charts(page: Page) -> None:
+    for chart in page.locator(".chart").all():
+        chart.scroll_into_view_if_needed()
+    page.wait_for_function("[...document.querySelectorAll('.chart')].every(c => c.querySelector('.main-svg'))")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_charts_are_drawn_when_they_come_into_sight_in_the_colours_of_the_page(opened: Opened, scheme: str) -> None:
+    page = opened(TRACES / "pageable_blocking.stack.json.gz", scheme=scheme)
+    assert page.locator(".chart").count() == 5
+    assert page.locator(".chart").last.get_attribute("data-drawn") is None
+    draw_charts(page)
+    told = "getComputedStyle(document.querySelector('.canvas .xtick text')).fill"
+    assert page.evaluate(told) == {"light": "rgb(27, 32, 38)", "dark": "rgb(228, 232, 236)"}[scheme]
+    page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
+    assert page.evaluate(told) == {"dark": "rgb(27, 32, 38)", "light": "rgb(228, 232, 236)"}[scheme]
+
+
+@pytest.mark.parametrize("width", [360, 390, 1024])
+def test_a_page_with_all_charts_does_not_scroll_sideways(opened: Opened, width: int) -> None:
+    page = opened(TRACES / "loader_pageable.stack.json.gz", width=width)
+    draw_charts(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for canvas in page.locator(".canvas .main-svg").all():
+        box = canvas.bounding_box()
+        assert box
+        assert box["x"] + box["width"] <= width
+
+
+def test_a_finding_leads_to_where_it_happens_in_the_timeline(opened: Opened) -> None:
+    page = opened(TRACES / "loss_item_host_work.stack.json.gz")
+    whole = view(page)
+    page.locator(".best .see").click()
+    page.wait_for_function(f"document.querySelector('.plot').layout.xaxis.range[0] > {whole[0]}")
+    start, end = view(page)
+    assert end - start < whole[1] - whole[0]
+    assert point_at(page, "stalls", 0.5).startswith("item")
+
+
+def test_the_first_key_leads_past_the_header_and_the_next_to_what_to_do(opened: Opened) -> None:
+    page = opened(TRACES / "loss_item_host_work.stack.json.gz")
+    focused = "document.activeElement.getAttribute('href')"
+    links = []
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        links.append(page.evaluate(focused))
+    assert links == ["#report", "#finding-1-1", "#finding-1-1", "#timeline-1"]
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#timeline-1"
+
+
+def test_on_paper_charts_and_fixes_are_there_and_controls_are_not(opened: Opened) -> None:
+    page = opened(TRACES / "pageable_blocking.stack.json.gz", scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(".chart .main-svg").count() >= 5
+    assert page.locator(".finding details:not([open]), .table details[open]").count() == 0
+    assert all(box["width"] <= 680 for svg in page.locator(".main-svg").all() if (box := svg.bounding_box()))
+    assert not page.locator(".contents").is_visible()
+    assert not page.locator(".steps").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 32, 38)"
+    assert page.evaluate("getComputedStyle(document.querySelector('.canvas .xtick text')).fill") == "rgb(27, 32, 38)"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")

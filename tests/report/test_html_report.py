@@ -113,9 +113,25 @@ def test_findings_say_saving_place_and_fix(tmp_path: Path) -> None:
     assert "Fix: Pin the host side" in text
 
 
+def test_findings_have_their_fix_as_code_and_say_when_it_is_safe(tmp_path: Path) -> None:
+    read = report_of(copying(), tmp_path)
+    assert "Before loader = DataLoader(data) batch" in read.text
+    assert "After loader = DataLoader(data, pin_memory=True) batch" in read.text
+    assert "Safe if: Do not write to pinned memory again" in read.text
+
+
+def test_the_best_findings_stand_on_top_with_links_to_their_details_and_their_moment(tmp_path: Path) -> None:
+    read = report_of(copying(), tmp_path)
+    assert read.text.index("see it in the timeline") < read.text.index("What to do")
+    links = [attributes for tag, attributes in read.tags if tag == "a"]
+    assert {"#finding-1-1", "#timeline-1"} <= {link["href"] for link in links}
+    views = {link["data-view"] for link in links if "data-view" in link}
+    assert views == {"[1.1, 2.0]"}  # the copy from 1400 to 1700, and as much around it
+
+
 def test_what_all_fixes_bring_together_follows_them() -> None:
     text = Page(to_html([entry_of(TRACES / "mask_loss.stack.json.gz")])).text
-    assert text.index("fixing this alone saves nothing") < text.index("All of these together: 10.2 to 9.6")
+    assert text.index("fixing this alone saves nothing") < text.rindex("All of these together: 10.2 to 9.6")
 
 
 def test_a_step_that_was_measured_is_said_to_be() -> None:
@@ -139,7 +155,10 @@ def test_text_of_the_trace_stays_text(tmp_path: Path) -> None:
     assert read.misnested == []
     assert "img" not in [tag for tag, _ in read.tags]
     assert not any("onerror" in attributes for _, attributes in read.tags)
-    assert len(read.scripts) == 3  # the figure, plotly, the page's own
+    charts = [code for attributes, code in read.scripts if attributes.get("type") == "application/json"]
+    assert len(charts) == 5
+    assert len(read.scripts) == len(charts) + 4  # the timeline, plotly, and the page's own two
+    assert "<" not in "".join(charts)
     assert HOSTILE in read.text
     assert "a<script>alert(1)<.json" in read.text
 
@@ -167,8 +186,10 @@ def test_several_traces_have_a_section_each_and_share_the_room(tmp_path: Path) -
     entries = [entry_of(copying().write(tmp_path / f"rank{rank}.json")) for rank in range(3)]
     read = Page(to_html(entries))
     sections = [attributes["id"] for tag, attributes in read.tags if tag == "section"]
-    links = [attributes["href"] for tag, attributes in read.tags if tag == "a"]
-    assert links == [f"#{name}" for name in sections] == ["#trace-1", "#trace-2", "#trace-3"]
+    links = [attributes["href"] or "" for tag, attributes in read.tags if tag == "a"]
+    to_sections = [link for link in links if link.startswith("#trace")]
+    assert to_sections == [f"#{name}" for name in sections] == ["#trace-1", "#trace-2", "#trace-3"]
+    assert {link[1:] for link in links} <= {attributes["id"] for _, attributes in read.tags if "id" in attributes}
     assert len(read.figures) == 3
     assert read.misnested == []
 
