@@ -7,7 +7,7 @@ from pinprof.analyses.syncs.sites import Cost, Site
 from pinprof.measure import Profile
 from pinprof.report.elements import Column, Markup, Share, details, escaped, facts, shares, table
 from pinprof.report.page import page
-from pinprof.report.timeline import MAX_RECTANGLES, fragment
+from pinprof.report.timeline import MAX_EVENTS, fragment, zoom_attribute
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
 from pinprof.report.words import (
@@ -42,7 +42,7 @@ def to_html(entries: Sequence[Entry]) -> str:
     """Return the report on the traces as one page that needs nothing else."""
     names = [PurePath(profile.path).name for _, profile, _ in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
-    most = MAX_RECTANGLES // max(len(entries), 1)
+    most = MAX_EVENTS // max(len(entries), 1)
     sections = (_section(number, entry, most) for number, entry in enumerate(entries, start=1))
     contents = "".join(f'<li><a href="#trace-{n}">{escaped(name)}</a></li>' for n, name in enumerate(names, start=1))
     navigation = f'<nav aria-label="Traces"><ol>{contents}</ol></nav>' if len(names) > 1 else ""
@@ -56,15 +56,15 @@ def timeline_page(trace: Trace, profile: Profile) -> str:
     return page(f"pinprof: {name}", f"<main><h1>{escaped(name)}</h1>\n{fragment(trace, profile)}\n</main>")
 
 
-def _section(number: int, entry: Entry, max_rectangles: int) -> str:
+def _section(number: int, entry: Entry, max_events: int) -> str:
     trace, profile, findings = entry
     parts = [
         *_missing(DISTRUST, doubts(profile)),
         facts(_summary(profile)),
         *_device_shares(profile),
-        *_findings(profile, findings),
+        *_findings(trace, profile, findings),
         Markup("<h3>Timeline</h3>"),
-        fragment(trace, profile, max_rectangles),
+        fragment(trace, profile, max_events),
         *_tables(profile),
         *_missing(ABSENT, absences(profile)),
     ]
@@ -155,7 +155,7 @@ def _device_shares(profile: Profile) -> Iterator[Markup]:
 # What to do
 
 
-def _findings(profile: Profile, findings: Findings) -> Iterator[str]:
+def _findings(trace: Trace, profile: Profile, findings: Findings) -> Iterator[str]:
     if not profile.devices:
         return
     yield "<h3>What to do</h3>"
@@ -168,13 +168,13 @@ def _findings(profile: Profile, findings: Findings) -> Iterator[str]:
         yield '<p class="note">Nothing: no copy or wait costs the step a measurable time.</p>'
         return
     step = profile.step.step_ns or profile.steps.traced_ns
-    yield from (_finding(finding, step) for finding in findings)
+    yield from (_finding(finding, step, zoom_attribute(trace, profile, finding)) for finding in findings)
     together = joint_worth(findings, step)
     if together:
         yield f"<p><strong>{escaped(together[0].upper() + together[1:])}.</strong></p>"
 
 
-def _finding(finding: Finding, step_ns: float | None) -> str:
+def _finding(finding: Finding, step_ns: float | None, zoom: str) -> str:
     rule, evidence = finding.rule, finding.evidence
     at = place(evidence.file, evidence.line, evidence.function)
     where = f"<p>In <code>{escaped(at)}</code></p>" if at else ""
@@ -183,6 +183,7 @@ def _finding(finding: Finding, step_ns: float | None) -> str:
 <span class="severity">{escaped(rule.id)}, {escaped(finding.severity)}</span></h4>
 <p>{escaped(evidence.text)}.</p>{where}
 <p><strong>Fix:</strong> {escaped(rule.fix)}</p>
+{f'<button type="button" class="show"{zoom}>Show the worst one in the timeline</button>' if zoom else ""}
 <details><summary>Why</summary><p>{escaped(rule.why)}</p></details>
 </article>"""
 

@@ -266,7 +266,7 @@ def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
     (text,) = hovers(figure(trace, profile, drawing), "copy HtoD pageable")
     assert text.split("<br>") == [
         "<b>Memcpy HtoD (Pageable -&gt; Device)</b>",
-        "starts 920 µs into step 1",
+        "starts 920 µs into ProfilerStep#0",
         "lasts 10.0 µs: 48.0 MiB at 5033 GB/s",
         "exposed for 10.0 µs (100 %): pageable",
         "stream 7 of GPU 0",
@@ -297,7 +297,7 @@ def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) ->
     (text,) = hovers(figure(trace, profile, drawing), "device synchronize")
     assert text.split("<br>") == [
         "<b>device synchronize</b>: cudaDeviceSynchronize",
-        "starts 920 µs into step 1",
+        "starts 920 µs into ProfilerStep#0",
         "the host waits 60.0 µs: 40.0 µs for work queued before, 20.0 µs in the call itself",
         "then the GPU is idle for 40.0 µs",
     ]
@@ -319,7 +319,7 @@ def test_names_of_the_trace_stay_text_in_hovers(tmp_path: Path) -> None:
     texts = [text for name in ("kernel", "op") for text in hovers(fig, name)]
     assert sum("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&lt;b&gt;%{x}" in text for text in texts) == 2
     assert not any("<img" in text for text in texts)
-    assert "</script>" not in fragment(trace, profile).split('class="figure">')[1].split("</script>")[0]
+    assert "</script>" not in fragment(trace, profile).split('class="columns">')[1].split("</script>")[0]
 
 
 # names
@@ -362,7 +362,7 @@ def test_a_trace_of_the_host_alone_has_no_gpu_lanes(tmp_path: Path) -> None:
     builder.op("aten::add", 0, 5)
     trace, profile, drawing = drawn(builder, tmp_path)
     assert [lane.label for lane in drawing.lanes] == ["ops"]
-    assert "Drawn: the only step of the trace" in fragment(trace, profile)
+    assert "The whole trace, 5.00 µs." in fragment(trace, profile)
 
 
 def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:

@@ -99,6 +99,12 @@ def shades(colour: str) -> tuple[str, ...]:
     return mixed(0, 0), mixed(255, 0.22), mixed(0, 0.18), mixed(0, 0, 0.65)
 
 
+def faded(colour: str) -> str:
+    """Return the colour of what was not searched for, as a CSS colour."""
+    red, green, blue = _channels(colour)
+    return f"rgba({red},{green},{blue},0.18)"
+
+
 def ink(colour: str) -> str:
     """Return black or white, whichever reads better on a colour."""
     red, green, blue = _channels(colour)

@@ -1,0 +1,103 @@
+// Chooses what to draw of a lane in a view: events, and blocks of those that are narrower than a pixel.
+
+const LEAST = 2; // pixels; so much of a rectangle can be seen and pointed at
+const MARGIN = 0.1; // of the view, drawn on both sides for those who pan
+
+const newCell = (lane, at, count) => {
+  const cell = { lane, first: at, last: at, longest: at, kind: lane.kind[at], count };
+  cell.start = lane.start[at];
+  cell.end = lane.end[at];
+  cell.busy = lane.busy ? lane.busy[at] : cell.end - cell.start;
+  cell.found = false;
+  return cell;
+};
+
+// Which kind takes most of the time of a block: sums by kind that begin anew with each block.
+class Tally {
+  constructor(kinds) {
+    this.time = new Float64Array(kinds);
+    this.block = new Uint32Array(kinds);
+    this.number = 0;
+  }
+
+  begin(kind, time) {
+    this.number += 1;
+    this.best = kind;
+    this.add(kind, time);
+  }
+
+  add(kind, time) {
+    if (this.block[kind] !== this.number) {
+      this.block[kind] = this.number;
+      this.time[kind] = 0;
+    }
+    this.time[kind] += time;
+    if (this.time[kind] > this.time[this.best]) this.best = kind;
+    return this.best;
+  }
+}
+
+const join = (cell, lane, at, count, busy, tally) => {
+  cell.last = at;
+  cell.end = Math.max(cell.end, lane.end[at]);
+  cell.count += count;
+  cell.busy += busy;
+  if (lane.end[at] - lane.start[at] > lane.end[cell.longest] - lane.start[cell.longest]) cell.longest = at;
+  cell.kind = tally.add(lane.kind[at], busy);
+};
+
+// The cells of a lane from `from` to `to` (ns); what is shorter than `pixel` ns and begins within it becomes one.
+const cellsOf = (lane, from, to, pixel, hidden, isFound) => {
+  const cells = [];
+  const tally = new Tally(256);
+  let open;
+  for (let at = firstAbove(lane.end, from); at < lane.size && lane.start[at] < to; at++) {
+    if (hidden.has(lane.kind[at])) continue;
+    const count = lane.count ? lane.count[at] : 1;
+    const length = lane.end[at] - lane.start[at];
+    const busy = lane.busy ? lane.busy[at] : length;
+    const joins = open && length < pixel && lane.start[at] < open.start + pixel;
+    if (joins) join(open, lane, at, count, busy, tally);
+    else {
+      const cell = newCell(lane, at, count);
+      cells.push(cell);
+      open = length < pixel ? cell : undefined;
+      if (open) tally.begin(cell.kind, busy);
+    }
+    if (isFound && isFound(lane, at)) cells[cells.length - 1].found = true;
+  }
+  return cells;
+};
+
+// Where each cell is drawn: what is narrower than can be seen is widened, as far as the next one.
+const edgesOf = (cells, least) => {
+  const edges = new Float64Array(2 * cells.length);
+  for (let at = 0; at < cells.length; at++) {
+    const next = at + 1 < cells.length ? cells[at + 1].start : Infinity;
+    const { start, end } = cells[at];
+    edges[2 * at] = start;
+    edges[2 * at + 1] = Math.max(start, Math.min(Math.max(end, start + least), next));
+  }
+  return edges;
+};
+
+// The cell of sorted ones that is drawn at a time.
+const cellAt = (drawn, time) => {
+  const place = firstAbove(drawn.edges, time);
+  return place % 2 ? drawn.cells[(place - 1) / 2] : undefined;
+};
+
+// A test of events by what was searched for: part of a name, of what a kind is called, or of a step's name.
+const searched = (data, text) => {
+  const wanted = text.toLowerCase();
+  const holds = (one) => one.toLowerCase().includes(wanted);
+  const names = Uint8Array.from(data.names, holds);
+  const steps = Uint8Array.from(data.steps.names, holds);
+  const kinds = new Uint8Array(256);
+  for (const [kind, { label }] of Object.entries(data.kinds)) kinds[kind] = holds(label);
+  return (lane, at) => {
+    if (lane.source === "overlap") return false;
+    if (lane.source === "steps") return steps[lane.step[at]] === 1;
+    return names[lane.name[at]] === 1 || kinds[lane.kind[at]] === 1;
+  };
+};
