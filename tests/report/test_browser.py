@@ -1,5 +1,6 @@
 """Opens pages in a real Chromium: what people see, and that a page keeps to itself."""
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,11 +12,13 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from playwright.sync_api import TimeoutError as TookTooLong
 from trace_builder import TraceBuilder
 
-from pinprof.measure import measure
+from pinprof.measure import Profile, measure
 from pinprof.notebook import analyze
 from pinprof.report.html_report import to_html
+from pinprof.report.page import page as page_around
+from pinprof.report.timeline import fragment
 from pinprof.rules import find
-from pinprof.trace import read_trace
+from pinprof.trace import Trace, read_trace
 
 pytestmark = pytest.mark.browser
 
@@ -61,12 +64,15 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
     complaints: list[str] = []
     contexts = []
 
-    def open_report(*paths: Path, width: int = 1440, scheme: str = "light") -> Page:
+    def open_report(
+        *paths: Path, width: int = 1440, scheme: str = "light", made: Callable[[Trace, Profile], str] | None = None
+    ) -> Page:
         traces = [read_trace(path) for path in paths]
         profiles = [measure(trace) for trace in traces]
         entries = [(trace, profile, find(profile, trace)) for trace, profile in zip(traces, profiles, strict=True)]
         file = tmp_path / "report.html"
-        file.write_text(to_html(entries), encoding="utf-8")
+        text = page_around("timelines", made(traces[0], profiles[0])) if made else to_html(entries)
+        file.write_text(text, encoding="utf-8")
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
@@ -268,6 +274,27 @@ def test_searching_counts_and_goes_to_what_was_found(opened: Opened) -> None:
     page.wait_for_function("document.querySelector('.found').textContent == 'not found'")
 
 
+def test_timelines_that_share_a_view_move_together(opened: Opened, tmp_path: Path) -> None:
+    page = opened(TRACES / "loss_item.json.gz", made=lambda trace, profile: 2 * fragment(trace, profile, shared="both"))
+    second = page.locator(".timeline").nth(1)
+    second.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelectorAll('.timeline[data-drawn]').length == 2")
+    page.locator(".plot").first.focus()
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowRight")
+    shown = view(page)
+    assert second.locator(".plot").evaluate("plot => plot.layout.xaxis.range") == pytest.approx(list(shown))
+
+
+def test_what_is_merged_in_the_page_is_drawn_as_blocks(opened: Opened) -> None:
+    page = opened(TRACES / "loss_item.json.gz", made=lambda trace, profile: fragment(trace, profile, max_events=600))
+    assert "of them are here in full. Elsewhere " in page.locator(".timeline .note").inner_text()
+    page.locator(".plot").focus()
+    page.keyboard.press("0")
+    view(page)
+    assert " events, most time in: " in point_at(page, "ops", 0.03) + point_at(page, "calls", 0.03)
+
+
 def test_a_large_trace_opens_and_zooms_without_delay(opened: Opened, tmp_path: Path) -> None:
     builder = TraceBuilder()
     for step in range(20):
@@ -351,6 +378,48 @@ def test_names_of_the_trace_stay_text(opened: Opened, tmp_path: Path) -> None:
     assert page.locator("img").count() == 0
     assert page.evaluate("document.querySelectorAll('[onerror]').length") == 0
     assert any(HOSTILE in name for name in groups(page))
+
+
+def hostile(folder: Path) -> Path:
+    builder = TraceBuilder()
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": HOSTILE}]
+    builder.event("user_annotation", HOSTILE, 0, 1000)
+    builder.kernel(100, 800, launch=70, name=HOSTILE)
+    return builder.write(folder / "hostile.json")
+
+
+def host_alone(folder: Path) -> Path:
+    builder = TraceBuilder()
+    for step in range(3):
+        builder.step(step, 1000 * step, 990)
+        for number in range(9):
+            builder.op(f"aten::op{number}", 1000 * step + 100 * number, 90)
+    return builder.write(folder / "host.json")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param(lambda _: TRACES / "pageable_blocking.stack.json.gz", id="recorded"),
+        pytest.param(lambda _: TRACES / "small_kernels.json.gz", id="many"),
+        pytest.param(host_alone, id="host"),
+        pytest.param(hostile, id="hostile"),
+    ],
+)
+def test_a_person_can_look_at_a_picture_of_the_timeline(
+    opened: Opened, tmp_path: Path, request: pytest.FixtureRequest, written: Callable[[Path], Path], scheme: str
+) -> None:
+    page = opened(written(tmp_path), scheme=scheme)
+    finding = page.get_by_role("button", name="Show the worst one")
+    if finding.count():
+        finding.first.click()
+        view(page)
+    folder = Path(os.environ.get("PINPROF_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = folder / f"{request.node.callspec.id}.png"
+    page.locator(".timeline").screenshot(path=picture)
+    assert picture.stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("width", [400, 1440])

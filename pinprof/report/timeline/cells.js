@@ -3,11 +3,12 @@
 const LEAST = 2; // pixels; so much of a rectangle can be seen and pointed at
 const MARGIN = 0.1; // of the view, drawn on both sides for those who pan
 
-const newCell = (lane, at, count) => {
-  const cell = { lane, first: at, last: at, longest: at, kind: lane.kind[at], count };
+const newCell = (lane, at) => {
+  const cell = { lane, first: at, last: at, longest: at, kind: lane.kind[at], count: lane.count ? lane.count[at] : 1 };
   cell.start = lane.start[at];
   cell.end = lane.end[at];
   cell.busy = lane.busy ? lane.busy[at] : cell.end - cell.start;
+  cell.most = cell.end - cell.start;
   cell.found = false;
   return cell;
 };
@@ -37,13 +38,14 @@ class Tally {
   }
 }
 
-const join = (cell, lane, at, count, busy, tally) => {
+const join = (cell, lane, at, length, tally) => {
+  const busy = lane.busy ? lane.busy[at] : length;
   cell.last = at;
-  cell.end = Math.max(cell.end, lane.end[at]);
-  cell.count += count;
+  if (lane.end[at] > cell.end) cell.end = lane.end[at];
+  cell.count += lane.count ? lane.count[at] : 1;
   cell.busy += busy;
-  if (lane.end[at] - lane.start[at] > lane.end[cell.longest] - lane.start[cell.longest]) cell.longest = at;
-  cell.kind = tally.add(lane.kind[at], busy);
+  if (length > cell.most) [cell.most, cell.longest] = [length, at];
+  if (!lane.isPlain) cell.kind = tally.add(lane.kind[at], busy);
 };
 
 // The cells of a lane from `from` to `to` (ns); what is shorter than `pixel` ns and begins within it becomes one.
@@ -53,16 +55,13 @@ const cellsOf = (lane, from, to, pixel, hidden, isFound) => {
   let open;
   for (let at = firstAbove(lane.end, from); at < lane.size && lane.start[at] < to; at++) {
     if (hidden.has(lane.kind[at])) continue;
-    const count = lane.count ? lane.count[at] : 1;
     const length = lane.end[at] - lane.start[at];
-    const busy = lane.busy ? lane.busy[at] : length;
-    const joins = open && length < pixel && lane.start[at] < open.start + pixel;
-    if (joins) join(open, lane, at, count, busy, tally);
+    if (open && length < pixel && lane.start[at] < open.start + pixel) join(open, lane, at, length, tally);
     else {
-      const cell = newCell(lane, at, count);
+      const cell = newCell(lane, at);
       cells.push(cell);
       open = length < pixel ? cell : undefined;
-      if (open) tally.begin(cell.kind, busy);
+      if (open) tally.begin(cell.kind, cell.busy);
     }
     if (isFound && isFound(lane, at)) cells[cells.length - 1].found = true;
   }

@@ -47,7 +47,8 @@ const readLane = (bytes, lane, base) => {
   for (const [name, column] of Object.entries(lane.columns)) columns[name] = readColumn(bytes, column);
   const { gap, length, launch, ...others } = columns;
   if (launch) others.launch = summed(launch);
-  return { ...lane, ...others, ...readTimes(gap, length), base, size: gap.length };
+  const isPlain = others.kind.every((kind) => kind === others.kind[0]);
+  return { ...lane, ...others, ...readTimes(gap, length), base, size: gap.length, isPlain };
 };
 
 // All that the page knows of a trace: the header of payload.py, with lanes that have their columns.
@@ -93,6 +94,15 @@ const eventAt = (data, source, start, end) => {
     for (let at = firstAbove(lane.start, start) - 1; at >= 0 && lane.start[at] === start; at--) {
       if (lane.end[at] === end) return { lane, first: at, last: at };
     }
+  }
+  return undefined;
+};
+
+// What is drawn at a time in the lanes of a source, a block of merged events perhaps.
+const blockAt = (data, source, time) => {
+  for (const lane of data.lanes) {
+    const at = firstAbove(lane.start, time) - 1;
+    if (lane.source === source && at >= 0 && lane.end[at] > time) return { lane, first: at, last: at };
   }
   return undefined;
 };

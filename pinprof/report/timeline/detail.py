@@ -95,13 +95,17 @@ def coarse(lane: Lane, keep: Bools, narrow: int) -> Lane:
 
 
 def _full_steps(trace: Trace, profile: Profile, view: Window, limit: int) -> list[int]:
-    """Return up to about so many steps: those of the first sight, of the worst wait of each site, and around them."""
+    """Return about so many steps: those of the first sight, of the worst waits and copies, then the middle ones."""
     if trace.steps.source == "whole_trace":
         return []
     syncs = profile.syncs
     cost = syncs.stalls.bubble_ns + syncs.stalls.stall_ns
     worst = [rows[cost[rows].argmax()] for rows in map(np.flatnonzero, _by_site(syncs.site, len(syncs.sites)))]
+    overlap = profile.overlap
+    exposed = (np.flatnonzero(overlap.reason == code) for code in np.unique(overlap.reason))
+    copies = [overlap.row[rows[overlap.exposed_ns[rows].argmax()]] for rows in exposed]
     wanted = [*range(view.first, view.last + 1), *(int(syncs.stalls.call_step[row]) for row in worst)]
+    wanted += [int(trace.links.activity_step[row]) for row in copies]
     middle = (view.first + view.last) // 2
     nearest = np.argsort(np.abs(np.arange(len(trace.steps)) - middle), kind="stable").tolist()
     chosen = dict.fromkeys(step for step in (*wanted, *nearest) if step >= 0)

@@ -61,11 +61,11 @@ const niceStep = (least) => {
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least);
 };
 
-// The step that times are read from: the one in which the view begins, else the first one in it.
+// The step that times are read from: the one in which the view begins, or the next if that is about to begin.
 const referenceStep = (data, [from, to]) => {
   const { start } = data.steps;
-  const step = firstAbove(start, from + 0.05 * (to - from)) - 1;
-  return Math.max(step, 0);
+  const next = firstAbove(start, from);
+  return next < start.length && (next === 0 || start[next] <= from + 0.05 * (to - from)) ? next : Math.max(next - 1, 0);
 };
 
 const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"); // for plotly
@@ -111,7 +111,7 @@ const marksOf = (marks, link, places) => {
     const y = [Math.min(...ys) - 0.5, Math.max(...ys) + 0.5];
     const isBubble = what === "bubble";
     shapes.push(box([start, end], y, ink, isBubble ? "dash" : "solid", isBubble ? "rgba(204,121,167,0.25)" : undefined));
-    notes.push({ what, time: start, place: lanes[0].source === "gpu" && !isBubble ? y[1] + 0.45 : y[0] - 0.45 });
+    notes.push({ what, start, end, place: lanes[0].source === "gpu" && !isBubble ? y[1] + 0.45 : y[0] - 0.45 });
   }
   if (link && places.has(link.from.lane) && places.has(link.to.lane)) {
     const [x0, x1] = [link.from.lane.end[link.from.first], link.to.lane.start[link.to.first]];

@@ -81,6 +81,9 @@ KINDS: tuple[Kind, ...] = (
 )
 """All kinds; where rectangles lie on each other, the later kind lies above."""
 
+MANY_NAMES = frozenset({ANNOTATION, OP, CALL, KERNEL_KIND})
+"""Kinds with many events of different names; they are shaded by name."""
+
 TONES = 4
 """Shades of a kind: three to tell neighbours of different names apart, the last for blocks that are mostly gaps."""
 SPARSE = TONES - 1

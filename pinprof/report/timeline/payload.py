@@ -9,14 +9,12 @@ from pinprof.measure import Profile
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.columns import Block
 from pinprof.report.timeline.detail import Detail
-from pinprof.report.timeline.kinds import ANNOTATION, CALL, COPY, IDLE, KERNEL_KIND, KINDS, OP, faded, ink, shades
+from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES, faded, ink, shades
 from pinprof.report.timeline.lanes import Lane
 from pinprof.report.timeline.names import cut, short, step_names
 from pinprof.report.timeline.window import Window
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
 
-MANY_NAMES = frozenset({ANNOTATION, OP, CALL, KERNEL_KIND})
-"""Kinds with many events of different names; they are shaded by name."""
 ABSENT, UNDRAWN, FIRST = 0, 1, 2
 """A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
 

@@ -2,6 +2,7 @@
 
 const LABEL_MIN = 34; // pixels; narrower rectangles have no label
 const LABEL_PADDING = 3; // pixels
+const WIDE_MARK = 160; // pixels; on what is wider, the name of a mark stands in the middle
 const EDGE = 0.01; // of a step's length, shown before and after it
 const AROUND = 0.35; // of what a finding is about, shown before and after it
 const NEAREST = 20; // ns; no view is shorter
@@ -142,9 +143,12 @@ class Timeline {
         labels.append(label);
       });
     }
-    for (const { what, time, place } of notes.filter((one) => one.time < to)) {
+    for (const { what, start, end, place } of notes.filter((one) => one.start < to && one.end > from)) {
       const mark = made("span", "mark", what);
-      mark.style.left = `${ROOM.l + (Math.max(time, from) - from) * scale}px`;
+      const [left, right] = [Math.max(start, from), Math.min(end, to)].map((time) => ROOM.l + (time - from) * scale);
+      const isWide = right - left > WIDE_MARK;
+      mark.style.left = `${isWide ? (left + right) / 2 : Math.min(left, ROOM.l + this.width - WIDE_MARK / 2)}px`;
+      mark.classList.toggle("centred", isWide);
       mark.style.top = `${this.pixelsOf(place)}px`;
       labels.append(mark);
     }
@@ -207,7 +211,7 @@ class Timeline {
     this.folded.delete(launch.lane.group);
     const [start, end] = [launch.lane.start[launch.first], launch.lane.end[launch.first]];
     const its = { what: "its launch", lanes: [launch.lane], start, end };
-    const launchCell = newCell(launch.lane, launch.first, 1);
+    const launchCell = newCell(launch.lane, launch.first);
     this.mark([own, its], { from: launch, to: cell }, [wordsOf(this.data, cell), wordsOf(this.data, launchCell)]);
     const [from, to] = this.view;
     return this.show(start >= from && start <= to ? this.view : widenedBy([Math.min(start, from), Math.max(to, end)], EDGE));
@@ -221,13 +225,13 @@ class Timeline {
         const group = this.data.lanes.find((lane) => lane.device === Number(device[1]))?.group;
         return { what, lanes: this.data.lanes.filter((lane) => lane.group === group), start, end };
       }
-      const event = eventAt(this.data, source, start, end);
+      const event = eventAt(this.data, source, start, end) ?? blockAt(this.data, source, start);
       return { what, event, lanes: event ? [event.lane] : [], start, end };
     });
     for (const { lanes } of found) for (const { group } of lanes) this.folded.delete(group);
     const words = found.filter(({ event }) => event);
     const said = words.map(({ what, event }) => {
-      const [name, ...lines] = wordsOf(this.data, newCell(event.lane, event.first, event.lane.count?.[event.first] ?? 1));
+      const [name, ...lines] = wordsOf(this.data, newCell(event.lane, event.first));
       return [`${what}: ${name}`, ...lines];
     });
     this.mark(found, undefined, said);
@@ -270,7 +274,7 @@ class Timeline {
       const middle = (lane.start[at] + lane.end[at]) / 2;
       this.view = clamped([middle - half, middle + half], this.whole);
     }
-    this.choose(newCell(lane, at, lane.count?.[at] ?? 1));
+    this.choose(newCell(lane, at));
   }
 
   clear() {

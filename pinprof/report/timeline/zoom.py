@@ -13,7 +13,7 @@ from pinprof.rules import Finding
 from pinprof.trace.tables import NONE, Int64s, Trace
 
 Mark = tuple[str, str, int, int]
-"""What is marked, in which lanes (`stalls`, `calls`, `gpu` or `device N`), and from when to when."""
+"""What is marked, in which lanes (a lane's source such as `stalls`, or `device N`), and from when to when."""
 
 
 class Instance(NamedTuple):
@@ -47,7 +47,8 @@ def worst(trace: Trace, profile: Profile, finding: Finding) -> Instance | None:
     if finding.rule.id.startswith("PIN4") and len(times.start):
         longest = int((times.end - times.start).argmax())
         start, end = int(times.start[longest]), int(times.end[longest])
-        return Instance(start, end, (("the wait for input", "host", start, end),))
+        where = "annotations" if start in trace.annotations.start_ns else "ops"
+        return Instance(start, end, (("the wait for input", where, start, end),))
     return None
 
 
