@@ -23,7 +23,7 @@ const showTip = (timeline, event) => {
 };
 
 const onKey = (timeline) => (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLInputElement) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select")) return;
   const [from, to] = timeline.view;
   const middle = (from + to) / 2;
   const half = (to - from) / 2;

@@ -309,6 +309,8 @@ def test_a_large_trace_opens_and_zooms_without_delay(opened: Opened, tmp_path: P
     view(page)
     assert "narrower than a pixel here, as" in page.locator(".drawn").inner_text()
     assert " events, most time in: " in point_at(page, "stream 7", 0.53)
+    band = point_at(page, "overlap", 0.53).splitlines()
+    assert [line.split(":")[0] for line in band[1:]] == ["idle", "compute"]
     took = page.evaluate(ZOOM_TIME)
     assert took < 1000  # ms; 60 here, of a million events 150: what is tested is that nobody waits
     for _ in range(12):

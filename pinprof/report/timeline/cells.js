@@ -10,6 +10,7 @@ const newCell = (lane, at) => {
   cell.busy = lane.busy ? lane.busy[at] : cell.end - cell.start;
   cell.most = cell.end - cell.start;
   cell.found = false;
+  if (lane.source === "overlap") cell.times = { [cell.kind]: cell.busy }; // by kind: a band shows its shares
   return cell;
 };
 
@@ -46,6 +47,7 @@ const join = (cell, lane, at, length, tally) => {
   cell.busy += busy;
   if (length > cell.most) [cell.most, cell.longest] = [length, at];
   if (!lane.isPlain) cell.kind = tally.add(lane.kind[at], busy);
+  if (cell.times) cell.times[lane.kind[at]] = (cell.times[lane.kind[at]] ?? 0) + busy;
 };
 
 // The cells of a lane from `from` to `to` (ns); what is shorter than `pixel` ns and begins within it becomes one.

@@ -5,6 +5,7 @@ const ROOM = { l: 92, r: 14, t: 6, b: 46 }; // pixels around the lanes
 const HALF = 0.42; // height of a rectangle on each side of its lane's middle; lanes are 1 apart
 const TONES = 5; // of a kind: three for neighbours of different names, one for blocks that are mostly gaps, one faded
 const [SPARSE, FADED] = [3, 4];
+const PARTS = 8; // of the height of the overlap band, for the shares of what is merged there
 const NS_PER_MS = 1e6;
 const TICK_PIXELS = 130;
 
@@ -39,15 +40,38 @@ const toneOf = (data, cell, searching) => {
   return data.kinds[cell.kind].byName && cell.lane.name ? cell.lane.name[cell.longest] % SPARSE : 0;
 };
 
-const rowOf = (data, colours, drawn, place, [from, to], searching) => {
-  const { cells, edges } = drawn;
-  const z = new Float32Array(2 * cells.length - 1).fill(NaN);
-  cells.forEach((cell, at) => (z[2 * at] = colours.first.get(cell.kind) + toneOf(data, cell, searching) + 0.5));
+// The kind in each part of a cell of the overlap band, from the top: kinds take their shares of the time in order.
+const partsOf = ({ kind, times, busy, count }) => {
+  if (count === 1 || busy <= 0) return Array(PARTS).fill(kind);
+  const parts = [];
+  let sum = 0;
+  for (const [one, time] of Object.entries(times)) {
+    sum += time;
+    while (parts.length < PARTS && (parts.length + 0.5) * busy <= sum * PARTS) parts.push(Number(one));
+  }
+  while (parts.length < PARTS) parts.push(kind);
+  return parts;
+};
+
+const bandOf = (colours, cells, searching) => {
+  const z = Array.from({ length: PARTS }, () => new Float32Array(2 * cells.length - 1).fill(NaN));
+  cells.forEach((cell, at) =>
+    partsOf(cell).forEach((kind, part) => (z[part][2 * at] = colours.first.get(kind) + (searching ? FADED : 0) + 0.5)),
+  );
+  return z;
+};
+
+const rowOf = (data, colours, { cells, edges }, place, [from, to], searching) => {
+  const isBand = cells[0].times !== undefined;
+  const z = isBand ? bandOf(colours, cells, searching) : [new Float32Array(2 * cells.length - 1).fill(NaN)];
+  if (!isBand) {
+    cells.forEach((cell, at) => (z[0][2 * at] = colours.first.get(cell.kind) + toneOf(data, cell, searching) + 0.5));
+  }
   return {
     type: "heatmap",
     x: edges.map((edge) => Math.min(Math.max(edge, from), to) / NS_PER_MS),
-    y: [place - HALF, place + HALF],
-    z: [z],
+    y: Array.from({ length: z.length + 1 }, (_, part) => place - HALF + (2 * HALF * part) / z.length),
+    z,
     zmin: 0,
     zmax: colours.top,
     colorscale: colours.scale,

@@ -129,7 +129,12 @@ const factsOf = (data, { lane, first }) => {
 // What is said of a rectangle, which may stand for many events: a heading and lines below it.
 const wordsOf = (data, cell) => {
   if (cell.count === 1) return [nameOf(data, cell), ...factsOf(data, cell)];
-  const { lane, longest } = cell;
+  const { lane, longest, times } = cell;
+  if (times) {
+    const parts = Object.entries(times).sort((one, other) => other[1] - one[1]);
+    const span = `${duration(cell.end - cell.start)}, too short to be drawn one by one`;
+    return [span, ...parts.map(([kind, time]) => `${data.kinds[kind].label}: ${percent(time / cell.busy)}, ${duration(time)}`)];
+  }
   const event = { lane, first: longest, last: longest };
   const head = [
     `${counted(cell.count)} events, most time in: ${data.kinds[cell.kind].label}`,
