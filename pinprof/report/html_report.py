@@ -64,7 +64,7 @@ def _section(number: int, entry: Entry, max_events: int) -> str:
         *_device_shares(profile),
         *_findings(trace, profile, findings),
         Markup("<h3>Timeline</h3>"),
-        fragment(trace, profile, max_events),
+        fragment(trace, profile, max_events, findings),
         *_tables(profile),
         *_missing(ABSENT, absences(profile)),
     ]

@@ -38,8 +38,13 @@ class Detail:
         return sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
 
 
-def detailed(trace: Trace, profile: Profile, view: Window, max_events: int = MAX_EVENTS) -> Detail:
-    """Return the lanes of a trace with no more rectangles than given, unless there are more lanes."""
+def detailed(
+    trace: Trace, profile: Profile, view: Window, max_events: int = MAX_EVENTS, wanted_ns: Iterable[int] = ()
+) -> Detail:
+    """Return the lanes of a trace with no more rectangles than given, unless there are more lanes.
+
+    The steps of `wanted_ns` are among those that are there in full.
+    """
     window = whole_window(trace)
     found, left_out = lay_out(trace, profile, window)
     bare = profile.withheld.keys() & {"busy", "overlap"}
@@ -47,7 +52,8 @@ def detailed(trace: Trace, profile: Profile, view: Window, max_events: int = MAX
     total = sum(map(len, lanes))
     if total <= max_events:
         return Detail(window, tuple(lanes), tuple(left_out), tuple(range(len(trace.steps))), 0)
-    full = _full_steps(trace, profile, view, int(len(trace.steps) * FULL_SHARE * max_events / total))
+    limit = int(len(trace.steps) * FULL_SHARE * max_events / total)
+    full = _full_steps(trace, profile, view, limit, wanted_ns)
     keep = [_within(trace, full, lane) for lane in lanes]
     narrow, thin = FINEST_NS, lanes
     while sum(map(len, thin)) > max_events and narrow < 2 * window.span_ns:
@@ -94,7 +100,7 @@ def coarse(lane: Lane, keep: Bools, narrow: int) -> Lane:
     )
 
 
-def _full_steps(trace: Trace, profile: Profile, view: Window, limit: int) -> list[int]:
+def _full_steps(trace: Trace, profile: Profile, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
     """Return about so many steps: those of the first sight, of the worst waits and copies, then the middle ones."""
     if trace.steps.source == "whole_trace":
         return []
@@ -104,7 +110,9 @@ def _full_steps(trace: Trace, profile: Profile, view: Window, limit: int) -> lis
     overlap = profile.overlap
     exposed = (np.flatnonzero(overlap.reason == code) for code in np.unique(overlap.reason))
     copies = [overlap.row[rows[overlap.exposed_ns[rows].argmax()]] for rows in exposed]
-    wanted = [*range(view.first, view.last + 1), *(int(syncs.stalls.call_step[row]) for row in worst)]
+    wanted = [*range(view.first, view.last + 1)]
+    wanted += [int(trace.steps.start_ns.searchsorted(time, side="right")) - 1 for time in wanted_ns]
+    wanted += [int(syncs.stalls.call_step[row]) for row in worst]
     wanted += [int(trace.links.activity_step[row]) for row in copies]
     middle = (view.first + view.last) // 2
     nearest = np.argsort(np.abs(np.arange(len(trace.steps)) - middle), kind="stable").tolist()

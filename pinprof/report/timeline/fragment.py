@@ -2,12 +2,15 @@
 
 import html
 from collections import Counter
+from collections.abc import Iterable
 
 from pinprof.measure import Profile
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.window import Window, choose_window
+from pinprof.report.timeline.zoom import worst
+from pinprof.rules import Finding
 from pinprof.trace.tables import Trace
 from pinprof.units import duration
 
@@ -17,13 +20,22 @@ KEYS = (
 )
 
 
-def fragment(trace: Trace, profile: Profile, max_events: int = MAX_EVENTS, shared: str = "") -> str:
+def fragment(
+    trace: Trace,
+    profile: Profile,
+    max_events: int = MAX_EVENTS,
+    findings: Iterable[Finding] = (),
+    shared: str = "",
+) -> str:
     """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
 
-    Timelines with the same `shared` word move together; 0 is the start of the first step that each shows at first.
+    The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together;
+    their 0 is the start of the first step that each shows at first.
     """
     view = choose_window(trace)
-    detail = detailed(trace, profile, view, max_events)
+    instances = (worst(trace, profile, finding) for finding in findings)
+    wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
+    detail = detailed(trace, profile, view, max_events, wanted)
     if not detail.lanes:
         return '<p class="note">Nothing to draw: the trace has no events on host threads or GPU streams.</p>'
     return f"""<div class="timeline" data-shared="{html.escape(shared)}">
