@@ -293,6 +293,9 @@ def test_of_a_large_trace_the_steps_that_matter_are_in_the_page_in_full(tmp_path
     kernels = lane_in(detail, "stream 7")
     inside = (kernels.start_ns >= trace.steps.start_ns[3]) & (kernels.start_ns < trace.steps.end_ns[3])
     assert (kernels.count[inside] == 1).all()
+    (place,) = (place for place, lane in enumerate(detail.lanes) if lane.label == "overlap")
+    band = detail.lanes[place]
+    assert detail.shares[place].sum(axis=0).tolist() == band.busy_ns.tolist()
     text = fragment(trace, profile, max_events=400)
     assert f"{len(detail.full)} of them are here in full. Elsewhere " in text
 

@@ -3,6 +3,16 @@
 const LEAST = 2; // pixels; so much of a rectangle can be seen and pointed at
 const MARGIN = 0.1; // of the view, drawn on both sides for those who pan
 
+// Adds the times of an event of the overlap band by kind; a block that was merged in the page brings its own.
+const addShares = (times, lane, at, busy) => {
+  const shares = lane.shares ?? [[lane.kind[at], undefined]];
+  for (const [kind, column] of shares) {
+    const time = column ? column[at] : busy;
+    if (time) times[kind] = (times[kind] ?? 0) + time;
+  }
+  return times;
+};
+
 const newCell = (lane, at) => {
   const cell = { lane, first: at, last: at, longest: at, kind: lane.kind[at], count: lane.count ? lane.count[at] : 1 };
   cell.start = lane.start[at];
@@ -10,7 +20,7 @@ const newCell = (lane, at) => {
   cell.busy = lane.busy ? lane.busy[at] : cell.end - cell.start;
   cell.most = cell.end - cell.start;
   cell.found = false;
-  if (lane.source === "overlap") cell.times = { [cell.kind]: cell.busy }; // by kind: a band shows its shares
+  if (lane.source === "overlap") cell.times = addShares({}, lane, at, cell.busy);
   return cell;
 };
 
@@ -47,7 +57,7 @@ const join = (cell, lane, at, length, tally) => {
   cell.busy += busy;
   if (length > cell.most) [cell.most, cell.longest] = [length, at];
   if (!lane.isPlain) cell.kind = tally.add(lane.kind[at], busy);
-  if (cell.times) cell.times[lane.kind[at]] = (cell.times[lane.kind[at]] ?? 0) + busy;
+  if (cell.times) addShares(cell.times, lane, at, busy);
 };
 
 // The cells of a lane from `from` to `to` (ns); what is shorter than `pixel` ns and begins within it becomes one.

@@ -47,6 +47,8 @@ const readLane = (bytes, lane, base) => {
   for (const [name, column] of Object.entries(lane.columns)) columns[name] = readColumn(bytes, column);
   const { gap, length, launch, ...others } = columns;
   if (launch) others.launch = summed(launch);
+  const named = Object.entries(others).filter(([name]) => name.startsWith("share "));
+  if (named.length) others.shares = named.map(([name, column]) => [Number(name.slice("share ".length)), column]);
   const isPlain = others.kind.every((kind) => kind === others.kind[0]);
   return { ...lane, ...others, ...readTimes(gap, length), base, size: gap.length, isPlain };
 };

@@ -1,12 +1,13 @@
 """Which events are in the page in full: all, if they are few enough, else those of the steps that matter."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pinprof.intervals import union
 from pinprof.measure import Profile
+from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
 from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out
 from pinprof.report.timeline.window import Window, step_range, whole_window
 from pinprof.trace.tables import Bools, Int64s, Trace
@@ -15,6 +16,7 @@ MAX_EVENTS = 1_000_000
 """Rectangles in a page. A million takes about 7 MB of it; the page's 15 MB are plotly.js (4.5 MB) and these."""
 FULL_SHARE = 0.7
 """Of the rectangles that may be in a page, for the steps that are there in full."""
+BAND = (IDLE, MEMSET_ONLY, COMPUTE_ONLY, COPY_ONLY, BOTH)
 FINEST_NS = 1_000
 """Merging begins with what is shorter than this."""
 
@@ -30,6 +32,8 @@ class Detail:
     """Steps whose events are all there; all steps if nothing is merged."""
     narrow_ns: int
     """Elsewhere events shorter than this are merged with their neighbours; 0 if nothing is merged."""
+    shares: dict[int, Int64s] = field(default_factory=dict)
+    """Of merged overlap bands, by the place of the lane: ns of each of BAND in each rectangle, one row per kind."""
 
     @property
     def merged(self) -> tuple[int, int]:
@@ -59,7 +63,12 @@ def detailed(
     while sum(map(len, thin)) > max_events and narrow < 2 * window.span_ns:
         thin = [coarse(lane, kept, narrow) for lane, kept in zip(lanes, keep, strict=True)]
         narrow *= 2
-    return Detail(window, tuple(thin), tuple(left_out), tuple(full), narrow // 2)
+    shares = {
+        place: band_shares(lane, _firsts(lane, keep[place], narrow // 2))
+        for place, lane in enumerate(lanes)
+        if lane.source == "overlap"
+    }
+    return Detail(window, tuple(thin), tuple(left_out), tuple(full), narrow // 2, shares)
 
 
 def by_start(lane: Lane) -> Lane:
@@ -86,10 +95,8 @@ def coarse(lane: Lane, keep: Bools, narrow: int) -> Lane:
     """
     if len(lane) == 0:
         return lane
-    stretch = np.where((lane.busy_ns < narrow) & ~keep, lane.start_ns // narrow, -1)
-    joins = (stretch[1:] == stretch[:-1]) & (stretch[1:] != -1)
-    first = np.flatnonzero(np.concatenate(([True], ~joins)))
-    block = np.cumsum(np.concatenate(([0], ~joins)))
+    first = _firsts(lane, keep, narrow)
+    block = np.repeat(np.arange(len(first)), np.diff(first, append=len(lane)))
     longest = np.lexsort((lane.busy_ns, block))[np.append(first[1:], len(lane)) - 1]
     return replace(
         _taken(lane, longest),
@@ -98,6 +105,18 @@ def coarse(lane: Lane, keep: Bools, narrow: int) -> Lane:
         count=np.add.reduceat(lane.count, first),
         busy_ns=np.add.reduceat(lane.busy_ns, first),
     )
+
+
+def _firsts(lane: Lane, keep: Bools, narrow: int) -> Int64s:
+    """Return where each block begins."""
+    stretch = np.where((lane.busy_ns < narrow) & ~keep, lane.start_ns // narrow, -1)
+    joins = (stretch[1:] == stretch[:-1]) & (stretch[1:] != -1)
+    return np.flatnonzero(np.concatenate(([True], ~joins)))
+
+
+def band_shares(lane: Lane, first: Int64s) -> Int64s:
+    """Return how long each kind of the overlap band lasts in each block, one row per kind of BAND."""
+    return np.stack([np.add.reduceat(np.where(lane.kind == kind, lane.busy_ns, 0), first) for kind in BAND])
 
 
 def _full_steps(trace: Trace, profile: Profile, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:

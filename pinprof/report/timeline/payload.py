@@ -8,7 +8,7 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.measure import Profile
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.columns import Block
-from pinprof.report.timeline.detail import Detail
+from pinprof.report.timeline.detail import BAND, Detail
 from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES, faded, ink, shades
 from pinprof.report.timeline.lanes import Lane
 from pinprof.report.timeline.names import cut, short, step_names
@@ -44,11 +44,13 @@ def packed(trace: Trace, profile: Profile, detail: Detail, view: Window) -> str:
     page = Page(trace, profile, detail, numbers, Surroundings.of(trace, profile), frozenset(profile.withheld))
     block, names = Block(), _Interned()
     lanes = [_lane(page, lane, block, names, view.start_ns) for lane in detail.lanes]
+    for place, times in detail.shares.items():
+        lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(BAND, times, strict=True)}
     header = {
         "names": [cut(name) for name in names.texts],
         "shorts": [short(name) for name in names.texts],
         "around": page.around.lines,
-        "kinds": _kinds(detail.lanes),
+        "kinds": _kinds(detail),
         "reasons": [reason.replace("_", " ") for reason in REASONS],
         "steps": _steps(trace, view.start_ns),
         "whole": [detail.window.start_ns - view.start_ns, detail.window.end_ns - view.start_ns],
@@ -175,8 +177,10 @@ COLUMNS = {
 """What is said of the rows of a lane's source beside their times."""
 
 
-def _kinds(lanes: tuple[Lane, ...]) -> dict[int, dict[str, Any]]:
-    used = sorted({int(kind) for lane in lanes for kind in np.unique(lane.kind)})
+def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:
+    used = {int(kind) for lane in detail.lanes for kind in np.unique(lane.kind)}
+    for times in detail.shares.values():
+        used |= {kind for kind, row in zip(BAND, times, strict=True) if row.any()}
     return {
         kind: {
             "label": KINDS[kind].label,
@@ -186,7 +190,7 @@ def _kinds(lanes: tuple[Lane, ...]) -> dict[int, dict[str, Any]]:
             "byName": kind in MANY_NAMES,
             "isCopy": COPY <= kind < IDLE,
         }
-        for kind in used
+        for kind in sorted(used)
     }
 
 

@@ -185,7 +185,8 @@ class Timeline {
         else alone += 1;
       }
     }
-    const merged = blocks ? `, ${counted(events)} more, narrower than a pixel here, as ${counted(blocks)} blocks` : "";
+    const why = `narrower than a pixel here${this.data.lanes.some((lane) => lane.count) ? " or merged in this page" : ""}`;
+    const merged = blocks ? `, ${counted(events)} more, ${why}, as ${counted(blocks)} blocks` : "";
     const span = `${duration(this.view[1] - this.view[0])} shown`;
     this.root.querySelector(".drawn").textContent = `${span}: ${counted(alone)} events one by one${merged}.`;
   }

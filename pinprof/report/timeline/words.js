@@ -136,8 +136,9 @@ const wordsOf = (data, cell) => {
     return [span, ...parts.map(([kind, time]) => `${data.kinds[kind].label}: ${percent(time / cell.busy)}, ${duration(time)}`)];
   }
   const event = { lane, first: longest, last: longest };
+  const how = cell.first === cell.last ? "merged in this page" : `most time in: ${data.kinds[cell.kind].label}`;
   const head = [
-    `${counted(cell.count)} events, most time in: ${data.kinds[cell.kind].label}`,
+    `${counted(cell.count)} events, ${how}`,
     `${duration(cell.busy)} in ${duration(cell.end - cell.start)}`,
   ];
   return [...head, `the longest: ${nameOf(data, event)}`, ...factsOf(data, event)];
