@@ -1,13 +1,12 @@
 """What to do, as pieces of the page: the best findings at a glance, and each finding in full with its fix as code."""
 
 import html
-import json
 from collections.abc import Iterator
 
 from pinprof.measure import Profile
 from pinprof.report.elements import escaped, unbroken
 from pinprof.report.headline import host_alone
-from pinprof.report.moments import view_of
+from pinprof.report.timeline import zoom_attribute
 from pinprof.report.words import joint_worth, place, worth
 from pinprof.rules import Finding, Findings, unsearched
 from pinprof.trace.tables import Trace
@@ -45,7 +44,7 @@ def _at_a_glance(
     return (
         f'<li class="{escaped(finding.severity)}"><a class="to" href="#finding-{number}-{rank}">'
         f'<span class="cost">{unbroken(_short_worth(finding, step_ns))}</span> {escaped(finding.rule.title)}</a>'
-        f"<code>{escaped(at)}</code> {_in_timeline(number, finding, trace, profile)}</li>"
+        f"<code>{escaped(at)}</code> {_in_timeline(finding, trace, profile)}</li>"
     )
 
 
@@ -58,11 +57,10 @@ def _short_worth(finding: Finding, step_ns: float | None) -> str:
     return f"saves {duration(saving.saving_ns)}" + (f" ({percent(saving.saving_ns / step_ns)})" if step_ns else "")
 
 
-def _in_timeline(number: int, finding: Finding, trace: Trace, profile: Profile) -> str:
-    """Return a link to where the finding can be seen."""
-    view = view_of(finding, trace, profile.syncs.stalls)
-    shows = f' data-view="{html.escape(json.dumps(view))}"' if view else ""
-    return f'<a class="see" href="#timeline-{number}"{shows}>see it in the timeline</a>' if view else ""
+def _in_timeline(finding: Finding, trace: Trace, profile: Profile) -> str:
+    """Return a button that shows the finding's worst instance in the timeline."""
+    zoom = zoom_attribute(trace, profile, finding)
+    return f'<button type="button" class="see"{zoom}>see it in the timeline</button>' if zoom else ""
 
 
 def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> Iterator[str]:
@@ -80,7 +78,7 @@ def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> It
         return
     step = profile.step.step_ns or profile.steps.traced_ns
     for rank, finding in enumerate(findings, start=1):
-        yield _card(number, rank, finding, _in_timeline(number, finding, trace, profile), step)
+        yield _card(number, rank, finding, _in_timeline(finding, trace, profile), step)
     together = joint_worth(findings, step)
     if together:
         yield f"<p><strong>{escaped(together[0].upper() + together[1:])}.</strong></p>"

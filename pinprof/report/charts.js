@@ -45,20 +45,4 @@
     for (const details of opened) details.open = false;
     resized({ width: null, autosize: true });
   });
-
-  // A link to a part of the timeline goes there, and shows that part once the timeline is drawn.
-  const show = (timeline, view) => {
-    const plot = timeline.querySelector(".plot");
-    if (timeline.dataset.drawn && plot?.layout?.xaxis) Plotly.relayout(plot, { "xaxis.range": view });
-    return Boolean(timeline.dataset.drawn);
-  };
-  for (const link of document.querySelectorAll("a[data-view]")) {
-    link.addEventListener("click", () => {
-      const timeline = document.querySelector(`${link.getAttribute("href")} .timeline`);
-      const view = JSON.parse(link.dataset.view);
-      if (!timeline || show(timeline, view)) return;
-      const waiting = new MutationObserver(() => show(timeline, view) && waiting.disconnect());
-      waiting.observe(timeline, { attributes: true, attributeFilter: ["data-drawn"] });
-    });
-  }
 })();

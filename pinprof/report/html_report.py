@@ -10,7 +10,7 @@ from pinprof.report.elements import Column, Markup, Share, escaped, facts, share
 from pinprof.report.headline import headline
 from pinprof.report.page import page
 from pinprof.report.sections import OF_PARTS, below
-from pinprof.report.timeline import MAX_RECTANGLES, fragment
+from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
 from pinprof.report.words import (
@@ -38,7 +38,7 @@ def to_html(entries: Sequence[Entry]) -> str:
     """Return the report on the traces as one page that needs nothing else."""
     names = [PurePath(profile.path).name for _, profile, _ in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
-    most = MAX_RECTANGLES // max(len(entries), 1)
+    most = MAX_EVENTS // max(len(entries), 1)
     steps_of = [measure_parts(trace) for trace, _, _ in entries]
     sections = (
         _section(number, entry, parts, most)
@@ -70,7 +70,7 @@ def _overview(entries: Sequence[Entry], steps_of: Sequence[Sequence[StepParts]])
     return f'<nav aria-label="Traces">{table("The traces of this page", columns, rows)}</nav>\n'
 
 
-def _section(number: int, entry: Entry, parts: Sequence[StepParts], max_rectangles: int) -> str:
+def _section(number: int, entry: Entry, parts: Sequence[StepParts], max_events: int) -> str:
     trace, profile, findings = entry
     said = headline(profile, findings, _busiest(profile, parts))
     do = unbroken(said.do)
@@ -89,7 +89,7 @@ def _section(number: int, entry: Entry, parts: Sequence[StepParts], max_rectangl
         _contents(links),
         *cards(number, trace, profile, findings),
         f'<h3 id="timeline-heading-{number}">Timeline</h3>',
-        f'<div id="timeline-{number}">{fragment(trace, profile, max_rectangles)}</div>',
+        f'<div id="timeline-{number}">{fragment(trace, profile, max_events, findings)}</div>',
         *(f'<h3 id="{part.id}">{escaped(part.title)}</h3>\n{part.content}' for part in charts),
         *_missing(ABSENT, absences(profile)),
         f'<p class="note">Read from <code>{escaped(profile.path)}</code></p>',

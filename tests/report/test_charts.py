@@ -28,12 +28,11 @@ from pinprof.report.charts.overlap import MAX_BARS
 from pinprof.report.charts.syncs import MAX_SITES
 from pinprof.report.headline import headline
 from pinprof.report.html_report import to_html
-from pinprof.report.moments import view_of
 from pinprof.rules import find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import Device, Trace
 from pinprof.trust import FIGURES, Missing
-from pinprof.whatif.edits import NO_EDITS, link_of
+from pinprof.whatif.edits import link_of
 
 
 def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
@@ -299,14 +298,6 @@ def test_without_gpu_the_headline_says_what_to_record(tmp_path: Path) -> None:
         "100 µs per step as traced; no work of a GPU was recorded. Record on a machine with a GPU"
     )
     assert said(*measured(TraceBuilder(), tmp_path)).startswith("The length of the step is not known")
-
-
-def test_a_finding_is_shown_where_it_happens_in_the_timeline(tmp_path: Path) -> None:
-    trace, profile = measured(waiting(), tmp_path)
-    finding = next(found for found in find(profile, trace) if found.rule.id == "PIN101")
-    assert view_of(finding, trace, profile.syncs.stalls) == (1.48, 1.57)  # a copy from 1510 to 1540, and as much around
-    lost = replace(finding, evidence=replace(finding.evidence, edits=NO_EDITS))
-    assert view_of(lost, trace, profile.syncs.stalls) is None
 
 
 def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:
