@@ -58,8 +58,8 @@ class Comparison:
     """Copies that are of another host memory after."""
     findings: tuple[FindingChange, ...]
     findings_reason: str
-    kernels_alike: float
-    """Share of the kernels per step that both traces have, by name."""
+    kernels_alike: float | None
+    """Share of the kernels per step that both traces have, by name; None where one of them has no GPU work."""
 
     @property
     def step(self) -> Figure:
@@ -67,9 +67,9 @@ class Comparison:
         return self.figures[0]
 
     @property
-    def is_same_program(self) -> bool:
-        """Whether the two traces seem to be of one program."""
-        return self.kernels_alike >= SAME
+    def is_same_program(self) -> bool | None:
+        """Whether the two traces seem to be of one program; None where that cannot be told."""
+        return None if self.kernels_alike is None else self.kernels_alike >= SAME
 
     @property
     def is_estimated(self) -> bool:
@@ -110,12 +110,13 @@ def compare(before: Recording, after: Recording) -> Comparison:
     complete steps of the trace. Figures that one trace is not fit for are not compared, and say why.
     """
     old, new = Side(*before), Side(*after)
+    traces = old.trace, new.trace
     waits_reason, copies_reason = _reason(old, new, "stalls", "per_step"), _reason(old, new, "copies", "per_step")
     copies = () if copies_reason else tuple(copy_changes(old, new))
     findings_reason = "; ".join(
         f"{name}: {entry.what}"
         for name, side in (("before", old), ("after", new))
-        if len(side.trace.gpu) and (entry := unsearched(side.profile))
+        if (entry := unsearched(side.profile))
     )
     return Comparison(
         before=old.profile,
@@ -128,7 +129,7 @@ def compare(before: Recording, after: Recording) -> Comparison:
         repinned=tuple(repinned(copies)),
         findings=() if findings_reason else tuple(finding_changes(old, new)),
         findings_reason=findings_reason,
-        kernels_alike=kernels_alike(old.trace, new.trace),
+        kernels_alike=kernels_alike(*traces) if all(len(trace.gpu) for trace in traces) else None,
     )
 
 

@@ -143,7 +143,8 @@ def _counted(side: Side) -> list[Counted]:
 
 def _lines_apart(match: Match) -> Iterator[Match]:
     """Yield the lines of a function one by one if both traces have as many; else which is which is not known."""
-    if match.moved or len(match.before) != len(match.after):
+    one_place = len({site.identity for site, _ in (*match.before, *match.after)}) == 1
+    if not one_place or len(match.before) != len(match.after):
         yield match
         return
     old, new = (sorted(sites, key=lambda counted: _line(counted[0].line)) for sites in (match.before, match.after))
@@ -222,7 +223,8 @@ def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
     for alone in left.values():
         lost, found = ([one for pair in alone for one in pair[side]] for side in (0, 1))
         if len(lost) == len(found) == 1:
-            yield _finding((lost[0],), (found[0],), moved=True)
+            moved = None not in {lost[0].evidence.function, found[0].evidence.function}
+            yield _finding((lost[0],), (found[0],), moved=moved)
         else:
             yield from (_finding((one,), ()) for one in lost)
             yield from (_finding((), (one,)) for one in found)

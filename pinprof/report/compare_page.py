@@ -196,9 +196,9 @@ def _copies(comparison: Comparison) -> Iterator[str]:
 def _timelines(before: Trace, after: Trace, comparison: Comparison) -> Iterator[str]:
     yield "<h3>One step of each, on one time axis</h3>"
     yield (
-        '<p class="note">Of each trace the step of median length. It starts at 0 on the host; where the host runs ahead, '
-        "what the GPU runs there is of an earlier step. The frame is as long as a step in the trace. Zooming one timeline "
-        "zooms the other.</p>"
+        '<p class="note">Of each trace the step of median length. It starts at 0 on the host; where the host runs '
+        "ahead, what the GPU runs there is of an earlier step. The frame is a step of the trace long. Zooming one "
+        "timeline zooms the other.</p>"
     )
     traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
     lengths = json.dumps([None if length is None else [length / NS_PER_MS, duration(length)] for length in traced])

@@ -140,7 +140,9 @@ def verdict(comparison: Comparison) -> str:
 
 
 def instead(before: float, after: float) -> str:
-    """Return the step after and before: "9.53 instead of 12.4 ms"."""
+    """Return the step after and before: "9.53 instead of 12.4 ms"; where both read the same, "9.53 ms as before"."""
+    if duration(before) == duration(after):
+        return f"{duration(after)} as before"
     return between(after, before).replace(" to ", " instead of ")
 
 
@@ -168,12 +170,12 @@ def how_sure(comparison: Comparison) -> Iterator[str]:
         )
     elif estimated:
         yield "the steps are estimated from the traces; pinprof run measures them without the profiler"
-    if not comparison.is_same_program:
+    if comparison.kernels_alike is not None and not comparison.is_same_program:
         yield (
             f"these may not be the same program: {percent(comparison.kernels_alike)} of their kernels per step agree, "
             "by name, so that the difference may be that of more than one change"
         )
-    elif comparison.kernels_alike < 1:
+    elif comparison.kernels_alike is not None and comparison.kernels_alike < 1:
         yield f"{percent(comparison.kernels_alike)} of the kernels per step agree, by name"
     gpus = [sorted({device.name for device in profile.info.devices if device.name}) for _, profile in profiles]
     if all(gpus) and gpus[0] != gpus[1]:

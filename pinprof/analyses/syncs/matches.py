@@ -21,7 +21,7 @@ class Match:
     before: tuple[Counted, ...]
     after: tuple[Counted, ...]
     moved: bool = False
-    """Whether they are the same by cause and op only: the wait is in another function now."""
+    """Whether they are the same by cause and op only, and the wait is in another function now, as far as recorded."""
 
     def gone(self) -> Iterator[Site]:
         """Yield the sites before that the trace after has not, or much fewer of."""
@@ -39,6 +39,10 @@ def _without_counterpart(mine: tuple[Counted, ...], others: tuple[Counted, ...])
         left -= found
         if found <= GONE * count:
             yield site
+
+
+def _have_places(sites: tuple[Counted, ...]) -> bool:
+    return any(site.function is not None for site, _ in sites)
 
 
 def _total(sites: tuple[Counted, ...]) -> float:
@@ -68,7 +72,7 @@ def match_sites(before: Sequence[Counted], after: Sequence[Counted]) -> tuple[Ma
         needed_before = any(any(match.gone()) for match in merged)
         needed_after = any(any(match.new()) for match in merged)
         if (alone_after and needed_before) or (alone_before and needed_after):
-            matches[identities[0]] = Match(old, new, moved=True)
+            matches[identities[0]] = Match(old, new, moved=_have_places(old) and _have_places(new))
             for identity in identities[1:]:
                 del matches[identity]
     return tuple(matches.values())
