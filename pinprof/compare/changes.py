@@ -184,7 +184,7 @@ def _copies(side: Side, kind: Kind) -> tuple[Value, ...]:
         side.figure(side.summed(step), "copies"),
         side.figure(size, "copies"),
         side.figure(time, "copies"),
-        side.figure(side.summed(step, overlap.exposed_ns[position]), "copies", "overlap"),
+        side.figure(side.summed(step, overlap.exposed_ns[position]), "copies", "overlap", at_the_end=False),
         rate,
     )
 

@@ -77,7 +77,7 @@ def _worked(side: Side, device: int, category: int | None = None) -> Value:
     if device not in {entry.device for entry in side.profile.devices}:
         return Value(None, reason=side.why_not("busy") or "nothing ran on this GPU")
     chosen = (gpu.device == device) & (True if category is None else gpu.category == category)
-    return side.figure(side.covered(np.flatnonzero(chosen)), "busy")
+    return side.figure(side.covered(chosen), "busy")
 
 
 def _fraction(side: Side) -> Value:
@@ -87,9 +87,10 @@ def _fraction(side: Side) -> Value:
     copied = sum(device.copy_ns for device in devices)
     if reason or not copied:
         return Value(None, reason=reason or "no copies")
-    each = side.covered(np.flatnonzero(side.trace.gpu.category == MEMCPY))
+    each = side.covered(side.trace.gpu.category == MEMCPY)
+    each, exposed = side.with_work_behind(each), side.with_work_behind(_exposed_each(side))
     copying = each > 0
-    shares: Floats = 1 - _exposed_each(side)[copying] / each[copying]
+    shares: Floats = 1 - exposed[copying] / each[copying]
     return over_steps(np.clip(shares, 0.0, 1.0), sum(device.overlapped_ns for device in devices) / copied)
 
 
@@ -99,7 +100,7 @@ def _exposed_each(side: Side) -> Floats:
 
 
 def _exposed(side: Side) -> Value:
-    return side.figure(_exposed_each(side), "copies", "overlap")
+    return side.figure(_exposed_each(side), "copies", "overlap", at_the_end=False)
 
 
 def _pageable(side: Side) -> Value:

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
 from pinprof.compare.figure import NO_STEPS, Floats, Value, over_steps
-from pinprof.intervals import length, union
 from pinprof.measure import Profile
 from pinprof.rules import Findings
-from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
 
+SPREAD = 2
+"""Steps that have a spread."""
 Kind = tuple[int, int]
 """Direction and host memory of copies, as numbered in the tables."""
 
@@ -50,19 +50,37 @@ class Side:
         ).astype(np.float64)
         return sums[self.trace.steps.complete]
 
-    def covered(self, rows: Int64s) -> Floats:
-        """Return by complete step the time in which at least one of these activities runs, in ns."""
-        gpu, step = self.trace.gpu, self.trace.links.activity_step[rows]
-        order = np.argsort(step, kind="stable")
-        edges = np.searchsorted(step[order], np.arange(len(self.trace.steps) + 1))
-        groups = (rows[order[first:last]] for first, last in pairwise(edges))
-        times = np.array([length(union(gpu.start_ns[mine], gpu.end_ns[mine])) for mine in groups], np.float64)
-        return times[self.trace.steps.complete]
+    def covered(self, chosen: Bools) -> Floats:
+        """Return by complete step the time in which at least one of the chosen activities of a device runs, in ns.
 
-    def figure(self, values: Floats, *figures: str) -> Value:
-        """Return a figure by its values in the complete steps, unless one that it rests on is withheld."""
+        A moment that several share belongs to the one that started first, so that the steps add up to the whole.
+        """
+        gpu, step = self.trace.gpu, self.trace.links.activity_step
+        inside = np.flatnonzero(chosen & self.trace.steps.holds(step))
+        times = np.zeros(int(self.trace.steps.complete.sum()))
+        for device in np.unique(gpu.device[inside]):
+            rows = inside[gpu.device[inside] == device]
+            reach = np.maximum.accumulate(gpu.end_ns[rows])
+            free = np.concatenate((gpu.start_ns[rows[:1]], reach[:-1]))
+            times += self.summed(step[rows], reach - np.maximum(gpu.start_ns[rows], free))
+        return times
+
+    def figure(self, values: Floats, *figures: str, at_the_end: bool = True) -> Value:
+        """Return a figure by its values in the complete steps, unless one that it rests on is withheld.
+
+        Not `at_the_end` is for what the end of the trace changes: behind its last step is no work that a copy could
+        hide behind, or that a wait could hold up. That step counts, as it does in the report, but is no spread.
+        """
         reason = self.why_not("per_step", *figures)
-        return Value(None, reason=reason) if reason else over_steps(values)
+        if reason:
+            return Value(None, reason=reason)
+        return over_steps(values) if at_the_end else over_steps(self.with_work_behind(values), float(values.mean()))
+
+    def with_work_behind(self, values: Floats) -> Floats:
+        """Return the values of the complete steps without that of the trace's last one, if two others are left."""
+        last = np.flatnonzero(self.trace.steps.complete)[-1:]
+        is_cut = len(last) and self.trace.links.activity_step.max(initial=NONE) <= last[0]
+        return values[:-1] if is_cut and len(values) > SPREAD else values
 
     @cached_property
     def work_ends(self) -> Int64s:
@@ -93,7 +111,7 @@ class Side:
         return WaitValues(
             self.figure(self.summed(step, self.stall_weight[rows]), "stalls"),
             self.figure(self.summed(step, syncs.stalls.stall_ns[rows]), "stalls"),
-            self.figure(self.summed(step, syncs.stalls.bubble_ns[rows]), "stalls", "drain"),
+            self.figure(self.summed(step, syncs.stalls.bubble_ns[rows]), "stalls", "drain", at_the_end=False),
         )
 
     # Copies

@@ -265,3 +265,27 @@ def test_two_recordings_of_one_program_have_the_same_step(name: str) -> None:
     assert {change.status for change in result.waits} <= {"same", "changed"}
     assert {change.status for change in result.findings} <= {"same"}
     assert result.kernels_alike == 1
+
+
+def test_the_end_of_the_trace_is_no_spread(tmp_path: Path, made: Made) -> None:
+    builder = TraceBuilder()
+    for number in range(STEPS):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 100, 300, launch=start + 50)
+        builder.call("cudaDeviceSynchronize", start + 110, 400)  # idle from 400 to 1100
+    result = compare(recording(builder.write(tmp_path / "waits.json")), made())
+    assert values(named(result, "bubble_ms")) == (525_000, 0, False)  # 700 in three of four steps
+    assert named(result, "bubble_ms").before.spread == (525_000, 700_000)
+
+
+def test_work_that_runs_beside_that_of_another_step_is_not_counted_twice(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(STEPS):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 100, 1200, launch=start + 50, stream=7 + number)  # each ends 200 after the next began
+    one = recording(builder.write(tmp_path / "beside.json"))
+    busy = named(compare(one, one), "busy_ms").before
+    assert busy.value == 1_050_000  # from 100 to 4300
+    assert busy.spread == (1_000_000, 1_200_000)
