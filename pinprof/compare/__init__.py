@@ -38,6 +38,8 @@ Recording = tuple[Trace, Profile, Findings]
 
 FEW = 10
 """From so many steps on, a spread leaves out the extremes."""
+WHOLE = "whole_trace"
+"""Where steps come from that are none."""
 FASTER, SLOWER, UNCHANGED, UNSURE, UNKNOWN = "faster", "slower", "same", "unsure", "unknown"
 
 
@@ -59,7 +61,7 @@ class Comparison:
     findings: tuple[FindingChange, ...]
     findings_reason: str
     kernels_alike: float | None
-    """Share of the kernels per step that both traces have, by name; None where one of them has no GPU work."""
+    """Share of the kernels per step that both traces have, by name; None where one has no GPU work, or no steps."""
 
     @property
     def step(self) -> Figure:
@@ -109,14 +111,16 @@ def compare(before: Recording, after: Recording) -> Comparison:
     its 10th and 90th percentile, of an estimated one the range of the estimate, of all else the spread over the
     complete steps of the trace. Figures that one trace is not fit for are not compared, and say why.
     """
-    old, new = Side(*before), Side(*after)
-    traces = old.trace, new.trace
+    traces = before[0], after[0]
+    stepped = [trace.steps.source != WHOLE for trace in traces]
+    both_or_none = stepped[0] == stepped[1]
+    old, new = (
+        Side(*each, has_steps or both_or_none) for each, has_steps in zip((before, after), stepped, strict=True)
+    )
     waits_reason, copies_reason = _reason(old, new, "stalls", "per_step"), _reason(old, new, "copies", "per_step")
     copies = () if copies_reason else tuple(copy_changes(old, new))
     findings_reason = "; ".join(
-        f"{name}: {entry.what}"
-        for name, side in (("before", old), ("after", new))
-        if (entry := unsearched(side.profile))
+        f"{name}: {what}" for name, side in (("before", old), ("after", new)) if (what := _unsearched(side))
     )
     return Comparison(
         before=old.profile,
@@ -129,8 +133,14 @@ def compare(before: Recording, after: Recording) -> Comparison:
         repinned=tuple(repinned(copies)),
         findings=() if findings_reason else tuple(finding_changes(old, new)),
         findings_reason=findings_reason,
-        kernels_alike=kernels_alike(*traces) if all(len(trace.gpu) for trace in traces) else None,
+        kernels_alike=kernels_alike(*traces) if both_or_none and all(len(trace.gpu) for trace in traces) else None,
     )
+
+
+def _unsearched(side: Side) -> str:
+    """Return why the findings of a trace cannot be compared; nothing if they can."""
+    entry = unsearched(side.profile)
+    return entry.what if entry else side.why_not("per_step")
 
 
 def _reason(old: Side, new: Side, *figures: str) -> str:

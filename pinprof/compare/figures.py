@@ -18,11 +18,9 @@ def step_figure(before: Side, after: Side) -> Figure:
 
 def _step(side: Side) -> Value:
     step = side.profile.step
-    if step.step_ns is not None:
+    if step.step_ns is not None and side.is_stepped:
         return Value(step.step_ns, step.range_ns)
-    withheld = side.profile.withheld
-    entry = withheld.get("estimate") or withheld.get("step")
-    return Value(None, step.range_ns, f"{entry.what}; {entry.remedy}" if entry else NO_STEPS)
+    return Value(None, step.range_ns, side.why_not("estimate", "step") or NO_STEPS)
 
 
 def all_figures(before: Side, after: Side) -> Iterator[Figure]:
@@ -59,8 +57,9 @@ def _waits(side: Side, chosen: Callable[[Site], bool]) -> WaitValues:
 def _traced(side: Side) -> Value:
     """Return the step in the trace with the spread of the times that it is made of, on the host or on the GPU."""
     steps = side.profile.steps
-    if steps.traced_ns is None:
-        return Value(None, reason=side.why_not("step") or NO_STEPS)
+    reason = side.why_not("step")
+    if steps.traced_ns is None or reason:
+        return Value(None, reason=reason or NO_STEPS)
     each = steps.each_ns if steps.traced_ns == steps.host_ns else np.diff(side.work_ends)
     return over_steps(each.astype(np.float64), steps.traced_ns)
 

@@ -13,6 +13,7 @@ from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
 
 SPREAD = 2
 """Steps that have a spread."""
+NOT_STEPPED = "no step was found; call profiler.step() once per training step"
 Kind = tuple[int, int]
 """Direction and host memory of copies, as numbered in the tables."""
 
@@ -33,6 +34,8 @@ class Side:
     trace: Trace
     profile: Profile
     findings: Findings
+    is_stepped: bool = True
+    """False of a trace without steps beside one that has some: what is per step there is of the whole trace here."""
 
     def why_not(self, *figures: str) -> str:
         """Return why the trace is not fit for figures, with the way out; nothing if it is."""
@@ -40,6 +43,8 @@ class Side:
         entry = next((withheld[figure] for figure in figures if figure in withheld), None)
         if entry:
             return f"{entry.what}; {entry.remedy}"
+        if not self.is_stepped and {"step", "per_step"} & set(figures):
+            return NOT_STEPPED
         return "" if self.profile.steps.count else NO_STEPS
 
     def summed(self, step: Int32s, weight: np.ndarray | None = None) -> Floats:

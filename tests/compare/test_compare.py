@@ -289,3 +289,37 @@ def test_work_that_runs_beside_that_of_another_step_is_not_counted_twice(tmp_pat
     busy = named(compare(one, one), "busy_ms").before
     assert busy.value == 1_050_000  # from 100 to 4300
     assert busy.spread == (1_000_000, 1_200_000)
+
+
+def test_what_one_trace_is_not_fit_for_is_not_compared_and_the_rest_is(tmp_path: Path, made: Made) -> None:
+    builder = TraceBuilder()
+    for number in range(12):
+        for kernel, name in enumerate("abcdefghij"):
+            start = 1000 * number + 80 * kernel
+            builder.activity("kernel", name, start, 50, correlation=10 * number + kernel, device=0, stream=7)
+    without_calls = recording(builder.write(tmp_path / "gpu.json"))
+    result = compare(without_calls, made(wait=400))
+    stall = named(result, "stall_ms")
+    assert (stall.before.value, stall.after.value, stall.difference) == (None, 400_000, None)
+    assert stall.reason == "before: no runtime calls; record with ProfilerActivity.CPU too"
+    assert (result.waits, result.waits_reason) == ((), stall.reason)
+    assert result.findings == ()
+    assert result.findings_reason == "before: no runtime calls"
+    assert values(named(result, "kernel_ms")) == (500_000, 350_000, False)
+
+
+def test_a_trace_without_steps_is_not_compared_per_step(tmp_path: Path, made: Made) -> None:
+    builder = TraceBuilder()
+    builder.kernel(100, 300, launch=50)
+    builder.copy("HtoD (Pinned -> Device)", 300, 200, launch=60, stream=SIDE)
+    whole = recording(builder.write(tmp_path / "whole.json"))
+    result = compare(whole, made())
+    reason = "before: no step was found; call profiler.step() once per training step"
+    assert (result.verdict, result.step.reason, result.waits_reason) == ("unknown", reason, reason)
+    assert named(result, "traced_ms").reason == named(result, "kernel_ms").reason == reason
+    assert result.findings_reason == reason
+    assert result.kernels_alike is None
+    assert named(result, "overlap_fraction").difference == -0.5  # of the whole trace in both
+    both = compare(whole, whole)
+    assert named(both, "kernel_ms").difference == 0
+    assert both.kernels_alike == 1
