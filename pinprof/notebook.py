@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pinprof.compare import Comparison
+from pinprof.compare import compare as compared
 from pinprof.errors import PinprofError
 from pinprof.measure import Profile, measure
 from pinprof.outputs import write_whole
+from pinprof.report import compare_json, compare_page, compare_text
 from pinprof.report.console import to_text
 from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
@@ -37,11 +40,8 @@ class Report:
         return f"<pinprof report on {self.profile.path!r}: {len(self.findings)} findings; print it>"
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame of its own, so that neither its styles nor its scripts reach the notebook's."""
-        return (
-            f'<iframe srcdoc="{html.escape(self._page())}" title="pinprof report" width="100%" height="{FRAME_HEIGHT}" '
-            f'sandbox="allow-scripts allow-downloads" style="width: 100%; height: {FRAME_HEIGHT}; border: 0"></iframe>'
-        )
+        """Return the page in a frame of its own."""
+        return _framed(self._page(), "pinprof report")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
         """Print the report where IPython has a terminal only."""
@@ -64,6 +64,61 @@ def analyze(source: str | os.PathLike[str] | Trace) -> Report:
     trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
     profile = measure(trace)
     return Report(trace, profile, find(profile, trace))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComparisonReport:
+    """Two traces and what changed; prints as the console's text, shows as the page in a notebook."""
+
+    before: Report
+    after: Report
+    comparison: Comparison
+
+    def __str__(self) -> str:
+        return compare_text.to_text(self.comparison)
+
+    def __repr__(self) -> str:
+        paths = f"{self.before.profile.path!r} and {self.after.profile.path!r}"
+        return f"<pinprof comparison of {paths}: {self.comparison.verdict}; print it>"
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own."""
+        return _framed(self._page(), "pinprof comparison")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
+        """Print the comparison where IPython has a terminal only."""
+        printer.text(str(self))
+
+    def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the page with both timelines; PinprofError if `path` exists and `force` is not set."""
+        _write(Path(path), self._page(), force=force)
+
+    def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the comparison as JSON; PinprofError if `path` exists and `force` is not set."""
+        _write(Path(path), compare_json.to_json(self.comparison), force=force)
+
+    def _page(self) -> str:
+        return compare_page.to_html(self.before.trace, self.after.trace, self.comparison)
+
+
+def compare(
+    before: str | os.PathLike[str] | Trace | Report, after: str | os.PathLike[str] | Trace | Report
+) -> ComparisonReport:
+    """Return what changed between two traces, each a file, a URL, a Trace, or the report on one.
+
+    TraceError if a file cannot be read as a trace.
+    """
+    old, new = (side if isinstance(side, Report) else analyze(side) for side in (before, after))
+    sides = [(side.trace, side.profile, side.findings) for side in (old, new)]
+    return ComparisonReport(old, new, compared(*sides))
+
+
+def _framed(page: str, title: str) -> str:
+    """Return a page in a frame of its own, so that neither its styles nor its scripts reach the notebook's."""
+    return (
+        f'<iframe srcdoc="{html.escape(page)}" title="{title}" width="100%" height="{FRAME_HEIGHT}" '
+        f'sandbox="allow-scripts allow-downloads" style="width: 100%; height: {FRAME_HEIGHT}; border: 0"></iframe>'
+    )
 
 
 def profile_step(

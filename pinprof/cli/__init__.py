@@ -3,6 +3,7 @@
 import click
 
 from pinprof.cli.check import check
+from pinprof.cli.compare import compare
 from pinprof.cli.explain import explain
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
@@ -25,6 +26,8 @@ def main() -> None:
     Predict what a change of the code would bring, and hold it against what it did bring:
       pinprof whatif trace.json.gz --pin --non-blocking
       pinprof verify before.json.gz after.json.gz
+    See what changed between two traces, and what of that is noise:
+      pinprof compare before.json.gz after.json.gz
     Read what a finding means and what to write instead:
       pinprof explain PIN201
     Fail a CI job if the host waits where it should not:
@@ -32,5 +35,5 @@ def main() -> None:
     """  # noqa: D301  click looks for the backspace itself
 
 
-for _command in (run, report, timeline, whatif, verify, explain, check):
+for _command in (run, report, timeline, whatif, verify, compare, explain, check):
     main.add_command(_command)
