@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pinprof.compare import Comparison
 from pinprof.compare import compare as compared
@@ -20,6 +20,9 @@ from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
 from pinprof.rules import Findings, find
 from pinprof.trace import Trace, read_trace
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 FRAME_HEIGHT = "800px"
 """Of the report in a notebook: the numbers, the findings and the head of the timeline on a usual screen."""
@@ -54,6 +57,21 @@ class Report:
     def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the report as JSON; PinprofError if `path` exists and `force` is not set."""
         _write(Path(path), to_json([(self.profile, self.findings)]), force=force)
+
+    def timeline(
+        self, *, steps: int | tuple[int, int] | None = None, range_ms: tuple[float, float] | None = None
+    ) -> "go.Figure":
+        """Return the timeline as a plotly figure; see `pinprof.timeline`."""
+        return _timeline(self.trace, self.profile, steps, range_ms)
+
+    def figures(self) -> "dict[str, go.Figure]":
+        """Return the report's plotly figures by name: `timeline`, `copies`, `busy`, `stalls`.
+
+        Of numbers that the trace is not fit for there is no figure, nor of those that are all zero.
+        """
+        from pinprof.report.figures import numbers  # noqa: PLC0415  plotly is slow to load
+
+        return {"timeline": self.timeline(), **numbers(self.profile)}
 
     def _page(self) -> str:
         return to_html([(self.trace, self.profile, self.findings)])
@@ -119,6 +137,54 @@ def _framed(page: str, title: str) -> str:
         f'<iframe srcdoc="{html.escape(page)}" title="{title}" width="100%" height="{FRAME_HEIGHT}" '
         f'sandbox="allow-scripts allow-downloads" style="width: 100%; height: {FRAME_HEIGHT}; border: 0"></iframe>'
     )
+
+
+def timeline(
+    source: str | os.PathLike[str] | Trace | Report,
+    *,
+    steps: int | tuple[int, int] | None = None,
+    range_ms: tuple[float, float] | None = None,
+) -> "go.Figure":
+    """Return the timeline of a trace, or of its file or URL, as a plotly figure, which shows itself in a notebook.
+
+        fig = pinprof.timeline("trace.json.gz", steps=(3, 4))
+        fig.update_traces(marker_color="teal", selector={"name": "kernel"})
+
+    `steps` is a step or the first and the last one, counted from 1, with the GPU work that they launched; `range_ms` is
+    from when to when in ms since the start of step 1. By default some steps from the middle are drawn. It has the
+    lanes, colours and texts of the page: one trace of bars for each kind of event.
+
+    Raises PinprofError if there is no such step or the range is empty, TraceError if the source is no trace.
+    """
+    if isinstance(source, Report):
+        return source.timeline(steps=steps, range_ms=range_ms)
+    trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
+    return _timeline(trace, measure(trace), steps, range_ms)
+
+
+def _timeline(
+    trace: Trace, profile: Profile, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
+) -> "go.Figure":
+    from pinprof.report.timeline.figure import (  # noqa: PLC0415  plotly is slow to load
+        timeline_figure,
+        window_of_steps,
+        window_of_times,
+    )
+
+    if steps is not None and range_ms is not None:
+        raise PinprofError("steps and range_ms both say what to draw; give one of them")
+    window, drawn = None, ""
+    if steps is not None:
+        first, last = (steps, steps) if isinstance(steps, int) else steps
+        if not 1 <= first <= last <= len(trace.steps):
+            raise PinprofError(f"steps={steps!r}: the trace has steps 1 to {len(trace.steps)}")
+        window = window_of_steps(trace, first - 1, last - 1)
+    if range_ms is not None:
+        if not range_ms[0] < range_ms[1]:
+            raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
+        window = window_of_times(trace, *range_ms)
+        drawn = f"Drawn: {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1"
+    return timeline_figure(trace, profile, window, drawn)
 
 
 def profile_step(

@@ -11,7 +11,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.cli import main
 
-COMMANDS = ("report", "timeline", "run", "explain", "check", "whatif", "verify", "compare")
+COMMANDS = ("report", "timeline", "run", "explain", "check", "whatif", "verify", "compare", "export")
 RECORDED = Path(__file__).parents[1] / "traces"
 
 TRAINING = """
