@@ -1,10 +1,7 @@
 """A comparison of two traces as a page: the verdict, what changed, and one step of each on one time axis."""
 
-import html
-import json
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import PurePath
 
 import numpy as np
@@ -33,11 +30,13 @@ from pinprof.report.compare_words import (
 )
 from pinprof.report.elements import Column, Markup, escaped, facts, table
 from pinprof.report.page import page
-from pinprof.report.timeline import MAX_RECTANGLES, fragment
+from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.words import BOUNDS, NOTHING, consequence, doubts, steps
 from pinprof.trace.tables import NONE, Trace
-from pinprof.units import NS_PER_MS, duration
+from pinprof.units import duration
 
+MARGIN = 0.02
+"""Of the longer step, shown before and after it."""
 ON_TOP = ("overlap_fraction", "exposed_ms", "stall_ms", "bubble_ms")
 """Figures that are shown large, beside the step."""
 
@@ -197,19 +196,16 @@ def _timelines(before: Trace, after: Trace, comparison: Comparison) -> Iterator[
     yield "<h3>One step of each, on one time axis</h3>"
     yield (
         '<p class="note">Of each trace the step of median length. It starts at 0 on the host; where the host runs '
-        "ahead, what the GPU runs there is of an earlier step. The frame is a step of the trace long. Zooming one "
-        "timeline zooms the other.</p>"
+        "ahead, what the GPU runs there is of an earlier step. Zooming one timeline zooms the other.</p>"
     )
     traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
-    lengths = json.dumps([None if length is None else [length / NS_PER_MS, duration(length)] for length in traced])
-    yield f'<div class="linked" data-steps="{html.escape(lengths)}">'
+    longest = max((length for length in traced if length is not None), default=None)
+    first = None if longest is None else (-MARGIN * longest, (1 + MARGIN) * longest)
     sides = ((BEFORE, before, comparison.before), (AFTER, after, comparison.after))
-    for side, trace, profile in sides:
-        yield f"<h4>{side.capitalize()}: {escaped(PurePath(profile.path).name)}</h4>"
-        yield fragment(typical_step(trace), profile, MAX_RECTANGLES // len(sides))
-    yield "</div>"
-    link = files("pinprof.report").joinpath("compare.js").read_text(encoding="utf-8")
-    yield f"<script>\n{link}</script>"
+    for (side, trace, profile), length in zip(sides, traced, strict=True):
+        step = "" if length is None else f", a step of {duration(length)} in the trace"
+        yield f"<h4>{side.capitalize()}: {escaped(PurePath(profile.path).name)}{step}</h4>"
+        yield fragment(typical_step(trace), profile, MAX_EVENTS // len(sides), shared="comparison", first_ns=first)
 
 
 def typical_step(trace: Trace) -> Trace:

@@ -26,11 +26,12 @@ def fragment(
     max_events: int = MAX_EVENTS,
     findings: Iterable[Finding] = (),
     shared: str = "",
+    first_ns: tuple[float, float] | None = None,
 ) -> str:
     """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
 
     The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together;
-    their 0 is the start of the first step that each shows at first.
+    their 0 is the start of the first step that each shows at first. `first_ns` is what to show at first, from there.
     """
     view = choose_window(trace)
     instances = (worst(trace, profile, finding) for finding in findings)
@@ -38,7 +39,8 @@ def fragment(
     detail = detailed(trace, profile, view, max_events, wanted)
     if not detail.lanes:
         return '<p class="note">Nothing to draw: the trace has no events on host threads or GPU streams.</p>'
-    return f"""<div class="timeline" data-shared="{html.escape(shared)}">
+    shown = "" if first_ns is None else f' data-first="[{first_ns[0]:.0f}, {first_ns[1]:.0f}]"'
+    return f"""<div class="timeline" data-shared="{html.escape(shared)}"{shown}>
 <p class="note">{html.escape(in_words(trace, profile, detail, view))}</p>
 <div class="steer" role="group" aria-label="Part of the timeline that is shown">
 <button type="button" class="all">all</button>

@@ -28,7 +28,7 @@ class Timeline {
     this.data = data;
     this.plot = root.querySelector(".plot");
     this.whole = widenedBy(data.whole, EDGE);
-    this.first = widenedBy(data.view, EDGE);
+    this.first = root.dataset.first ? JSON.parse(root.dataset.first) : widenedBy(data.view, EDGE);
     this.view = clamped(this.first, this.whole);
     this.folded = new Set();
     this.hidden = new Set();
@@ -74,7 +74,7 @@ class Timeline {
 
   // Shows a part of the trace, in ns; drawings that come in quick succession become one.
   show(view, quietly = false) {
-    this.view = clamped(view, this.whole);
+    this.view = quietly ? view : clamped(view, this.whole); // a timeline that shares its view may end before it
     if (!quietly) this.onShow?.(this.view);
     this.pending ??= Promise.resolve().then(() => {
       this.pending = undefined;
