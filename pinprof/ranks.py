@@ -1,5 +1,6 @@
 """The ranks of one job: who holds up the others, by how much, and with what."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ SKEWED = 0.05
 OFTEN = 0.5
 """A rank that comes last to more than this share of the collectives comes last as a rule."""
 COLLECTIVES_SHOWN = 10
+RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -170,9 +172,31 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
     )
 
 
+def rank_of(part: RankPart) -> int | None:
+    """Return the number of a rank: as recorded, else as the file's name says; None if neither does."""
+    if part.profile.info.rank is not None:
+        return part.profile.info.rank
+    found = RANK_IN_NAME.search(part.profile.path.rpartition("/")[2])
+    return int(found[1]) if found else None
+
+
+def why_no_job(parts: Sequence[RankPart]) -> str | None:
+    """Return why traces are not the ranks of one job, in words; None if they are."""
+    paths: dict[int, str] = {}
+    for part in parts:
+        rank = rank_of(part)
+        if rank is None:
+            return f"of {part.profile.path} nothing tells the rank"
+        if rank in paths:
+            return f"{paths[rank]} and {part.profile.path} are both of rank {rank}"
+        paths[rank] = part.profile.path
+    sizes = sorted({size for part in parts if (size := part.profile.info.world_size)})
+    return f"they are of jobs of {' and '.join(map(str, sizes))} ranks" if len(sizes) > 1 else None
+
+
 def number_of(part: RankPart, place: int) -> int:
-    """Return the number of a rank: as recorded, else its place among the traces."""
-    rank = part.profile.info.rank
+    """Return the number of a rank, else its place among the traces."""
+    rank = rank_of(part)
     return place if rank is None else rank
 
 
