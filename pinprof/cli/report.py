@@ -1,6 +1,7 @@
 """`pinprof report` and `pinprof timeline`: what a trace shows."""
 
 import shlex
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,9 @@ from pinprof.cli.traces import (
     write_page,
 )
 from pinprof.urls import STANDARD_INPUT
+
+if TYPE_CHECKING:
+    from pinprof.ranks import RankPart
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -79,14 +83,7 @@ def _several(files: list[str], json_file: str | None, html_file: str | None, sch
     if reason:
         if any(rank_of(part) is not None for part in parts):
             say(f"Not the ranks of one job: {reason}")
-        if html_file:
-            return False
-        if json_file != "-":
-            for each in parts:
-                print_report(each.profile, each.findings)
-        if json_file:
-            write(json_file, to_json([(each.profile, each.findings) for each in parts]))
-        return True
+        return not html_file and _one_by_one(parts, json_file)
     ranks = compare_ranks(parts)
     shown_rank = ranks.slowest_rank if ranks.slowest_rank is not None else ranks.rows[0].rank
     part = next(part for place, part in enumerate(parts) if number_of(part, place) == shown_rank)
@@ -100,6 +97,17 @@ def _several(files: list[str], json_file: str | None, html_file: str | None, sch
         write_page(html_file, list(measured_traces([part.profile.path])))
     if not json_file:
         say(f"Next: pinprof report {shlex.join(files[:1])}{' ...' * (len(files) > 1)} --json job.json")
+    return True
+
+
+def _one_by_one(parts: "list[RankPart]", json_file: str | None) -> bool:
+    from pinprof.report.json_report import to_json
+
+    if json_file != "-":
+        for part in parts:
+            print_report(part.profile, part.findings)
+    if json_file:
+        write(json_file, to_json([(part.profile, part.findings) for part in parts]))
     return True
 
 
