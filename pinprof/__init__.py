@@ -12,6 +12,8 @@ findings = pinprof.find(profile, trace)         # what to do about it
 pinprof.predict(trace, pinprof.Scenario(pin=True))    # the step after a change of the code, by replay
 
 pinprof.analyze("trace.json.gz")                # all of it, as a report that shows itself in a notebook
+pinprof.compare("before.json.gz", "after.json.gz")  # what changed between two, the same way
+pinprof.timeline(trace)                         # the timeline as a plotly figure, to be restyled
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
 
 pinprof.step()                                  # ends a step in a script that `pinprof run` records
@@ -30,13 +32,14 @@ if TYPE_CHECKING:
     from pinprof.capture.markers import step
     from pinprof.capture.profiling import profile
     from pinprof.measure import Profile, measure
-    from pinprof.notebook import Report, analyze, profile_step
+    from pinprof.notebook import ComparisonReport, Report, analyze, compare, profile_step, timeline
     from pinprof.rules import Finding, find
     from pinprof.trace import Trace, read_trace
     from pinprof.whatif import Scenario, predict
 
 __all__ = [
     "CaptureError",
+    "ComparisonReport",
     "Finding",
     "PinprofError",
     "Profile",
@@ -45,6 +48,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "analyze",
+    "compare",
     "find",
     "measure",
     "predict",
@@ -52,15 +56,18 @@ __all__ = [
     "profile_step",
     "read_trace",
     "step",
+    "timeline",
 ]
 
 _ROOMS = {
+    "ComparisonReport": "pinprof.notebook",
     "Finding": "pinprof.rules",
     "Profile": "pinprof.measure",
     "Report": "pinprof.notebook",
     "Scenario": "pinprof.whatif",
     "Trace": "pinprof.trace",
     "analyze": "pinprof.notebook",
+    "compare": "pinprof.notebook",
     "find": "pinprof.rules",
     "measure": "pinprof.measure",
     "predict": "pinprof.whatif",
@@ -68,6 +75,7 @@ _ROOMS = {
     "profile_step": "pinprof.notebook",
     "read_trace": "pinprof.trace",
     "step": "pinprof.capture.markers",
+    "timeline": "pinprof.notebook",
 }
 """Where the names are that are imported when first asked for: torch, plotly and rich are slow to load, and reading and
 measuring a trace need none of them; pytest loads its plugin in every run, which needs not even numpy."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.analyses.copies import CopyGroup, measure_copies
 from pinprof.analyses.hazards import Hazards, measure_hazards
-from pinprof.analyses.idle import DeviceTime, measure_idle
+from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.overlap import Overlap, measure_overlap
 from pinprof.analyses.steps import StepTimes, measure_steps
@@ -93,14 +93,7 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
     steps, syncs, loader = measure_steps(trace), measure_syncs(trace, sources), measure_loader(trace)
     overlap = measure_overlap(trace)
     stalls = syncs.stalls
-    is_wait = np.array([site.is_wait for site in syncs.sites], dtype=bool)
-    counted = stalls.call[is_wait[syncs.site]]
-    devices = measure_idle(
-        trace,
-        blocked=union(trace.calls.start_ns[counted], trace.calls.end_ns[counted]),
-        released_ns=stalls.awaited_end_ns[stalls.bubble_ns > 0],
-        waiting_for_input=loader.times,
-    )
+    devices = measure_idle(trace, gaps_with_causes(trace, syncs, loader))
     step = Model([Recorded(trace, syncs, steps, loader)]).step
     missing = find_missing(Seen(trace, steps, step))
     taken = withheld(missing).keys()
@@ -123,6 +116,19 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
         loader=loader,
         hazards=measure_hazards(trace),
         per_step=None if "per_step" in taken else _per_step(trace, steps.count, overlap, syncs),
+    )
+
+
+def gaps_with_causes(trace: Trace, syncs: Syncs, loader: LoaderWaits) -> tuple[IdleGaps, ...]:
+    """Return when each device was idle, and why: the gaps of which `Profile.devices` has the sums."""
+    stalls = syncs.stalls
+    is_wait = np.array([site.is_wait for site in syncs.sites], dtype=bool)
+    counted = stalls.call[is_wait[syncs.site]]
+    return idle_gaps(
+        trace,
+        blocked=union(trace.calls.start_ns[counted], trace.calls.end_ns[counted]),
+        released_ns=stalls.awaited_end_ns[stalls.bubble_ns > 0],
+        waiting_for_input=loader.times,
     )
 
 

@@ -7,16 +7,22 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pinprof.compare import Comparison
+from pinprof.compare import compare as compared
 from pinprof.errors import PinprofError
 from pinprof.measure import Profile, measure
 from pinprof.outputs import write_whole
+from pinprof.report import compare_json, compare_page, compare_text
 from pinprof.report.console import to_text
 from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
 from pinprof.rules import Findings, find
 from pinprof.trace import Trace, read_trace
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 FRAME_HEIGHT = "800px"
 """Of the report in a notebook: the numbers, the findings and the head of the timeline on a usual screen."""
@@ -37,11 +43,8 @@ class Report:
         return f"<pinprof report on {self.profile.path!r}: {len(self.findings)} findings; print it>"
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame of its own, so that neither its styles nor its scripts reach the notebook's."""
-        return (
-            f'<iframe srcdoc="{html.escape(self._page())}" title="pinprof report" width="100%" height="{FRAME_HEIGHT}" '
-            f'sandbox="allow-scripts allow-downloads" style="width: 100%; height: {FRAME_HEIGHT}; border: 0"></iframe>'
-        )
+        """Return the page in a frame of its own."""
+        return _framed(self._page(), "pinprof report")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
         """Print the report where IPython has a terminal only."""
@@ -55,6 +58,21 @@ class Report:
         """Write the report as JSON; PinprofError if `path` exists and `force` is not set."""
         _write(Path(path), to_json([(self.profile, self.findings)]), force=force)
 
+    def timeline(
+        self, *, steps: int | tuple[int, int] | None = None, range_ms: tuple[float, float] | None = None
+    ) -> "go.Figure":
+        """Return the timeline as a plotly figure; see `pinprof.timeline`."""
+        return _timeline(self.trace, self.profile, steps, range_ms)
+
+    def figures(self) -> "dict[str, go.Figure]":
+        """Return the report's plotly figures by name: `timeline`, `copies`, `busy`, `stalls`.
+
+        Of numbers that the trace is not fit for there is no figure, nor of those that are all zero.
+        """
+        from pinprof.report.figures import numbers  # noqa: PLC0415  plotly is slow to load
+
+        return {"timeline": self.timeline(), **numbers(self.profile)}
+
     def _page(self) -> str:
         return to_html([(self.trace, self.profile, self.findings)])
 
@@ -64,6 +82,109 @@ def analyze(source: str | os.PathLike[str] | Trace) -> Report:
     trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
     profile = measure(trace)
     return Report(trace, profile, find(profile, trace))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComparisonReport:
+    """Two traces and what changed; prints as the console's text, shows as the page in a notebook."""
+
+    before: Report
+    after: Report
+    comparison: Comparison
+
+    def __str__(self) -> str:
+        return compare_text.to_text(self.comparison)
+
+    def __repr__(self) -> str:
+        paths = f"{self.before.profile.path!r} and {self.after.profile.path!r}"
+        return f"<pinprof comparison of {paths}: {self.comparison.verdict}; print it>"
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own."""
+        return _framed(self._page(), "pinprof comparison")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
+        """Print the comparison where IPython has a terminal only."""
+        printer.text(str(self))
+
+    def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the page with both timelines; PinprofError if `path` exists and `force` is not set."""
+        _write(Path(path), self._page(), force=force)
+
+    def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the comparison as JSON; PinprofError if `path` exists and `force` is not set."""
+        _write(Path(path), compare_json.to_json(self.comparison), force=force)
+
+    def _page(self) -> str:
+        return compare_page.to_html(self.before.trace, self.after.trace, self.comparison)
+
+
+def compare(
+    before: str | os.PathLike[str] | Trace | Report, after: str | os.PathLike[str] | Trace | Report
+) -> ComparisonReport:
+    """Return what changed between two traces, each a file, a URL, a Trace, or the report on one.
+
+    TraceError if a file cannot be read as a trace.
+    """
+    old, new = (side if isinstance(side, Report) else analyze(side) for side in (before, after))
+    sides = [(side.trace, side.profile, side.findings) for side in (old, new)]
+    return ComparisonReport(old, new, compared(*sides))
+
+
+def _framed(page: str, title: str) -> str:
+    """Return a page in a frame of its own, so that neither its styles nor its scripts reach the notebook's."""
+    return (
+        f'<iframe srcdoc="{html.escape(page)}" title="{title}" width="100%" height="{FRAME_HEIGHT}" '
+        f'sandbox="allow-scripts allow-downloads" style="width: 100%; height: {FRAME_HEIGHT}; border: 0"></iframe>'
+    )
+
+
+def timeline(
+    source: str | os.PathLike[str] | Trace | Report,
+    *,
+    steps: int | tuple[int, int] | None = None,
+    range_ms: tuple[float, float] | None = None,
+) -> "go.Figure":
+    """Return the timeline of a trace, or of its file or URL, as a plotly figure, which shows itself in a notebook.
+
+        fig = pinprof.timeline("trace.json.gz", steps=(3, 4))
+        fig.update_traces(marker_color="teal", selector={"name": "kernel"})
+
+    `steps` is a step or the first and the last one, counted from 1, with the GPU work that they launched; `range_ms` is
+    from when to when in ms since the start of step 1. By default some steps from the middle are drawn. It has the
+    lanes, colours and texts of the page: one trace of bars for each kind of event.
+
+    Raises PinprofError if there is no such step or the range is empty, TraceError if the source is no trace.
+    """
+    if isinstance(source, Report):
+        return source.timeline(steps=steps, range_ms=range_ms)
+    trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
+    return _timeline(trace, measure(trace), steps, range_ms)
+
+
+def _timeline(
+    trace: Trace, profile: Profile, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
+) -> "go.Figure":
+    from pinprof.report.timeline.figure import (  # noqa: PLC0415  plotly is slow to load
+        timeline_figure,
+        window_of_steps,
+        window_of_times,
+    )
+
+    if steps is not None and range_ms is not None:
+        raise PinprofError("steps and range_ms both say what to draw; give one of them")
+    window, drawn = None, ""
+    if steps is not None:
+        first, last = (steps, steps) if isinstance(steps, int) else steps
+        if not 1 <= first <= last <= len(trace.steps):
+            raise PinprofError(f"steps={steps!r}: the trace has steps 1 to {len(trace.steps)}")
+        window = window_of_steps(trace, first - 1, last - 1)
+    if range_ms is not None:
+        if not range_ms[0] < range_ms[1]:
+            raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
+        window = window_of_times(trace, *range_ms)
+        drawn = f"Drawn: {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1"
+    return timeline_figure(trace, profile, window, drawn)
 
 
 def profile_step(

@@ -1,14 +1,16 @@
 """Whether a fix brought what the replay of the trace before it predicts: two traces of one program."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES, Site, SiteIdentity
+from pinprof.analyses.kernels import SAME, kernels_alike
+from pinprof.analyses.syncs import CAUSES, GONE, Counted, Site, match_sites
 from pinprof.errors import TraceError
 from pinprof.intervals import Intervals, covered, union
 from pinprof.measure import Profile
@@ -19,11 +21,6 @@ from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.fixes import Change, change_of
 from pinprof.whatif.scenarios import BLOCKING_COPIES, without_blocking, without_waits
 
-GONE = 0.5
-"""What the trace after has at most this share of, per step, has been taken out of the code: a wait that is left in one
-of three steps comes from another place or another case."""
-SAME = 0.8
-"""From this share of equal kernels on, two traces are of one program: a fix may take some kernels with it."""
 COPY_CAUSES = BLOCKING_COPIES | {"pageable_copy"}
 """Causes of waits that go if their copies are made otherwise."""
 
@@ -101,7 +98,8 @@ def verify(before: Trace, before_profile: Profile, after: Trace, after_profile: 
     model = Model([Recorded(before, before_profile.syncs, before_profile.steps, before_profile.loader)])
     if not model.runs:
         raise TraceError(f"{before_profile.path}: has no runtime calls, so no change can be predicted from it")
-    edits = _edits(old, new)
+    matches = match_sites(_waits(old), _waits(new))
+    edits = _edits(old, new, {site for match in matches for site in match.gone()})
     step = measured.step_ns or 0.0
     return Verification(
         before=before_profile,
@@ -111,13 +109,13 @@ def verify(before: Trace, before_profile: Profile, after: Trace, after_profile: 
         measured_source=measured.source,
         measured_range_ns=measured.range_ns or (step, step),
         changes=tuple(change_of(option, before, before_profile.syncs, edit) for option, edit in edits.items() if edit),
-        new_waits=tuple(_unmatched(_waits(new), _waits(old))),
-        kernels_alike=_alike(_kernels(old), _kernels(new)),
+        new_waits=tuple(site for match in matches for site in match.new()),
+        kernels_alike=kernels_alike(before, after),
     )
 
 
-def _edits(old: _Side, new: _Side) -> dict[str, Edits]:
-    """Return by option what the fix changed in the trace before."""
+def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits]:
+    """Return by option what the fix changed in the trace before; `missed` are the waits that only that has."""
     syncs, gpu = old.profile.syncs, old.trace.gpu
     copies, stalls = _copies(old), syncs.stalls
     pageable = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] == PAGEABLE)
@@ -125,7 +123,7 @@ def _edits(old: _Side, new: _Side) -> dict[str, Edits]:
     blocking = _fewer(old, new, copies, _blocks)
     behind = _fewer(old, new, copies, lambda side, rows: ~_runs_beside(side, rows))
     ahead = [row for row in behind if gpu.direction[row] == HTOD]
-    gone = [number for number, site in enumerate(syncs.sites) if site in set(_unmatched(_waits(old), _waits(new)))]
+    gone = [number for number, site in enumerate(syncs.sites) if site in missed]
     kept = _kept(old, new)
     made_otherwise = {
         number
@@ -146,39 +144,13 @@ def _edits(old: _Side, new: _Side) -> dict[str, Edits]:
 # Waits
 
 
-def _waits(side: _Side) -> list[tuple[Site, float]]:
+def _waits(side: _Side) -> list[Counted]:
     """Return the sites that a fix can be about, each with its waits per step."""
     return [
         (site, side.per_step(site.in_steps.count))
         for site in side.profile.syncs.sites
         if site.is_of_the_code and site.in_steps.count
     ]
-
-
-def _unmatched(mine: list[tuple[Site, float]], others: list[tuple[Site, float]]) -> list[Site]:
-    """Return my sites that the others have not, or much fewer of.
-
-    Sites are the same if their whole key is; what is left on both sides then is matched by cause and op, as a fix may
-    move a wait to another function.
-    """
-    left: dict[SiteIdentity, float] = defaultdict(float)
-    for site, count in others:
-        left[site.identity] += count
-    unmatched = []
-    for site, count in mine:
-        found = left.pop(site.identity, 0.0)
-        if found <= GONE * count:
-            unmatched.append((site, count))
-    moved: dict[tuple[str, str | None], float] = defaultdict(float)
-    for key, count in left.items():
-        moved[key[0], key[3]] += count
-    result = []
-    for site, count in unmatched:
-        found = min(moved[site.cause, site.op], count)
-        moved[site.cause, site.op] -= found
-        if found <= GONE * count:
-            result.append(site)
-    return result
 
 
 # Copies
@@ -235,22 +207,3 @@ def _runs_beside(side: _Side, rows: Int64s) -> Bools:
         beside = covered(busy, gpu.start_ns[rows], gpu.end_ns[rows]) >= GONE * gpu.duration_ns[rows]
         result |= (gpu.device[rows] == device) & (gpu.stream[rows] != compute) & beside
     return result
-
-
-# Kernels
-
-
-def _kernels(side: _Side) -> dict[str, float]:
-    """Return how often per step each kernel runs, by name."""
-    trace = side.trace
-    step = trace.links.activity_step
-    rows = np.flatnonzero((trace.gpu.category == KERNEL) & trace.steps.holds(step))
-    return {name: side.per_step(count) for name, count in Counter(map(trace.gpu.name_of, rows.tolist())).items()}
-
-
-def _alike(before: dict[str, float], after: dict[str, float]) -> float:
-    """Return which share of the kernels of two steps both have; of no kernels at all, all."""
-    names: Iterable[str] = {*before, *after}
-    both = sum(min(before.get(name, 0.0), after.get(name, 0.0)) for name in names)
-    either = sum(max(before.get(name, 0.0), after.get(name, 0.0)) for name in names)
-    return both / either if either else 1.0

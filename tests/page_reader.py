@@ -48,6 +48,7 @@ class Page(HTMLParser):
 
     @property
     def figures(self) -> list[dict[str, Any]]:
-        """The plotly figures of the page."""
+        """What the page's timelines are drawn from: the header of each, without its columns."""
         packed = [code for attributes, code in self.scripts if attributes.get("type") == "application/x-deflate"]
-        return [json.loads(zlib.decompress(base64.b64decode(code))) for code in packed]
+        blocks = [zlib.decompress(base64.b64decode(code)) for code in packed]
+        return [json.loads(block[4 : 4 + int.from_bytes(block[:4], "little")]) for block in blocks]

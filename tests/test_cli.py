@@ -11,7 +11,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.cli import main
 
-COMMANDS = ("report", "timeline", "run", "explain", "check", "whatif", "verify")
+COMMANDS = ("report", "timeline", "run", "explain", "check", "whatif", "verify", "compare", "export")
 RECORDED = Path(__file__).parents[1] / "traces"
 
 TRAINING = """
@@ -397,6 +397,46 @@ def test_verify_compares_and_writes_json(tmp_path: Path) -> None:
     assert json.loads(out.read_text())["schema"] == "pinprof.verify/1"
     assert is_one_line_error(invoke("verify", before, after, "--json", out))
     assert json.loads(invoke("verify", before, after, "--json", "-").stdout)["error_fraction"] < 0.05
+
+
+def test_compare_says_what_changed_and_what_comes_next() -> None:
+    before, after = RECORDED / "pageable_blocking.json.gz", RECORDED / "prefetch.json.gz"
+    result = invoke("compare", before, after)
+    assert result.exit_code == 0
+    assert "9.53 instead of 12.4 ms: 23 % faster, beyond the noise of 1 %." in result.stdout
+    assert result.stderr == f"Next: pinprof compare {before} {after} --html compare.html\n"
+
+
+def test_compare_writes_json_and_a_page(trace: Path, tmp_path: Path) -> None:
+    out, page = tmp_path / "out.json", tmp_path / "out.html"
+    result = invoke("compare", trace, trace, "--json", out, "--html", page)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [f"Wrote {out}", f"Wrote {page}"]
+    assert json.loads(out.read_text())["schema"] == "pinprof.compare/1"
+    assert page.read_text().count('<div class="timeline">') == 2
+    assert json.loads(invoke("compare", trace, trace, "--json", "-").stdout)["verdict"] == "same"
+
+
+def test_compare_overwrites_nothing_without_force(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("mine")
+    for option in ("--json", "--html"):
+        assert is_one_line_error(invoke("compare", trace, trace, option, out))
+        assert out.read_text() == "mine"
+    assert invoke("compare", trace, trace, "--json", out, "--force").exit_code == 0
+    assert out.read_text() != "mine"
+
+
+def test_compare_refuses_what_is_no_pair_of_traces(trace: Path, tmp_path: Path) -> None:
+    corrupt = tmp_path / "corrupt.json"
+    corrupt.write_text("no trace")
+    for unusable in (tmp_path / "missing.json", corrupt):
+        for pair in ((trace, unusable), (unusable, trace)):
+            result = invoke("compare", *pair)
+            assert is_one_line_error(result)
+            assert unusable.name in result.stderr
+    assert is_one_line_error(invoke("compare", trace))
+    assert is_one_line_error(invoke("compare", "-", "-"))
 
 
 def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":

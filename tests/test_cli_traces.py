@@ -63,7 +63,14 @@ def bucket(run: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    "words", [["report"], ["timeline", "-o", "-"], ["check", *LIMIT], ["whatif"], ["verify", "run/rank10.json.gz"]]
+    "words",
+    [
+        ["report"],
+        ["timeline", "-o", "-"],
+        ["check", *LIMIT],
+        ["whatif"],
+        *([name, "run/rank10.json.gz"] for name in ("verify", "compare")),
+    ],
 )
 def test_every_command_reads_from_a_pipe(run: Path, words: list[str]) -> None:
     result = invoke(*words, "-", given=written(0))
@@ -82,7 +89,7 @@ def test_a_pipe_that_brings_no_trace_is_one_line(given: bytes) -> None:
     assert result.stderr.startswith("Error: standard input: ")
 
 
-@pytest.mark.parametrize("words", [["report"], ["check", *LIMIT], ["whatif"], ["verify"]])
+@pytest.mark.parametrize("words", [["report"], ["check", *LIMIT], ["whatif"], ["verify"], ["compare"]])
 def test_standard_input_is_not_read_twice(words: list[str]) -> None:
     result = invoke(*words, "-", "-", given=written(0))
     assert is_one_line_error(result)
@@ -120,7 +127,9 @@ def test_where_none_is_a_trace_that_is_said(run: Path) -> None:
     assert "none of the files here is a trace" in result.stderr
 
 
-@pytest.mark.parametrize("words", [["timeline", "-o", "-"], ["verify", "run/rank0.json.gz"]])
+@pytest.mark.parametrize(
+    "words", [["timeline", "-o", "-"], ["verify", "run/rank0.json.gz"], ["compare", "run/rank0.json.gz"]]
+)
 def test_what_is_about_one_trace_takes_a_folder_of_one_and_no_more(run: Path, words: list[str]) -> None:
     result = invoke(*words, "run")
     assert is_one_line_error(result)
@@ -131,14 +140,30 @@ def test_what_is_about_one_trace_takes_a_folder_of_one_and_no_more(run: Path, wo
 
 @pytest.mark.parametrize("argument", ["none*.json", "memory://run/none*", "memory://none/", "zorg://x/t.json", "s3://"])
 def test_what_stands_for_nothing_is_one_line(bucket: Any, argument: str) -> None:
-    for words in (["report"], ["check"], ["whatif"], ["timeline", "-o", "-"], ["verify", argument]):
+    for words in (
+        ["report"],
+        ["check"],
+        ["whatif"],
+        ["timeline", "-o", "-"],
+        ["verify", argument],
+        ["compare", argument],
+    ):
         result = invoke(*words, argument)
         assert is_one_line_error(result)
         assert argument in result.stderr
 
 
 @pytest.mark.parametrize(
-    "words", [["report"], ["check"], ["whatif"], ["timeline", "-o", "-"], ["timeline", "x", "-o", "-"], ["verify", "x"]]
+    "words",
+    [
+        ["report"],
+        ["check"],
+        ["whatif"],
+        ["timeline", "-o", "-"],
+        ["timeline", "x", "-o", "-"],
+        ["verify", "x"],
+        ["compare", "x"],
+    ],
 )
 @pytest.mark.parametrize("url", ["zorg://user:secret@host/t.json", "http://127.0.0.1:9/t.json?sig=secret"])
 def test_no_error_says_the_secrets_of_a_url(words: list[str], url: str) -> None:

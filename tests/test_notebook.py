@@ -206,3 +206,19 @@ def test_progress_can_be_taken_over(temporary: Path) -> None:
     seen: list[str] = []
     profile_step(Step().run, 0, steps=1, on_progress=lambda window, *_: seen.append(window), **FEW)
     assert seen[0] == "warm-up"
+
+
+def test_a_comparison_shows_itself_and_writes_what_the_command_writes(report: Report, tmp_path: Path) -> None:
+    after = TRACE.with_name("prefetch.stack.json.gz")
+    made = pinprof.compare(report, after)
+    assert made.before is report
+    assert "faster" in str(made)
+    assert made.comparison.verdict in repr(made)
+    ((tag, frame),) = Page(made._repr_html_()).tags
+    assert tag == "iframe"
+    made.html(tmp_path / "page.html")
+    made.json(tmp_path / "made.json")
+    assert (tmp_path / "page.html").read_text() == frame["srcdoc"]
+    assert json.loads((tmp_path / "made.json").read_text())["schema"] == "pinprof.compare/1"
+    with pytest.raises(PinprofError, match="exists already"):
+        made.json(tmp_path / "made.json")

@@ -1,6 +1,7 @@
 """Predictions from recordings before a fix, against the measured truth of recordings after it."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -120,3 +121,13 @@ def test_a_trace_without_gpu_work_is_refused_by_name(tmp_path: Path, *, empty_is
     pair = (empty, full) if empty_is_first else (full, empty)
     with pytest.raises(TraceError, match=r"empty\.json: has no complete step"):
         verified(*pair)
+
+
+def test_several_waits_of_one_kind_on_lines_of_one_function_are_all_found_again() -> None:
+    trace, profile = loaded(TRACES / "loss_item.json.gz")
+    (site,) = (site for site in profile.syncs.sites if site.is_of_the_code)
+    other = replace(site, line=(site.line or 0) + 1)
+    twice = replace(profile, syncs=replace(profile.syncs, sites=(*profile.syncs.sites, other)))
+    result = verify(trace, twice, trace, twice)
+    assert result.changes == ()
+    assert result.new_waits == ()

@@ -26,10 +26,25 @@ class DeviceTime:
     """(cause, ns), the longest first; they add up to `idle_ns`."""
 
 
-def measure_idle(
+@dataclass(frozen=True)
+class IdleGaps:
+    """The gaps between the activities of one device, in order; times in ns."""
+
+    device: int
+    times: Intervals
+    cause: Int64s
+    """Per gap: index into IDLE_CAUSES."""
+
+
+def measure_idle(trace: Trace, idle: tuple[IdleGaps, ...]) -> tuple[DeviceTime, ...]:
+    """Return busy and idle time of each device, the idle time by cause."""
+    return tuple(_device_time(trace, gaps_of_one) for gaps_of_one in idle)
+
+
+def idle_gaps(
     trace: Trace, blocked: Intervals, released_ns: Int64s, waiting_for_input: Intervals
-) -> tuple[DeviceTime, ...]:
-    """Return busy and idle time of each device, the idle time by cause.
+) -> tuple[IdleGaps, ...]:
+    """Return when each device was idle, and why.
 
     `blocked` are the times in which the host stood in a stall, `released_ns` the ends of what it awaited,
     `waiting_for_input` the times in which it asked for a batch. A gap has one cause, the first that holds: its next
@@ -39,7 +54,7 @@ def measure_idle(
     """
     gpu = trace.gpu
     communicating = collective_times(trace)
-    devices = []
+    found = []
     for device in np.unique(gpu.device):
         mine = np.flatnonzero(gpu.device == device)
         busy = union(gpu.start_ns[mine], gpu.end_ns[mine])
@@ -55,26 +70,27 @@ def measure_idle(
             trace.links.launch[following] != NONE,
         )
         cause = np.select(conditions, range(len(conditions)), default=len(conditions))
-        devices.append(_device_time(trace, int(device), mine, busy, idle, cause))
-    return tuple(devices)
+        found.append(IdleGaps(int(device), idle, cause.astype(np.int64)))
+    return tuple(found)
 
 
-def _device_time(
-    trace: Trace, device: int, mine: Int64s, busy: Intervals, idle: Intervals, cause: Int64s
-) -> DeviceTime:
+def _device_time(trace: Trace, idle: IdleGaps) -> DeviceTime:
     gpu = trace.gpu
+    mine = np.flatnonzero(gpu.device == idle.device)
+    busy = union(gpu.start_ns[mine], gpu.end_ns[mine])
 
     def time_of(category: int) -> int:
         rows = mine[gpu.category[mine] == category]
         return length(union(gpu.start_ns[rows], gpu.end_ns[rows]))
 
-    by_cause = [(name, int((idle.end - idle.start)[cause == code].sum())) for code, name in enumerate(IDLE_CAUSES)]
+    lasts = idle.times.end - idle.times.start
+    by_cause = [(name, int(lasts[idle.cause == code].sum())) for code, name in enumerate(IDLE_CAUSES)]
     return DeviceTime(
-        device=device,
+        device=idle.device,
         span_ns=int(busy.end[-1] - busy.start[0]) if len(busy.start) else 0,
         busy_ns=length(busy),
         kernel_ns=time_of(KERNEL),
         memcpy_ns=time_of(MEMCPY),
-        idle_ns=length(idle),
+        idle_ns=length(idle.times),
         idle_by_cause=tuple(sorted((row for row in by_cause if row[1]), key=lambda row: -row[1])),
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, length, union
+from pinprof.intervals import Intervals, contains, covered, length, subtract, union
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 
 REASONS = ("pageable", "same_stream", "no_kernels_to_overlap", "launched_late", "other")
@@ -73,11 +73,34 @@ def measure_overlap(trace: Trace) -> Overlap:
     return Overlap(tuple(devices), copies, exposed, reason)
 
 
-def _exposed(start: Int64s, end: Int64s, busy: Intervals) -> Int64s:
-    """Return the exposed time of each copy (sorted by start) in which no earlier copy runs."""
+def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Return start and end of the times in which copies of a device are exposed, in order, and the copy of each.
+
+    They are the times of which `Overlap.exposed_ns` has the sums; copies are rows of `Trace.gpu`.
+    """
+    gpu = trace.gpu
+    mine = gpu.device == device
+    rows, kernels = (np.flatnonzero(mine & (gpu.category == category)) for category in (MEMCPY, KERNEL))
+    own_start, own_end = _own_times(gpu.start_ns[rows], gpu.end_ns[rows])
+    some = own_end > own_start
+    rows, own_start, own_end = rows[some], own_start[some], own_end[some]
+    exposed = subtract(union(own_start, own_end), union(gpu.start_ns[kernels], gpu.end_ns[kernels]))
+    start = np.union1d(exposed.start, own_start[contains(exposed, own_start)])
+    within = np.searchsorted(exposed.start, start, side="right") - 1
+    end = np.minimum(exposed.end[within], np.append(start[1:], np.iinfo(np.int64).max)[: len(start)])
+    return start, end, rows[np.searchsorted(own_start, start, side="right") - 1]
+
+
+def _own_times(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """Return when each copy (sorted by start) runs and no earlier one does; these are disjoint, and some are empty."""
     reach = np.maximum.accumulate(end)
     own_start = np.maximum(start, np.concatenate((start[:1], reach[:-1])))
-    own_end = np.maximum(end, own_start)
+    return own_start, np.maximum(end, own_start)
+
+
+def _exposed(start: Int64s, end: Int64s, busy: Intervals) -> Int64s:
+    """Return the exposed time of each copy (sorted by start) in which no earlier copy runs."""
+    own_start, own_end = _own_times(start, end)
     return own_end - own_start - covered(busy, own_start, own_end)
 
 

@@ -3,7 +3,9 @@
 import click
 
 from pinprof.cli.check import check
+from pinprof.cli.compare import compare
 from pinprof.cli.explain import explain
+from pinprof.cli.export import export
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
 from pinprof.cli.terminal import Commands
@@ -25,12 +27,16 @@ def main() -> None:
     Predict what a change of the code would bring, and hold it against what it did bring:
       pinprof whatif trace.json.gz --pin --non-blocking
       pinprof verify before.json.gz after.json.gz
+    See what changed between two traces, and what of that is noise:
+      pinprof compare before.json.gz after.json.gz
     Read what a finding means and what to write instead:
       pinprof explain PIN201
     Fail a CI job if the host waits where it should not:
       pinprof check trace.json.gz --max-hidden-syncs 0
+    Look at it in Perfetto, with pinprof's own tracks:
+      pinprof export trace.json.gz -o annotated.json.gz
     """  # noqa: D301  click looks for the backspace itself
 
 
-for _command in (run, report, timeline, whatif, verify, explain, check):
+for _command in (run, report, timeline, whatif, verify, compare, explain, check, export):
     main.add_command(_command)

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -105,12 +105,12 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def progress(text: str) -> Iterator[None]:
-    """Show what is being done while it is done, on a terminal only."""
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Show what is being done while it is done, on a terminal only; what is given puts another text there."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda _: None
         return
     from rich.console import Console  # noqa: PLC0415  `pinprof --help` does not need it
 
-    with Console(stderr=True).status(text):
-        yield
+    with Console(stderr=True).status(text) as status:
+        yield status.update

@@ -1,11 +1,14 @@
 """Pieces of a page as HTML; texts are plain and are escaped here, unless they are `Markup`."""
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pinprof.report.words import printable
 from pinprof.units import percent
+
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B\b|B\b))")
 
 
 class Markup(str):
@@ -33,6 +36,11 @@ class Share(NamedTuple):
 def escaped(text: str) -> Markup:
     """Return a text as HTML that shows it as it is, control characters replaced."""
     return text if isinstance(text, Markup) else Markup(html.escape(printable(text)))
+
+
+def unbroken(text: str) -> Markup:
+    """Return a text as HTML whose numbers keep their units at the ends of lines."""
+    return Markup(BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", escaped(text)))
 
 
 def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Markup:

@@ -38,8 +38,9 @@ def _page(rule: Rule) -> Iterator[RenderableType]:
     )
     for title, text in sections:
         yield _titled(title, text)
-    yield Text("\nWhat to write", "bold")
-    yield Padding(Text(rule.code), (0, 0, 0, 4))
+    for title, code in (("Code like this", rule.before), ("What to write", rule.code)):
+        yield Text(f"\n{title}", "bold")
+        yield Padding(Text(code), (0, 0, 0, 4))
     yield _titled("Safe if", rule.safe_if)
     if rule.causes:
         yield _titled("Causes in the report", ", ".join(rule.causes))

@@ -3,36 +3,32 @@
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from pinprof.analyses.syncs.sites import Cost, Site
+from pinprof.analyses.parts import StepParts, measure_parts
 from pinprof.measure import Profile
-from pinprof.report.elements import Column, Markup, Share, details, escaped, facts, shares, table
+from pinprof.report.actions import best, cards
+from pinprof.report.elements import Column, Markup, Share, escaped, facts, shares, table, unbroken
+from pinprof.report.headline import headline
 from pinprof.report.page import page
-from pinprof.report.timeline import MAX_RECTANGLES, fragment
+from pinprof.report.sections import OF_PARTS, below
+from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
 from pinprof.report.words import (
     ABSENT,
     BOUNDS,
     DISTRUST,
-    IDLE,
     NOTHING,
-    REASONS,
     absences,
     consequence,
     doubts,
-    joint_worth,
-    place,
     step_known,
     steps,
-    surprises,
-    unless,
     why_not,
-    worth,
 )
-from pinprof.rules import Finding, Findings, unsearched
+from pinprof.rules import Findings
 from pinprof.trace.tables import Trace
 from pinprof.trust import Missing
-from pinprof.units import duration, percent, rate, size
+from pinprof.units import duration, percent
 
 Entry = tuple[Trace, Profile, Findings]
 """A trace, its measurements, and what the rules found in it."""
@@ -42,12 +38,17 @@ def to_html(entries: Sequence[Entry]) -> str:
     """Return the report on the traces as one page that needs nothing else."""
     names = [PurePath(profile.path).name for _, profile, _ in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
-    most = MAX_RECTANGLES // max(len(entries), 1)
-    sections = (_section(number, entry, most) for number, entry in enumerate(entries, start=1))
-    contents = "".join(f'<li><a href="#trace-{n}">{escaped(name)}</a></li>' for n, name in enumerate(names, start=1))
-    navigation = f'<nav aria-label="Traces"><ol>{contents}</ol></nav>' if len(names) > 1 else ""
+    most = MAX_EVENTS // max(len(entries), 1)
+    steps_of = [measure_parts(trace) for trace, _, _ in entries]
+    sections = (
+        _section(number, entry, parts, most)
+        for number, (entry, parts) in enumerate(zip(entries, steps_of, strict=True), start=1)
+    )
     header = "<header><h1>pinprof: what the host and its copies cost the step</h1></header>"
-    return page(title, f"{header}\n{navigation}\n<main>\n{''.join(sections)}</main>")
+    overview = _overview(entries, steps_of) if len(entries) > 1 else ""
+    skip = '<a class="skip" href="#report">Skip to the report</a>'
+    main = f'<main id="report" tabindex="-1">\n{overview}{"".join(sections)}</main>'
+    return page(title, f"{skip}\n{header}\n{main}")
 
 
 def timeline_page(trace: Trace, profile: Profile) -> str:
@@ -56,22 +57,57 @@ def timeline_page(trace: Trace, profile: Profile) -> str:
     return page(f"pinprof: {name}", f"<main><h1>{escaped(name)}</h1>\n{fragment(trace, profile)}\n</main>")
 
 
-def _section(number: int, entry: Entry, max_rectangles: int) -> str:
+def _overview(entries: Sequence[Entry], steps_of: Sequence[Sequence[StepParts]]) -> str:
+    """Return a table of the traces, each with its step and what to do first, and a link to its part of the page."""
+    columns = [Column("trace"), Column("step", is_number=True), Column("bound by"), Column("what to do first")]
+    rows = []
+    for number, ((_, profile, findings), parts) in enumerate(zip(entries, steps_of, strict=True), start=1):
+        name = PurePath(profile.path).name
+        rank = f"rank {profile.info.rank}: " if profile.info.rank is not None else ""
+        link = Markup(f'<a href="#trace-{number}">{escaped(rank + name)}</a>')
+        sentence = headline(profile, findings, _busiest(profile, parts))
+        rows.append((link, _step(profile)[1], profile.bound or NOTHING, sentence.do))
+    return f'<nav aria-label="Traces">{table("The traces of this page", columns, rows)}</nav>\n'
+
+
+def _section(number: int, entry: Entry, parts: Sequence[StepParts], max_events: int) -> str:
     trace, profile, findings = entry
-    parts = [
+    said = headline(profile, findings, _busiest(profile, parts))
+    do = unbroken(said.do)
+    first = f'<a href="#finding-{number}-{said.number}">{do}</a>' if said.number else do
+    charts = below(number, trace, profile, parts)
+    links = [(f"findings-{number}", "What to do")] if profile.devices else []
+    links += [(f"timeline-{number}", "Timeline"), *((part.id, part.title) for part in charts)]
+    pieces = [
+        f'<h2 id="heading-{number}">{escaped(PurePath(profile.path).name)}</h2>',
+        f'<p class="note">{escaped(_recorded(profile))}</p>',
+        f'<p class="headline">{unbroken(said.what)} <strong>{first}</strong></p>',
         *_missing(DISTRUST, doubts(profile)),
         facts(_summary(profile)),
         *_device_shares(profile),
-        *_findings(profile, findings),
-        Markup("<h3>Timeline</h3>"),
-        fragment(trace, profile, max_rectangles),
-        *_tables(profile),
+        *best(number, trace, profile, findings),
+        _contents(links),
+        *cards(number, trace, profile, findings),
+        f'<h3 id="timeline-heading-{number}">Timeline</h3>',
+        f'<div id="timeline-{number}">{fragment(trace, profile, max_events, findings)}</div>',
+        *(f'<h3 id="{part.id}">{escaped(part.title)}</h3>\n{part.content}' for part in charts),
         *_missing(ABSENT, absences(profile)),
+        f'<p class="note">Read from <code>{escaped(profile.path)}</code></p>',
     ]
-    heading = f'<h2 id="heading-{number}">{escaped(profile.path)}</h2>'
-    recorded = f'<p class="note">{escaped(_recorded(profile))}</p>'
-    body = "\n".join([heading, recorded, *parts])
+    body = "\n".join(pieces)
     return f'<section id="trace-{number}" aria-labelledby="heading-{number}">\n{body}\n</section>\n'
+
+
+def _contents(links: Sequence[tuple[str, str]]) -> str:
+    items = "".join(f'<li><a href="#{name}">{escaped(title)}</a></li>' for name, title in links)
+    return f'<nav class="contents" aria-label="Parts of the report"><ul>{items}</ul></nav>'
+
+
+def _busiest(profile: Profile, parts: Sequence[StepParts]) -> StepParts | None:
+    """Return the steps of the GPU that works most; None where they are not to be shown."""
+    if not parts or profile.withheld.keys() & set(OF_PARTS):
+        return None
+    return max(parts, key=lambda of_device: int((of_device.length_ns - of_device.idle_ns).sum()))
 
 
 def _recorded(profile: Profile) -> str:
@@ -94,7 +130,10 @@ def _summary(profile: Profile) -> Iterator[tuple[str, str, str]]:
     busy, span = sum(device.busy_ns for device in profile.devices), sum(device.span_ns for device in profile.devices)
     if span:
         which = "GPU" if len(profile.devices) == 1 else f"{len(profile.devices)} GPUs"
-        yield f"{which} busy", *_fact(profile, percent(busy / span), f"{duration(busy)} of {duration(span)}", "busy")
+        yield (
+            f"{which} busy",
+            *_fact(profile, percent(busy / span), f"{duration(busy)} of {duration(span)} in the trace", "busy"),
+        )
     copied = sum(device.copy_ns for device in profile.overlap.devices)
     if copied:
         hidden = sum(device.overlapped_ns for device in profile.overlap.devices)
@@ -150,164 +189,6 @@ def _device_shares(profile: Profile) -> Iterator[Markup]:
             f"Where the time of GPU {device.device} went, {duration(device.span_ns)} from its first work to its last",
             [Share(KINDS[kind].label, time, duration(time), KINDS[kind].colour) for kind, time in parts.items()],
         )
-
-
-# What to do
-
-
-def _findings(profile: Profile, findings: Findings) -> Iterator[str]:
-    if not profile.devices:
-        return
-    yield "<h3>What to do</h3>"
-    reason = unsearched(profile)
-    if reason:
-        yield f'<p class="note">Not searched in full: {escaped(reason.what)}.</p>'
-    if not findings:
-        if reason:
-            return
-        yield '<p class="note">Nothing: no copy or wait costs the step a measurable time.</p>'
-        return
-    step = profile.step.step_ns or profile.steps.traced_ns
-    yield from (_finding(finding, step) for finding in findings)
-    together = joint_worth(findings, step)
-    if together:
-        yield f"<p><strong>{escaped(together[0].upper() + together[1:])}.</strong></p>"
-
-
-def _finding(finding: Finding, step_ns: float | None) -> str:
-    rule, evidence = finding.rule, finding.evidence
-    at = place(evidence.file, evidence.line, evidence.function)
-    where = f"<p>In <code>{escaped(at)}</code></p>" if at else ""
-    return f"""<article class="finding {escaped(finding.severity)}">
-<h4><span class="cost">{escaped(worth(finding, step_ns))}</span> <span>{escaped(rule.title)}</span>
-<span class="severity">{escaped(rule.id)}, {escaped(finding.severity)}</span></h4>
-<p>{escaped(evidence.text)}.</p>{where}
-<p><strong>Fix:</strong> {escaped(rule.fix)}</p>
-<details><summary>Why</summary><p>{escaped(rule.why)}</p></details>
-</article>"""
-
-
-# The tables
-
-
-def _tables(profile: Profile) -> Iterator[str]:
-    named = (
-        ("Copies", _copies(profile)),
-        ("Why copies are exposed", _reasons(profile)),
-        ("Waits of the host", _sites(profile)),
-        ("Idle GPU", _idle(profile)),
-        ("Steps", _steps(profile)),
-    )
-    for title, content in named:
-        if content:
-            yield f"<h3>{title}</h3>"
-            yield content
-
-
-def _numbers(*titles: str) -> list[Column]:
-    return [Column(title, is_number=True) for title in titles]
-
-
-def _copies(profile: Profile) -> str:
-    if not profile.copies:
-        return ""
-    columns = [Column("direction"), Column("host memory")]
-    columns += _numbers("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
-    of_copies, of_overlap, of_stalls = (unless(profile, figure) for figure in ("copies", "overlap", "stalls"))
-    rows = (
-        (
-            group.direction,
-            NOTHING if group.host_memory == "none" else group.host_memory,
-            of_copies(f"{group.count:,}"),
-            of_copies(size(group.bytes) if group.bytes else NOTHING),
-            of_copies(duration(group.time_ns)),
-            of_overlap(duration(group.overlapped_ns)),
-            of_overlap(duration(group.exposed_ns)),
-            of_copies(rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else NOTHING),
-            of_stalls(duration(group.host_blocked_ns)),
-        )
-        for group in profile.copies
-    )
-    return table("In the whole trace, each copy counted by itself", columns, rows)
-
-
-def _reasons(profile: Profile) -> str:
-    if profile.withheld.keys() & {"overlap", "causes"}:
-        return ""
-    rows = profile.overlap.by_reason()
-    columns = [Column("reason"), *_numbers("copies", "exposed"), Column("meaning")]
-    cells = ((reason.replace("_", " "), f"{count:,}", duration(time), REASONS[reason]) for reason, count, time in rows)
-    return table("In the whole trace; the first reason that holds for a copy", columns, cells) if rows else ""
-
-
-def _sites(profile: Profile) -> str:
-    sites, steps = profile.syncs.sites, max(profile.steps.count, 1)
-    columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
-    columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "bubble")
-    of_stalls, of_step = unless(profile, "stalls"), unless(profile, "stalls", "per_step")
-    of_drain = unless(profile, "stalls", "drain", "per_step")
-    rows = (
-        (
-            "the profiler's own, not counted" if site.verdict == "profiler" else site.cause.replace("_", " "),
-            "" if site.verdict == "profiler" else site.verdict,
-            _where(site),
-            Markup(f"<code>{escaped(site.op or site.call)}</code>"),
-            of_stalls(f"{site.total.count:,}"),
-            of_step(f"{site.in_steps.count / steps:.3g}"),
-            *(
-                NOTHING if site.verdict == "profiler" else shown(duration(time / steps))
-                for shown, time in zip((of_step, of_drain, of_drain, of_drain), _times(site.in_steps), strict=True)
-            ),
-        )
-        for site in sites
-    )
-    caption = "Times per complete step. Drain: waiting for work queued before. Bubble: the GPU is idle after the wait"
-    if not sites:
-        return ""
-    said = "".join(f"<li>{escaped(sentence)}.</li>" for sentence in surprises(profile))
-    return table(caption, columns, rows) + (f"<ul>{said}</ul>" if said else "")
-
-
-def _times(cost: Cost) -> tuple[int, int, int, int]:
-    return cost.stall_ns, cost.drain_ns, cost.own_ns, cost.bubble_ns
-
-
-def _where(site: Site) -> str:
-    at = place(site.file, site.line, site.function) or NOTHING
-    return details(at, site.stack) if site.stack else at
-
-
-def _idle(profile: Profile) -> str:
-    if profile.withheld.keys() & {"busy", "causes"}:
-        return ""
-    columns = [Column("GPU"), Column("cause"), *_numbers("time", "of its span"), Column("meaning")]
-    rows = [
-        (
-            str(device.device),
-            cause.replace("_", " "),
-            duration(time),
-            percent(time / device.span_ns),
-            IDLE[cause],
-        )
-        for device in profile.devices
-        for cause, time in device.idle_by_cause
-    ]
-    return table("In the whole trace, between the first and the last work of each GPU", columns, rows) if rows else ""
-
-
-def _steps(profile: Profile) -> str:
-    steps = profile.steps
-    named = (
-        ("host", steps.host_ns, "median time between the starts of consecutive steps on the host"),
-        ("GPU", steps.device_ns, "mean time between the ends of the GPU work of consecutive steps"),
-        ("GPU busy", steps.busy_ns, "mean time in which the busiest GPU worked for a step"),
-    )
-    rows = [(name, duration(time), meaning) for name, time, meaning in named if time is not None]
-    each = ", ".join(duration(time) for time in steps.each_ns.tolist())
-    if len(steps.each_ns) > 1:
-        rows.append(("each", each, "from the start of one complete step to the next one's"))
-    columns = [Column("step"), *_numbers("time"), Column("meaning")]
-    return table("Complete steps as traced, with the profiler's cost in them", columns, rows) if rows else ""
 
 
 def _missing(title: str, entries: Sequence[Missing]) -> Iterator[str]:

@@ -282,6 +282,7 @@ def _finding(finding: Finding, step_ns: float | None) -> dict[str, Any]:
         "cost_ms": _ms(finding.evidence.cost_ns),
         **_saving(finding.saving, step_ns),
         "fix": finding.rule.fix,
+        "fix_code": {"before": finding.rule.before, "after": finding.rule.code},
     }
 
 

@@ -15,7 +15,15 @@ from pinprof.report.words import printable
 def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
     """Return the parts below each other as text for a terminal of this width, with ANSI colours if asked for."""
     out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=color, no_color=not color, highlight=False, emoji=False)
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=color,
+        force_jupyter=False,  # in a notebook rich would show the text instead of writing it
+        no_color=not color,
+        highlight=False,
+        emoji=False,
+    )
     for part in parts:
         console.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -1,215 +1,182 @@
-// Draws the timelines of a pinprof page. Texts of the trace come either escaped for plotly or go into textContent.
-"use strict";
-(() => {
-  const ZOOM = 1.6; // by one press of a key
-  const SHIFT = 0.2; // of the view, by one press of a key
-  const LEAST = 2; // pixels; so much of a rectangle can be seen and pointed at
-  const LABEL_MIN = 34; // pixels; narrower rectangles have no label
-  const LABEL_PADDING = 3; // pixels
+// Draws the timelines of a page and lets people steer them. Texts of the trace only ever go into textContent.
 
-  const unpack = async (text) => {
-    const bytes = Uint8Array.from(atob(text.trim()), (character) => character.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return new Response(stream).json();
+const ZOOM = 1.6; // by one press of a key
+const SHIFT = 0.2; // of the view, by one press of a key
+const STILL = 4; // pixels; a mouse that moved less between down and up has clicked
+
+// Plotly's own hover label does not wrap and is cut off on a small screen.
+const showTip = (timeline, event) => {
+  const tip = timeline.layer("tip");
+  const cell = event.buttons ? undefined : timeline.at(event);
+  tip.hidden = !cell;
+  if (!cell) return;
+  const [heading, ...lines] = wordsOf(timeline.data, cell);
+  tip.replaceChildren(made("strong", "", heading), ...lines.map((line) => made("div", "", line)));
+  const box = timeline.plot.getBoundingClientRect();
+  const left = event.clientX - box.left;
+  const onRight = left < box.width / 2;
+  const room = onRight ? box.width - left : left;
+  tip.style.maxWidth = `${Math.max(room - 16, Math.min(box.width, 300))}px`;
+  const start = onRight ? left + 12 : left - 12 - tip.offsetWidth;
+  tip.style.left = `${Math.max(0, Math.min(start, box.width - tip.offsetWidth))}px`;
+  tip.style.top = `${event.clientY - box.top + 16}px`;
+};
+
+const onKey = (timeline) => (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select")) return;
+  const [from, to] = timeline.view;
+  const middle = (from + to) / 2;
+  const half = (to - from) / 2;
+  const zoom = (factor) => timeline.show([middle - half * factor, middle + half * factor]);
+  const move = (share) => timeline.show([from + 2 * half * share, to + 2 * half * share]);
+  const actions = {
+    "+": () => zoom(1 / ZOOM),
+    "=": () => zoom(1 / ZOOM),
+    "-": () => zoom(ZOOM),
+    ArrowLeft: () => move(-SHIFT),
+    ArrowRight: () => move(SHIFT),
+    PageUp: () => timeline.showStep(timeline.step - 1),
+    PageDown: () => timeline.showStep(timeline.step + 1),
+    0: () => timeline.show(timeline.whole),
+    "/": () => timeline.root.querySelector(".find").focus(),
+    Escape: () => timeline.clear(),
   };
+  const action = actions[event.key];
+  if (!action) return;
+  event.preventDefault();
+  action();
+};
 
-  const theme = () => {
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
-    return {
-      "font.color": colour("--text"),
-      "xaxis.gridcolor": colour("--line"),
-      "modebar.bgcolor": "transparent",
-      "modebar.color": colour("--muted"),
-      "modebar.activecolor": colour("--text"),
-    };
-  };
+// The steps, as the trace names them; those that are there in coarse are as good to go to.
+const fillSteps = (timeline) => {
+  const select = timeline.root.querySelector("select.step");
+  const { names } = timeline.data.steps;
+  for (const part of [".previous", ".next"]) timeline.root.querySelector(part).hidden = !names.length;
+  select.parentElement.hidden = !names.length;
+  select.append(new Option("several", "-1"), ...names.map((name, step) => new Option(name, String(step))));
+  select.addEventListener("change", () => timeline.showStep(Number(select.value)));
+};
 
-  const applyTheme = (layout) => {
-    for (const [path, value] of Object.entries(theme())) {
-      const keys = path.split(".");
-      const last = keys.pop();
-      keys.reduce((part, key) => (part[key] ??= {}), layout)[last] = value;
-    }
-  };
+const tellStep = (timeline, view) => {
+  const { start, last } = timeline.data.steps;
+  const step = timeline.step;
+  const isOne = step >= 0 && view[1] - view[0] < 1.5 * (last[step] - start[step]);
+  timeline.root.querySelector("select.step").value = isOne ? String(step) : "-1";
+  const isAll = view[1] - view[0] >= 0.999 * (timeline.whole[1] - timeline.whole[0]);
+  timeline.root.querySelector(".all").setAttribute("aria-pressed", String(isAll));
+};
 
-  // The drawn rectangles: edges are start, end, start, end, … in ms, exact; codes number the labels.
-  const readLanes = (plot) =>
-    plot._fullData.flatMap((trace, index) =>
-      trace.type === "heatmap" ? [{ index, trace, edges: Float64Array.from(trace.x), codes: trace.customdata[0] }] : [],
-    );
-
-  // Plotly leaves out what is much narrower than a pixel: such rectangles are widened, as far as the next one.
-  const widened = (edges, least) => {
-    const wide = edges.slice();
-    for (let cell = 0; cell < wide.length; cell += 2) {
-      const next = cell + 2 < wide.length ? edges[cell + 2] : Infinity;
-      wide[cell + 1] = Math.max(edges[cell + 1], Math.min(edges[cell] + least, next));
-    }
-    return wide;
-  };
-
-  const fitToPixels = (plot, lanes) => {
-    const [from, to] = plot.layout.xaxis.range;
-    const least = (LEAST * (to - from)) / plot._fullLayout._size.w;
-    const x = lanes.map((lane) => widened(lane.edges, least));
-    return Plotly.restyle(plot, { x }, lanes.map((lane) => lane.index));
-  };
-
-  // Names in the rectangles that are wide enough in the present view, as a layer of its own above the plot.
-  const drawLabels = (plot, lanes, layer) => {
-    const { xaxis, yaxis, _size: size } = plot._fullLayout;
-    const [from, to] = xaxis.range;
-    const found = document.createDocumentFragment();
-    for (const { index, edges, codes } of lanes) {
-      const trace = plot._fullData[index];
-      if (trace.visible !== true) continue;
-      const top = size.t + yaxis.l2p((trace.y[0] + trace.y[1]) / 2);
-      for (let cell = 0; cell < codes.length; cell += 2) {
-        if (edges[cell + 1] < from || edges[cell] > to) continue;
-        const left = xaxis.l2p(Math.max(edges[cell], from));
-        const width = xaxis.l2p(Math.min(edges[cell + 1], to)) - left;
-        if (width < LABEL_MIN) continue;
-        const span = document.createElement("span");
-        span.textContent = plot.layout.meta.labels[codes[cell]];
-        span.style.color = trace.meta.ink;
-        span.style.left = `${size.l + left + LABEL_PADDING}px`;
-        span.style.top = `${top}px`;
-        span.style.width = `${width - 2 * LABEL_PADDING}px`;
-        found.append(span);
-      }
-    }
-    layer.replaceChildren(found);
-  };
-
-  // Plotly's own hover label does not wrap and is cut off on a small screen.
-  const showTip = (plot, tip) => ({ points: [point], event }) => {
-    const [row, column] = point.pointNumber;
-    tip.innerHTML = plot.data[point.curveNumber].hovertext[row][column]; // escaped where it was written
-    tip.hidden = false;
-    const box = plot.getBoundingClientRect();
-    const left = event.clientX - box.left;
-    const onRight = left < box.width / 2;
-    const room = onRight ? box.width - left : left;
-    tip.style.maxWidth = `${Math.max(room - 16, Math.min(box.width, 300))}px`;
-    const start = onRight ? left + 12 : left - 12 - tip.offsetWidth;
-    tip.style.left = `${Math.max(0, Math.min(start, box.width - tip.offsetWidth))}px`;
-    tip.style.top = `${event.clientY - box.top + 16}px`;
-  };
-
-  const show = (plot, from, to) => Plotly.relayout(plot, { "xaxis.range": [from, to] });
-
-  const onKey = (plot, whole) => (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const [from, to] = plot.layout.xaxis.range;
-    const middle = (from + to) / 2;
-    const half = (to - from) / 2;
-    const views = {
-      "+": [middle - half / ZOOM, middle + half / ZOOM],
-      "-": [middle - half * ZOOM, middle + half * ZOOM],
-      ArrowLeft: [from - 2 * half * SHIFT, to - 2 * half * SHIFT],
-      ArrowRight: [from + 2 * half * SHIFT, to + 2 * half * SHIFT],
-      0: whole,
-    };
-    views["="] = views["+"];
-    const view = views[event.key];
-    if (!view) return;
-    event.preventDefault();
-    show(plot, Math.max(view[0], whole[0]), Math.min(view[1], whole[1]));
-  };
-
-  const markButton = (buttons, range) => {
-    const near = (a, b) => Math.abs(a - b) < 1e-6 * Math.abs(range[1] - range[0]);
-    for (const button of buttons) {
-      const [from, to] = JSON.parse(button.dataset.range);
-      button.setAttribute("aria-pressed", String(near(from, range[0]) && near(to, range[1])));
-    }
-  };
-
-  // Plotly's own legend takes its place from the lanes and cannot be used with keys.
-  const drawLegend = (plot, legend) => {
-    const groups = new Map();
-    for (const entry of plot.data.filter((one) => one.showlegend)) {
-      const [group] = entry.legendgroup.split(": ");
-      if (!groups.has(group)) {
-        const item = document.createElement("li");
-        item.append(`${group} `);
-        groups.set(group, item);
-        legend.append(item);
-      }
-      const button = document.createElement("button");
-      button.type = "button";
-      button.setAttribute("aria-pressed", "true");
-      const swatch = document.createElement("span");
-      swatch.className = "swatch";
-      swatch.style.background = entry.marker.color;
-      button.append(swatch, entry.name);
-      button.addEventListener("click", () => {
-        const shown = button.getAttribute("aria-pressed") !== "true";
-        button.setAttribute("aria-pressed", String(shown));
-        const members = plot.data.flatMap((one, index) => (one.legendgroup === entry.legendgroup ? [index] : []));
-        Plotly.restyle(plot, { visible: shown }, members);
-      });
-      groups.get(group).append(button);
-    }
-  };
-
-  const draw = async (timeline) => {
-    const plot = timeline.querySelector(".plot");
-    const buttons = [...timeline.querySelectorAll("button[data-range]")];
-    const { data, layout } = await unpack(timeline.querySelector(".figure").textContent);
-    const whole = JSON.parse(buttons[0].dataset.range);
-    layout.xaxis.range = [...whole];
-    layout.showlegend = false;
-    if (matchMedia("(pointer: coarse)").matches) layout.dragmode = false; // a finger scrolls the page
-    applyTheme(layout);
-    await Plotly.newPlot(plot, data, layout, {
-      displaylogo: false,
-      responsive: true,
-      doubleClick: "reset",
-      modeBarButtons: [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"], ["toImage"]],
+// Plotly's own legend takes its place from the lanes and cannot be used with keys.
+const drawLegend = (timeline) => {
+  const groups = new Map();
+  for (const [code, { group, label, shades }] of Object.entries(timeline.data.kinds)) {
+    if (!groups.has(group)) groups.set(group, made("li", "", `${group} `));
+    const button = made("button", "");
+    button.type = "button";
+    button.setAttribute("aria-pressed", "true");
+    const swatch = made("span", "swatch");
+    swatch.style.background = shades[0];
+    button.append(swatch, label);
+    button.addEventListener("click", () => {
+      const kind = Number(code);
+      if (!timeline.hidden.delete(kind)) timeline.hidden.add(kind);
+      button.setAttribute("aria-pressed", String(!timeline.hidden.has(kind)));
+      timeline.draw();
     });
-    const [labels, tip] = ["labels", "tip"].map((name) => {
-      const layer = document.createElement("div");
-      layer.className = name;
-      plot.append(layer);
-      return layer;
-    });
-    tip.hidden = true;
-    const lanes = readLanes(plot);
-    const fit = () => {
-      markButton(buttons, plot.layout.xaxis.range);
-      return fitToPixels(plot, lanes);
-    };
-    drawLegend(plot, timeline.querySelector(".legend"));
-    plot.on("plotly_afterplot", () => drawLabels(plot, lanes, labels));
-    plot.on("plotly_relayout", fit);
-    plot.on("plotly_relayouting", () => labels.replaceChildren());
-    plot.on("plotly_hover", showTip(plot, tip));
-    plot.on("plotly_unhover", () => (tip.hidden = true));
-    await fit();
-    plot.addEventListener("keydown", onKey(plot, whole));
-    for (const button of buttons) {
-      button.addEventListener("click", () => show(plot, ...JSON.parse(button.dataset.range)));
-    }
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => Plotly.relayout(plot, theme()));
-    timeline.dataset.drawn = "true";
-  };
+    groups.get(group).append(button);
+  }
+  timeline.root.querySelector(".legend").append(...groups.values());
+};
 
-  const drawOrSay = (timeline) =>
-    draw(timeline).catch((error) => {
-      timeline.querySelector(".plot").textContent = `The timeline cannot be drawn in this browser: ${error.message}`;
+const steer = (timeline) => {
+  const { root, plot } = timeline;
+  const on = (part, type, action) => root.querySelector(part).addEventListener(type, action);
+  on(".all", "click", () => timeline.show(timeline.whole));
+  on(".previous", "click", () => timeline.showStep(timeline.step - 1));
+  on(".next", "click", () => timeline.showStep(timeline.step + 1));
+  on(".find", "input", (event) => timeline.search(event.target.value.trim()));
+  on(".find", "keydown", (event) => {
+    if (event.key === "Enter") timeline.nextMatch();
+    if (event.key === "Escape") timeline.clear();
+  });
+  on(".found-next", "click", () => timeline.nextMatch());
+  root.addEventListener("keydown", onKey(timeline));
+  plot.addEventListener("mousemove", (event) => showTip(timeline, event));
+  plot.addEventListener("mouseleave", () => (timeline.layer("tip").hidden = true));
+  let down;
+  plot.addEventListener("pointerdown", (event) => (down = event), true);
+  document.addEventListener("pointerup", (event) => {
+    const isStill = down && Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) < STILL;
+    const cell = isStill && down.target.closest(".nsewdrag") ? timeline.at(down) : undefined;
+    down = undefined;
+    if (cell) timeline.choose(cell);
+  }, true);
+  plot.on("plotly_doubleclick", () => timeline.show(timeline.first));
+  plot.on("plotly_relayout", (change) => {
+    const range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+    if (range[0] !== undefined) timeline.show(range.map((time) => time * NS_PER_MS));
+    else if (change.autosize) timeline.show(timeline.view, true);
+  });
+  plot.on("plotly_relayouting", () => timeline.layer("labels").replaceChildren());
+};
+
+const TIMELINES = new Map(); // by their elements, as promises
+
+// Timelines of one page that share their view.
+const share = (timeline, view) => {
+  const word = timeline.root.dataset.shared;
+  if (!word) return;
+  for (const [root, other] of TIMELINES) {
+    if (root !== timeline.root && root.dataset.shared === word) other.then((one) => one.show(view, true));
+  }
+};
+
+const draw = async (root) => {
+  const timeline = new Timeline(root, await readTimeline(root.querySelector(".columns").textContent));
+  timeline.onShow = (view) => share(timeline, view);
+  fillSteps(timeline);
+  drawLegend(timeline);
+  await timeline.draw();
+  timeline.layer("tip").hidden = true;
+  steer(timeline);
+  timeline.plot.on("plotly_afterplot", () => tellStep(timeline, timeline.view));
+  tellStep(timeline, timeline.view);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => timeline.draw());
+  root.dataset.drawn = "true";
+  return timeline;
+};
+
+const drawOnce = (root) => {
+  if (!TIMELINES.has(root)) {
+    const drawing = draw(root);
+    TIMELINES.set(root, drawing);
+    drawing.catch((error) => {
+      root.querySelector(".plot").textContent = `The timeline cannot be drawn in this browser: ${error.message}`;
       console.error(error);
     });
+  }
+  return TIMELINES.get(root);
+};
 
-  const observer = new IntersectionObserver(
-    (entries) => {
-      for (const entry of entries.filter((one) => one.isIntersecting)) {
-        observer.unobserve(entry.target);
-        drawOrSay(entry.target);
-      }
-    },
-    { rootMargin: "600px" },
-  );
-  for (const timeline of document.querySelectorAll(".timeline")) observer.observe(timeline);
-})();
+const showFinding = async (button) => {
+  const root = (button.closest("section") ?? document).querySelector(".timeline");
+  if (!root) return;
+  const timeline = await drawOnce(root);
+  await timeline.showFinding(JSON.parse(button.dataset.zoom));
+  root.scrollIntoView({ block: "start" });
+  timeline.plot.focus({ preventScroll: true });
+};
+
+const observer = new IntersectionObserver(
+  (entries) => {
+    for (const entry of entries.filter((one) => one.isIntersecting)) {
+      observer.unobserve(entry.target);
+      drawOnce(entry.target);
+    }
+  },
+  { rootMargin: "600px" },
+);
+for (const root of document.querySelectorAll(".timeline")) observer.observe(root);
+for (const button of document.querySelectorAll("button[data-zoom]")) {
+  button.addEventListener("click", () => showFinding(button));
+}

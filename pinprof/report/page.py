@@ -8,9 +8,15 @@ from plotly.offline import get_plotlyjs
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 """Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
 
+SCRIPTS = (
+    *(f"timeline/{name}.js" for name in ("data", "words", "cells", "figure", "view")),
+    "page.js",
+)
+"""The page's own scripts, one function together: each may use what stands in those before it."""
+
 
 def page(title: str, body: str) -> str:
-    """Return a self-contained HTML page; `title` is plain text, `body` HTML whose timelines it draws."""
+    """Return a self-contained HTML page; `title` is plain text, `body` HTML whose timelines and charts it draws."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -23,10 +29,14 @@ def page(title: str, body: str) -> str:
 </head>
 <body>
 {body}
-<noscript><p class="note">The timelines need JavaScript; all else on this page does not.</p></noscript>
+<noscript><p class="note">The timelines and charts need JavaScript; all else on this page does not.</p></noscript>
 <script>{get_plotlyjs()}</script>
 <script>
-{_resource("page.js")}</script>
+"use strict";
+(() => {{
+{"".join(map(_resource, SCRIPTS))}}})();</script>
+<script>
+{_resource("charts.js")}</script>
 </body>
 </html>
 """

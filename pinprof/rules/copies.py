@@ -152,6 +152,8 @@ RULES = (
         "nothing.",
         "Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill it. "
         "Do not pin a fresh tensor in each step: that costs more than it saves.",
+        "loader = DataLoader(data)\n"
+        "batch = batch.to(device, non_blocking=True)  # pageable: the host waits all the same",
         "loader = DataLoader(data, pin_memory=True)\n"
         "batch = batch.to(device, non_blocking=True)\n\n"
         "# or, for memory of your own, once:\n"
@@ -169,6 +171,8 @@ RULES = (
         "A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
         "x.to(device, non_blocking=True) from pinned memory. For a copy to the host: a pinned destination, "
         "non_blocking=True, and event.synchronize() before it is read.",
+        "x = x.to(device)         # the host waits for the copy\n"
+        "host = result.to('cpu')  # and here for all work queued before",
         "x = x.to(device, non_blocking=True)  # x is pinned\n\n"
         "# to the host, into a pinned tensor that lives on:\n"
         "host.copy_(result, non_blocking=True)\n"
@@ -190,6 +194,7 @@ RULES = (
         "x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have to "
         "allocate pinned memory, which takes a lock of the driver: together often slower than the pageable copy.",
         "Let the DataLoader's thread pin, or keep one pinned tensor and refill it.",
+        "for x in batches:\n    x = x.pin_memory().to(device, non_blocking=True)  # a fresh pinned tensor each time",
         "loader = DataLoader(data, pin_memory=True, num_workers=4)\n\n"
         "# or once, before the loop:\n"
         "staging = torch.empty_like(x, pin_memory=True)\n"
@@ -208,6 +213,9 @@ RULES = (
         "own, beside the step.",
         "DataLoader(..., pin_memory=True), and non_blocking=True in the copies. A batch of a class of your own is "
         "pinned only if it has a method pin_memory() that returns the pinned batch.",
+        "loader = DataLoader(data, batch_size=64, num_workers=4)\n"
+        "for x, y in loader:\n"
+        "    x, y = x.to(device), y.to(device)",
         "loader = DataLoader(data, batch_size=64, num_workers=4, pin_memory=True, persistent_workers=True)\n"
         "for x, y in loader:\n"
         "    x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)",
@@ -222,6 +230,9 @@ RULES = (
         "The pinning thread pins tensors, and those in lists, tuples, mappings and named tuples. An object of any "
         "other class passes as it is unless it has a method pin_memory().",
         "Give the batch class a method pin_memory() that pins its tensors and returns the batch.",
+        "class Batch:  # pin_memory=True of the DataLoader passes it as it is\n"
+        "    def __init__(self, x, y):\n"
+        "        self.x, self.y = x, y",
         "class Batch:\n"
         "    def pin_memory(self):\n"
         "        self.x, self.y = self.x.pin_memory(), self.y.pin_memory()\n"
@@ -236,6 +247,7 @@ RULES = (
         "A small copy takes its time to be launched and to start, not to transfer: many of them cost far more than one "
         "copy of the same bytes.",
         "Put them into one pinned tensor on the host, copy that, and take views of it on the GPU.",
+        "parts = [x.to(device) for x in small]  # each has to be launched and to start",
         "packed = torch.cat([x.reshape(-1) for x in small]).pin_memory()  # best in the loader's collate_fn\n"
         "parts = packed.to(device, non_blocking=True).split([x.numel() for x in small])",
         "The tensors have one dtype, or are packed per dtype.",
@@ -248,6 +260,7 @@ RULES = (
         "Pinned memory should be copied at the speed of the link: about 12 GB/s on PCIe 3.0 x16, 25 on 4.0, 55 on 5.0.",
         "Run the process on the NUMA node of its GPU, keep copies of both directions apart, and leave memory bandwidth "
         "to the copy.",
+        "python train.py  # on any node of the machine",
         "nvidia-smi topo -m                       # which node is the GPU's?\n"
         "numactl --cpunodebind=0 --membind=0 python train.py",
         "The node has memory for the whole process.",

@@ -72,6 +72,9 @@ RULES = (
         "HtoD copies on the stream of the kernels around them, and the kernel time per step that could hide them.",
         "Work on one stream runs one after the other: a copy on the stream of the kernels never overlaps them.",
         "Copy the next batch on a side stream while this step computes.",
+        "for batch in batches:\n"
+        "    batch = batch.to(device, non_blocking=True)  # on the stream of the kernels\n"
+        "    train(batch)",
         "side = torch.cuda.Stream()  # once\n\n"
         "def fetch():\n"
         "    with torch.cuda.stream(side):\n"
@@ -94,6 +97,7 @@ RULES = (
         "HtoD copies on a stream of their own that start at once when they are launched, and are not hidden.",
         "The copy has a stream of its own, but is launched only when the kernels that it could hide behind have ended.",
         "Start the copy of the next batch before the kernels of this step are queued.",
+        "log(train(batch).item())  # the kernels have ended\nfollowing = fetch()       # nothing is left to hide it",
         "following = fetch()  # first: launches the copy on the side stream\n"
         "train(batch)         # then: queues the kernels that hide it",
         "As for PIN301.",
@@ -108,6 +112,7 @@ RULES = (
         "avoid both; empty_cache(), growing shapes and memory that is short defeat it.",
         "No torch.cuda.empty_cache() in the loop; keep shapes constant, or warm up with the largest one; let segments "
         "grow.",
+        "for batch in batches:\n    train(batch)\n    torch.cuda.empty_cache()",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
         "Without empty_cache() the process keeps its memory; others on the same GPU may need it.",
         waits_of("device_malloc", "device_free"),
@@ -123,6 +128,7 @@ RULES = (
         "CUDA loads each kernel when it is first launched. These steps show costs that later ones do not have.",
         "Record later steps: pinprof run waits until they are steady; with torch.profiler give schedule(wait=10, "
         "warmup=5, ...).",
+        "schedule(wait=0, warmup=0, active=5)  # of torch.profiler",
         "pinprof run --warmup 20 train.py",
         "None: it only changes what is recorded.",
         _cold,

@@ -40,8 +40,10 @@ class Rule:
     why: str
     fix: str
     """What to do, in words."""
+    before: str
+    """What the code is like that it finds."""
     code: str
-    """What to write."""
+    """What to write instead."""
     safe_if: str
     """On what condition the fix is right."""
     look: Look

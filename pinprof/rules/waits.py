@@ -84,6 +84,7 @@ RULES = (
         "nothing queued when it goes on.",
         "Keep the value on the GPU: accumulate in a tensor and read it every N steps, or copy it to pinned memory with "
         "non_blocking=True and read it one step later, before that step's work is queued.",
+        "total += loss.item()  # waits in each step",
         "total += loss.detach()          # a tensor on the GPU\n"
         "if step % 100 == 0:\n"
         "    log(total.item() / 100)     # one wait in 100 steps\n"
@@ -101,6 +102,7 @@ RULES = (
         "Python can only branch once it knows the value, and so waits for all work queued before.",
         "Compute both and choose on the GPU with torch.where; check with torch._assert_async; turn validation off "
         "where it is not needed (validate_args=False; logging_nan_inf_filter=False in transformers).",
+        "if torch.isfinite(loss):  # waits to decide\n    loss.backward()",
         "loss = torch.where(torch.isfinite(loss), loss, torch.zeros_like(loss))\n"
         "torch._assert_async(torch.isfinite(loss).all())\n"
         "torch.distributions.Distribution.set_default_validate_args(False)",
@@ -116,6 +118,7 @@ RULES = (
         "The copy waits for all work queued before, goes into fresh pageable memory, and the host waits for its end.",
         "Copy into pinned memory with non_blocking=True and read it one step later; gather what is read into one "
         "tensor and read it once.",
+        "log(value.cpu())  # waits for all work queued before",
         READ_LATER,
         "Pinned memory is read only after the event: read earlier, it silently holds old values.",
         waits_of("to_cpu", "tolist"),
@@ -131,6 +134,7 @@ RULES = (
         "To format a tensor torch asks for its smallest and largest values, what is finite, and each element that is "
         "shown: dozens of waits for one line of text.",
         "Print a copy on the host, and not in each step.",
+        "print(x)  # a tensor of the GPU, in each step",
         "if step % 100 == 0:\n    print(x.detach().cpu())  # one wait instead of many",
         "None: the text is the same.",
         waits_of("print"),
@@ -142,6 +146,7 @@ RULES = (
         "aten::nonzero and what needs it: x[mask], x[mask] = y, torch.masked_select, torch.where(mask) alone.",
         "The result's size depends on the values: the host must know it to allocate, and waits for the mask.",
         "Keep the shape: torch.where(mask, x, 0), masked_fill, or sums weighted by the mask.",
+        "loss = losses[mask].mean()\nrows = torch.nonzero(mask)",
         "loss = (losses * mask).sum() / mask.sum()      # instead of losses[mask].mean()\n"
         "x = torch.where(mask, x, torch.zeros_like(x))  # instead of x[~mask] = tensor\n"
         "x.masked_fill_(mask, 0.0)\n"
@@ -161,6 +166,7 @@ RULES = (
         "The number of unique values is the size of the result: the host waits to learn it.",
         "Keep it out of the step, do it on the host in the DataLoader's workers, or mark first occurrences in a sorted "
         "tensor of fixed size.",
+        "values = torch.unique(x)",
         "ordered, _ = x.sort()\n"
         "first = torch.ones_like(ordered, dtype=torch.bool)\n"
         "first[1:] = ordered[1:] != ordered[:-1]  # fixed shape: a mask instead of a shorter tensor",
@@ -174,6 +180,7 @@ RULES = (
         "torch.repeat_interleave with a tensor of repeats and no output_size.",
         "The sum of the repeats is the size of the result: the host waits for it, and once more to check their signs.",
         "Give output_size.",
+        "torch.repeat_interleave(x, repeats, dim=0)",
         "torch.repeat_interleave(x, repeats, dim=0, output_size=total)",
         "total is exactly the sum of the repeats, known on the host.",
         waits_of("repeat_interleave"),
@@ -185,6 +192,7 @@ RULES = (
         "torch.equal on CUDA tensors.",
         "It returns a Python bool: the host waits for all work queued before.",
         "Compare on the GPU and keep the result there; leave torch.equal to tests.",
+        "same = torch.equal(a, b)  # a bool of Python",
         "same = (a == b).all()  # a tensor on the GPU",
         "Nothing in the step decides by the result.",
         waits_of("equal"),
@@ -197,6 +205,7 @@ RULES = (
         "The values are put into a pageable tensor on the host and copied by a blocking copy, after all work queued "
         "before.",
         "Make constants once, before the loop; make what is regular on the GPU; copy the rest from pinned memory.",
+        "weights = torch.tensor(values, device=device)  # in each step",
         "weights = torch.tensor(values, device=device)   # once, outside of the loop\n"
         "torch.full((), 0.5, device=device)              # no copy\n"
         "torch.tensor(values, pin_memory=True).to(device, non_blocking=True)",
@@ -211,6 +220,7 @@ RULES = (
         "that leave the GPU idle.",
         "They stop the host until the GPU has caught up; the next kernels are queued late.",
         "Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
+        "start = time.perf_counter()\nstep()\ntorch.cuda.synchronize()\ntimes.append(time.perf_counter() - start)",
         "start.record()\nstep()\nend.record()                       # torch.cuda.Event(enable_timing=True)\n"
         "times.append((start, end))         # elapsed_time later, after the loop's end\n"
         "torch.cuda.current_stream().wait_stream(side)  # order on the GPU, not on the host",
@@ -229,6 +239,7 @@ RULES = (
         "Pinning pages takes milliseconds and a lock of the driver, which holds up other threads; freeing them waits "
         "for the device.",
         "Allocate pinned memory once, before the loop, and keep its sizes constant.",
+        "staging = torch.empty(x.shape, pin_memory=True)  # in each step",
         "staging = torch.empty(largest_shape, pin_memory=True)  # once\nview = staging[: len(x)]",
         "A tensor that is reused is not written to before its last copy has ended.",
         waits_of("host_alloc"),
@@ -240,6 +251,7 @@ RULES = (
         "Synchronization inside of collectives: dist.barrier(), TORCH_NCCL_BLOCKING_WAIT=1.",
         "NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have come.",
         "No barrier in the step; unset TORCH_NCCL_BLOCKING_WAIT.",
+        "dist.barrier()  # in each step\ndist.all_reduce(x)",
         "work = dist.all_reduce(x, async_op=True)\n...  # other kernels\nwork.wait()  # orders streams, not the host",
         "No rank reads what another one writes outside of collectives, a file for instance.",
         waits_of("collective"),
@@ -251,6 +263,7 @@ RULES = (
         "Launch calls that return only after their kernel has ended.",
         "CUDA_LAUNCH_BLOCKING=1 makes each launch wait: host and GPU work in turns. It is for finding errors.",
         "Unset it for training.",
+        "export CUDA_LAUNCH_BLOCKING=1",
         "unset CUDA_LAUNCH_BLOCKING",
         "None: results are the same.",
         waits_of("launch_blocking"),
@@ -262,6 +275,7 @@ RULES = (
         "Calls that block, in an op that pinprof knows no cause for.",
         "The host waits for the GPU inside of an op; libraries and extensions do so with calls of their own.",
         "The op and the stack name the place: look there for a way without a wait.",
+        "y = extension(x)  # waits somewhere inside",
         "pinprof run train.py  # records the line of each wait",
         "It depends on the op.",
         waits_of("other"),

@@ -87,6 +87,7 @@ def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Share
         skipped=columns.skipped | ({"malformed": malformed} if malformed else {}),
         repaired=sum(part.repaired for part in parts),
         cut=missing_end,
+        tracks=columns.tracks,
     )
 
 
@@ -114,6 +115,8 @@ class _Columns:
         """When the last event of the file began, if it is GPU work or its launch."""
         self._thread = _inverse(threads, len(keys))
         self._keys: tuple[ThreadKey, ...] = keys
+        self.tracks: tuple[ThreadKey, ...] = ()
+        """Those of GPU work, in the order in which `activities` numbers them."""
 
     def host_events(self, category: str) -> HostEvents:
         rows = self._rows(category)
@@ -126,6 +129,8 @@ class _Columns:
 
     def activities(self) -> Activities:
         rows = self._rows(*CATEGORIES)
+        tracks = by_appearance([self._file.thread[rows]], len(self._keys))
+        self.tracks = tuple(self._keys[code] for code in tracks)
         category = (self._file.category[rows] - KNOWN_CATEGORIES.index(CATEGORIES[KERNEL])).astype(np.int8)
         direction, host_memory = self._copy_kinds(rows, category == MEMCPY)
         collective, group = (self._text(rows, name) for name in ("collective", "group"))
@@ -140,6 +145,7 @@ class _Columns:
             host_memory=host_memory,
             collective=collective,
             group=group,
+            track=_inverse(tracks, len(self._keys))[self._file.thread[rows]],
         )
 
     def syncs(self) -> SyncEvents:

@@ -43,7 +43,10 @@ class Blocks:
         self.whole: bytes | None = None
         self._chunks = iter(content)
         self._left = memoryview(b"")
-        self._header = self._rest = b""
+        self.header = b""
+        """What lies before the events, once the first block is there."""
+        self.rest = b""
+        """What follows the last block, from the beginning of an event on, once all blocks have come."""
 
     def __iter__(self) -> Iterator[Block]:
         """Return the blocks in order."""
@@ -54,7 +57,7 @@ class Blocks:
                 self.whole = bytes(buffer[:size]) + self._everything()
                 return
             buffer, size = self._filled(bytes(buffer[:size]), 2 * size)
-        self._header = match[0].removeprefix(b"\xef\xbb\xbf")
+        self.header = match[0].removeprefix(b"\xef\xbb\xbf")
         begin = match.end()
         while True:
             is_last = size < len(buffer) - PADDING
@@ -64,7 +67,7 @@ class Blocks:
                 begin = end
             carried = bytes(buffer[begin:size])
             if is_last or len(carried) > LARGEST_BLOCK:
-                self._rest = carried + self._everything()
+                self.rest = carried + self._everything()
                 return
             step = min(2 * step, BLOCK_BYTES)
             buffer, size = self._filled(carried, len(carried) + step)
@@ -92,12 +95,12 @@ class Blocks:
 
     def ending(self) -> Ending:
         """Return what lay behind the last block and around the events, as far as it can be read."""
-        text = b"[" + self._rest
+        text = b"[" + self.rest
         try:
-            _, end = json.JSONDecoder().raw_decode(text.decode("latin-1"))
+            end = list_end(text)
             events, malformed = decode_events(text[:end])
         except (ValueError, RecursionError, msgspec.MsgspecError):
-            found = salvage(self._rest, is_last=True)
+            found = salvage(self.rest, is_last=True)
             tail = found.rest.lstrip(b" \t\r\n,") if found.closed else b""
             return self._with_metadata(
                 Ending(*found[:1], found.malformed, found.repaired, Metadata(), found.closed), tail
@@ -106,7 +109,7 @@ class Blocks:
 
     def _with_metadata(self, ending: Ending, tail: bytes) -> Ending:
         """Return the ending with the metadata of the file, given what follows the events."""
-        around = self._header + tail
+        around = self.header + tail
         if around.startswith(b"["):
             return ending
         try:
@@ -115,6 +118,11 @@ class Blocks:
             return ending._replace(metadata=salvage_metadata(around))
         more, malformed = decode_each(file.events or [])  # the events are there twice
         return ending._replace(events=[*ending.events, *more], malformed=ending.malformed + malformed, metadata=file)
+
+
+def list_end(text: bytes) -> int:
+    """Return where the JSON list at the beginning of a text ends; ValueError or RecursionError if it does not."""
+    return json.JSONDecoder().raw_decode(text.decode("latin-1"))[1]
 
 
 def _last_seam(buffer: bytearray, begin: int, size: int) -> int:

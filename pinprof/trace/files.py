@@ -3,7 +3,9 @@
 import glob
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
@@ -82,6 +84,26 @@ def open_trace(path: str) -> Iterator[BinaryIO]:
         yield stream
     finally:
         stream.close()
+
+
+@contextmanager
+def readable_twice(path: str) -> Iterator[str]:
+    """Give the name of a file with the bytes of a trace: what is a URL or standard input is copied to one meanwhile.
+
+    Raises TraceError, with the name, if it cannot be opened or read.
+    """
+    if path != STANDARD_INPUT and not is_url(path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="pinprof-") as copy:
+        try:
+            with open_trace(path) as stream:
+                shutil.copyfileobj(stream, copy)
+            copy.flush()
+        except (TraceError, OSError) as error:
+            why = error if isinstance(error, TraceError) else f"cannot be read ({error.strerror or error})"
+            raise TraceError(f"{shown(path)}: {why}") from error
+        yield copy.name
 
 
 def _standard_input() -> BinaryIO:

@@ -107,6 +107,8 @@ class Activities(Table):
     """Of the kernel of a collective, what torch.distributed calls it (`allreduce`); -1 for all else."""
     group: Int32s = field(metadata={"named": True})
     """Of the kernel of a collective, the ranks of its process group as recorded (`[0, 1]`); -1 where not recorded."""
+    track: Int32s
+    """Index into `Trace.tracks`: where the file shows it."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,8 @@ class Trace:
     """Events that were no JSON, and are here as far as it could be told what was meant."""
     cut: Cut | None = None
     """What became of the end of a file that ended too early; the events before that are here."""
+    tracks: tuple[tuple[int | float | str | None, int | float | str | None], ...] = ()
+    """The process and thread ids that the file gives GPU work, mostly device and stream."""
 
     @property
     def launched_ns(self) -> Int64s:

@@ -2,20 +2,41 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from pinprof.analyses.syncs import Syncs
 from pinprof.intervals import Intervals, union
 from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
-from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Trace
+from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Device, Trace
 from pinprof.whatif.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
 
 LARGE_COPY_BYTES = 1 << 20
 """Copies from this size on show the rate of the link; below it latency decides how long a copy takes."""
 PCIE_5_GBPS, PCIE_4_GBPS = 55.0, 25.0
 """Pinned copies reach 55.6 GB/s on an H100 (nvbandwidth) and 25.1 on an A100 (nvbandwidth #42)."""
-PCIE_5_GPUS = ("H100", "H200", "H800", "H20", "B100", "B200", "B300", "L40S", "RTX 50", "MI300")
+PCIE_5_GPUS = ("H100", "H200", "H800", "H20", "B100", "B200", "B300", "RTX 50", "MI300")
+PCIE_3_GBPS = 12.0
+PCIE_4_GPUS = (
+    "A100",
+    "A800",
+    "A10",
+    "A16",
+    "A30",
+    "A40",
+    "L4",
+    "RTX 30",
+    "RTX 40",
+    "RTX A",
+    "MI100",
+    "MI200",
+    "MI210",
+    "MI250",
+)
+PCIE_3_GPUS = ("V100", "P100", "P40", "T4", "RTX 20", "MI50", "MI60")
+COHERENT_GPUS = ("GH200", "GB200", "GB300")
+"""These have a link of NVIDIA's own to their CPU."""
 COPY_START_NS = 2_000.0
 """A pinned copy takes this long besides its bytes."""
 
@@ -51,6 +72,27 @@ class Edits:
 
 
 NO_EDITS = Edits()
+
+
+class Link(NamedTuple):
+    """What connects a GPU with its host, and what it carries from pinned memory."""
+
+    name: str
+    gbps: float
+
+
+def link_of(devices: Iterable[Device]) -> Link | None:
+    """Return the link of the GPUs, by their names; None where these do not tell, or tell several."""
+    links = {_link(device.name or "") for device in devices}
+    return links.pop() if len(links) == 1 else None
+
+
+def _link(name: str) -> Link | None:
+    if any(gpu in name for gpu in COHERENT_GPUS):
+        return None
+    known = ((5, PCIE_5_GBPS, PCIE_5_GPUS), (4, PCIE_4_GBPS, PCIE_4_GPUS), (3, PCIE_3_GBPS, PCIE_3_GPUS))
+    found = (Link(f"PCIe {number}.0 x16", gbps) for number, gbps, gpus in known if any(gpu in name for gpu in gpus))
+    return next(found, None)
 
 
 def pinned_rate(trace: Trace) -> float:

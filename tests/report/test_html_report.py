@@ -1,9 +1,10 @@
+import json
 import re
 from pathlib import Path
 
 import pytest
 from page_reader import Page
-from trace_builder import SIDE, TraceBuilder
+from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.measure import measure
 from pinprof.report.elements import Column, Share, facts, shares, table
@@ -13,6 +14,7 @@ from pinprof.rules import find
 from pinprof.trace import read_trace
 
 TRACES = Path(__file__).parents[2] / "traces"
+STREAMS = [f"stream {COMPUTE}", f"stream {SIDE}"]
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 MAX_BYTES = 6_000_000
 
@@ -113,9 +115,26 @@ def test_findings_say_saving_place_and_fix(tmp_path: Path) -> None:
     assert "Fix: Pin the host side" in text
 
 
+def test_findings_have_their_fix_as_code_and_say_when_it_is_safe(tmp_path: Path) -> None:
+    read = report_of(copying(), tmp_path)
+    assert "Before loader = DataLoader(data) batch" in read.text
+    assert "After loader = DataLoader(data, pin_memory=True) batch" in read.text
+    assert "Safe if: Do not write to pinned memory again" in read.text
+
+
+def test_the_best_findings_stand_on_top_with_links_to_their_details_and_their_moment(tmp_path: Path) -> None:
+    read = report_of(copying(), tmp_path)
+    assert read.text.index("see it in the timeline") < read.text.index("What to do")
+    links = [attributes for tag, attributes in read.tags if tag == "a"]
+    assert "#finding-1-1" in {link["href"] for link in links}
+    shown = [attributes for tag, attributes in read.tags if tag == "button" and attributes.get("class") == "see"]
+    assert shown
+    assert all("data-zoom" in attributes for attributes in shown)
+
+
 def test_what_all_fixes_bring_together_follows_them() -> None:
     text = Page(to_html([entry_of(TRACES / "mask_loss.stack.json.gz")])).text
-    assert text.index("fixing this alone saves nothing") < text.index("All of these together: 10.2 to 9.6")
+    assert text.index("fixing this alone saves nothing") < text.rindex("All of these together: 10.2 to 9.6")
 
 
 def test_a_step_that_was_measured_is_said_to_be() -> None:
@@ -139,7 +158,10 @@ def test_text_of_the_trace_stays_text(tmp_path: Path) -> None:
     assert read.misnested == []
     assert "img" not in [tag for tag, _ in read.tags]
     assert not any("onerror" in attributes for _, attributes in read.tags)
-    assert len(read.scripts) == 3  # the figure, plotly, the page's own
+    charts = [code for attributes, code in read.scripts if attributes.get("type") == "application/json"]
+    assert len(charts) == 5
+    assert len(read.scripts) == len(charts) + 4  # the timeline, plotly, and the page's own two
+    assert "<" not in "".join(charts)
     assert HOSTILE in read.text
     assert "a<script>alert(1)<.json" in read.text
 
@@ -160,15 +182,17 @@ def test_a_trace_of_the_host_alone_has_a_page_without_gpu(tmp_path: Path) -> Non
     text = report_of(builder, tmp_path).text
     assert "Step 100 µs as traced" in text
     assert "What to do" not in text
-    assert "steps 2 to 4 of 4" in text
+    assert "All 4 steps, 390 µs; shown at first: ProfilerStep#1 to ProfilerStep#3" in text
 
 
 def test_several_traces_have_a_section_each_and_share_the_room(tmp_path: Path) -> None:
     entries = [entry_of(copying().write(tmp_path / f"rank{rank}.json")) for rank in range(3)]
     read = Page(to_html(entries))
     sections = [attributes["id"] for tag, attributes in read.tags if tag == "section"]
-    links = [attributes["href"] for tag, attributes in read.tags if tag == "a"]
-    assert links == [f"#{name}" for name in sections] == ["#trace-1", "#trace-2", "#trace-3"]
+    links = [attributes["href"] or "" for tag, attributes in read.tags if tag == "a"]
+    to_sections = [link for link in links if link.startswith("#trace")]
+    assert to_sections == [f"#{name}" for name in sections] == ["#trace-1", "#trace-2", "#trace-3"]
+    assert {link[1:] for link in links} <= {attributes["id"] for _, attributes in read.tags if "id" in attributes}
     assert len(read.figures) == 3
     assert read.misnested == []
 
@@ -180,16 +204,26 @@ def test_the_timeline_alone_has_the_same_figure(tmp_path: Path) -> None:
     assert "What to do" not in alone.text
 
 
-def test_the_packed_figure_is_complete(tmp_path: Path) -> None:
-    (figure,) = report_of(copying(), tmp_path).figures
-    assert {cells["type"] for cells in figure["data"]} == {"heatmap", "scatter"}
-    assert {cells["name"] for cells in figure["data"]} >= {"kernel", "copy HtoD pageable", "pageable copy", "step"}
+def test_the_packed_timeline_is_complete(tmp_path: Path) -> None:
+    (packed,) = report_of(copying(), tmp_path).figures
+    assert [lane["label"] for lane in packed["lanes"]] == ["host", "stalls", "ops", "calls", "overlap", *STREAMS]
+    labels = {kind["label"] for kind in packed["kinds"].values()}
+    assert labels >= {"kernel", "copy HtoD pageable", "pageable copy", "step"}
+    assert packed["steps"]["names"] == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
 
 
-def test_buttons_show_all_or_a_step(tmp_path: Path) -> None:
+def test_a_finding_leads_to_its_worst_instance(tmp_path: Path) -> None:
     read = report_of(copying(), tmp_path)
-    ranges = [attributes["data-range"] for tag, attributes in read.tags if tag == "button"]
-    assert ranges == ["[-0.0299, 3.0199]", "[-0.0099, 0.9999]", "[0.9901, 1.9999]", "[1.9901, 2.9999]"]
+    zooms = [json.loads(attributes["data-zoom"] or "") for _, attributes in read.tags if "data-zoom" in attributes]
+    assert zooms
+    assert zooms[0] == {
+        "range": [10_000, 1_100_000],
+        "marks": [
+            ["the wait", "stalls", 10_000, 700_000],
+            ["awaited work", "gpu", 400_000, 700_000],
+            ["bubble", "device 0", 700_000, 1_100_000],
+        ],
+    }
 
 
 # the pieces

@@ -31,6 +31,7 @@ SITE = {
 }  # fmt: skip
 FINDING = {
     "rule", "title", "severity", "file", "line", "evidence", "saving_ms", "saving_fraction", "range_ms", "fix",
+    "fix_code",
 }  # fmt: skip
 
 
@@ -67,6 +68,7 @@ def test_the_names_are_those_that_scripts_rely_on(recorded: dict[str, Any]) -> N
     assert recorded["idle"][0].keys() >= {"device", "cause", "time_ms"}
     assert recorded["loader"].keys() >= {"waits", "wait_ms", "per_step_ms"}
     assert recorded["findings"][0].keys() >= FINDING
+    assert recorded["findings"][0]["fix_code"].keys() == {"before", "after"}
 
 
 def test_times_are_milliseconds_and_add_up(recorded: dict[str, Any]) -> None:

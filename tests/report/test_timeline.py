@@ -1,6 +1,10 @@
+import base64
+import json
 import re
+import zlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,8 +16,10 @@ from trace_builder import AUTOGRAD, SIDE, TraceBuilder
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile, measure
 from pinprof.report.timeline import Drawing, Lane, arrange, figure, fragment, kinds
+from pinprof.report.timeline.columns import Block
+from pinprof.report.timeline.detail import Detail, detailed
 from pinprof.report.timeline.lanes import LeftOut, levels
-from pinprof.report.timeline.names import literal, short
+from pinprof.report.timeline.names import literal, short, step_names
 from pinprof.report.timeline.thin import in_words, thinned
 from pinprof.report.timeline.window import choose_window
 from pinprof.trace import read_trace
@@ -237,6 +243,76 @@ def test_threads_and_streams_beyond_the_limit_are_counted(tmp_path: Path) -> Non
     )
 
 
+# the page's columns
+
+
+def unpacked(text: str) -> tuple[dict[str, Any], bytes]:
+    block = zlib.decompress(base64.b64decode(text))
+    size = int.from_bytes(block[:4], "little")
+    return json.loads(block[4 : 4 + size]), block[4 + size :]
+
+
+@given(st.lists(st.integers(0, 2**53), max_size=20))
+def test_a_column_takes_as_few_bytes_as_hold_its_values(values: list[int]) -> None:
+    block = Block()
+    offset, width, count = block.add(np.array(values, np.int64))
+    _, stored = unpacked(block.packed({}))
+    assert count == len(values)
+    if width == 0:
+        assert values == [offset] * count
+        return
+    rows = np.frombuffer(stored, np.uint8)[offset : offset + width * count].reshape(width, count).T.copy()
+    kind = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<f8"}[width]
+    assert rows.view(kind).ravel().astype(np.int64).tolist() == values
+    assert width == 1 or max(values) >= {2: 2**8, 4: 2**16, 8: 2**32}[width]
+
+
+def test_signed_numbers_are_folded() -> None:
+    block = Block()
+    assert block.add_signed(np.array([0, -1, 1, -2, 2])) == [0, 1, 5]
+    assert unpacked(block.packed({}))[1] == bytes([0, 1, 2, 3, 4])
+
+
+def test_all_of_a_trace_is_in_the_page_if_it_is_small(tmp_path: Path) -> None:
+    trace, profile = measured(loop(7), tmp_path)
+    detail = detailed(trace, profile, choose_window(trace))
+    assert sum(len(lane) for lane in detail.lanes if lane.source == "gpu") == len(trace.gpu)
+    assert detail.narrow_ns == 0
+    assert "Each event is here" in fragment(trace, profile)
+
+
+def test_of_a_large_trace_the_steps_that_matter_are_in_the_page_in_full(tmp_path: Path) -> None:
+    builder = loop(20)
+    builder.call("cudaDeviceSynchronize", 3920, 60)
+    trace, profile = measured(builder, tmp_path)
+    detail = detailed(trace, profile, choose_window(trace), max_events=400)
+    assert sum(map(len, detail.lanes)) <= 400
+    assert {3, 9, 10} <= set(detail.full)
+    for source, table in (("gpu", trace.gpu), ("ops", trace.ops), ("calls", trace.calls)):
+        assert sum(int(lane.count.sum()) for lane in detail.lanes if lane.source == source) == len(table)
+    kernels = lane_in(detail, "stream 7")
+    inside = (kernels.start_ns >= trace.steps.start_ns[3]) & (kernels.start_ns < trace.steps.end_ns[3])
+    assert (kernels.count[inside] == 1).all()
+    (place,) = (place for place, lane in enumerate(detail.lanes) if lane.label == "overlap")
+    band = detail.lanes[place]
+    assert detail.shares[place].sum(axis=0).tolist() == band.busy_ns.tolist()
+    text = fragment(trace, profile, max_events=400)
+    assert f"{len(detail.full)} of them are here in full. Elsewhere " in text
+
+
+def lane_in(detail: Detail, label: str) -> Lane:
+    return next(lane for lane in detail.lanes if lane.label == label)
+
+
+def test_steps_have_the_names_of_the_trace(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for step in range(3):
+        builder.step(step + 7, 1000 * step, 990)
+        builder.kernel(1000 * step + 10, 50, launch=1000 * step + 5)
+    trace, _ = measured(builder, tmp_path)
+    assert step_names(trace) == ["ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9"]
+
+
 # the figure
 
 
@@ -266,7 +342,7 @@ def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
     (text,) = hovers(figure(trace, profile, drawing), "copy HtoD pageable")
     assert text.split("<br>") == [
         "<b>Memcpy HtoD (Pageable -&gt; Device)</b>",
-        "starts 920 µs into step 1",
+        "starts 920 µs into ProfilerStep#0",
         "lasts 10.0 µs: 48.0 MiB at 5033 GB/s",
         "exposed for 10.0 µs (100 %): pageable",
         "stream 7 of GPU 0",
@@ -297,7 +373,7 @@ def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) ->
     (text,) = hovers(figure(trace, profile, drawing), "device synchronize")
     assert text.split("<br>") == [
         "<b>device synchronize</b>: cudaDeviceSynchronize",
-        "starts 920 µs into step 1",
+        "starts 920 µs into ProfilerStep#0",
         "the host waits 60.0 µs: 40.0 µs for work queued before, 20.0 µs in the call itself",
         "then the GPU is idle for 40.0 µs",
     ]
@@ -319,7 +395,7 @@ def test_names_of_the_trace_stay_text_in_hovers(tmp_path: Path) -> None:
     texts = [text for name in ("kernel", "op") for text in hovers(fig, name)]
     assert sum("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&lt;b&gt;%{x}" in text for text in texts) == 2
     assert not any("<img" in text for text in texts)
-    assert "</script>" not in fragment(trace, profile).split('class="figure">')[1].split("</script>")[0]
+    assert "</script>" not in fragment(trace, profile).split('class="columns">')[1].split("</script>")[0]
 
 
 # names
@@ -362,7 +438,7 @@ def test_a_trace_of_the_host_alone_has_no_gpu_lanes(tmp_path: Path) -> None:
     builder.op("aten::add", 0, 5)
     trace, profile, drawing = drawn(builder, tmp_path)
     assert [lane.label for lane in drawing.lanes] == ["ops"]
-    assert "Drawn: the only step of the trace" in fragment(trace, profile)
+    assert "The whole trace, 5.00 µs." in fragment(trace, profile)
 
 
 def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Where the host waited for the GPU, why, and at what cost."""
 
 from pinprof.analyses.syncs.causes import ALLOCATIONS, CAUSES
+from pinprof.analyses.syncs.matches import GONE, Counted, Match, match_sites
 from pinprof.analyses.syncs.recorded import learn_lines
 from pinprof.analyses.syncs.sites import Site, SiteIdentity, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
@@ -8,11 +9,15 @@ from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 __all__ = [
     "ALLOCATIONS",
     "CAUSES",
+    "GONE",
+    "Counted",
+    "Match",
     "Site",
     "SiteIdentity",
     "Stalls",
     "Syncs",
     "learn_lines",
+    "match_sites",
     "measure_stalls",
     "measure_syncs",
 ]

@@ -3,7 +3,7 @@
 Each lane has a heatmap of one row for each kind in it; its columns are the rectangles and the gaps between them. Plotly
 paints a heatmap as one image: in Chromium on two cores 20,000 rectangles took 0.15 s, zooming 0.05 s. Horizontal bars
 took 0.85 and 0.6 s, filled polygons 0.5 and 0.3 s, WebGL lines 2.1 and 1.0 s. But Plotly leaves out a cell that is much
-narrower than a pixel: `page.js` widens those of the present view.
+narrower than a pixel. The page's own script draws the same way (`figure.js`), and widens those.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 
 from pinprof.measure import Profile
 from pinprof.report.timeline.hover import Words, in_words
-from pinprof.report.timeline.kinds import ANNOTATION, CALL, KERNEL_KIND, KINDS, OP, SPARSE, TONES, ink, shades
+from pinprof.report.timeline.kinds import KINDS, MANY_NAMES, SPARSE, TONES, ink, shades
 from pinprof.report.timeline.lanes import Lane
 from pinprof.report.timeline.names import literal
 from pinprof.report.timeline.thin import Drawing
@@ -30,8 +30,6 @@ HALF_HEIGHT = 0.42
 """Of a rectangle in its row of height 1."""
 NEUTRAL = "#808891"
 """Texts and lines that can be read on light and on dark; the page replaces it."""
-MANY_NAMES = frozenset({ANNOTATION, OP, CALL, KERNEL_KIND})
-"""Kinds with many events of different names; they are shaded by name."""
 
 Floats = npt.NDArray[np.float64]
 

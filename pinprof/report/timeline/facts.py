@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile
-from pinprof.report.timeline.names import literal, short
+from pinprof.report.timeline.names import literal, short, step_names
 from pinprof.report.words import place
 from pinprof.trace.callers import user_calls
 from pinprof.trace.frames import frame
@@ -28,6 +28,9 @@ class Facts:
     copies: dict[int, int]
     """By row of a copy in `Trace.gpu`: its place in `Profile.overlap`."""
     step_starts: list[int]
+    step_names: list[str]
+    withheld: frozenset[str]
+    """Figures that are not given of this trace: keys of `pinprof.trust.FIGURES`."""
     callers: Int32s
     """Per call: the user's own function around it, as a row of `Trace.functions`."""
 
@@ -36,7 +39,8 @@ class Facts:
         """Return the facts of a trace."""
         places = {row: place for place, row in enumerate(profile.overlap.row.tolist())}
         callers = user_calls(trace, np.arange(len(trace.calls))).function
-        return cls(trace, profile, places, trace.steps.start_ns.tolist(), callers)
+        withheld = frozenset(profile.withheld)
+        return cls(trace, profile, places, trace.steps.start_ns.tolist(), step_names(trace), withheld, callers)
 
     def step_at(self, time: int) -> int:
         """Return the step in which a time lies, -1 if in none."""
@@ -50,16 +54,16 @@ class Facts:
         return f"{found.function} ({found.file})" if found else ""
 
 
-def step_label(_: Facts, row: int) -> str:
-    """Return the name of a step, counted from one."""
-    return f"step {row + 1}"
+def step_label(facts: Facts, row: int) -> str:
+    """Return the name of a step."""
+    return facts.step_names[row]
 
 
 def step_facts(facts: Facts, row: int) -> list[str]:
     """Return how long a step's range is."""
     steps = facts.trace.steps
     where = "on the host" if steps.on_host else "on the GPU"
-    lines = [f"<b>step {row + 1}</b> of {len(steps)}", f"{duration(steps.end_ns[row] - steps.start_ns[row])} {where}"]
+    lines = [f"<b>{literal(facts.step_names[row])}</b>", f"{duration(steps.end_ns[row] - steps.start_ns[row])} {where}"]
     return lines if steps.complete[row] else [*lines, "cut off: not measured"]
 
 
@@ -96,12 +100,13 @@ def stall_facts(facts: Facts, row: int) -> list[str]:
         (stalls.overhead_ns[row], "in the call itself"),
     )
     waited = ", ".join(f"{duration(time)} {what}" for time, what in parts if time)
+    known = not facts.withheld & {"stalls", "drain"}
     lines = [
         f"<b>{stall_label(facts, row)}</b>: {literal(facts.trace.calls.name_of(call))}",
         _when(facts, start, facts.step_at(start)),
-        f"the host waits {duration(stalls.stall_ns[row])}: {waited}",
+        f"the host waits {duration(stalls.stall_ns[row])}" + (f": {waited}" if known else ""),
     ]
-    if stalls.bubble_ns[row]:
+    if known and stalls.bubble_ns[row]:
         lines.append(f"then the GPU is idle for {duration(stalls.bubble_ns[row])}")
     line = facts.profile.syncs.lines[row]
     if line:
@@ -129,7 +134,7 @@ def activity_facts(facts: Facts, row: int) -> list[str]:
         _when(facts, start, int(trace.links.activity_step[row])),
         f"lasts {duration(length)}{_amount(int(gpu.bytes[row]), length)}",
     ]
-    if row in facts.copies:
+    if row in facts.copies and "overlap" not in facts.withheld:
         lines.append(_exposure(facts, facts.copies[row], length))
     lines.append(f"stream {gpu.stream[row]} of GPU {gpu.device[row]}")
     launch = int(trace.links.launch[row])
@@ -153,17 +158,19 @@ def _exposure(facts: Facts, place: int, length: int) -> str:
     if exposed == 0:
         return "overlapped: kernels run beside all of it"
     share = percent(exposed / length) if length else "all"
-    return f"exposed for {duration(exposed)} ({share}): {REASONS[overlap.reason[place]].replace('_', ' ')}"
+    reason = "" if "causes" in facts.withheld else f": {REASONS[overlap.reason[place]].replace('_', ' ')}"
+    return f"exposed for {duration(exposed)} ({share}){reason}"
 
 
 def _when(facts: Facts, time: int, step: int) -> str:
     """Return when something starts; GPU work relative to the step that launched it."""
     if step != NONE:
-        return f"starts {duration(time - facts.step_starts[step])} into step {step + 1}"
+        return f"starts {duration(time - facts.step_starts[step])} into {literal(facts.step_names[step])}"
     if not facts.step_starts:
         return "outside of the steps"
     since = time - facts.step_starts[0]
-    return f"starts {duration(abs(since))} {'after' if since >= 0 else 'before'} the start of step 1"
+    side = "after" if since >= 0 else "before"
+    return f"starts {duration(abs(since))} {side} the start of {literal(facts.step_names[0])}"
 
 
 def _around(facts: Facts, call: int) -> list[str]:

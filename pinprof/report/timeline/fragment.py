@@ -1,57 +1,90 @@
-"""The timeline as a piece of a page: what is drawn in words, buttons for the steps, and the packed figure."""
+"""The timeline as a piece of a page: what is drawn in words, what steers the view, and the packed columns."""
 
-import base64
 import html
-import json
-import zlib
-
-import plotly.graph_objects as go
+from collections import Counter
+from collections.abc import Iterable
 
 from pinprof.measure import Profile
-from pinprof.report.timeline.draw import figure
-from pinprof.report.timeline.thin import MAX_RECTANGLES, Drawing, arrange, in_words
-from pinprof.report.timeline.window import step_range
+from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
+from pinprof.report.timeline.names import step_names
+from pinprof.report.timeline.payload import packed
+from pinprof.report.timeline.window import Window, choose_window
+from pinprof.report.timeline.zoom import worst
+from pinprof.rules import Finding
 from pinprof.trace.tables import Trace
-from pinprof.units import NS_PER_MS
+from pinprof.units import duration
 
-MARGIN = 0.01
-"""Part of a step's length that is shown before and after it."""
+KEYS = (
+    "Drag to zoom, double-click to go back, click for launch and details. Keys: + - ← → zoom and move, "
+    "PageUp PageDown go from step to step, 0 shows all, / searches, Esc clears."
+)
 
 
-def fragment(trace: Trace, profile: Profile, max_rectangles: int = MAX_RECTANGLES) -> str:
-    """Return the timeline of a trace as HTML; the page around it brings plotly.js and `page.js`, which draws it."""
-    drawing = arrange(trace, profile, max_rectangles)
-    if not drawing.lanes:
+def fragment(
+    trace: Trace,
+    profile: Profile,
+    max_events: int = MAX_EVENTS,
+    findings: Iterable[Finding] = (),
+    shared: str = "",
+) -> str:
+    """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
+
+    The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together;
+    their 0 is the start of the first step that each shows at first.
+    """
+    view = choose_window(trace)
+    instances = (worst(trace, profile, finding) for finding in findings)
+    wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
+    detail = detailed(trace, profile, view, max_events, wanted)
+    if not detail.lanes:
         return '<p class="note">Nothing to draw: the trace has no events on host threads or GPU streams.</p>'
-    fig = figure(trace, profile, drawing)
-    height = fig.layout.height
-    return f"""<div class="timeline">
-<p class="note">{html.escape(in_words(drawing))}</p>
-<div class="steps" role="group" aria-label="Part of the timeline that is shown">
-{_buttons(trace, drawing)}
-<span class="hint">Drag to zoom, double-click for all; with the keyboard: + - ← → 0.</span>
+    return f"""<div class="timeline" data-shared="{html.escape(shared)}">
+<p class="note">{html.escape(in_words(trace, profile, detail, view))}</p>
+<div class="steer" role="group" aria-label="Part of the timeline that is shown">
+<button type="button" class="all">all</button>
+<button type="button" class="previous" aria-label="previous step">&lsaquo;</button>
+<label>step <select class="step"></select></label>
+<button type="button" class="next" aria-label="next step">&rsaquo;</button>
+<label>find <input type="search" class="find" placeholder="name" spellcheck="false"></label>
+<button type="button" class="found-next" hidden>next</button>
+<output class="found"></output>
 </div>
-<div class="plot" tabindex="0" role="application" aria-label="Timeline" style="height:{height}px"></div>
+<p class="hint">{html.escape(KEYS)}</p>
+<div class="plot" tabindex="0" role="application" aria-label="Timeline"></div>
+<p class="drawn" aria-live="off"></p>
+<div class="chosen" aria-live="polite" hidden></div>
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
-<script type="application/x-deflate" class="figure">{_packed(fig)}</script>
+<script type="application/x-deflate" class="columns">{packed(trace, profile, detail, view)}</script>
 </div>"""
 
 
-def _buttons(trace: Trace, drawing: Drawing) -> str:
-    """Return a button for the full view and one for each step drawn, each with its range in ms."""
-    window = drawing.window
-    views = [("all", window.start_ns, window.end_ns)]
-    if window.steps > 1:
-        views += [(f"step {step + 1}", *step_range(trace, step, step)) for step in range(window.first, window.last + 1)]
-    return "\n".join(_button(name, start - window.start_ns, end - window.start_ns) for name, start, end in views)
+def in_words(trace: Trace, profile: Profile, detail: Detail, view: Window) -> str:
+    """Return in plain text what is in the page, what of it is merged and what is left out."""
+    sentences = [_shown(trace, detail, view)]
+    events, blocks = detail.merged
+    if blocks:
+        if detail.full:
+            sentences.append(f"{len(detail.full):,} of them are here in full.")
+        where = "Elsewhere " if detail.full else ""
+        short = f"{events:,} events shorter than {duration(detail.narrow_ns)}"
+        sentences.append(f"{where}{short} are merged into {blocks:,} blocks, whose single events are not in this page.")
+    else:
+        sentences.append("Each event is here; what is narrower than a pixel is drawn as a block that says how many.")
+    left_out: Counter[str] = Counter()
+    for entry in detail.left_out:
+        left_out[entry.what] += entry.count
+    if left_out:
+        sentences.append(f"Not drawn: {'; '.join(f'{count:,} {what}' for what, count in left_out.items())}.")
+    reason = next((entry for figure, entry in profile.withheld.items() if figure in {"busy", "overlap"}), None)
+    if reason:
+        sentences.append(f"The overlap band is not drawn: {reason.what}.")
+    return " ".join(sentences)
 
 
-def _button(name: str, start_ns: int, end_ns: int) -> str:
-    margin = MARGIN * (end_ns - start_ns)
-    view = json.dumps([(start_ns - margin) / NS_PER_MS, (end_ns + margin) / NS_PER_MS])
-    return f'<button type="button" data-range="{html.escape(view)}">{html.escape(name)}</button>'
-
-
-def _packed(fig: go.Figure) -> str:
-    """Return the figure's JSON, deflated (a seventh of its size) and in base64, which needs no escaping in a page."""
-    return base64.b64encode(zlib.compress(fig.to_json().encode(), level=9)).decode()
+def _shown(trace: Trace, detail: Detail, view: Window) -> str:
+    if trace.steps.source == "whole_trace":
+        return f"The whole trace, {duration(detail.window.span_ns)}."
+    names = step_names(trace)
+    which = names[view.first] if view.first == view.last else f"{names[view.first]} to {names[view.last]}"
+    first = f"shown at first: {which}, with the GPU work that they launched, {duration(view.span_ns)}"
+    return f"All {len(names):,} steps, {duration(detail.window.span_ns)}; {first}."

@@ -81,6 +81,9 @@ KINDS: tuple[Kind, ...] = (
 )
 """All kinds; where rectangles lie on each other, the later kind lies above."""
 
+MANY_NAMES = frozenset({ANNOTATION, OP, CALL, KERNEL_KIND})
+"""Kinds with many events of different names; they are shaded by name."""
+
 TONES = 4
 """Shades of a kind: three to tell neighbours of different names apart, the last for blocks that are mostly gaps."""
 SPARSE = TONES - 1
@@ -97,6 +100,12 @@ def shades(colour: str) -> tuple[str, ...]:
         return f"rgba({red},{green},{blue},{alpha:g})"
 
     return mixed(0, 0), mixed(255, 0.22), mixed(0, 0.18), mixed(0, 0, 0.65)
+
+
+def faded(colour: str) -> str:
+    """Return the colour of what was not searched for, as a CSS colour."""
+    red, green, blue = _channels(colour)
+    return f"rgba({red},{green},{blue},0.18)"
 
 
 def ink(colour: str) -> str:

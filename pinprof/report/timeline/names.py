@@ -3,7 +3,11 @@
 import html
 import re
 
+import numpy as np
+
 from pinprof.report.words import printable
+from pinprof.trace.tables import Trace
+from pinprof.trace.threads import STEP_PREFIX
 
 MAX_NAME, MAX_LABEL = 90, 40
 """Longest texts in characters; a kernel's name can have thousands."""
@@ -17,10 +21,27 @@ def literal(text: str, longest: int = MAX_NAME) -> str:
 
     Plotly reads the same few tags and entities in hover texts, so this serves there too.
     """
+    return html.escape(cut(text, longest))
+
+
+def cut(text: str, longest: int = MAX_NAME) -> str:
+    """Return a text of a trace as plain text that can be shown, cut in its middle if it is longer than given."""
     shown = printable(text)
-    if len(shown) > longest:
-        shown = f"{shown[: longest * 2 // 3]} … {shown[3 - longest // 3 :]}"
-    return html.escape(shown)
+    return f"{shown[: longest * 2 // 3]} … {shown[3 - longest // 3 :]}" if len(shown) > longest else shown
+
+
+def step_names(trace: Trace) -> list[str]:
+    """Return what the trace calls each step (`ProfilerStep#7`); steps without names of their own count from 1."""
+    steps, marks = trace.steps, trace.annotations
+    counted = [f"step {number}" for number in range(1, len(steps) + 1)]
+    if steps.source not in {"profiler_step", "annotation"}:
+        return counted
+    wanted = np.isin(marks.start_ns, steps.start_ns)
+    if steps.source == "profiler_step":
+        wanted &= marks.named(lambda name: name.startswith(STEP_PREFIX))
+    by_start = {int(marks.start_ns[row]): marks.name_of(row) for row in np.flatnonzero(wanted).tolist()}
+    named = [cut(by_start.get(start, "")) for start in steps.start_ns.tolist()]
+    return named if all(named) and len(set(named)) == len(named) else counted
 
 
 def short(name: str) -> str:

@@ -36,7 +36,7 @@ def choose_window(trace: Trace, limit: int = MAX_STEPS) -> Window:
     """Return the window of up to `limit` complete steps from the middle of a trace."""
     steps = trace.steps
     if steps.source == "whole_trace":
-        return _whole(trace)
+        return whole_window(trace)
     usable = np.flatnonzero(steps.complete) if steps.complete.any() else np.arange(len(steps))
     skipped = max(len(usable) - limit + 1, 0) // 2
     chosen = usable[skipped : skipped + limit]
@@ -45,11 +45,12 @@ def choose_window(trace: Trace, limit: int = MAX_STEPS) -> Window:
     return Window(start, end, first, last, len(steps))
 
 
-def _whole(trace: Trace) -> Window:
+def whole_window(trace: Trace) -> Window:
+    """Return the window that holds all events of a trace."""
     tables = [table for table in (trace.annotations, trace.ops, trace.calls, trace.gpu) if len(table)]
     start = min((int(table.start_ns[0]) for table in tables), default=0)
     end = max((int(table.end_ns.max()) for table in tables), default=start)
-    return Window(start, end, first=0, last=0, steps=1)
+    return Window(start, end, first=0, last=max(len(trace.steps) - 1, 0), steps=max(len(trace.steps), 1))
 
 
 def step_range(trace: Trace, first: int, last: int) -> tuple[int, int]:

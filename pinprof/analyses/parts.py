@@ -1,0 +1,80 @@
+"""How the time of each step divides on each GPU: kernels alone, copies alone, both at once, or nothing."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.intervals import Intervals, covered, intersect, union
+from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Int64s, Trace
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """The complete steps of one device; times in ns, one entry per step, and the parts add up to `length_ns`."""
+
+    device: int
+    step: Int64s
+    """Indices into `Trace.steps`."""
+    length_ns: Int64s
+    """From the end of the GPU work of the step before to the end of its own."""
+    compute_ns: Int64s
+    """Kernels run, and no copy."""
+    both_ns: Int64s
+    copy_ns: Int64s
+    """Copies run, and no kernel."""
+    memset_ns: Int64s
+    """Memsets run, and nothing else."""
+    idle_ns: Int64s
+
+
+def measure_parts(trace: Trace) -> tuple[StepParts, ...]:
+    """Return how the complete steps divide on each device that works for them.
+
+    A host that runs ahead starts steps long before the GPU does: only the ends of their GPU work divide its time. When
+    the first step began is thus not known and it is left out; if it is the only one, it counts from its first work.
+    """
+    return tuple(parts for device in np.unique(trace.gpu.device) if len((parts := _of_device(trace, int(device))).step))
+
+
+def _of_device(trace: Trace, device: int) -> StepParts:
+    gpu = trace.gpu
+    mine = np.flatnonzero(gpu.device == device)
+    step, start, end = _windows(trace, mine)
+
+    def times(category: int | None = None) -> Intervals:
+        rows = mine if category is None else mine[gpu.category[mine] == category]
+        return union(gpu.start_ns[rows], gpu.end_ns[rows])
+
+    kernels, copies = times(KERNEL), times(MEMCPY)
+    compute, copy, both, busy = (
+        covered(some, start, end) for some in (kernels, copies, intersect(kernels, copies), times())
+    )
+    return StepParts(
+        device=device,
+        step=step,
+        length_ns=end - start,
+        compute_ns=compute - both,
+        both_ns=both,
+        copy_ns=copy - both,
+        memset_ns=busy - compute - copy + both,
+        idle_ns=end - start - busy,
+    )
+
+
+def _windows(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the complete steps with work on a device, and the times from where the step before ended to their end."""
+    gpu, step = trace.gpu, trace.links.activity_step[mine]
+    launched = step != NONE
+    if not launched.any():
+        nothing = np.empty(0, np.int64)
+        return nothing, nothing, nothing
+    ends = np.full(len(trace.steps), np.iinfo(np.int64).min)
+    np.maximum.at(ends, step[launched], gpu.end_ns[mine][launched])
+    working = np.flatnonzero(ends > np.iinfo(np.int64).min)
+    end = np.maximum.accumulate(ends[working])
+    first = gpu.start_ns[mine][step == working[0]].min()
+    start = np.concatenate(([first], end[:-1]))
+    kept = trace.steps.complete[working] & (end > start)
+    if kept[1:].any():
+        kept[0] = False
+    return working[kept], start[kept], end[kept]

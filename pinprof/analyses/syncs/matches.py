@@ -1,0 +1,85 @@
+"""Which waits of one trace are those of another trace of the program, recorded before or after a change of its code."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pinprof.analyses.syncs.sites import Site, SiteIdentity
+
+GONE = 0.5
+"""What the trace after has at most this share of, per step, has been taken out of the code: a wait that is left in one
+of three steps comes from another place or another case."""
+
+Counted = tuple[Site, float]
+"""A site, and its waits per step."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """Sites of two traces that are the same waits: either side may be empty, and may be several lines of a function."""
+
+    before: tuple[Counted, ...]
+    after: tuple[Counted, ...]
+    moved: bool = False
+    """Whether they are the same by cause and op only, and the wait is in another function now, as far as recorded."""
+
+    def gone(self) -> Iterator[Site]:
+        """Yield the sites before that the trace after has not, or much fewer of."""
+        return _without_counterpart(self.before, self.after)
+
+    def new(self) -> Iterator[Site]:
+        """Yield the sites after that the trace before has not, or much fewer of."""
+        return _without_counterpart(self.after, self.before)
+
+
+def _without_counterpart(mine: tuple[Counted, ...], others: tuple[Counted, ...]) -> Iterator[Site]:
+    left = _total(others)
+    for site, count in mine:
+        found = min(left, count)
+        left -= found
+        if found <= GONE * count:
+            yield site
+
+
+def _have_places(sites: tuple[Counted, ...]) -> bool:
+    return any(site.function is not None for site, _ in sites)
+
+
+def _total(sites: tuple[Counted, ...]) -> float:
+    return sum(count for _, count in sites)
+
+
+def match_sites(before: Sequence[Counted], after: Sequence[Counted]) -> tuple[Match, ...]:
+    """Return which sites of two traces are the same waits, each site in one match, in the order before, then after.
+
+    Sites are the same if their whole identity is; what then has no counterpart, or one of half as many waits at most,
+    is matched by cause and op with what is left on the other side, as a change may move a wait to another function.
+    """
+    sides = [_by_identity(before), _by_identity(after)]
+    matches = {
+        identity: Match(tuple(sides[0].get(identity, ())), tuple(sides[1].get(identity, ())))
+        for identity in (*sides[0], *(key for key in sides[1] if key not in sides[0]))
+    }
+    loose: dict[tuple[str, str | None], list[SiteIdentity]] = defaultdict(list)
+    for identity, match in matches.items():
+        if any(match.gone()) or any(match.new()):
+            loose[identity[0], identity[3]].append(identity)
+    for identities in loose.values():
+        merged = [matches[identity] for identity in identities]
+        old, new = (tuple(one for match in merged for one in getattr(match, side)) for side in ("before", "after"))
+        alone_before = any(not match.after for match in merged)
+        alone_after = any(not match.before for match in merged)
+        needed_before = any(any(match.gone()) for match in merged)
+        needed_after = any(any(match.new()) for match in merged)
+        if (alone_after and needed_before) or (alone_before and needed_after):
+            matches[identities[0]] = Match(old, new, moved=_have_places(old) and _have_places(new))
+            for identity in identities[1:]:
+                del matches[identity]
+    return tuple(matches.values())
+
+
+def _by_identity(sites: Sequence[Counted]) -> dict[SiteIdentity, list[Counted]]:
+    grouped: dict[SiteIdentity, list[Counted]] = defaultdict(list)
+    for site, count in sites:
+        grouped[site.identity].append((site, count))
+    return dict(grouped)

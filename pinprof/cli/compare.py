@@ -1,0 +1,71 @@
+"""`pinprof compare`: what changed between two traces."""
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, write
+from pinprof.cli.traces import jobs_option, measured_traces, one_trace
+from pinprof.urls import STANDARD_INPUT
+
+if TYPE_CHECKING:
+    from pinprof.compare import Recording
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+
+@click.command(short_help="Show what changed between two traces.")
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
+@click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only that.")
+@click.option("--html", "html_file", metavar="FILE", help="Also write a page with both timelines on one time axis.")
+@jobs_option
+@force_option
+def compare(before: str, after: str, json_file: str | None, html_file: str | None, *, force: bool) -> None:
+    """Show what changed between the traces BEFORE and AFTER: the step, copies and their overlap, waits, findings.
+
+    A difference counts if it exceeds the noise, which is the spread over the steps of the recordings: of a step that
+    pinprof run measured without profiler from its 10th to its 90th percentile, of an estimated one the range of the
+    estimate. Waits and findings are matched by cause, file, function and op, as lines move with every edit; one that
+    is in another function after has moved. Figures that a trace is not fit for are not compared, with the reason.
+
+    BEFORE and AFTER are each one trace: a file, a URL or - for standard input, as for pinprof report.
+
+    \b
+    Examples:
+      pinprof compare before.json.gz after.json.gz
+      pinprof compare before.json.gz after.json.gz --html compare.html
+      pinprof compare before.json.gz after.json.gz --json - | jq .sentence
+      ssh host cat after.json.gz | pinprof compare before.json.gz -
+    """  # noqa: D301  click looks for the backspace itself
+    from pinprof.compare import compare as compared
+
+    check_outputs((json_file, html_file), force=force)
+    if before == after == STANDARD_INPUT:
+        fail("standard input can be read once; name the other trace")
+    old, new = _measured(before), _measured(after)
+    made = compared(old, new)
+    if "-" not in (json_file, html_file):
+        from pinprof.report.compare_text import to_text
+
+        width, color = page_options()
+        click.echo(to_text(made, width=width, color=color), nl=False)
+    if json_file:
+        from pinprof.report.compare_json import to_json
+
+        write(json_file, to_json(made))
+    if html_file:
+        from pinprof.report.compare_page import to_html
+
+        with progress("drawing the page"):
+            page = to_html(old[0], new[0], made)
+        write(html_file, page)
+    if not json_file and not html_file and STANDARD_INPUT not in (before, after):
+        say(f"Next: pinprof compare {shlex.join((before, after))} --html compare.html")
+
+
+def _measured(path: str) -> "Recording":
+    (made,) = measured_traces([one_trace(path)])
+    return made

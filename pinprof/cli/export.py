@@ -1,0 +1,148 @@
+"""`pinprof export`: the trace again, with pinprof's own tracks, for Perfetto."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pinprof.cli.terminal import check_outputs, fail, force_option, progress, say
+from pinprof.cli.traces import JOBS, jobs_option, one_trace
+from pinprof.urls import shown
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+GZIP_LEVEL = 2
+"""Of isal's four; the best that still packs faster than Perfetto unpacks."""
+MEGABYTE = 10**6
+
+
+@click.command()
+@click.argument("trace", type=click.Path())
+@click.option(
+    "-o", "--output", metavar="FILE", required=True, help="The trace to write, .json.gz or .json; - is standard output."
+)
+@jobs_option
+@force_option
+def export(trace: str, output: str, *, force: bool) -> None:
+    """Write the trace again with pinprof's own tracks, to look at in Perfetto.
+
+    Open the file at https://ui.perfetto.dev with "Open trace file", or drop it on that page. The page reads it in your
+    browser: nothing is uploaded. The process "pinprof" is at its top:
+
+    \b
+      findings   each where it is at its worst, with what fixing it saves
+      steps      also where Perfetto leaves out the marks of the profiler
+      stalls     of each host thread, by cause, with line, drain, own copy and overhead; an arrow leads
+                 to the GPU work that was awaited
+      bubbles    idle time of the GPU that a stall left, and which one
+      idle       all idle time of the GPU, by cause
+      exposed    copies beside which no kernel runs, with the reason
+      counters   share of the time with kernels, copies and both; GB/s of copies
+
+    The trace itself passes through byte by byte. What it is not fit for is not shown, and said. TRACE is one trace, a
+    file, a URL or - for standard input, as for pinprof report.
+
+    \b
+    Examples:
+      pinprof export trace.json.gz -o annotated.json.gz
+      ssh host cat trace.json.gz | pinprof export - -o annotated.json.gz
+      pinprof export s3://bucket/trace.json.gz -o - | jq '.traceEvents | length'
+    """  # noqa: D301  click looks for the backspace itself
+    from pinprof.trace.files import readable_twice
+
+    check_outputs((output,), force=force)
+    if output.lower().endswith(".zst"):
+        fail(f"{output}: Perfetto opens no zstd; name it .json.gz or .json")
+    path = one_trace(trace)
+    with readable_twice(path) as file:
+        _export(file, shown(path), output)
+    if output != "-":
+        say(f"Wrote {output}")
+        say("Next: open https://ui.perfetto.dev and drop the file on it; nothing is uploaded")
+
+
+def _export(file: str, name: str, output: str) -> None:
+    from dataclasses import replace
+
+    from pinprof.errors import TraceError
+    from pinprof.measure import gaps_with_causes, measure
+    from pinprof.report.perfetto import CATEGORY, events, notes
+    from pinprof.rules import find
+    from pinprof.trace import read_trace
+    from pinprof.trace.files import open_trace
+    from pinprof.trace.insert import WithEvents
+    from pinprof.trace.unpack import Unpacked
+
+    with progress(f"reading {Path(name).name}"):
+        try:
+            trace = replace(read_trace(file, click.get_current_context().meta.get(JOBS)), path=name)
+        except TraceError as error:
+            raise TraceError(str(error).replace(file, name, 1)) from error  # a copy has a name of its own
+        if trace.counts.get(CATEGORY):
+            fail(f"{name}: has pinprof's tracks already; export the trace that it was made from")
+        profile = measure(trace)
+        findings = find(profile, trace)
+        idle = gaps_with_causes(trace, profile.syncs, profile.loader)
+        said = notes(trace, profile, idle)
+    with open_trace(file) as stream:
+        text = WithEvents(Unpacked(stream), lambda first: events(trace, profile, findings, idle, said, first))
+        _write(_naming(name, text), output)
+    for sentence in said:
+        say(sentence[:1].upper() + sentence[1:])
+    if text.cut:
+        say("The trace ends too early: the export is closed behind its last whole event")
+
+
+def _naming(name: str, text: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a text; what is wrong with it is wrong with the trace of this name."""
+    from pinprof.errors import PinprofError
+
+    try:
+        yield from text
+    except PinprofError as error:
+        raise PinprofError(f"{name}: {error}") from error
+
+
+def _write(text: Iterable[bytes], output: str) -> None:
+    """Write a text whole or not at all, packed if the name says so; to standard output as it is."""
+    from pinprof.errors import PinprofError
+    from pinprof.outputs import unfinished
+
+    with progress(f"writing {Path(output).name}") as tell:
+        if output == "-":
+            for piece in text:
+                sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+            return
+        try:
+            with unfinished(Path(output)) as temporary, _opened(temporary) as write:
+                _copy(text, write, lambda done: tell(f"writing {Path(output).name}: {done / MEGABYTE:,.0f} MB"))
+        except OSError as error:
+            raise PinprofError(f"{output}: cannot be written ({error.strerror or error})") from error
+
+
+def _copy(pieces: Iterable[bytes], write: Callable[[bytes], object], tell: Callable[[int], None]) -> None:
+    done = 0
+    for piece in pieces:
+        write(piece)
+        if done // MEGABYTE != (done + len(piece)) // MEGABYTE:
+            tell(done + len(piece))
+        done += len(piece)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Callable[[bytes], object]]:
+    """Give what writes to a file, packed if its name says so."""
+    from isal import igzip
+
+    with path.open("wb") as file:
+        if not path.name.lower().endswith(".gz"):
+            yield file.write
+            return
+        packer: Any = igzip.IGzipFile
+        with packer(filename="", mode="wb", fileobj=file, compresslevel=GZIP_LEVEL, mtime=0) as packed:
+            yield packed.write

@@ -1,0 +1,124 @@
+"""Each copy as a mark: its size against its rate, kinds of host memory apart, and the rate of the link as a line."""
+
+import numpy as np
+
+from pinprof.report.charts.chart import Chart, Key, layout, line_across
+from pinprof.report.timeline.kinds import COPY, KINDS
+from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
+from pinprof.units import duration, rate, size
+from pinprof.whatif.edits import Link, link_of
+
+MAX_MARKS = 2000
+"""More marks lie on each other, and make the page slow and large."""
+PER_OCTAVE, PER_RATE = 12, 60
+"""How finely copies are gathered where there are more: sizes within a twelfth of a doubling, rates within a sixtieth of
+the best."""
+SYMBOL_OF_MEMORY = {"pageable": "x", "pinned": "circle", "unknown": "square", "none": "diamond"}
+FEW_SIZES = 3
+"""So few sizes have a label each."""
+WIDE = 4**8
+"""A wider range of sizes has room for every other label only."""
+TICKS = tuple(4**power for power in range(1, 18))
+"""Sizes in bytes that have a label, where they are in the range."""
+
+
+def copies_chart(trace: Trace) -> Chart | None:
+    """Return a chart of the copies whose size and length are recorded; None if there are none.
+
+    Where some are between host and GPU, only those are drawn.
+    """
+    gpu = trace.gpu
+    copies = gpu.category == MEMCPY
+    crossing = copies & np.isin(gpu.direction, (HTOD, DTOH))
+    if crossing.any():
+        copies = crossing  # those within a GPU are far faster, and would press all others together
+    rows = np.flatnonzero(copies & (gpu.bytes > 0) & (gpu.duration_ns > 0))
+    if len(rows) == 0:
+        return None
+    kinds = gpu.direction[rows].astype(np.int64) * len(HOST_MEMORIES) + gpu.host_memory[rows]
+    best = float((gpu.bytes[rows] / gpu.duration_ns[rows]).max())
+    data, keys = [], []
+    for kind in np.unique(kinds).tolist():
+        direction, memory = DIRECTIONS[kind // len(HOST_MEMORIES)], HOST_MEMORIES[kind % len(HOST_MEMORIES)]
+        label = f"{direction} {memory}" if memory != "none" else direction
+        members = rows[kinds == kind]
+        key = Key(f"{label}: {_copies(len(members))}", KINDS[COPY + kind].colour, _symbol(direction, memory))
+        data.append(_marks(trace, members, label, key, best, gathered=len(rows) > MAX_MARKS))
+        keys.append(key)
+    link = link_of(trace.info.devices) if crossing.any() else None
+    caption = _caption(rows, int((gpu.category == MEMCPY).sum()), int(copies.sum()), best, link)
+    return Chart(caption, data, _shape(gpu.bytes[rows], best, link), tuple(keys))
+
+
+def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gathered: bool) -> dict[str, object]:
+    """Return the marks of copies of one kind; gathered, one stands for all of about the same size and rate."""
+    gpu = trace.gpu
+    count = np.ones(len(rows), np.int64)
+    if gathered:
+        speed = gpu.bytes[rows] / gpu.duration_ns[rows]
+        cell = np.stack((np.round(np.log2(gpu.bytes[rows]) * PER_OCTAVE), np.round(speed / best * PER_RATE)))
+        _, first, count = np.unique(cell, axis=1, return_index=True, return_counts=True)
+        rows = rows[first]
+    sizes, times = gpu.bytes[rows], gpu.duration_ns[rows]
+    speeds = sizes / times
+    hover = [
+        f"{label}, {size(number)} in {duration(time)}: {rate(speed)}"
+        + (f"; {copies:,} like this" if copies > 1 else "")
+        for number, time, speed, copies in zip(
+            sizes.tolist(), times.tolist(), speeds.tolist(), count.tolist(), strict=True
+        )
+    ]
+    marker = {
+        "color": key.colour,
+        "symbol": key.symbol,
+        "size": 10,
+        "opacity": 0.8,
+        "line": {"width": 2 * key.symbol.endswith("-open")},
+    }
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": label,
+        "x": sizes.tolist(),
+        "y": np.round(speeds, 4).tolist(),
+        "hovertext": hover,
+        "hoverinfo": "text",
+        "marker": marker,
+        "cliponaxis": False,
+    }
+
+
+def _symbol(direction: str, memory: str) -> str:
+    """Return a mark whose form tells the host memory, and its filling the direction."""
+    return SYMBOL_OF_MEMORY[memory] + ("-open" if direction == "DtoH" else "")
+
+
+def _shape(sizes: Int64s, best: float, link: Link | None) -> dict[str, object]:
+    low, high = int(sizes.min()) / 2, int(sizes.max()) * 2
+    ticks = np.unique(sizes).tolist()
+    if len(ticks) > FEW_SIZES:
+        ticks = [tick for tick in TICKS if low <= tick <= high][:: 2 if high / low > WIDE else 1]
+    xaxis = {
+        "type": "log",
+        "range": [float(np.log10(low)), float(np.log10(high))],
+        "tickmode": "array",
+        "tickvals": ticks,
+        "ticktext": [size(tick).replace(".00", "").replace(".0", "") for tick in ticks],
+        "tickangle": 0,
+    }
+    across = line_across(link.gbps, f"{link.name}: {rate(link.gbps)}") if link else {}
+    top = max(best, link.gbps if link else 0.0) * 1.15
+    return layout(260, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [-0.04 * top, top]}, **across)
+
+
+def _caption(rows: Int64s, copies: int, drawable: int, best: float, link: Link | None) -> str:
+    reached = f"; {link.name} carries about {rate(link.gbps)} from pinned memory" if link else ""
+    without = f" Not drawn: {drawable - len(rows):,} without a recorded size or length." if drawable > len(rows) else ""
+    without += f" Not drawn: {copies - drawable:,} that are not between host and GPU." if copies > drawable else ""
+    merged = " A mark stands for all copies of about the same size and rate." if len(rows) > MAX_MARKS else ""
+    fastest = f"{_copies(len(rows))}, the fastest at {rate(best)}{reached}."
+    return f"{fastest} Small copies take their time to start.{merged}{without}"
+
+
+def _copies(count: int) -> str:
+    return f"{count:,} {'copy' if count == 1 else 'copies'}"

@@ -1,0 +1,47 @@
+"""The idle time of each GPU as a bar of its causes."""
+
+from pinprof.measure import Profile
+from pinprof.report.charts.chart import Chart, Key, bars, layout
+from pinprof.report.timeline.kinds import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
+from pinprof.report.words import IDLE
+from pinprof.units import NS_PER_MS, duration, percent
+
+LOOKS = {
+    "sync_bubble": (PURPLE, "/"),
+    "host_wait": (ORANGE, ""),
+    "input_wait": (GREEN, "\\"),
+    "communication_wait": (YELLOW, "-"),
+    "kernel_wait": (SKY, ""),
+    "other": (GREY, "|"),
+}
+"""Colour and pattern of each cause."""
+
+
+def idle_chart(profile: Profile) -> Chart | None:
+    """Return a chart of the idle time by cause, a bar for each GPU; None if none was idle."""
+    devices = [device for device in profile.devices if device.span_ns]
+    idle, span = sum(device.idle_ns for device in devices), sum(device.span_ns for device in devices)
+    if not idle:
+        return None
+    by_device = [dict(device.idle_by_cause) for device in devices]
+    sums = {cause: sum(causes.get(cause, 0) for causes in by_device) for cause in LOOKS}
+    present = sorted((cause for cause in LOOKS if sums[cause]), key=lambda cause: -sums[cause])
+    keys, data = [], []
+    for cause in present:
+        colour, pattern = LOOKS[cause]
+        name = cause.replace("_", " ")
+        keys.append(Key(f"{name}: {duration(sums[cause])} ({percent(sums[cause] / span)})", colour, pattern=pattern))
+        times = [causes.get(cause, 0) for causes in by_device]
+        hover = [
+            f"GPU {device.device}, {name}: {duration(time)} ({percent(time / device.span_ns)} of its time)"
+            for device, time in zip(devices, times, strict=True)
+        ]
+        x = [round(time / NS_PER_MS, 6) for time in times]
+        y = [f"GPU {device.device} " for device in devices]
+        data.append(bars(name, keys[-1], x=x, y=y, orientation="h", hovertext=hover, hoverinfo="text"))
+    caption = (
+        f"{duration(idle)} of {duration(span)} idle ({percent(idle / span)}), most of it "
+        f"{present[0].replace('_', ' ')}: {IDLE[present[0]]}."
+    )
+    shape = layout(70 + 44 * len(devices), "ms in the trace", "", barmode="stack", yaxis={"autorange": "reversed"})
+    return Chart(caption, data, shape, tuple(keys))

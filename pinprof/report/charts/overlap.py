@@ -1,0 +1,77 @@
+"""Each step as a bar of what the GPU did: kernels alone, copies alone, both at once, nothing."""
+
+import numpy as np
+
+from pinprof.analyses.parts import StepParts
+from pinprof.report.charts.chart import Chart, Key, bars, layout
+from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
+from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
+from pinprof.trace.tables import Int64s
+from pinprof.units import NS_PER_MS, duration, percent
+
+MAX_BARS = 200
+"""More cannot be told apart on a laptop; then a bar is the mean of several steps."""
+
+LABELS = {
+    COMPUTE_ONLY: ("compute only", ""),
+    BOTH: ("copy beside compute", "\\"),
+    COPY_ONLY: ("copy only (exposed)", "/"),
+    MEMSET_ONLY: ("memset only", "-"),
+    IDLE_KIND: ("idle", ""),
+}
+"""Name and pattern, in the order in which they are stacked."""
+
+
+def overlap_chart(parts: StepParts) -> Chart:
+    """Return a chart of the steps of one GPU; the parts of a bar add up to its step."""
+    times = dict(
+        zip(LABELS, (parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns), strict=True)
+    )
+    gathered = -(-len(parts.step) // MAX_BARS)
+    firsts = parts.step[::gathered] + 1
+    lasts = np.minimum(firsts + gathered - 1, int(parts.step[-1]) + 1)
+    names = [_steps(first, last) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
+    length = _means(parts.length_ns, gathered)
+    keys, data = [], []
+    for kind, time in times.items():
+        if not time.any():
+            continue
+        label, pattern = LABELS[kind]
+        share = percent(int(time.sum()) / int(parts.length_ns.sum()))
+        key = Key(f"{label}: {share}", KINDS[kind].colour, pattern=pattern)
+        mean = _means(time, gathered)
+        hover = [
+            f"{name}: {label} {duration(part)} ({percent(part / whole)} of {duration(whole)})"
+            for name, part, whole in zip(names, mean.tolist(), length.tolist(), strict=True)
+        ]
+        y = np.round(mean / NS_PER_MS, 6).tolist()
+        data.append(bars(label, key, x=firsts.tolist(), y=y, hovertext=hover, hoverinfo="text"))
+        keys.append(key)
+    bar = "Each bar is a step" if gathered == 1 else f"Each bar is the mean of {gathered} steps"
+    caption = (
+        f"GPU {parts.device}, {duration(float(parts.length_ns.mean()))} per step in the trace: {_most(times)}. {bar}, "
+        "from the end of the GPU work of the one before to the end of its own."
+    )
+    ticks = {"tickmode": "array", "tickvals": firsts.tolist()} if len(firsts) <= 12 else {"tickformat": "d"}  # noqa: PLR2004
+    around = {"range": [int(firsts[0]) - 0.75, int(firsts[0]) + 4.75]} if len(firsts) < 5 else {}  # noqa: PLR2004  a few bars are not made wide
+    shape = layout(240, "step", "ms", barmode="stack", bargap=0.15 if len(firsts) <= 60 else 0, xaxis=ticks | around)  # noqa: PLR2004
+    return Chart(caption, data, shape, tuple(keys))
+
+
+def _most(times: dict[int, Int64s]) -> str:
+    """Return the parts in words, the largest first."""
+    sums = {kind: int(time.sum()) for kind, time in times.items() if time.any()}
+    total = sum(sums.values())
+    return ", ".join(
+        f"{percent(sums[kind] / total)} {LABELS[kind][0]}" for kind in sorted(sums, key=lambda kind: -sums[kind])
+    )
+
+
+def _steps(first: int, last: int) -> str:
+    return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+def _means(values: Int64s, gathered: int) -> np.ndarray:
+    """Return the mean of each run of so many values; the last run may be shorter."""
+    starts = np.arange(0, len(values), gathered)
+    return np.add.reduceat(values, starts) / np.diff(np.append(starts, len(values)))

@@ -1,0 +1,114 @@
+"""The length of the steps one after the other, on the host and on the GPU, those that are unlike the others marked."""
+
+import numpy as np
+
+from pinprof.analyses.parts import StepParts
+from pinprof.measure import Profile
+from pinprof.report.charts.chart import Chart, Key, layout, line_across
+from pinprof.report.timeline.kinds import BLUE, ORANGE, VERMILLION
+from pinprof.report.words import step_known
+from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.units import NS_PER_MS, duration
+
+MAX_POINTS = 2000
+"""More lie within a pixel; outliers are always drawn."""
+UNLIKE = 0.2
+"""A step that differs from the median by less than this share of it is no outlier,"""
+DEVIATIONS = 6
+"""nor one that differs by less than so many median deviations: about four standard deviations of a normal spread."""
+HEADROOM = 1.15
+"""Room for a label above the longest step."""
+FEW = 3
+"""Of fewer steps none is an outlier."""
+
+HOST = Key("host: from the start of a step to the next one's", ORANGE, symbol="circle")
+GPU = Key("GPU: from the end of a step's work to the next one's", BLUE, symbol="diamond")
+OUTLIER = Key("unlike the others", VERMILLION, symbol="x")
+
+
+def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Chart | None:
+    """Return a chart of the lengths of the complete steps; None if there are fewer than two of them."""
+    series = []
+    host = _host_steps(trace, profile)
+    if trace.steps.on_host and len(host):
+        series.append((HOST, host, profile.steps.each_ns))
+    if parts is not None and len(parts.step) > 1:
+        series.append((GPU, parts.step, parts.length_ns))
+    if not any(len(numbers) > 1 for _, numbers, _ in series):
+        return None
+    data, marked = [], []
+    for key, numbers, lengths in series:
+        unlike = outliers(lengths)
+        data.append(_line(key, numbers, lengths, unlike))
+        marked += [(int(number), int(length)) for number, length in zip(numbers[unlike], lengths[unlike], strict=True)]
+    keys = [key for key, _, _ in series]
+    if marked:
+        data.append(_marks(marked))
+        keys.append(OUTLIER)
+    known, step = step_known(profile.step), profile.step.step_ns
+    across = line_across(step / NS_PER_MS, f"{known[0]} {known[1]}", below=True) if step and known else {}
+    longest = max(float(lengths.max()) for _, _, lengths in series)
+    top = HEADROOM * max(longest, step or 0.0) / NS_PER_MS
+    shape = layout(240, "step", "ms", xaxis={"tickformat": "d"}, yaxis={"range": [0, top]}, **across)
+    if len(host) < 12:  # noqa: PLR2004  each step has its number
+        shape["xaxis"]["dtick"] = 1
+    return Chart(_caption(series[-1][2], marked), data, shape, tuple(keys))
+
+
+def outliers(lengths: Int64s) -> Bools:
+    """Return which steps are unlike the others: far from the median, as seen by how far the others are from it."""
+    if len(lengths) < FEW:
+        return np.zeros(len(lengths), bool)
+    away = np.abs(lengths - np.median(lengths))
+    return np.asarray((away > UNLIKE * np.median(lengths)) & (away > DEVIATIONS * np.median(away)))
+
+
+def _host_steps(trace: Trace, profile: Profile) -> Int64s:
+    """Return the steps that `each_ns` is about: complete ones that another one follows, else the only one."""
+    complete = np.flatnonzero(trace.steps.complete)
+    followed = complete[complete + 1 < len(trace.steps)]
+    return (followed if len(followed) else complete)[: len(profile.steps.each_ns)]
+
+
+def _line(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str, object]:
+    kept = np.zeros(len(numbers), bool)
+    kept[:: -(-len(numbers) // MAX_POINTS)] = True
+    kept |= unlike
+    name = key.label.split(":")[0]
+    pairs = list(zip((numbers[kept] + 1).tolist(), lengths[kept].tolist(), strict=True))
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if len(pairs) <= 100 else "lines",  # noqa: PLR2004  more marks hide the line
+        "name": name,
+        "x": [number for number, _ in pairs],
+        "y": [round(length / NS_PER_MS, 6) for _, length in pairs],
+        "hovertext": [f"step {number}, {name}: {duration(length)}" for number, length in pairs],
+        "hoverinfo": "text",
+        "line": {"color": key.colour, "width": 2, "dash": "solid" if key is HOST else "dot"},
+        "marker": {"color": key.colour, "symbol": key.symbol, "size": 8},
+        "cliponaxis": False,
+    }
+
+
+def _marks(marked: list[tuple[int, int]]) -> dict[str, object]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": OUTLIER.label,
+        "x": [number + 1 for number, _ in marked],
+        "y": [round(length / NS_PER_MS, 6) for _, length in marked],
+        "hovertext": [f"step {number + 1}: {duration(length)}, unlike the others" for number, length in marked],
+        "hoverinfo": "text",
+        "marker": {"color": OUTLIER.colour, "symbol": OUTLIER.symbol, "size": 12},
+        "cliponaxis": False,
+    }
+
+
+def _caption(lengths: Int64s, marked: list[tuple[int, int]]) -> str:
+    middle = f"{duration(float(np.median(lengths)))} in the middle, {duration(int(lengths.min()))} to "
+    numbers = sorted({number + 1 for number, _ in marked})
+    named = ", ".join(f"{number}" for number in numbers[:8]) + (", ..." if len(numbers) > 8 else "")  # noqa: PLR2004
+    unlike = (
+        f" Unlike the others: step{'s' * (len(numbers) > 1)} {named}." if numbers else " None is unlike the others."
+    )
+    return f"{middle}{duration(int(lengths.max()))}, with the profiler's cost in them.{unlike}"

@@ -1,0 +1,74 @@
+"""Each site that makes the host wait as two bars: the stall and its parts, and the idle time of the GPU after it."""
+
+from pinprof.analyses.syncs import Site
+from pinprof.measure import Profile
+from pinprof.report.charts.chart import Chart, Key, bars, layout, plain
+from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
+from pinprof.units import NS_PER_MS, duration
+
+MAX_SITES = 10
+"""More are in the table."""
+LONGEST = 44
+"""Characters of a place that fit a phone."""
+ROW = 58
+"""Pixels of one site."""
+DRAIN = Key("stall: waiting for earlier work (drain)", SKY)
+OWN = Key("stall: its own copy", ORANGE, pattern="/")
+OVERHEAD = Key("stall: the rest of the call", GREY, pattern="-")
+BUBBLE = Key("GPU idle after it (bubble)", PALE, pattern="\\")
+
+
+def syncs_chart(profile: Profile) -> Chart | None:
+    """Return a chart of the waits per complete step, the longest bubble first; None if no step has any."""
+    count = profile.steps.count
+    sites = [site for site in profile.syncs.sites if site.is_wait and site.in_steps.count]
+    if not sites or not count:
+        return None
+    sites.sort(key=lambda site: (-site.in_steps.bubble_ns, -site.in_steps.stall_ns))
+    drawn = sites[:MAX_SITES]
+    data = []
+    for key, times, place in (
+        (DRAIN, [site.in_steps.drain_ns for site in drawn], 0.0),
+        (OWN, [site.in_steps.own_ns for site in drawn], 0.0),
+        (OVERHEAD, [overhead_ns(site) for site in drawn], 0.0),
+        (BUBBLE, [site.in_steps.bubble_ns for site in drawn], 0.3),
+    ):
+        hover = [f"{key.label}: {duration(time / count)} per step" for time in times]
+        x = [round(time / count / NS_PER_MS, 6) for time in times]
+        y = [number + place for number in range(len(drawn))]
+        data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hovertext=hover, hoverinfo="text"))
+    label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
+    labels = [{**label, "y": number - 0.15, "text": plain(_named(site))} for number, site in enumerate(drawn)]
+    shape = layout(
+        ROW * len(drawn) + 70,
+        "ms per step",
+        "",
+        barmode="stack",
+        annotations=labels,
+        yaxis={"visible": False, "range": [len(drawn) - 0.45, -0.6]},
+        xaxis={"rangemode": "tozero"},
+    )
+    return Chart(_caption(sites, count), data, shape, (DRAIN, OWN, OVERHEAD, BUBBLE))
+
+
+def overhead_ns(site: Site) -> int:
+    """Return what is left of a site's stalls in complete steps besides drain and own copy."""
+    cost = site.in_steps
+    return cost.stall_ns - cost.drain_ns - cost.own_ns
+
+
+def _caption(sites: list[Site], count: int) -> str:
+    stall = sum(site.in_steps.stall_ns for site in sites) / count
+    bubble = sum(site.in_steps.bubble_ns for site in sites) / count
+    left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
+    return (
+        f"The host stands {duration(stall)} per step in calls that wait, and the GPU is idle for {duration(bubble)} "
+        f"after them. Only the idle time costs: a long stall with none is free.{left}"
+    )
+
+
+def _named(site: Site) -> str:
+    at = f"{site.file}:{site.line}" if site.line is not None else site.function
+    where = at or site.op or site.call
+    where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]
+    return f"{site.cause.replace('_', ' ')}: {where}"

@@ -1,0 +1,62 @@
+"""All events that an export adds to a trace."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pinprof.analyses.idle import IdleGaps
+from pinprof.measure import Profile
+from pinprof.report.perfetto.found import finding_tracks
+from pinprof.report.perfetto.gpu import counter_events, exposed_tracks, idle_tracks
+from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events
+from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
+from pinprof.report.words import printable
+from pinprof.rules import Findings
+from pinprof.trace.insert import ROOM
+from pinprof.trace.tables import Steps, Trace
+
+__all__ = ["CATEGORY", "events"]
+
+
+def events(
+    trace: Trace, profile: Profile, findings: Findings, idle: Sequence[IdleGaps], said: Sequence[str], first: int
+) -> Iterator[bytes]:
+    """Yield the events, each as JSON: a process `first` with pinprof's tracks, whose threads have the next numbers.
+
+    Times are those of the trace, in µs with three decimals. `idle` are the gaps of which `profile` has the sums, and
+    `said` is what is not to be seen, which is said at the start of the trace. Nothing that the profile withholds is
+    made into a slice. Texts of the trace are encoded, and never read as anything else.
+    """
+    tracks = [*finding_tracks(trace, profile, findings), *_said(trace, said), *_steps(trace)]
+    tracks += stall_tracks(trace, profile)
+    for gaps in idle:
+        tracks += bubble_tracks(trace, profile, gaps.device)
+        tracks += idle_tracks(profile, gaps)
+        tracks += exposed_tracks(trace, profile, gaps.device)
+    yield from track_events(tracks, first, ROOM - 1)
+    for gaps in idle:
+        yield from counter_events(trace, profile, gaps.device, first)
+
+
+def _steps(trace: Trace) -> Iterator[Track]:
+    """Yield the track of the steps: in a trace with Python stacks Perfetto leaves out most of the profiler's marks."""
+    steps = trace.steps
+    if steps.source == "whole_trace":
+        return
+
+    def describe(at: int) -> Label:
+        where = "host" if steps.on_host else "GPU"
+        return Label(f"step {at + 1}", {"marked_by": printable(steps.marker), "on": where} | _whether_cut(steps, at))
+
+    yield Track("steps", steps.start_ns, steps.end_ns, describe)
+
+
+def _whether_cut(steps: Steps, at: int) -> dict[str, str]:
+    return {} if steps.complete[at] else {"cut_off": "not measured"}
+
+
+def _said(trace: Trace, said: Sequence[str]) -> Iterator[Track]:
+    tables = [table for table in (trace.annotations, trace.ops, trace.calls, trace.gpu) if len(table)]
+    if said and tables:
+        start = np.full(len(said), min(int(table.start_ns[0]) for table in tables))
+        yield Track("not in these tracks", start, start, lambda at: Label(said[at], {}), instants=True)

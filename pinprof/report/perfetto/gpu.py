@@ -1,0 +1,127 @@
+"""Tracks and counters of a GPU: idle time by cause, exposed copies with their reasons, activity, copy rates."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
+from pinprof.analyses.overlap import REASONS, exposed_pieces
+from pinprof.intervals import covered, intersect, union
+from pinprof.measure import Profile
+from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, encoded, micros
+from pinprof.report.perfetto.waits import ms
+from pinprof.report.words import IDLE, place, printable
+from pinprof.report.words import REASONS as REASONS_IN_WORDS
+from pinprof.rules import RULE_OF_EXPOSURE
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace
+
+SHORT_GAP_NS = 2_000
+"""Idle gaps below this, as lie between any two kernels that follow each other, are no slices: there are as many as
+kernels."""
+BINS, NARROWEST_NS = 4_000, 10_000
+"""Parts of the trace for which a counter says how busy the GPU was, and how short they are at least."""
+
+
+def idle_tracks(profile: Profile, idle: IdleGaps) -> Iterator[Track]:
+    """Yield the track of a device's idle time, without causes where they are withheld."""
+    if "busy" in profile.withheld:
+        return
+    shown = np.flatnonzero(idle.times.end - idle.times.start >= SHORT_GAP_NS)
+    known = "causes" not in profile.withheld
+
+    def describe(at: int) -> Label:
+        gap = shown[at]
+        args: dict[str, Any] = {"idle_ms": ms(idle.times.end[gap] - idle.times.start[gap])}
+        cause = IDLE_CAUSES[idle.cause[gap]]
+        return Label(cause, args | {"why": IDLE[cause]}) if known else Label("idle", args)
+
+    if len(shown):
+        name = f"GPU {idle.device}: idle" + (", by cause" if known else "")
+        yield Track(name, idle.times.start[shown], idle.times.end[shown], describe)
+
+
+def exposed_tracks(trace: Trace, profile: Profile, device: int) -> Iterator[Track]:
+    """Yield a track for each direction in which a device has exposed copies."""
+    if "overlap" in profile.withheld:
+        return
+    start, end, row = exposed_pieces(trace, device)
+    number = np.full(len(trace.gpu), NONE)
+    number[profile.overlap.row] = np.arange(len(profile.overlap.row))
+    for direction in np.unique(trace.gpu.direction[row]):
+        chosen = np.flatnonzero(trace.gpu.direction[row] == direction)
+
+        def describe(at: int, chosen: Int64s = chosen) -> Label:
+            return _exposed(trace, profile, int(number[row[chosen[at]]]))
+
+        name = f"GPU {device}: exposed copies {DIRECTIONS[direction]}"
+        yield Track(name, start[chosen], end[chosen], describe)
+
+
+def _exposed(trace: Trace, profile: Profile, number: int) -> Label:
+    gpu, overlap = trace.gpu, profile.overlap
+    row = int(overlap.row[number])
+    length = int(gpu.end_ns[row] - gpu.start_ns[row])
+    args: dict[str, Any] = {"exposed_ms": ms(overlap.exposed_ns[number]), "copy_ms": ms(length)}
+    if gpu.bytes[row] != NONE and "copies" not in profile.withheld:
+        args |= {"bytes": int(gpu.bytes[row])} | (
+            {"gb_per_s": round(int(gpu.bytes[row]) / length, 3)} if length else {}
+        )
+    if HOST_MEMORIES[gpu.host_memory[row]] != "none":
+        args["host_memory"] = HOST_MEMORIES[gpu.host_memory[row]]
+    args |= {"stream": int(gpu.stream[row]), "copy": printable(gpu.name_of(row))}
+    line = profile.copy_places[number]
+    if line:
+        args["at"] = printable(place(line.file, line.line, line.function))
+    if "causes" in profile.withheld:
+        return Label("exposed", args)
+    reason = REASONS[overlap.reason[number]]
+    rule = RULE_OF_EXPOSURE.get((reason, DIRECTIONS[gpu.direction[row]]))
+    args |= {"why": REASONS_IN_WORDS[reason]} | ({"more": f"pinprof explain {rule}"} if rule else {})
+    return Label(f"exposed: {reason}", args)
+
+
+def counter_events(trace: Trace, profile: Profile, device: int, pid: int) -> Iterator[bytes]:
+    """Yield the counters of a device: shares of time with kernels, copies and both, and the rate of copies."""
+    if not profile.withheld.keys() & {"busy", "overlap"}:
+        yield from _activity(trace, device, pid)
+    if "copies" not in profile.withheld:
+        yield from _rates(trace, device, pid)
+
+
+def _activity(trace: Trace, device: int, pid: int) -> Iterator[bytes]:
+    gpu = trace.gpu
+    kernels, copies = (
+        union(gpu.start_ns[rows], gpu.end_ns[rows])
+        for rows in (np.flatnonzero((gpu.category == kind) & (gpu.device == device)) for kind in (KERNEL, MEMCPY))
+    )
+    mine = gpu.device == device
+    begin, end = int(gpu.start_ns[mine].min()), int(gpu.end_ns[mine].max())
+    width = max(-(-(end - begin) // BINS), NARROWEST_NS)
+    edges = np.append(np.arange(begin, end, width), end)
+    length = np.maximum(np.diff(edges), 1)
+    kinds = {"kernels": kernels, "copies": copies, "both": intersect(kernels, copies)}
+    shares = [np.round(100 * covered(times, edges[:-1], edges[1:]) / length, 1) for times in kinds.values()]
+    values = np.stack([np.append(share, 0.0) for share in shares], axis=1)
+    changed = np.flatnonzero(np.append(True, (np.diff(values, axis=0) != 0).any(axis=1)))
+    for time, row in zip(edges[changed].tolist(), values[changed].tolist(), strict=True):
+        named = {f"{kind} %": value for kind, value in zip(kinds, row, strict=True)}
+        yield _counter(f"GPU {device} time with", time, named, pid)
+
+
+def _rates(trace: Trace, device: int, pid: int) -> Iterator[bytes]:
+    gpu = trace.gpu
+    sized = (gpu.category == MEMCPY) & (gpu.device == device) & (gpu.bytes > 0) & (gpu.end_ns > gpu.start_ns)
+    for direction in np.unique(gpu.direction[sized]):
+        rows = np.flatnonzero(sized & (gpu.direction == direction))
+        rate = gpu.bytes[rows] / gpu.duration_ns[rows]
+        times, moment = np.unique(np.concatenate((gpu.start_ns[rows], gpu.end_ns[rows])), return_inverse=True)
+        change = np.bincount(moment.ravel(), np.concatenate((rate, -rate)))
+        running = np.bincount(moment.ravel(), np.repeat((1, -1), len(rows))).cumsum()
+        totals = np.where(running > 0.5, np.round(np.maximum(change.cumsum(), 0), 3), 0.0)  # noqa: PLR2004  a count
+        for time, total in zip(times.tolist(), totals.tolist(), strict=True):
+            yield _counter(f"GPU {device} copies {DIRECTIONS[direction]}", time, {"GB/s": total}, pid)
+
+
+def _counter(name: str, time: int, values: dict[str, float], pid: int) -> bytes:
+    return encoded({"ph": "C", "cat": CATEGORY, "name": name, "pid": pid, "ts": micros(time), "args": values})

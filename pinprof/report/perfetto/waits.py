@@ -1,0 +1,120 @@
+"""Tracks of the stalls, each with an arrow to the GPU work that it waited for, and of the bubbles behind them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pinprof.analyses.syncs import CAUSES
+from pinprof.measure import Profile
+from pinprof.report.perfetto.tracks import APART_NS, Arrow, Label, Track
+from pinprof.report.words import place, printable
+from pinprof.rules import RULE_OF_CAUSE
+from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.units import NS_PER_MS
+
+BY_ITSELF = "the profiler's own wait"
+
+
+def stall_tracks(trace: Trace, profile: Profile) -> Iterator[Track]:
+    """Yield a track of stalls for each host thread that has any, the main thread first."""
+    if "stalls" in profile.withheld:
+        return
+    stalls = profile.syncs.stalls
+    thread = trace.calls.thread[stalls.call]
+    awaited = awaited_rows(trace, profile)
+    main_first = sorted(np.unique(thread).tolist(), key=lambda index: trace.threads[index].role != "main")
+    for index in main_first:
+        rows = np.flatnonzero(thread == index)
+        call = stalls.call[rows]
+        host = trace.threads[index]
+
+        def describe(at: int, rows: Int64s = rows) -> Label:
+            row = int(rows[at])
+            return Label(cause_of(profile, row), stall_args(trace, profile, row), _arrow(trace, int(awaited[row])))
+
+        name = f"stalls of host thread {host.tid} ({host.role})"
+        yield Track(name, trace.calls.start_ns[call], trace.calls.end_ns[call], describe)
+
+
+def bubble_tracks(trace: Trace, profile: Profile, device: int) -> Iterator[Track]:
+    """Yield the track of the bubbles of a device, if it has any."""
+    if profile.withheld.keys() & {"stalls", "drain"}:
+        return
+    stalls = profile.syncs.stalls
+    rows = np.flatnonzero((stalls.bubble_ns > 0) & (stalls.device == device))
+    rows = rows[np.argsort(stalls.awaited_end_ns[rows], kind="stable")]
+    if not len(rows):
+        return
+    start = stalls.awaited_end_ns[rows]
+
+    def describe(at: int) -> Label:
+        row = int(rows[at])
+        thread = trace.threads[trace.calls.thread[stalls.call[row]]]
+        return Label(
+            f"idle after {cause_of(profile, row)}",
+            {
+                "idle_ms": ms(stalls.bubble_ns[row]),
+                "left_by": stall_args(trace, profile, row),
+                "thread": str(thread.tid),
+            },
+        )
+
+    yield Track(f"GPU {device}: bubbles, idle after a stall", start, start + stalls.bubble_ns[rows], describe)
+
+
+def cause_of(profile: Profile, row: int) -> str:
+    """Return the cause of a stall."""
+    return BY_ITSELF if profile.syncs.stalls.profiler[row] else CAUSES[profile.syncs.cause[row]]
+
+
+def stall_args(trace: Trace, profile: Profile, row: int) -> dict[str, Any]:
+    """Return what is known of a stall, without what is withheld."""
+    syncs = profile.syncs
+    stalls, site, line = syncs.stalls, syncs.sites[syncs.site[row]], syncs.lines[row]
+    at = place(line.file, line.line, line.function) if line else place(site.file, None, site.function)
+    args: dict[str, Any] = {"wait_ms": ms(stalls.stall_ns[row])}
+    if "drain" not in profile.withheld:
+        args |= {
+            "drain_ms": ms(stalls.drain_ns[row]),
+            "own_ms": ms(stalls.own_ns[row]),
+            "overhead_ms": ms(stalls.overhead_ns[row]),
+            "gpu_idle_after_ms": ms(stalls.bubble_ns[row]),
+        }
+    args |= {"verdict": site.verdict, "call": printable(trace.calls.name_of(int(stalls.call[row])))}
+    if site.op:
+        args["op"] = printable(site.op)
+    if at:
+        args["at"] = printable(at)
+    if site.cause in RULE_OF_CAUSE:
+        args["more"] = f"pinprof explain {RULE_OF_CAUSE[site.cause]}"
+    return args
+
+
+def awaited_rows(trace: Trace, profile: Profile) -> Int64s:
+    """Return per stall the GPU work that it waited for to the end, as a row of `Trace.gpu`; -1 where not known."""
+    stalls, gpu = profile.syncs.stalls, trace.gpu
+    result = np.where(stalls.own_ns > 0, stalls.copy, NONE).astype(np.int64)
+    if "drain" in profile.withheld:
+        return np.full(len(result), NONE)
+    for device in np.unique(gpu.device):
+        mine = np.flatnonzero(gpu.device == device)
+        mine = mine[np.argsort(gpu.end_ns[mine], kind="stable")]
+        waits = np.flatnonzero((stalls.device == device) & (stalls.drain_ns > 0) & (result == NONE))
+        last = mine[np.maximum(np.searchsorted(gpu.end_ns[mine], stalls.awaited_end_ns[waits], side="right") - 1, 0)]
+        result[waits] = np.where(gpu.end_ns[last] == stalls.awaited_end_ns[waits], last, NONE)
+    return result
+
+
+def _arrow(trace: Trace, row: int) -> Arrow | None:
+    """Return an arrow to GPU work, just before its end; None where it is too short to be bound to."""
+    if row == NONE:
+        return None
+    start, end = int(trace.gpu.start_ns[row]), int(trace.gpu.end_ns[row])
+    pid, tid = trace.tracks[trace.gpu.track[row]]
+    return Arrow(pid, tid, end - APART_NS) if end - start > 2 * APART_NS else None
+
+
+def ms(ns: float) -> float:
+    """Return a time in ms, to the nanosecond."""
+    return round(float(ns) / NS_PER_MS, 6)

@@ -1,0 +1,137 @@
+"""The tables of the page: all numbers that the charts are drawn from, and what each means."""
+
+from pinprof.analyses.parts import StepParts
+from pinprof.analyses.syncs.sites import Cost, Site
+from pinprof.measure import Profile
+from pinprof.report.elements import Column, Markup, details, escaped, table
+from pinprof.report.words import IDLE, NOTHING, REASONS, place, surprises, unless
+from pinprof.units import between, duration, percent, rate, size
+
+FEW = 10
+"""Of so many steps each length is said."""
+MAX_ROWS = 100
+"""A longer table helps nobody."""
+
+
+def _numbers(*titles: str) -> list[Column]:
+    return [Column(title, is_number=True) for title in titles]
+
+
+def copies_table(profile: Profile) -> str:
+    """Return the copies by direction and host memory."""
+    if not profile.copies:
+        return ""
+    columns = [Column("direction"), Column("host memory")]
+    columns += _numbers("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
+    of_copies, of_overlap, of_stalls = (unless(profile, figure) for figure in ("copies", "overlap", "stalls"))
+    rows = (
+        (
+            group.direction,
+            NOTHING if group.host_memory == "none" else group.host_memory,
+            of_copies(f"{group.count:,}"),
+            of_copies(size(group.bytes) if group.bytes else NOTHING),
+            of_copies(duration(group.time_ns)),
+            of_overlap(duration(group.overlapped_ns)),
+            of_overlap(duration(group.exposed_ns)),
+            of_copies(rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else NOTHING),
+            of_stalls(duration(group.host_blocked_ns)),
+        )
+        for group in profile.copies
+    )
+    return table("In the whole trace, each copy counted by itself", columns, rows)
+
+
+def reasons_table(profile: Profile) -> str:
+    """Return why copies are exposed; nothing where that is withheld."""
+    if profile.withheld.keys() & {"overlap", "causes"}:
+        return ""
+    rows = profile.overlap.by_reason()
+    columns = [Column("reason"), *_numbers("copies", "exposed"), Column("meaning")]
+    cells = ((reason.replace("_", " "), f"{count:,}", duration(time), REASONS[reason]) for reason, count, time in rows)
+    return table("In the whole trace; the first reason that holds for a copy", columns, cells) if rows else ""
+
+
+def sites_table(profile: Profile) -> str:
+    """Return the waits of the host by site, and what is surprising about them."""
+    sites, steps = profile.syncs.sites, max(profile.steps.count, 1)
+    columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
+    columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "bubble")
+    of_stalls, of_step = unless(profile, "stalls"), unless(profile, "stalls", "per_step")
+    of_drain = unless(profile, "stalls", "drain", "per_step")
+    rows = (
+        (
+            "the profiler's own, not counted" if site.verdict == "profiler" else site.cause.replace("_", " "),
+            "" if site.verdict == "profiler" else site.verdict,
+            _where(site),
+            Markup(f"<code>{escaped(site.op or site.call)}</code>"),
+            of_stalls(f"{site.total.count:,}"),
+            of_step(f"{site.in_steps.count / steps:.3g}"),
+            *(
+                NOTHING if site.verdict == "profiler" else shown(duration(time / steps))
+                for shown, time in zip((of_step, of_drain, of_drain, of_drain), _times(site.in_steps), strict=True)
+            ),
+        )
+        for site in sites
+    )
+    caption = "Times per complete step. Drain: waiting for work queued before. Bubble: the GPU is idle after the wait"
+    if not sites:
+        return ""
+    said = "".join(f"<li>{escaped(sentence)}.</li>" for sentence in surprises(profile))
+    return table(caption, columns, rows) + (f"<ul>{said}</ul>" if said else "")
+
+
+def _times(cost: Cost) -> tuple[int, int, int, int]:
+    return cost.stall_ns, cost.drain_ns, cost.own_ns, cost.bubble_ns
+
+
+def _where(site: Site) -> str:
+    at = place(site.file, site.line, site.function) or NOTHING
+    return details(at, site.stack) if site.stack else at
+
+
+def idle_table(profile: Profile) -> str:
+    """Return the idle time of each GPU by cause; nothing where that is withheld."""
+    if profile.withheld.keys() & {"busy", "causes"}:
+        return ""
+    columns = [Column("GPU"), Column("cause"), *_numbers("time", "of its span"), Column("meaning")]
+    rows = [
+        (
+            str(device.device),
+            cause.replace("_", " "),
+            duration(time),
+            percent(time / device.span_ns),
+            IDLE[cause],
+        )
+        for device in profile.devices
+        for cause, time in device.idle_by_cause
+    ]
+    return table("In the whole trace, between the first and the last work of each GPU", columns, rows) if rows else ""
+
+
+def steps_table(profile: Profile) -> str:
+    """Return how long the steps are, by each way to measure them."""
+    steps = profile.steps
+    named = (
+        ("host", steps.host_ns, "median time between the starts of consecutive steps on the host"),
+        ("GPU", steps.device_ns, "mean time between the ends of the GPU work of consecutive steps"),
+        ("GPU busy", steps.busy_ns, "mean time in which the busiest GPU worked for a step"),
+    )
+    rows = [(name, duration(time), meaning) for name, time, meaning in named if time is not None]
+    each = steps.each_ns.tolist()
+    if len(each) > 1:
+        lengths = ", ".join(duration(time) for time in each) if len(each) <= FEW else between(min(each), max(each))
+        rows.append(("each", lengths, "from the start of one complete step to the next one's"))
+    columns = [Column("step"), *_numbers("time"), Column("meaning")]
+    return table("Complete steps as traced, with the profiler's cost in them", columns, rows) if rows else ""
+
+
+def parts_table(parts: StepParts) -> str:
+    """Return how the time of each step divides on a GPU."""
+    columns = [Column("step"), *_numbers("length", "compute only", "both", "copy only", "memset only", "idle")]
+    times = (parts.length_ns, parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
+    rows = zip((parts.step + 1).tolist(), *(time.tolist() for time in times), strict=True)
+    cells = [(f"{step}", *(duration(time) for time in row)) for step, *row in list(rows)[:MAX_ROWS]]
+    first = f", the first {MAX_ROWS} of {len(parts.step)}" if len(parts.step) > MAX_ROWS else ""
+    return table(
+        f"Each complete step on GPU {parts.device} as traced{first}; the parts add up to its length", columns, cells
+    )

@@ -1,0 +1,82 @@
+"""What is around each call: the ops and the user's own function, as lines of text that many calls share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.measure import Profile
+from pinprof.report.timeline.names import cut
+from pinprof.report.words import place
+from pinprof.trace.callers import user_calls
+from pinprof.trace.frames import frame
+from pinprof.trace.lines import SourceLine
+from pinprof.trace.links import follow
+from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+
+MAX_OPS = 3
+"""Ops that are named around a call, the innermost ones."""
+MAX_PLACE = 200
+"""Characters of a file with its line and function; the end matters most, and stays."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Lines of plain text, and per row of a table which of them hold; 0 for none."""
+
+    lines: list[list[str]]
+    call: Int64s
+    stall: Int64s
+    activity: Int64s
+
+    @classmethod
+    def of(cls, trace: Trace, profile: Profile) -> "Surroundings":
+        """Return the surroundings of all calls of a trace, of its stalls and of its GPU activities."""
+        lines: list[list[str]] = [[]]
+        codes: dict[tuple[str, ...], int] = {(): 0}
+
+        def code(*said: str) -> int:
+            kept = tuple(filter(None, said))
+            if kept not in codes:
+                codes[kept] = len(lines)
+                lines.append(list(kept))
+            return codes[kept]
+
+        ops, functions = _ops(trace), user_calls(trace, np.arange(len(trace.calls))).function
+        named = np.stack((*ops, follow(trace.functions.name, functions))) if len(trace.calls) else np.zeros((4, 0), int)
+        distinct, which = np.unique(named, axis=1, return_inverse=True)
+        texts = [_texts(trace, column) for column in distinct.T.tolist()]
+        call = np.array([code(*pair) for pair in texts], np.int64)[which.ravel()] if texts else np.zeros(0, np.int64)
+
+        def placed(row: int, line: SourceLine | None) -> int:
+            if line is None:
+                return int(call[row])
+            at = cut(place(line.file, line.line, line.function), MAX_PLACE)
+            return code(texts[which.ravel()[row]][0], f"called at {at}")
+
+        stalls = profile.syncs
+        stall = np.array(
+            [placed(row, line) for row, line in zip(stalls.stalls.call.tolist(), stalls.lines, strict=True)]
+        )
+        activity = np.zeros(len(trace.gpu), np.int64)
+        launch = trace.links.launch
+        for row, line in zip(profile.overlap.row.tolist(), profile.copy_places, strict=True):
+            if line and line.line is not None and launch[row] != NONE:
+                activity[row] = placed(int(launch[row]), line)
+        return cls(lines, call, stall, activity)
+
+
+def _ops(trace: Trace) -> list[Int32s]:
+    """Return the names of the ops around each call, the outermost first, -1 for none."""
+    op, names = trace.links.op, []
+    for _ in range(MAX_OPS):
+        names.append(follow(trace.ops.name, op))
+        op = follow(trace.links.op_parent, op)
+    return names[::-1]
+
+
+def _texts(trace: Trace, names: list[int]) -> tuple[str, str]:
+    """Return what is said of the ops and of the user's function with these names."""
+    *ops, function = names
+    chain = ", ".join(cut(trace.ops.names[op]) for op in ops if op != NONE)
+    found = frame(trace.functions.names[function]) if function != NONE else None
+    return f"in {chain}" if chain else "", f"from {cut(f'{found.function} ({found.file})', MAX_PLACE)}" if found else ""

@@ -1,0 +1,153 @@
+"""Which events are in the page in full: all, if they are few enough, else those of the steps that matter."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pinprof.intervals import union
+from pinprof.measure import Profile
+from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
+from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out
+from pinprof.report.timeline.window import Window, step_range, whole_window
+from pinprof.trace.tables import Bools, Int64s, Trace
+
+MAX_EVENTS = 1_000_000
+"""Rectangles in a page. A million takes about 7 MB of it; the page's 15 MB are plotly.js (4.5 MB) and these."""
+FULL_SHARE = 0.7
+"""Of the rectangles that may be in a page, for the steps that are there in full."""
+BAND = (IDLE, MEMSET_ONLY, COMPUTE_ONLY, COPY_ONLY, BOTH)
+FINEST_NS = 1_000
+"""Merging begins with what is shorter than this."""
+
+
+@dataclass(frozen=True)
+class Detail:
+    """The lanes of a whole trace, each sorted by start, and what of them is merged."""
+
+    window: Window
+    lanes: tuple[Lane, ...]
+    left_out: tuple[LeftOut, ...]
+    full: tuple[int, ...]
+    """Steps whose events are all there; all steps if nothing is merged."""
+    narrow_ns: int
+    """Elsewhere events shorter than this are merged with their neighbours; 0 if nothing is merged."""
+    shares: dict[int, Int64s] = field(default_factory=dict)
+    """Of merged overlap bands, by the place of the lane: ns of each of BAND in each rectangle, one row per kind."""
+
+    @property
+    def merged(self) -> tuple[int, int]:
+        """How many events are merged, into how many blocks; what the overlap band shows are no events."""
+        blocks = [lane.count[lane.count > 1] for lane in self.lanes if lane.source != "overlap"]
+        return sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
+
+
+def detailed(
+    trace: Trace, profile: Profile, view: Window, max_events: int = MAX_EVENTS, wanted_ns: Iterable[int] = ()
+) -> Detail:
+    """Return the lanes of a trace with no more rectangles than given, unless there are more lanes.
+
+    The steps of `wanted_ns` are among those that are there in full.
+    """
+    window = whole_window(trace)
+    found, left_out = lay_out(trace, profile, window)
+    bare = profile.withheld.keys() & {"busy", "overlap"}
+    lanes = [by_start(lane) for lane in found if not (bare and lane.source == "overlap")]
+    total = sum(map(len, lanes))
+    if total <= max_events:
+        return Detail(window, tuple(lanes), tuple(left_out), tuple(range(len(trace.steps))), 0)
+    limit = int(len(trace.steps) * FULL_SHARE * max_events / total)
+    full = _full_steps(trace, profile, view, limit, wanted_ns)
+    keep = [_within(trace, full, lane) for lane in lanes]
+    narrow, thin = FINEST_NS, lanes
+    while sum(map(len, thin)) > max_events and narrow < 2 * window.span_ns:
+        thin = [coarse(lane, kept, narrow) for lane, kept in zip(lanes, keep, strict=True)]
+        narrow *= 2
+    shares = {
+        place: band_shares(lane, _firsts(lane, keep[place], narrow // 2))
+        for place, lane in enumerate(lanes)
+        if lane.source == "overlap"
+    }
+    return Detail(window, tuple(thin), tuple(left_out), tuple(full), narrow // 2, shares)
+
+
+def by_start(lane: Lane) -> Lane:
+    """Return a lane sorted by start, whatever the kinds."""
+    return _taken(lane, np.argsort(lane.start_ns, kind="stable"))
+
+
+def _taken(lane: Lane, rows: Int64s) -> Lane:
+    return replace(
+        lane,
+        start_ns=lane.start_ns[rows],
+        end_ns=lane.end_ns[rows],
+        kind=lane.kind[rows],
+        row=lane.row[rows],
+        count=lane.count[rows],
+        busy_ns=lane.busy_ns[rows],
+    )
+
+
+def coarse(lane: Lane, keep: Bools, narrow: int) -> Lane:
+    """Return a lane (sorted by start) whose neighbours shorter than `narrow` ns are merged unless they are to be kept.
+
+    A block begins within one stretch of `narrow` ns; kind and row are those of its longest event.
+    """
+    if len(lane) == 0:
+        return lane
+    first = _firsts(lane, keep, narrow)
+    block = np.repeat(np.arange(len(first)), np.diff(first, append=len(lane)))
+    longest = np.lexsort((lane.busy_ns, block))[np.append(first[1:], len(lane)) - 1]
+    return replace(
+        _taken(lane, longest),
+        start_ns=lane.start_ns[first],
+        end_ns=np.maximum.reduceat(lane.end_ns, first),
+        count=np.add.reduceat(lane.count, first),
+        busy_ns=np.add.reduceat(lane.busy_ns, first),
+    )
+
+
+def _firsts(lane: Lane, keep: Bools, narrow: int) -> Int64s:
+    """Return where each block begins."""
+    stretch = np.where((lane.busy_ns < narrow) & ~keep, lane.start_ns // narrow, -1)
+    joins = (stretch[1:] == stretch[:-1]) & (stretch[1:] != -1)
+    return np.flatnonzero(np.concatenate(([True], ~joins)))
+
+
+def band_shares(lane: Lane, first: Int64s) -> Int64s:
+    """Return how long each kind of the overlap band lasts in each block, one row per kind of BAND."""
+    return np.stack([np.add.reduceat(np.where(lane.kind == kind, lane.busy_ns, 0), first) for kind in BAND])
+
+
+def _full_steps(trace: Trace, profile: Profile, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
+    """Return about so many steps: those of the first sight, of the worst waits and copies, then the middle ones."""
+    if trace.steps.source == "whole_trace":
+        return []
+    syncs = profile.syncs
+    cost = syncs.stalls.bubble_ns + syncs.stalls.stall_ns
+    worst = [rows[cost[rows].argmax()] for rows in map(np.flatnonzero, _by_site(syncs.site, len(syncs.sites)))]
+    overlap = profile.overlap
+    exposed = (np.flatnonzero(overlap.reason == code) for code in np.unique(overlap.reason))
+    copies = [overlap.row[rows[overlap.exposed_ns[rows].argmax()]] for rows in exposed]
+    wanted = [*range(view.first, view.last + 1)]
+    wanted += [int(trace.steps.start_ns.searchsorted(time, side="right")) - 1 for time in wanted_ns]
+    wanted += [int(syncs.stalls.call_step[row]) for row in worst]
+    wanted += [int(trace.links.activity_step[row]) for row in copies]
+    middle = (view.first + view.last) // 2
+    nearest = np.argsort(np.abs(np.arange(len(trace.steps)) - middle), kind="stable").tolist()
+    chosen = dict.fromkeys(step for step in (*wanted, *nearest) if step >= 0)
+    return sorted(list(chosen)[: max(limit, view.last - view.first + 1)])
+
+
+def _by_site(site: Int64s, count: int) -> Iterable[Bools]:
+    return (site == number for number in range(count))
+
+
+def _within(trace: Trace, steps: list[int], lane: Lane) -> Bools:
+    """Return which events lie in the time of some steps and of the GPU work that they launched."""
+    if not steps:
+        return np.zeros(len(lane), bool)
+    start, end = np.array([step_range(trace, step, step) for step in steps], np.int64).T
+    spans = union(start, end)
+    place = np.searchsorted(spans.start, lane.start_ns, side="right") - 1
+    return (place >= 0) & (lane.start_ns < spans.end[np.clip(place, 0, None)])

@@ -1,0 +1,124 @@
+"""Where a finding is to be seen: its worst instance, as an attribute that the page's script follows."""
+
+import html
+import json
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.analyses.syncs import CAUSES
+from pinprof.measure import Profile
+from pinprof.report.timeline.window import choose_window
+from pinprof.rules import Finding
+from pinprof.trace.tables import NONE, Int64s, Trace
+
+Mark = tuple[str, str, int, int]
+"""What is marked, in which lanes (a lane's source such as `stalls`, or `device N`), and from when to when."""
+
+
+class Instance(NamedTuple):
+    """One time that a finding is about, in ns of the trace."""
+
+    start_ns: int
+    end_ns: int
+    marks: tuple[Mark, ...]
+
+
+def zoom_attribute(trace: Trace, profile: Profile, finding: Finding) -> str:
+    """Return ` data-zoom="..."` for a finding, with times in ns since the timeline's 0; nothing where none is known."""
+    found = worst(trace, profile, finding)
+    if found is None:
+        return ""
+    zero = choose_window(trace).start_ns
+    marks = [(what, where, start - zero, end - zero) for what, where, start, end in found.marks]
+    text = json.dumps({"range": [found.start_ns - zero, found.end_ns - zero], "marks": marks})
+    return f' data-zoom="{html.escape(text)}"'
+
+
+def worst(trace: Trace, profile: Profile, finding: Finding) -> Instance | None:
+    """Return the instance of a finding that costs most, None where no single one is known."""
+    stall = _worst_stall(profile, trace, finding)
+    if stall is not None:
+        return _of_stall(trace, profile, stall)
+    copy = _worst_copy(profile, trace, finding)
+    if copy is not None:
+        return _of_copy(trace, profile, copy)
+    times = profile.loader.times
+    if finding.rule.id.startswith("PIN4") and len(times.start):
+        longest = int((times.end - times.start).argmax())
+        start, end = int(times.start[longest]), int(times.end[longest])
+        where = "annotations" if start in trace.annotations.start_ns else "ops"
+        return Instance(start, end, (("the wait for input", where, start, end),))
+    return None
+
+
+def _worst_stall(profile: Profile, trace: Trace, finding: Finding) -> int | None:
+    """Return the stall of the finding's sites that costs most, in complete steps if there are any there."""
+    evidence, syncs = finding.evidence, profile.syncs
+    causes = [CAUSES.index(cause) for cause in finding.rule.causes if cause in CAUSES]
+    sites = [
+        number
+        for number, site in enumerate(syncs.sites)
+        if (site.file, site.line, site.function) == (evidence.file, evidence.line, evidence.function)
+    ]
+    rows = np.flatnonzero(np.isin(syncs.cause, causes) & np.isin(syncs.site, sites) & ~syncs.stalls.profiler)
+    inside = rows[trace.steps.holds(syncs.stalls.call_step[rows])]
+    rows = inside if len(inside) else rows
+    cost = syncs.stalls.bubble_ns * 1000 + syncs.stalls.stall_ns  # the bubble first: that is what it costs
+    return int(rows[cost[rows].argmax()]) if len(rows) else None
+
+
+def _worst_copy(profile: Profile, trace: Trace, finding: Finding) -> int | None:
+    """Return the place in `Profile.overlap` of the finding's copy that is exposed longest."""
+    if not finding.rule.id.startswith(("PIN1", "PIN3", "PIN5")) or not len(profile.overlap.row):
+        return None
+    evidence, overlap = finding.evidence, profile.overlap
+    mine = evidence.edits.pinned | evidence.edits.ahead
+    if mine:
+        places = np.flatnonzero(np.isin(overlap.row, list(mine)))
+    else:
+        here = (evidence.file, evidence.line, evidence.function)
+        of = [(line.file, line.line, line.function) if line else (None,) * 3 for line in profile.copy_places]
+        places = np.array([place for place, at in enumerate(of) if at == here], np.int64)
+    inside = places[trace.steps.holds(trace.links.activity_step[overlap.row[places]])]
+    places = inside if len(inside) else places
+    cost = overlap.exposed_ns * 1000 + trace.gpu.duration_ns[overlap.row]
+    return int(places[cost[places].argmax()]) if len(places) else None
+
+
+def _of_stall(trace: Trace, profile: Profile, row: int) -> Instance:
+    stalls = profile.syncs.stalls
+    same = stalls.copy == stalls.copy[row]  # the calls that make and await one copy are one wait
+    calls = stalls.call[same & ~stalls.profiler] if stalls.copy[row] != NONE else stalls.call[[row]]
+    times = zip(trace.calls.start_ns[calls].tolist(), trace.calls.end_ns[calls].tolist(), strict=True)
+    marks: list[Mark] = [("the wait", "stalls", start, end) for start, end in times]
+    if not profile.withheld.keys() & {"stalls", "drain"}:
+        awaited = _awaited(trace, int(stalls.copy[row]), int(stalls.device[row]), int(stalls.awaited_end_ns[row]))
+        if awaited != NONE and (stalls.own_ns[row] or stalls.drain_ns[row]):
+            marks.append(("awaited work", "gpu", int(trace.gpu.start_ns[awaited]), int(trace.gpu.end_ns[awaited])))
+        if stalls.bubble_ns[row]:
+            idle = int(stalls.awaited_end_ns[row])
+            marks.append(("bubble", f"device {stalls.device[row]}", idle, idle + int(stalls.bubble_ns[row])))
+    return _around(marks)
+
+
+def _awaited(trace: Trace, copy: int, device: int, end_ns: int) -> int:
+    """Return the activity whose end the host waited for: its own copy, else the last one to end then."""
+    gpu = trace.gpu
+    if copy != NONE and gpu.end_ns[copy] == end_ns:
+        return copy
+    rows: Int64s = np.flatnonzero((gpu.end_ns == end_ns) & (gpu.device == device))
+    return int(rows[0]) if len(rows) else NONE
+
+
+def _of_copy(trace: Trace, profile: Profile, place: int) -> Instance:
+    row = int(profile.overlap.row[place])
+    marks: list[Mark] = [("the copy", "gpu", int(trace.gpu.start_ns[row]), int(trace.gpu.end_ns[row]))]
+    launch = int(trace.links.launch[row])
+    if launch != NONE:
+        marks.append(("its launch", "calls", int(trace.calls.start_ns[launch]), int(trace.calls.end_ns[launch])))
+    return _around(marks)
+
+
+def _around(marks: list[Mark]) -> Instance:
+    return Instance(min(mark[2] for mark in marks), max(mark[3] for mark in marks), tuple(marks))

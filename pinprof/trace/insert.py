@@ -1,0 +1,157 @@
+"""Puts events into a trace file: its own bytes pass through as they are, and more events follow its last one."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+import numpy as np
+
+from pinprof.errors import TraceError
+from pinprof.trace.blocks import Blocks, list_end
+from pinprof.trace.reader import LIST_START
+from pinprof.trace.salvage import salvage
+
+NUMBERS_FROM = 1_886_000_000
+"""Perfetto keeps process and thread ids as unsigned 32-bit numbers, and gives low ones to ids that are texts."""
+NUMBERS = 1_000_000
+ROOM = 10_000
+"""So many ids in a row are free for what is put in."""
+NUMBER = re.compile(rb"1886[0-9]{6}")
+NUMBER_BYTES = 10
+
+
+class Unused:
+    """Finds ids that no event has, by looking at every number in the text that passes."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._carried = b""
+
+    def look(self, text: bytes | memoryview) -> None:
+        """Look at a piece of the text, which follows the one before."""
+        seam = self._carried + bytes(text[: NUMBER_BYTES - 1])
+        for found in (NUMBER.findall(seam), NUMBER.findall(text)):
+            self._seen.update(int(number) - NUMBERS_FROM for number in found)
+        end = bytes(text[1 - NUMBER_BYTES :])
+        self._carried = (self._carried + end)[1 - NUMBER_BYTES :]
+
+    def first(self) -> int:
+        """Return the first of `ROOM` numbers in a row that did not come by."""
+        taken = {number // ROOM for number in self._seen}
+        free = next((block for block in range(NUMBERS // ROOM) if block not in taken), None)
+        if free is None:
+            raise TraceError("uses every process id that pinprof could take for its own tracks")
+        return NUMBERS_FROM + free * ROOM
+
+
+class WithEvents:
+    """The text of a trace file with more events behind its own, as pieces of bytes; it can be gone through once.
+
+    `make` gets a number from which on `ROOM` ids are not in the file, and returns the texts of one or more events.
+    A file that was cut off is closed behind its last whole event; then `cut` says so once all is through.
+
+    Raises TraceError, without the name, if this is no trace.
+    """
+
+    def __init__(self, content: Iterable[bytes], make: Callable[[int], Iterable[bytes]]) -> None:
+        self.cut = False
+        self._content = content
+        self._make = make
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the file."""
+        unused, blocks = Unused(), Blocks(self._content)
+        first = True
+        before = b""
+        for block in blocks:
+            piece = bytes(memoryview(block.buffer)[block.begin : block.end])
+            before = blocks.header + piece if first else piece
+            first = False
+            unused.look(before)
+            yield before
+        if blocks.whole is not None:
+            kept, tail = self._split_whole(blocks.whole.removeprefix(b"\xef\xbb\xbf"))
+        else:
+            kept, tail = self._split(blocks.rest, blocks.header)
+            kept = blocks.header + kept if first else kept
+        unused.look(kept)
+        unused.look(tail)
+        yield kept
+        yield from self._events(unused.first(), kept.rstrip() or before.rstrip())
+        yield tail
+
+    def _events(self, number: int, before: bytes) -> Iterator[bytes]:
+        separator = b"\n" if before.endswith((b"[", b",")) else b",\n"
+        for event in self._make(number):
+            yield separator + event
+            separator = b",\n"
+        yield b"\n"
+
+    def _split(self, rest: bytes, header: bytes) -> tuple[bytes, bytes]:
+        """Return the last events of a file and what follows its list of events."""
+        try:
+            end = list_end(b"[" + rest) - 2  # of the bracket that closes it
+        except (ValueError, RecursionError):
+            return self._split_broken(rest, header)
+        return rest[:end].rstrip(), self._whole_tail(header, rest[end:])
+
+    def _split_broken(self, rest: bytes, header: bytes) -> tuple[bytes, bytes]:
+        """Return the same of a text that is no JSON: it is cut off, or holds an event that is none."""
+        found = salvage(rest, is_last=True)
+        kept = rest[: len(rest) - len(found.rest)].rstrip()
+        if found.closed:
+            return kept, self._whole_tail(header, found.rest.lstrip(b" \t\r\n,"))
+        self.cut = True
+        return kept, _closing(header)
+
+    def _split_whole(self, data: bytes) -> tuple[bytes, bytes]:
+        """Return a file up to the end of its list of events, and the rest of it."""
+        try:
+            end = _end_of_events(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            begin = LIST_START.search(data)
+            if begin is None:
+                raise TraceError("has no list of events that pinprof could add to") from None
+            header, events = data[: begin.end()], data[begin.end() :].lstrip()
+            kept, tail = self._split_broken(events, header)
+            return header + kept, tail
+        return data[:end].rstrip(), data[end:]
+
+    def _whole_tail(self, header: bytes, tail: bytes) -> bytes:
+        """Return what follows the events, without what is behind them if only that is cut off."""
+        if _is_json(header + tail) or not _is_json(header + _closing(header)):
+            return tail
+        self.cut = True
+        return _closing(header)
+
+
+def _end_of_events(data: bytes) -> int:
+    """Return where the bracket stands that closes the list of events. Raises an error of msgspec."""
+    if data.lstrip().startswith(b"["):
+        events = msgspec.json.decode(data, type=msgspec.Raw)
+    else:
+        events = msgspec.json.decode(data, type=_Events).events
+    text = memoryview(events)  # a view on the data, which tells where it is even if there is another such text
+    return _address(text) - _address(memoryview(data)) + len(bytes(text).rstrip()) - 1
+
+
+def _address(text: memoryview) -> int:
+    return int(np.frombuffer(text, np.uint8).ctypes.data)
+
+
+class _Events(msgspec.Struct):
+    """A trace file of which only the place of its events is asked."""
+
+    events: msgspec.Raw = msgspec.field(name="traceEvents")
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _closing(header: bytes) -> bytes:
+    return b"]}" if header.lstrip().startswith(b"{") else b"]"

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+from trace_builder import SIDE, TraceBuilder
+
+from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.trace import read_trace
+
+
+def parts_of(builder: TraceBuilder, folder: Path) -> tuple[StepParts, ...]:
+    return measure_parts(read_trace(builder.write(folder / "trace.json")))
+
+
+def times(parts: StepParts) -> list[list[int]]:
+    columns = (parts.length_ns, parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
+    return [[time // 1000 for time in row] for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def copying(steps: int, device: int = 0) -> TraceBuilder:
+    """Steps of 1000 µs whose work ends at 800: idle, 300 µs compute, 100 both, 200 copy, 10 memset within 50 idle."""
+    builder = TraceBuilder()
+    for step in range(steps):
+        time = 1000 * step
+        builder.step(step, time, 990)
+        builder.kernel(time + 100, 400, launch=time + 1, device=device)
+        copy = "HtoD (Pinned -> Device)"
+        builder.copy(copy, time + 400, 300, launch=time + 10, stream=SIDE, device=device)
+        call = builder.call("cudaMemsetAsync", time + 20, 2)
+        builder.activity("gpu_memset", "Memset", time + 790, 10, correlation=call, device=device, stream=7)
+    return builder
+
+
+def test_the_parts_of_a_step_add_up_to_the_time_since_the_step_before(tmp_path: Path) -> None:
+    (parts,) = parts_of(copying(3), tmp_path)
+    assert parts.step.tolist() == [1, 2]  # when the first one began is not known
+    # from 800 of one step to 800 of the next: idle to 1100, compute to 1400, both to 1500, copy to 1700, memset at 1790
+    assert times(parts) == [[1000, 300, 100, 200, 10, 390]] * 2
+
+
+def test_a_single_step_counts_from_its_first_work(tmp_path: Path) -> None:
+    (parts,) = parts_of(copying(1), tmp_path)
+    assert times(parts) == [[700, 300, 100, 200, 10, 90]]
+
+
+def test_each_device_has_its_own(tmp_path: Path) -> None:
+    builder = copying(3)
+    for step in range(3):
+        builder.kernel(1000 * step + 300, 200, launch=1000 * step + 30, device=1)
+    first, second = parts_of(builder, tmp_path)
+    assert (first.device, second.device) == (0, 1)
+    assert times(second) == [[1000, 200, 0, 0, 0, 800]] * 2
+
+
+def test_without_gpu_there_are_none(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::add", 0, 5)
+    assert parts_of(builder, tmp_path) == ()
+    assert parts_of(TraceBuilder(), tmp_path) == ()

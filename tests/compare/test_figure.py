@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from pinprof.compare import Figure, Value
+from pinprof.compare.figure import over_steps
+
+
+def figure(before: Value, after: Value) -> Figure:
+    return Figure("step_ms", "ns", before, after)
+
+
+@pytest.mark.parametrize(
+    ("after", "noise", "within"),
+    [
+        (Value(80, (75, 84)), 9, False),  # 84 lies below the 95 that the figure before is at least: 5 + 4
+        (Value(90, (85, 95)), 10, True),  # they meet at 95
+        (Value(120, (108, 130)), 20, True),  # 8 up, 12 down
+        (Value(121, (111, 130)), 18, False),
+        (Value(100, (100, 100)), 8, True),
+    ],
+)
+def test_a_difference_is_noise_if_the_ranges_meet(after: Value, noise: float, *, within: bool) -> None:
+    made = figure(Value(100, (95, 108)), after)
+    assert made.noise == noise
+    assert made.is_within_noise is within
+    assert made.has_changed is not within
+
+
+def test_without_a_spread_noise_is_unknown_but_no_difference_is_none() -> None:
+    assert figure(Value(100), Value(90, (85, 95))).is_within_noise is None
+    assert figure(Value(100), Value(90)).has_changed
+    assert figure(Value(100), Value(100)).is_within_noise is True
+
+
+def test_a_figure_that_one_trace_does_not_tell_is_not_compared() -> None:
+    made = figure(Value(None, reason="no steps"), Value(3, (3, 3)))
+    assert (made.difference, made.fraction, made.noise, made.is_within_noise) == (None, None, None, None)
+    assert not made.has_changed
+    assert made.reason == "before: no steps"
+
+
+def test_a_share_of_nothing_is_none() -> None:
+    assert figure(Value(0, (0, 0)), Value(3, (3, 3))).fraction is None
+
+
+def test_of_few_steps_the_spread_is_that_of_all_and_of_many_it_leaves_out_a_tenth_at_each_end() -> None:
+    assert over_steps(np.array([3.0, 1.0, 8.0])) == Value(4, (1, 8))
+    many = over_steps(np.arange(101, dtype=float))
+    assert many == Value(50, (10, 90))
+
+
+def test_the_spread_holds_the_figure() -> None:
+    assert over_steps(np.array([1.0, 2.0]), 5.0) == Value(5, (1, 5))
+    assert over_steps(np.array([1.0, 2.0]), 0.0) == Value(0, (0, 2))
+
+
+def test_a_single_step_has_no_spread_and_none_no_figure() -> None:
+    assert over_steps(np.array([7.0])) == Value(7)
+    assert over_steps(np.array([])).value is None
+    assert over_steps(np.array([])).reason == "no complete step"

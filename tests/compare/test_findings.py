@@ -1,0 +1,75 @@
+"""Findings before and after, each made by hand: `(rule, function, line, saving in µs)`."""
+
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.compare.changes import FindingChange, finding_changes
+from pinprof.compare.side import Side
+from pinprof.measure import measure
+from pinprof.rules import RULES, Evidence, Finding, Findings, Saving
+from pinprof.trace import read_trace
+
+RULE = {rule.id: rule for rule in RULES}
+Made = tuple[str, str | None, int | None, float | None]
+
+
+def finding(made: Made) -> Finding:
+    rule, function, line, saving = made
+    file = None if function is None else "train.py"
+    worth = None if saving is None else Saving(saving * 1000, (saving * 900, saving * 1100))
+    return Finding(RULE[rule], "high", Evidence(1000, "text", file, line, function), worth)
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Side:
+    trace = read_trace(TraceBuilder().write(tmp_path / "empty.json"))
+    return Side(trace, measure(trace), Findings())
+
+
+def changes(empty: Side, before: list[Made], after: list[Made]) -> list[FindingChange]:
+    sides = (Side(empty.trace, empty.profile, Findings(map(finding, made))) for made in (before, after))
+    return list(finding_changes(*sides))
+
+
+def statuses(empty: Side, before: list[Made], after: list[Made]) -> list[str]:
+    return [change.status for change in changes(empty, before, after)]
+
+
+def test_the_same_finding_may_stand_at_another_line(empty: Side) -> None:
+    assert statuses(empty, [("PIN201", "step", 10, 50)], [("PIN201", "step", 14, 52)]) == ["same"]
+
+
+def test_one_that_saves_more_than_the_ranges_allow_has_changed(empty: Side) -> None:
+    (change,) = changes(empty, [("PIN201", "step", 10, 50)], [("PIN201", "step", 10, 100)])
+    assert change.status == "changed"
+    assert (change.saving.before.value, change.saving.after.value) == (50_000, 100_000)
+    assert change.saving.noise == pytest.approx(15_000)  # up to 55 before, from 90 after
+
+
+def test_gone_and_new(empty: Side) -> None:
+    assert statuses(empty, [("PIN201", "step", 10, 50)], [("PIN101", "step", 10, 50)]) == ["gone", "new"]
+
+
+def test_the_only_one_of_a_rule_has_moved_to_another_function(empty: Side) -> None:
+    assert statuses(empty, [("PIN201", "step", 10, 50)], [("PIN201", "fit", 90, 50)]) == ["moved"]
+    assert statuses(empty, [("PIN201", "step", 10, 50)], [("PIN201", None, None, 50)]) == ["same"]
+
+
+def test_of_several_it_is_not_known_which_moved(empty: Side) -> None:
+    before, after = [("PIN201", "a", 1, 5.0), ("PIN201", "b", 2, 5.0)], [("PIN201", "c", 3, 5.0)]
+    assert statuses(empty, [*before], [*after]) == ["gone", "gone", "new"]
+
+
+def test_lines_of_one_function_are_paired_in_order_if_there_are_as_many(empty: Side) -> None:
+    lines: list[Made] = [("PIN201", "step", 20, 50), ("PIN201", "step", 10, 5)]
+    first, second = changes(empty, lines, [("PIN201", "step", 13, 5), ("PIN201", "step", 23, 50)])
+    assert (first.before[0].evidence.line, first.after[0].evidence.line) == (10, 13)
+    assert (second.before[0].evidence.line, second.after[0].evidence.line) == (20, 23)
+    (fewer,) = changes(empty, lines, [("PIN201", "step", 13, 5)])
+    assert (fewer.status, len(fewer.before), len(fewer.after)) == ("changed", 2, 1)
+
+
+def test_a_finding_without_a_replay_is_the_same(empty: Side) -> None:
+    assert statuses(empty, [("PIN501", None, None, None)], [("PIN501", None, None, None)]) == ["same"]

@@ -1,0 +1,311 @@
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from page_reader import Page
+from trace_builder import TraceBuilder
+
+from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.measure import Profile, measure
+from pinprof.report.charts import (
+    Chart,
+    Key,
+    copies_chart,
+    idle_chart,
+    outliers,
+    overlap_chart,
+    shown,
+    steps_chart,
+    syncs_chart,
+)
+from pinprof.report.charts.chart import layout
+from pinprof.report.charts.copies import MAX_MARKS
+from pinprof.report.charts.overlap import MAX_BARS
+from pinprof.report.charts.syncs import MAX_SITES
+from pinprof.report.headline import headline
+from pinprof.report.html_report import to_html
+from pinprof.rules import find
+from pinprof.trace import read_trace
+from pinprof.trace.tables import Device, Trace
+from pinprof.trust import FIGURES, Missing
+from pinprof.whatif.edits import link_of
+
+
+def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
+    trace = read_trace(builder.write(folder / "trace.json"))
+    return trace, measure(trace)
+
+
+def waiting(sites: int = 1) -> TraceBuilder:
+    """Three steps of 1000 µs: 100 to 500 a kernel, 510 to 540 a pageable copy of 300 kB, awaited from 20."""
+    builder = TraceBuilder()
+    for step in range(3):
+        time = 1000 * step
+        builder.step(step, time, 990)
+        builder.kernel(time + 100, 400, launch=time + 1)
+        builder.op("aten::to", time + 15, 530)
+        builder.copy("HtoD (Pageable -> Device)", time + 510, 30, launch=time + 20, call=521, size=300_000)
+        builder.kernel(time + 700, 100, launch=time + 690)
+        for site in range(1, sites):
+            builder.op(f"my::op{site}", time + 800 + 5 * site, 4)
+            builder.call("cudaStreamSynchronize", time + 801 + 5 * site, 2)
+    return builder
+
+
+def sums(chart: Chart | None, axis: str) -> dict[str, float]:
+    assert chart
+    return {series["name"]: round(sum(series[axis]), 6) for series in chart.data}
+
+
+def parts(count: int) -> StepParts:
+    """Steps of 10 ms: 4 compute, 1 both, 2 copy, 3 idle."""
+    ones = np.full(count, 1_000_000, np.int64)
+    return StepParts(0, np.arange(count), 10 * ones, 4 * ones, ones, 2 * ones, 0 * ones, 3 * ones)
+
+
+# each chart
+
+
+def test_the_parts_of_the_overlap_chart_add_up_to_each_step() -> None:
+    chart = overlap_chart(parts(5))
+    assert [series["name"] for series in chart.data] == [
+        "compute only",
+        "copy beside compute",
+        "copy only (exposed)",
+        "idle",
+    ]
+    assert [sum(heights) for heights in zip(*(series["y"] for series in chart.data), strict=True)] == [10.0] * 5
+    assert chart.caption.startswith(
+        "GPU 0, 10.0 ms per step in the trace: 40 % compute only, 30 % idle, 20 % copy only (exposed)"
+    )
+
+
+def test_of_many_steps_a_bar_is_the_mean_of_several() -> None:
+    many = parts(3 * MAX_BARS - 1)
+    many.compute_ns[0] += 3_000_000
+    many.length_ns[0] += 3_000_000
+    chart = overlap_chart(many)
+    assert "Each bar is the mean of 3 steps" in chart.caption
+    assert len(chart.data[0]["x"]) == MAX_BARS
+    assert chart.data[0]["y"][:2] == [5.0, 4.0]  # 7 and 4 and 4, then 4 each
+    assert chart.data[0]["hovertext"][-1].startswith(f"steps {3 * MAX_BARS - 2} to {3 * MAX_BARS - 1}: ")
+
+
+def test_copies_are_drawn_by_size_and_rate_with_kinds_and_the_link_apart(tmp_path: Path) -> None:
+    builder = waiting()
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]
+    builder.copy("DtoH (Device -> Pinned)", 900, 10, launch=880, size=400_000)
+    builder.copy("DtoD (Device -> Device)", 920, 1, launch=881, size=900_000)
+    chart = copies_chart(measured(builder, tmp_path)[0])
+    assert chart
+    drawn = {series["name"]: (series["x"], series["y"], series["marker"]["symbol"]) for series in chart.data}
+    assert drawn == {
+        "HtoD pageable": ([300_000] * 3, [10.0] * 3, "x"),
+        "DtoH pinned": ([400_000], [40.0], "circle-open"),
+    }
+    assert len({key.colour for key in chart.keys}) == 2
+    assert chart.layout["shapes"][0]["y0"] == 55
+    assert "PCIe 5.0" in chart.layout["annotations"][0]["text"]
+    assert "Not drawn: 1 that are not between host and GPU" in chart.caption
+
+
+def test_many_copies_are_gathered_and_the_chart_says_so(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(MAX_MARKS + 1):
+        builder.copy("HtoD (Pinned -> Device)", 10 * number + 5, 2, launch=10 * number, size=1000 + number % 2)
+    chart = copies_chart(measured(builder, tmp_path)[0])
+    assert chart
+    assert chart.data[0]["x"] == [1000]
+    assert "2,001 like this" in chart.data[0]["hovertext"][0]
+    assert "A mark stands for all copies of about the same size and rate" in chart.caption
+
+
+def test_without_copies_there_is_no_chart_of_them(tmp_path: Path) -> None:
+    assert copies_chart(measured(TraceBuilder(), tmp_path)[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "gbps"),
+    [
+        ("NVIDIA H200", 55),
+        ("NVIDIA A100-SXM4-80GB", 25),
+        ("NVIDIA L40S", 25),
+        ("Tesla V100-SXM2", 12),
+        ("NVIDIA GH200 480GB", None),
+        ("", None),
+    ],
+)
+def test_the_link_is_known_by_the_name_of_the_gpu(name: str, gbps: float | None) -> None:
+    link = link_of([Device(0, name), Device(1, name)])
+    assert (link.gbps if link else None) == gbps
+
+
+def test_of_different_gpus_no_link_is_drawn() -> None:
+    assert link_of([Device(0, "NVIDIA H100"), Device(1, "NVIDIA A100")]) is None
+
+
+def test_the_bars_of_a_site_are_its_stall_and_its_bubble(tmp_path: Path) -> None:
+    _, profile = measured(waiting(), tmp_path)
+    chart = syncs_chart(profile)
+    site = profile.syncs.sites[0].in_steps
+    drain, own, rest, bubble = sums(chart, "x").values()
+    assert drain + own + rest == pytest.approx(site.stall_ns / 3e6)
+    assert own == 0.03
+    assert bubble == pytest.approx(site.bubble_ns / 3e6)
+    assert chart
+    assert chart.layout["annotations"][0]["text"] == "pageable copy: aten::to"
+    assert {series["y"][0] for series in chart.data[:3]} == {0.0}  # one bar
+    assert chart.data[3]["y"] == [0.3]  # and another below it: idle time is the GPU's
+
+
+def test_of_many_sites_the_costliest_are_drawn(tmp_path: Path) -> None:
+    chart = syncs_chart(measured(waiting(sites=MAX_SITES + 3), tmp_path)[1])
+    assert chart
+    assert len(chart.data[0]["x"]) == MAX_SITES
+    assert f"The {MAX_SITES} costliest of {MAX_SITES + 3} places are drawn" in chart.caption
+
+
+def test_the_causes_of_idle_time_add_up_to_it(tmp_path: Path) -> None:
+    _, profile = measured(waiting(), tmp_path)
+    assert sum(sums(idle_chart(profile), "x").values()) == pytest.approx(profile.devices[0].idle_ns / 1e6)
+
+
+def test_steps_that_are_unlike_the_others_are_marked(tmp_path: Path) -> None:
+    builder, time = TraceBuilder(), 0.0
+    for step, length in enumerate((100, 101, 99, 100, 300, 100, 100)):
+        builder.step(step, time, length - 1)
+        builder.kernel(time + 5, 50, launch=time + 1)
+        time += length
+    trace, profile = measured(builder, tmp_path)
+    chart = steps_chart(trace, profile, measure_parts(trace)[0])
+    assert chart
+    host, gpu, unlike = chart.data
+    assert host["y"] == [0.1, 0.101, 0.099, 0.1, 0.3, 0.1]
+    assert gpu["y"] == [0.1, 0.101, 0.099, 0.1, 0.3, 0.1][-len(gpu["y"]) :]
+    assert (unlike["x"], unlike["y"]) == ([5, 6], [0.3, 0.3])  # on the GPU it is the next one that ends late
+    assert "Unlike the others: steps 5, 6" in chart.caption
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([100, 100, 100, 119], []),
+        ([100, 100, 100, 121], [3]),
+        ([100, 150, 100, 150, 100, 150, 180], []),
+        ([10, 100, 100], [0]),
+        ([10, 100], []),
+        ([], []),
+    ],
+)
+def test_a_step_is_an_outlier_if_it_is_far_off_and_the_others_are_not(lengths: list[int], expected: list[int]) -> None:
+    assert np.flatnonzero(outliers(np.array(lengths, np.int64))).tolist() == expected
+
+
+# on the page
+
+
+def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
+    series: list[dict[str, Any]] = [{"name": "</script><b>"}]
+    page = Page(shown(Chart("a < b", series, layout(200, "x", "y"), (Key("k", "#000", pattern="/"),))))
+    assert page.misnested == []
+    assert page.text == "a < b k"
+    assert next(attributes for _, attributes in page.tags if "role" in attributes)["aria-label"] == "a < b"
+    assert json.loads(page.scripts[0][1])["data"] == series
+
+
+@pytest.mark.parametrize(
+    ("figure", "absent"),
+    [
+        ("overlap", {"Each bar is a step"}),
+        ("copies", {"the fastest at"}),
+        ("stalls", {"The host stands"}),
+        ("causes", {"most of it"}),
+        ("busy", {"Each bar is a step", "most of it"}),
+        ("step", {"Each bar is a step", "in the middle"}),
+    ],
+)
+def test_what_the_trace_is_not_fit_for_is_not_drawn(tmp_path: Path, figure: str, absent: set[str]) -> None:
+    trace, profile = measured(waiting(), tmp_path)
+    whole = Page(to_html([(trace, profile, find(profile, trace))])).text
+    lost = Missing("a test", "is one", "stop it", frozenset({figure}))
+    less = replace(profile, missing=(lost,))
+    assert figure in FIGURES
+    text = Page(to_html([(trace, less, find(less, trace))])).text
+    assert "The chart is not shown (a test)" in text
+    for words in absent:
+        assert words in whole
+        assert words not in text
+
+
+# the headline
+
+
+def said(trace: Trace, profile: Profile, bound_by: str | None = None) -> str:
+    profile = replace(profile, bound=bound_by) if bound_by else profile
+    found = find(profile, trace)
+    steps = measure_parts(trace)
+    return " ".join(headline(profile, found, steps[0] if steps else None)[:2])
+
+
+def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Path) -> None:
+    text = said(*measured(waiting(), tmp_path))
+    assert re.match(r"\d+ µs per step \(estimated\); the GPU is idle for \d+ % of it, mostly because the host ", text)
+    assert re.search(r"\. First: copies of pageable memory(; fixing it|.*go with it)", text)
+
+
+RECORDED = Path(__file__).parents[2] / "traces"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "loss_item_host_work.stack",
+            (
+                "12.7 ms per step; the GPU is idle for 25 % of it because the host waits for the GPU and has nothing "
+                "queued then. First: single values read on the host at pinprof/workloads/waits.py:58; fixing it saves "
+                "3.20 ms (25 %)."
+            ),
+        ),
+        (
+            "prefetch",
+            "9.53 ms per step; kernels run for 99 % of it. No copy or wait costs it a measurable time.",
+        ),
+    ],
+)
+def test_the_headline_of_a_recording(name: str, expected: str) -> None:
+    trace = read_trace(RECORDED / f"{name}.json.gz")
+    assert said(trace, measure(trace)) == expected
+
+
+def test_a_host_that_is_slow_without_a_wait_is_said_to_be() -> None:
+    trace = read_trace(RECORDED / "small_kernels.json.gz")
+    assert "No copy or wait is to blame: the host cannot launch kernels as fast as the GPU runs them" in said(
+        trace, measure(trace)
+    )
+
+
+def test_without_gpu_the_headline_says_what_to_record(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for step in range(3):
+        builder.step(step, 100 * step, 90)
+        builder.op("aten::add", 100 * step + 10, 5)
+    assert said(*measured(builder, tmp_path)).startswith(
+        "100 µs per step as traced; no work of a GPU was recorded. Record on a machine with a GPU"
+    )
+    assert said(*measured(TraceBuilder(), tmp_path)).startswith("The length of the step is not known")
+
+
+def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for step in range(3):
+        builder.step(step, 1000 * step, 990)
+        builder.kernel(1000 * step + 100, 400, launch=1000 * step + 1)
+        builder.kernel(1000 * step + 700, 100, launch=1000 * step + 2)
+    trace, profile = measured(builder, tmp_path)
+    assert find(profile, trace) == ()
+    assert "No rule of pinprof knows what to change" in said(trace, profile)

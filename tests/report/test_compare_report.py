@@ -1,0 +1,137 @@
+"""What a comparison reads like, in the terminal, on the page and for programs."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from page_reader import Page
+from trace_builder import TraceBuilder
+
+from pinprof.compare import Comparison, Recording, compare
+from pinprof.measure import measure
+from pinprof.report.compare_json import to_json
+from pinprof.report.compare_page import to_html, typical_step
+from pinprof.report.compare_text import to_text
+from pinprof.report.compare_words import verdict
+from pinprof.rules import find
+from pinprof.trace import read_trace
+
+TRACES = Path(__file__).parents[2] / "traces"
+WIDTH = 100
+HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m"
+PAIRS = [("pageable_blocking", "prefetch"), ("mask_loss", "clean"), ("clean", "loss_item"), ("clean", "clean.stack")]
+
+
+def recording(path: Path) -> Recording:
+    """Read and measure a trace; its name is without folders, whose length would change how lines are broken."""
+    trace = read_trace(path)
+    profile = measure(trace)
+    return trace, replace(profile, path=path.name), find(profile, trace)
+
+
+@cache
+def recorded(name: str) -> Recording:
+    return recording(TRACES / f"{name}.json.gz")
+
+
+def shown(before: Recording, after: Recording) -> tuple[Comparison, str, Page]:
+    """Return a comparison, its text and its page."""
+    made = compare(before, after)
+    return made, to_text(made, width=WIDTH), Page(to_html(before[0], after[0], made))
+
+
+def host_alone(folder: Path) -> Recording:
+    builder = TraceBuilder()
+    for number in range(4):
+        builder.step(number, 1000 * number, 990)
+        builder.op("aten::mm", 1000 * number + 10, 500)
+    return recording(builder.write(folder / "host.json"))
+
+
+@pytest.mark.parametrize(("before", "after"), PAIRS)
+def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[str, str], None]) -> None:
+    made = compare(recorded(before), recorded(after))
+    golden(f"compare-{before}-{after}.txt", to_text(made, width=WIDTH))
+
+
+def test_a_trace_of_the_host_alone_reads_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    made = compare(host_alone(tmp_path), recorded("clean"))
+    golden("compare-host-alone.txt", to_text(made, width=WIDTH))
+
+
+@pytest.mark.parametrize(("before", "after"), PAIRS)
+def test_the_page_says_what_the_terminal_says(before: str, after: str) -> None:
+    made, text, page = shown(recorded(before), recorded(after))
+    assert page.misnested == []
+    assert verdict(made) in page.text
+    assert verdict(made) in " ".join(text.split())
+    assert len(page.figures) == 2
+    for change in made.findings:
+        assert change.findings[0].rule.title in page.text
+
+
+def test_programs_read_the_same_numbers() -> None:
+    made = compare(recorded("pageable_blocking"), recorded("prefetch"))
+    document = json.loads(to_json(made))
+    assert document["schema"] == "pinprof.compare/1"
+    assert document["verdict"] == "faster"
+    step = document["figures"][0]
+    assert (step["name"], step["within_noise"]) == ("step_ms", False)
+    assert step["difference"] == pytest.approx(step["after"] - step["before"], abs=1e-5)
+    assert step["range_before"][0] <= step["before"] <= step["range_before"][1]
+    assert document["repinned"] == [
+        {"direction": "HtoD", "before": "pageable", "after": "pinned", "count": 1.0, "bytes": 50331648.0}
+    ]
+    (wait,) = document["waits"]
+    assert (wait["change"], wait["cause"], wait["after"]) == ("gone", "blocking_copy_htod", [])
+    assert (wait["before"][0]["line"], wait["per_step"]["before"], wait["per_step"]["after"]) == (23, 1, 0)
+    assert {finding["change"] for finding in document["findings"]} == {"gone"}
+
+
+def test_nothing_is_compared_of_empty_traces(tmp_path: Path) -> None:
+    empty = recording(TraceBuilder().write(tmp_path / "empty.json"))
+    made, text, page = shown(empty, empty)
+    assert "cannot be compared" in text
+    assert page.misnested == []
+    assert json.loads(to_json(made))["verdict"] == "unknown"
+
+
+def test_names_of_the_traces_are_shown_and_obeyed_by_nobody(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.function(f"{HOSTILE}.py(1): {HOSTILE}", 0, 5000)
+    for number in range(4):
+        builder.step(number, 1000 * number, 990)
+        builder.kernel(1000 * number + 100, 300, launch=1000 * number + 50, name=HOSTILE)
+        builder.copy("DtoH (Device -> Pageable)", 1000 * number + 500, 2, launch=1000 * number + 410, size=4)
+        builder.op(HOSTILE, 1000 * number + 105, 410)
+        builder.call("cudaDeviceSynchronize", 1000 * number + 110, 400)
+    hostile = recording(builder.write(tmp_path / "a.json"))
+    _, text, page = shown(hostile, recorded("clean"))
+    assert "\x1b" not in text
+    assert "img" not in {tag for tag, _ in page.tags}
+    assert "<img src=x onerror=alert(1)>" in page.text
+
+
+def test_the_typical_step_is_the_one_of_median_length(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, length in enumerate((300, 500, 900, 400, 350)):
+        builder.step(number, 1000 * number, 200)
+        builder.kernel(1000 * number + 100, length - 100, launch=1000 * number + 50)
+    trace = read_trace(builder.write(tmp_path / "steps.json"))
+    (chosen,) = typical_step(trace).steps.complete.nonzero()[0]
+    assert chosen == 3
+
+
+def test_an_estimated_step_is_said_to_be_one(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        builder.step(number, 1000 * number, 990)
+        builder.kernel(1000 * number + 100, 300, launch=1000 * number + 50)
+    _, text, _ = shown(recording(builder.write(tmp_path / "a.json")), recorded("clean"))
+    said = " ".join(text.split())
+    assert "the step before is estimated and the other measured" in said
+    assert "slower, at least" in said
+    assert "these may not be the same program" in said

@@ -1,0 +1,192 @@
+"""The timeline and the numbers as plotly figures that people restyle, alone and in a notebook."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pytest
+from trace_builder import SIDE, TraceBuilder
+
+import pinprof
+from pinprof.errors import PinprofError, TraceError
+from pinprof.measure import measure
+from pinprof.notebook import Report, analyze
+from pinprof.report.timeline import arrange
+from pinprof.report.timeline.figure import timeline_figure
+from pinprof.report.timeline.kinds import BLUE, VERMILLION
+from pinprof.trace import read_trace
+
+TRACES = Path(__file__).parents[2] / "traces"
+RECORDED = TRACES / "readback_async.stack.json.gz"
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def training() -> TraceBuilder:
+    """Return four steps of 1 ms, each with a kernel of 0.3 ms, a pageable copy of 0.4 ms, and a wait for it."""
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 1000 * number
+        builder.step(number, at, 990)
+        builder.op("aten::mm", at + 40, 30)
+        builder.kernel(at + 100, 300, launch=at + 50)
+        builder.copy("HtoD (Pageable -> Device)", at + 500, 400, launch=at + 450, call=430, stream=SIDE)
+    return builder
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return training().write(tmp_path / "trace.json.gz")
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return analyze(RECORDED)
+
+
+def bars(figure: go.Figure, name: str) -> list[tuple[float, float]]:
+    """Return start and length of the bars of a kind in ms, in order."""
+    (found,) = [one for one in figure.data if one.name == name]
+    return sorted((round(base, 6), round(length, 6)) for base, length in zip(found.base, found.x, strict=True))
+
+
+def rows(figure: go.Figure) -> dict[float, str]:
+    return dict(zip(figure.layout.yaxis.tickvals, figure.layout.yaxis.ticktext, strict=True))
+
+
+def test_bars_lie_at_their_times_in_the_colours_of_the_page(trace: Path) -> None:
+    figure = pinprof.timeline(trace, steps=2)
+    assert isinstance(figure, go.Figure)
+    assert bars(figure, "kernel") == [(0.1, 0.3)]
+    assert bars(figure, "copy HtoD pageable") == [(0.5, 0.4)]
+    assert bars(figure, "pageable copy") == [(0.45, 0.43)]
+    assert {one.name: one.marker.color for one in figure.data}["kernel"] == BLUE
+    assert {one.name: one.marker.color for one in figure.data}["copy HtoD pageable"] == VERMILLION
+    assert figure.layout.meta["start_ns"] == str(1_001_000_000)
+
+
+def test_lanes_are_those_of_the_page(report: Report) -> None:
+    figure = report.timeline()
+    drawing = arrange(report.trace, report.profile)
+    assert sum(len(one.x) for one in figure.data) == drawing.rectangles
+    named = [text for text in rows(figure).values() if not text.startswith("<b>")]
+    assert named == [lane.label for lane in drawing.lanes if lane.label]
+    assert len({(row, one.name) for one in figure.data for row in one.y}) == sum(
+        len(set(lane.kind.tolist())) for lane in drawing.lanes
+    )
+
+
+def test_hover_texts_say_what_a_bar_is(trace: Path) -> None:
+    (copies,) = [one for one in pinprof.timeline(trace, steps=1).data if one.name == "copy HtoD pageable"]
+    assert "exposed for 400 µs (100 %): pageable" in copies.hovertext[0]
+
+
+def test_a_part_is_chosen_by_steps_or_by_times(trace: Path) -> None:
+    assert len(bars(pinprof.timeline(trace, steps=(2, 4)), "kernel")) == 3
+    figure = pinprof.timeline(trace, range_ms=(1.2, 2.45))
+    assert bars(figure, "kernel") == [(0.0, 0.2), (0.9, 0.3)]  # cut at the edge
+    assert figure.layout.title.subtitle.text.startswith("Drawn: 1.2 to 2.45 ms after the start of step 1.")
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"steps": 5}, {"steps": (3, 2)}, {"range_ms": (2, 2)}])
+def test_a_part_that_is_not_there_is_an_error(trace: Path, wrong: dict[str, tuple[int, int]]) -> None:
+    with pytest.raises(PinprofError, match=next(iter(wrong))):
+        pinprof.timeline(trace, **wrong)
+
+
+def test_one_part_is_enough(trace: Path) -> None:
+    with pytest.raises(PinprofError, match="give one of them"):
+        pinprof.timeline(trace, steps=1, range_ms=(0, 1))
+
+
+def test_what_is_no_trace_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no such file"):
+        pinprof.timeline(tmp_path / "missing.json")
+
+
+def test_it_takes_paths_traces_and_reports(report: Report) -> None:
+    figures = [pinprof.timeline(source) for source in (str(RECORDED), report.trace, report)]
+    assert figures[0] == figures[1] == figures[2]
+
+
+def test_it_can_be_restyled(trace: Path) -> None:
+    figure = pinprof.timeline(trace)
+    figure.update_traces(marker_color="teal", selector={"name": "kernel"})
+    figure.update_layout(template="plotly_dark", title_text="mine")
+    assert [one.marker.color for one in figure.data if one.name == "kernel"] == ["teal"]
+    assert figure.layout.title.subtitle.text.startswith("Drawn: ")
+
+
+def test_what_is_merged_is_said() -> None:
+    recorded = read_trace(RECORDED)
+    figure = timeline_figure(recorded, measure(recorded), max_bars=100)
+    assert sum(len(one.x) for one in figure.data) < 250
+    assert "are merged into" in figure.layout.title.subtitle.text
+
+
+def test_an_empty_trace_has_an_empty_timeline(tmp_path: Path) -> None:
+    empty = TraceBuilder().write(tmp_path / "empty.json")
+    assert pinprof.timeline(empty).data == ()
+    assert analyze(empty).figures().keys() == {"timeline"}
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    builder = training()
+    builder.function(f"{HOSTILE}.py(1): {HOSTILE}", 0, 4000)
+    for event in builder.events:
+        if event["cat"] in {"kernel", "cpu_op"}:
+            event["name"] = HOSTILE
+        event["tid"] = HOSTILE if event["tid"] == 100 else event["tid"]
+    figures = analyze(builder.write(tmp_path / "trace.json")).figures()
+    texts = [text for one in figures["timeline"].data for text in one.hovertext]
+    for figure in figures.values():
+        texts += [str(text) for text in figure.layout.yaxis.ticktext or ()]
+    assert any("img" in text for text in texts)
+    assert not any("<img" in text for text in texts)
+
+
+def test_a_report_has_figures_of_its_numbers(report: Report) -> None:
+    figures = report.figures()
+    assert list(figures) == ["timeline", "copies", "busy", "stalls"]
+    profile = report.profile
+    for name, expected in (
+        ("copies", sum(group.time_ns for group in profile.copies)),
+        ("busy", sum(device.span_ns for device in profile.devices)),
+        ("stalls", sum(site.total.stall_ns for site in profile.syncs.sites if site.verdict != "profiler")),
+    ):
+        assert sum(sum(one.x) for one in figures[name].data) == pytest.approx(expected / 1e6)
+
+
+def test_withheld_numbers_have_no_figure(tmp_path: Path) -> None:
+    builder = training()
+    for number in range(100):
+        builder.call("cudaLaunchKernel", 910 + number / 2, 0.2)  # their kernels are lost
+    report = analyze(builder.write(tmp_path / "trace.json"))
+    assert {"overlap", "busy", "drain"} <= report.profile.withheld.keys()
+    assert report.figures().keys() == {"timeline"}
+
+
+def test_plotly_is_loaded_when_a_figure_is_asked_for() -> None:
+    program = f"import sys, pinprof; pinprof.read_trace({str(RECORDED)!r}); sys.exit('plotly' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_in_a_notebook_it_shows_itself(trace: Path) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.v4.new_notebook()
+    lines = [f"import pinprof\ntrace = pinprof.read_trace({str(trace)!r})", "pinprof.timeline(trace)"]
+    lines += ["pinprof.analyze(trace)", "pinprof.analyze(trace).figures()['copies']"]
+    notebook.cells = [nbformat.v4.new_code_cell(line) for line in lines]
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(Path(__file__).parents[2])}}
+    )
+    client.execute()
+    shown = [[output["data"] for output in cell.outputs if "data" in output] for cell in notebook.cells[1:]]
+    plotly = "application/vnd.plotly.v1+json"
+    timeline, copies = ([data[plotly] for data in outputs if plotly in data] for outputs in (shown[0], shown[2]))
+    assert [figure["layout"]["title"]["text"] for figure in timeline] == ["Timeline"]
+    assert [figure["data"][0]["name"] for figure in copies] == ["hidden"]
+    (report,) = shown[1]
+    assert report["text/html"].startswith("<iframe")
+    assert "What to do" in report["text/plain"]

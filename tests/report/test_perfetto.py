@@ -1,0 +1,329 @@
+"""The tracks for Perfetto: what they show adds up to what was measured, and Perfetto would leave none of it out."""
+
+import gzip
+import io
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from perfetto_checker import Event, arrows, events_of, loaded, names_of, shown, slices_by_track
+from trace_builder import AUTOGRAD, TraceBuilder
+
+from pinprof.measure import Profile, gaps_with_causes, measure
+from pinprof.report.perfetto import CATEGORY, events, hidden_slices, notes
+from pinprof.report.perfetto.gpu import SHORT_GAP_NS
+from pinprof.report.perfetto.hidden import hidden_of
+from pinprof.report.perfetto.tracks import APART_NS, rows_of
+from pinprof.rules import find
+from pinprof.trace import Trace, read_trace
+from pinprof.trace.insert import WithEvents
+from pinprof.trace.unpack import Unpacked
+
+TRACES = Path(__file__).parents[2] / "traces"
+FILES = sorted(str(path.relative_to(TRACES)) for path in TRACES.glob("**/*.json.gz"))
+SOME = FILES[::6]
+"""Recordings, evenly chosen, that are looked at in full."""
+
+
+class Exported(NamedTuple):
+    trace: Trace
+    profile: Profile
+    original: list[Event]
+    data: bytes
+    events: list[Event]
+
+    @property
+    def own(self) -> list[Event]:
+        """What was added."""
+        return self.events[len(self.original) :]
+
+    @property
+    def pid(self) -> int:
+        return int(self.own[0]["pid"])
+
+    def tracks(self, title: str) -> list[Event]:
+        """Return the slices of the tracks whose name has this in it."""
+        names = names_of(self.own, self.pid)
+        return [event for event in self.own if event["ph"] in "Xi" and title in names[event["tid"]]]
+
+
+def exported(path: Path) -> Exported:
+    data = path.read_bytes()
+    trace = read_trace(path)
+    profile = measure(trace)
+    idle = gaps_with_causes(trace, profile.syncs, profile.loader)
+    said = notes(trace, profile, idle)
+    text = WithEvents(
+        Unpacked(io.BytesIO(data)), lambda first: events(trace, profile, find(profile, trace), idle, said, first)
+    )
+    plain = gzip.decompress(data) if path.suffix == ".gz" else data
+    written = b"".join(text)
+    return Exported(trace, profile, events_of(loaded(plain)), written, events_of(loaded(written)))
+
+
+@cache
+def recorded(name: str) -> Exported:
+    return exported(TRACES / name)
+
+
+Export = Callable[[TraceBuilder], Exported]
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Export:
+    return lambda builder: exported(builder.write(tmp_path / "trace.json"))
+
+
+def total_ns(slices: list[Event]) -> int:
+    return int(sum(Decimal(event["dur"]) for event in slices) * 1000)
+
+
+# Every recording
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_perfetto_shows_every_slice_that_pinprof_adds(name: str) -> None:
+    found = recorded(name) if name in SOME else exported(TRACES / name)
+    assert found.events[: len(found.original)] == found.original
+    taken = {event.get("pid") for event in found.original} | {event.get("tid") for event in found.original}
+    tracks = slices_by_track(found.own)
+    assert tracks
+    for (pid, tid), slices in tracks.items():
+        assert pid == found.pid
+        assert not {pid, tid} & taken
+        assert shown(slices)[1] == []
+        for one, following in pairwise(slices):
+            assert one.end + Decimal(APART_NS) / 1000 <= following.start  # a nanosecond of rounding changes nothing
+    assert {tid for _, tid in tracks} == names_of(found.own, found.pid).keys()
+    arrows(found.events, CATEGORY)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_what_is_shown_adds_up_to_what_was_measured(name: str) -> None:
+    found = recorded(name)
+    profile, stalls, withheld = found.profile, found.profile.syncs.stalls, found.profile.withheld
+    expected = {
+        "stalls of host thread": 0 if "stalls" in withheld else int(stalls.stall_ns.sum()),
+        "bubbles": 0 if {"stalls", "drain"} & set(withheld) else int(stalls.bubble_ns.sum()),
+        "exposed copies": 0 if "overlap" in withheld else int(profile.overlap.exposed_ns.sum()),
+    }
+    assert {title: total_ns(found.tracks(title)) for title in expected} == expected
+    gaps = gaps_with_causes(found.trace, profile.syncs, profile.loader)
+    for device, idle in zip(profile.devices, gaps, strict=True):
+        lasts = idle.times.end - idle.times.start
+        assert lasts.sum() == device.idle_ns
+        slices = found.tracks(f"GPU {device.device}: idle")
+        assert total_ns(slices) == (0 if "busy" in withheld else lasts[lasts >= SHORT_GAP_NS].sum())
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_counters_are_in_order_and_end_at_nothing(name: str) -> None:
+    counters: dict[str, list[tuple[Decimal, Event]]] = defaultdict(list)
+    for event in recorded(name).own:
+        if event["ph"] == "C":
+            counters[event["name"]].append((Decimal(event["ts"]), event["args"]))
+    assert counters or {"busy", "overlap", "copies"} <= recorded(name).profile.withheld.keys()
+    for values in counters.values():
+        times = [time for time, _ in values]
+        assert times == sorted(set(times))
+        assert set(values[-1][1].values()) == {0}
+        assert all(number >= 0 for _, args in values for number in args.values())
+
+
+@pytest.mark.parametrize("name", SOME[::4])
+def test_the_export_measures_as_the_trace_does(name: str, tmp_path: Path) -> None:
+    found = recorded(name)
+    (tmp_path / "again.json").write_bytes(found.data)
+    again = read_trace(tmp_path / "again.json")
+    own = again.counts.pop(CATEGORY)
+    assert own == sum(event["ph"] == "X" for event in found.own)
+    assert same(measure(again), found.profile)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two measurements are equal, but for the path of their trace."""
+    if is_dataclass(one):
+        names = [entry.name for entry in fields(one) if entry.name != "path"]
+        return type(one) is type(other) and all(same(getattr(one, name), getattr(other, name)) for name in names)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, other))
+    return bool(one == other or (one != one and other != other))  # noqa: PLR0124  NaN
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_slices_that_perfetto_leaves_out_of_the_trace_itself_are_counted(name: str) -> None:
+    found = recorded(name)
+    read = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"}
+    read |= {"kernel", "gpu_memcpy", "gpu_memset"}
+    tracks = slices_by_track(event for event in found.original if event.get("cat") in read)
+    assert hidden_slices(found.trace) == sum(len(shown(slices)[1]) for slices in tracks.values())
+
+
+# What a track shows
+
+
+def waiting() -> TraceBuilder:
+    """Return a trace with a stall from 200 to 520 µs, for a kernel from 110 to 500, and a bubble up to 700."""
+    builder = TraceBuilder()
+    for number in (0, 1):
+        at = 1000 * number
+        builder.step(number, at, 990)
+        builder.kernel(at + 110, 390, launch=at + 100)
+        builder.call("cudaDeviceSynchronize", at + 200, 320)
+        builder.copy("HtoD (Pageable -> Device)", at + 700, 100, launch=at + 690, size=200_000)
+    return builder
+
+
+def test_a_stall_is_named_by_its_cause_and_points_to_what_it_awaited(export: Export) -> None:
+    found = export(waiting())
+    stall = found.tracks("stalls of host thread 100 (main)")[0]
+    assert stall["name"] == "device_synchronize"
+    assert (float(stall["ts"]), stall["dur"]) == (1_000_200, 320)
+    assert {key: float(stall["args"][key]) for key in ("wait_ms", "drain_ms", "own_ms", "overhead_ms")} == {
+        "wait_ms": 0.32,
+        "drain_ms": 0.3,
+        "own_ms": 0,
+        "overhead_ms": 0.02,
+    }
+    assert stall["args"]["verdict"] == "explicit"
+    (begin, end), _ = arrows(found.events, CATEGORY)
+    assert begin.event == stall
+    assert (end.event["cat"], end.event["name"], float(end.start)) == ("kernel", "gemm", 1_000_110)
+
+
+def test_a_bubble_names_the_stall_that_left_it(export: Export) -> None:
+    bubble = export(waiting()).tracks("GPU 0: bubbles")[0]
+    assert bubble["name"] == "idle after device_synchronize"
+    assert (float(bubble["ts"]), bubble["dur"]) == (1_000_500, 200)
+    assert bubble["args"]["left_by"]["call"] == "cudaDeviceSynchronize"
+
+
+def test_idle_time_has_its_cause_and_exposed_copies_their_reason(export: Export) -> None:
+    found = export(waiting())
+    assert [event["name"] for event in found.tracks("idle, by cause")] == ["sync_bubble", "host_wait", "sync_bubble"]
+    exposed = found.tracks("GPU 0: exposed copies HtoD")[0]
+    assert exposed["name"] == "exposed: pageable"
+    assert (exposed["args"]["bytes"], float(exposed["args"]["gb_per_s"])) == (200_000, 2.0)
+
+
+def test_only_the_exposed_part_of_a_copy_is_a_slice(export: Export) -> None:
+    builder = TraceBuilder()
+    builder.copy("HtoD (Pinned -> Device)", 100, 100, launch=90, stream=20)
+    builder.copy("HtoD (Pinned -> Device)", 180, 100, launch=95, stream=21)
+    builder.kernel(150, 100, launch=140)
+    slices = export(builder).tracks("exposed copies HtoD")
+    assert [(float(event["ts"]) - 1e6, float(event["dur"])) for event in slices] == [(100, 50), (250, 30)]
+
+
+def test_counters_tell_activity_and_rates(export: Export) -> None:
+    counted = [event for event in export(waiting()).own if event["ph"] == "C"]
+    rates = [(float(event["ts"]), float(event["args"]["GB/s"])) for event in counted if "copies HtoD" in event["name"]]
+    assert rates[:3] == [(1_000_700, 2.0), (1_000_800, 0.0), (1_001_700, 2.0)]
+    first = next(event for event in counted if event["name"] == "GPU 0 time with")
+    assert first["args"] == {"kernels %": 100, "copies %": 0, "both %": 0}
+
+
+def test_a_finding_stands_at_its_worst_place(export: Export) -> None:
+    found = export(waiting())
+    instants = {event["name"].split()[0]: event for event in found.tracks("findings")}
+    assert "PIN101" in instants
+    assert float(instants["PIN101"]["ts"]) in {1_000_690, 1_000_700, 1_001_690, 1_001_700}
+    assert instants["PIN101"]["args"]["more"] == "pinprof explain PIN101"
+
+
+def test_steps_are_shown_though_perfetto_loses_their_marks(export: Export) -> None:
+    builder = waiting()
+    builder.function("torch/autograd/profiler.py(1): __enter__", -5, 20)
+    found = export(builder)
+    assert [event["name"] for event in found.tracks("steps")] == ["step 1", "step 2"]
+    (said,) = [event["name"] for event in found.tracks("not in these tracks") if "Perfetto" in event["name"]]
+    assert said.startswith("Perfetto leaves out 1 slice of the trace itself")
+
+
+def test_a_kernel_is_found_by_its_own_ids(export: Export) -> None:
+    builder = waiting()
+    for event in builder.events:
+        if event["cat"] in {"kernel", "gpu_memcpy"}:
+            event |= {"pid": "GPU zero", "tid": "stream seven"}
+    (_, end), *_ = arrows(export(builder).events, CATEGORY)
+    assert (end.event["pid"], end.event["tid"]) == ("GPU zero", "stream seven")
+
+
+def test_stalls_of_each_thread_have_a_track(export: Export) -> None:
+    builder = waiting()
+    builder.call("cudaStreamSynchronize", 210, 300, thread=AUTOGRAD)
+    assert len(export(builder).tracks(f"stalls of host thread {AUTOGRAD}")) == 1
+
+
+def test_figures_that_are_withheld_are_not_shown(export: Export) -> None:
+    builder = waiting()
+    for number in range(100):
+        builder.call("cudaLaunchKernel", 540 + number, 0.5)  # their kernels are lost
+    found = export(builder)
+    assert {"overlap", "busy", "drain"} <= found.profile.withheld.keys()
+    assert not [event for title in ("idle", "bubbles", "exposed") for event in found.tracks(f"GPU 0: {title}")]
+    assert [event for event in found.own if event["ph"] in "sf"] == []
+    stall = found.tracks("stalls")[0]
+    assert "drain_ms" not in stall["args"]
+    said = [event["name"] for event in found.tracks("not in these tracks")]
+    assert f"not shown: overlap ({found.profile.withheld['overlap'].what})" in said
+
+
+def test_an_empty_trace_gets_a_process_without_tracks(export: Export) -> None:
+    found = export(TraceBuilder())
+    assert {event["ph"] for event in found.own} == {"M"}
+    assert found.own[0]["args"] == {"name": "pinprof"}
+
+
+HOSTILE = '"}],"traceEvents":[{"ph":"X","name":"\\u0000</script>\x1b[31m\u202e'
+
+
+def test_names_are_data(export: Export) -> None:
+    builder = waiting()
+    builder.function(f"{HOSTILE}.py(1): {HOSTILE}", 0, 990)
+    builder.op(HOSTILE, 190, 340)
+    for event in builder.events:
+        if event["cat"] in {"kernel", "gpu_memcpy"}:
+            event["name"] += HOSTILE
+    found = export(builder)
+    assert found.events[: len(found.original)] == found.original
+    for event in found.own:
+        assert event["name"].isprintable()
+        assert all(value.isprintable() for value in event.get("args", {}).values() if isinstance(value, str))
+
+
+Ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=30)
+
+
+@given(Ranges)
+def test_rows_hold_slices_that_are_apart(ranges: list[tuple[int, int]]) -> None:
+    start = np.array(sorted(begin for begin, _ in ranges), np.int64)
+    end = start + np.array([length for _, length in ranges], np.int64)
+    rows = rows_of(start, end)
+    reach: dict[int, int] = {}
+    for begin, until, row in zip(start.tolist(), end.tolist(), rows, strict=True):
+        assert reach.get(row, begin - APART_NS) + APART_NS <= begin
+        reach[row] = until
+    most = max((int(((start <= time) & (time < end + APART_NS)).sum()) for time in start), default=0)
+    assert max(rows, default=-1) + 1 == most  # no more rows than slices at once
+
+
+@given(Ranges)
+def test_hidden_slices_are_those_that_do_not_nest(ranges: list[tuple[int, int]]) -> None:
+    start = np.array([begin for begin, _ in ranges], np.int64)
+    end = start + np.array([length for _, length in ranges], np.int64)
+    (slices,) = slices_by_track(
+        {"ph": "X", "pid": 0, "tid": 0, "ts": begin, "dur": length} for begin, length in ranges
+    ).values() or ([],)
+    assert hidden_of(start, end) == len(shown(slices)[1])

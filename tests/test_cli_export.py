@@ -1,0 +1,138 @@
+"""`pinprof export`: the trace again with pinprof's tracks, whole or not at all."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from trace_builder import TraceBuilder
+
+from pinprof.cli import main
+from pinprof.trace import read_trace
+
+RECORDED = Path(__file__).parents[1] / "traces" / "loss_item.stack.json.gz"
+
+
+def invoke(*words: object, given: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words], input=given)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 100, 300, launch=start + 50)
+        builder.copy("HtoD (Pageable -> Device)", start + 500, 400, launch=start + 450, call=430)
+    return builder.write(tmp_path / "trace.json.gz")
+
+
+def is_one_line_error(result: Result) -> bool:
+    return result.exit_code == 2 and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+
+
+def test_a_trace_is_written_with_tracks_and_the_way_on_is_said(trace: Path, tmp_path: Path) -> None:
+    result = invoke("export", trace, "-o", tmp_path / "out.json.gz")
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    *_, wrote, following = result.stderr.splitlines()
+    assert wrote == f"Wrote {tmp_path / 'out.json.gz'}"
+    assert following == "Next: open https://ui.perfetto.dev and drop the file on it; nothing is uploaded"
+    events = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))["traceEvents"]
+    assert events[: 4 * 5] == json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    assert {"exposed: pageable", "pageable_copy"} <= {
+        event["name"] for event in events if event.get("cat") == "pinprof"
+    }
+
+
+def test_the_same_trace_gives_the_same_bytes(trace: Path, tmp_path: Path) -> None:
+    for name in ("one.json.gz", "two.json.gz"):
+        invoke("export", trace, "-o", tmp_path / name)
+    assert (tmp_path / "one.json.gz").read_bytes() == (tmp_path / "two.json.gz").read_bytes()
+
+
+def test_a_plain_name_gives_a_plain_file_and_a_dash_standard_output(trace: Path, tmp_path: Path) -> None:
+    assert invoke("export", trace, "-o", tmp_path / "out.json").exit_code == 0
+    printed = invoke("export", trace, "-o", "-")
+    assert printed.exit_code == 0
+    assert printed.stdout_bytes == (tmp_path / "out.json").read_bytes()
+    assert json.loads(printed.stdout)["traceEvents"]
+    assert "Wrote" not in printed.stderr
+    assert "Next" not in printed.stderr
+
+
+def test_standard_input_is_taken(trace: Path, tmp_path: Path) -> None:
+    assert invoke("export", "-", "-o", tmp_path / "piped.json.gz", given=trace.read_bytes()).exit_code == 0
+    assert invoke("export", trace, "-o", tmp_path / "named.json.gz").exit_code == 0
+    assert (tmp_path / "piped.json.gz").read_bytes() == (tmp_path / "named.json.gz").read_bytes()
+
+
+def test_what_is_wrong_with_standard_input_is_said_of_it(tmp_path: Path) -> None:
+    result = invoke("export", "-", "-o", tmp_path / "out.json", given=b"no trace")
+    assert is_one_line_error(result)
+    assert result.stderr.startswith("Error: standard input: is not JSON")
+
+
+def test_a_file_is_overwritten_only_with_force(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    out.write_text("precious")
+    result = invoke("export", trace, "-o", out)
+    assert is_one_line_error(result)
+    assert "--force" in result.stderr
+    assert out.read_text() == "precious"
+    assert invoke("export", trace, "-o", out, "--force").exit_code == 0
+    assert json.loads(out.read_text())
+
+
+def test_a_trace_can_be_replaced_by_its_export(trace: Path) -> None:
+    assert invoke("export", trace, "-o", trace, "--force").exit_code == 0
+    assert read_trace(trace).counts["pinprof"]
+
+
+def test_an_export_is_not_exported_again(trace: Path, tmp_path: Path) -> None:
+    invoke("export", trace, "-o", tmp_path / "out.json")
+    result = invoke("export", tmp_path / "out.json", "-o", tmp_path / "again.json")
+    assert is_one_line_error(result)
+    assert "has pinprof's tracks already" in result.stderr
+    assert not (tmp_path / "again.json").exists()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"no trace", b'{"a": 1}', b"\x1f\x8b\x08broken"])
+def test_what_is_no_trace_is_one_line_and_writes_nothing(content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "bad.json").write_bytes(content)
+    result = invoke("export", tmp_path / "bad.json", "-o", tmp_path / "out.json")
+    assert is_one_line_error(result)
+    assert "bad.json" in result.stderr
+    assert {path.name for path in tmp_path.iterdir()} <= {"bad.json"}
+
+
+def test_a_name_that_perfetto_cannot_open_and_a_missing_folder_are_refused(trace: Path, tmp_path: Path) -> None:
+    assert is_one_line_error(invoke("export", trace, "-o", tmp_path / "out.json.zst"))
+    assert is_one_line_error(invoke("export", trace, "-o", tmp_path / "missing" / "out.json"))
+
+
+def test_a_trace_that_was_cut_off_is_closed_and_said(tmp_path: Path) -> None:
+    data = gzip.decompress(RECORDED.read_bytes())
+    (tmp_path / "cut.json").write_bytes(data[: len(data) * 9 // 10])
+    result = invoke("export", tmp_path / "cut.json", "-o", tmp_path / "out.json")
+    assert result.exit_code == 0
+    assert "closed behind its last whole event" in result.stderr
+    assert json.loads((tmp_path / "out.json").read_text())["traceEvents"]
+
+
+def test_what_perfetto_would_not_show_is_said(tmp_path: Path) -> None:
+    result = invoke("export", RECORDED, "-o", tmp_path / "out.json.gz")
+    assert "Perfetto leaves out 9 slices of the trace itself" in result.stderr
+
+
+def test_nothing_is_left_behind_if_it_fails_half_way(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pinprof.report.perfetto.compose.ROOM", 2)
+    result = invoke("export", trace, "-o", tmp_path / "out.json.gz")
+    assert is_one_line_error(result)
+    assert f"{trace}: needs more than" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json.gz"]

@@ -1,0 +1,126 @@
+"""Events put into a trace file: its own bytes pass, whatever its form, and the result is whole."""
+
+import gzip
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinprof.errors import TraceError
+from pinprof.trace import blocks, insert
+from pinprof.trace.insert import NUMBERS_FROM, ROOM, Unused, WithEvents
+from pinprof.trace.unpack import Unpacked
+
+TRACES = Path(__file__).parents[2] / "traces"
+RECORDED = sorted(TRACES.glob("*.json.gz"))[::5]
+ADDED = {"ph": "C", "name": "added", "ts": 1}
+
+
+def put_into(data: bytes, numbers: list[int] | None = None) -> tuple[bytes, bool]:
+    def make(number: int) -> Iterable[bytes]:
+        if numbers is not None:
+            numbers.append(number)
+        return [json.dumps(ADDED).encode()] * 2
+
+    text = WithEvents(Unpacked(io.BytesIO(data)), make)
+    return b"".join(text), text.cut
+
+
+def events_in(document: Any) -> list[Any]:
+    return document if isinstance(document, list) else document["traceEvents"]
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
+@pytest.mark.parametrize("block", [2000, blocks.BLOCK_BYTES])
+def test_the_bytes_of_a_recording_pass_through(path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
+    data = gzip.decompress(path.read_bytes())
+    text, cut = put_into(path.read_bytes())
+    assert not cut
+    at = text.index(b',\n{"ph": "C", "name": "added"')
+    assert data.startswith(text[:at])
+    assert data[at:].lstrip() == text[text.rindex(b"\n  ]" if b"\n  ]" in text[at:] else b"\n]") :].lstrip()
+    before, after = json.loads(data), json.loads(text)
+    assert after.pop("traceEvents") == [*before.pop("traceEvents"), ADDED, ADDED]
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"traceEvents": []}',
+        b"[]",
+        b' [ {"name": "a", "ph": "X"} ] \n',
+        b'[{"ph": "X"}]',
+        b'\n{"a": [], "traceEvents": [ ], "b": [], "c": {"traceEvents": 1}}',
+        b'{"traceEvents": [{"ph": "X", "args": {"x": "]}"}}\n] , "after": [1]}',
+        b'{"traceEvents": [{"name": "first", "ph": "X"}], "same": [{"name": "first", "ph": "X"}]}',
+        b'{"same": [{"name": "first", "ph": "X"}], "traceEvents": [{"name": "first", "ph": "X"}]}',
+    ],
+)
+def test_every_form_of_a_file_is_kept(data: bytes) -> None:
+    text, cut = put_into(data)
+    before, after = json.loads(data), json.loads(text)
+    assert not cut
+    assert events_in(after) == [*events_in(before), ADDED, ADDED]
+    if isinstance(after, dict):
+        assert {**after, "traceEvents": 0} == {**before, "traceEvents": 0}
+
+
+@pytest.mark.parametrize("begin", [b'{"schemaVersion": 1, "traceEvents": [', b"["])
+@pytest.mark.parametrize("first", [b'{"ph": "X", "name": "a"}', b'{"name": "a", "ph": "X"}'])
+@pytest.mark.parametrize("end", [b"", b",", b', {"ph": "X", "na', b'], "traceName": "/tm', b"]"])
+def test_a_file_that_was_cut_off_is_closed(begin: bytes, first: bytes, end: bytes) -> None:
+    text, cut = put_into(begin + first + end)
+    document = json.loads(text)
+    if end.startswith(b"], ") and begin == b"[":
+        return  # something behind a list is no part of it
+    assert cut == (end != b"]" or begin != b"[")
+    assert events_in(document) == [{"ph": "X", "name": "a"}, ADDED, ADDED]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.999])
+def test_a_recording_that_was_cut_off_keeps_its_whole_events(share: float) -> None:
+    data = gzip.decompress(RECORDED[0].read_bytes())
+    text, cut = put_into(data[: int(len(data) * share)])
+    events = json.loads(text)["traceEvents"]
+    assert cut
+    assert events[:-2] == json.loads(data)["traceEvents"][: len(events) - 2]
+    assert events[-2:] == [ADDED, ADDED]
+
+
+def test_a_packed_file_that_was_cut_off_is_closed() -> None:
+    data = RECORDED[0].read_bytes()
+    text, cut = put_into(data[: len(data) // 2])
+    assert cut
+    assert json.loads(text)["traceEvents"][-1] == ADDED
+
+
+def test_an_event_that_is_no_json_stays_as_it_is() -> None:
+    text, cut = put_into(b'{"traceEvents": [{"ph": "X", "name": "a"}, {"ph": "X", "name": "C:\\dir"}]}')
+    assert not cut
+    assert b'{"ph": "X", "name": "C:\\dir"},\n{"ph": "C"' in text
+
+
+def test_a_mark_of_unicode_is_left_out() -> None:
+    assert json.loads(put_into(b'\xef\xbb\xbf[{"ph": "X"}]')[0])[-1] == ADDED
+
+
+def test_ids_are_in_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers: list[int] = []
+    put_into(b'[{"ph": "X", "pid": %d}, {"ph": "X", "tid": "%d"}]' % (NUMBERS_FROM + 3, NUMBERS_FROM + ROOM), numbers)
+    assert numbers == [NUMBERS_FROM + 2 * ROOM]
+    monkeypatch.setattr(insert, "NUMBERS", ROOM)
+    with pytest.raises(TraceError, match="every process id"):
+        put_into(b'[{"ph": "X", "pid": %d}]' % NUMBERS_FROM)
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_ids_are_seen_where_pieces_meet(cut: int) -> None:
+    text, unused = b'{"pid": %d, "tid": 0}' % NUMBERS_FROM, Unused()
+    for piece in (text[:cut], text[cut : cut + 3], text[cut + 3 :]):
+        unused.look(piece)
+    assert unused.first() == NUMBERS_FROM + ROOM
