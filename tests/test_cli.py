@@ -573,3 +573,37 @@ def test_run_finds_the_blocking_copy_and_the_item_on_the_gpu(tmp_path: Path) -> 
     assert causes["item"]["file"] == "train.py"
     assert recorded["steps"]["step_source"] == "measured"
     assert recorded["copies"][0]["host_memory"] in {"pageable", "pinned"}
+
+
+# The ranks of a job
+
+
+RANKS = [RECORDED / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz" for rank in (0, 1)]
+
+
+def test_a_report_on_the_ranks_of_a_job_names_the_slowest_and_shows_it(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("<html>")
+    result = invoke("report", *RANKS, broken, "--json", tmp_path / "job.json")
+    assert result.exit_code == 0
+    assert "rank 1  holds up the others: its host runs no op" in result.stdout
+    assert result.stdout.count("complete steps") == 1
+    assert str(RANKS[1]) in result.stdout
+    assert f"Skipped: {broken}: is not JSON" in result.stderr
+    document = json.loads((tmp_path / "job.json").read_text())
+    assert [trace["rank"] for trace in document["traces"]] == [0, 1]
+    assert document["ranks"]["slowest_rank"] == 1
+    assert document["ranks"]["skew_ms"] == pytest.approx(20, rel=0.3)
+
+
+def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
+    again = tmp_path / "again.rank0.json.gz"
+    again.write_bytes(RANKS[0].read_bytes())
+    result = invoke("report", RANKS[0], again)
+    assert result.exit_code == 0
+    assert f"Not the ranks of one job: {RANKS[0]} and {again} are both of rank 0" in result.stderr
+    assert result.stdout.count("complete steps") == 2
+
+
+def test_a_scheduler_that_does_not_answer_is_an_error() -> None:
+    assert is_one_line_error(invoke("report", *RANKS, "--scheduler", "tcp://127.0.0.1:1"))

@@ -1,5 +1,6 @@
 """Traces as commands need them: read, measured, and reported on."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeVar
@@ -11,6 +12,7 @@ from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
     from pinprof.measure import Profile
+    from pinprof.ranks import RankPart
     from pinprof.rules import Findings
     from pinprof.trace import Trace
 
@@ -32,7 +34,7 @@ jobs_option = click.option(
     type=click.IntRange(min=1),
     expose_value=False,
     callback=_keep_jobs,
-    help="Threads that read a trace side by side [one per core].",
+    help="Threads that read a trace, or processes for several traces [one per core].",
 )
 
 
@@ -75,6 +77,38 @@ def each_trace(arguments: Sequence[str], make: "Callable[[Trace], Made]") -> Ite
             yield made
         if not usable:
             raise TraceError(f"{shown(argument)}: none of the files here is a trace")
+
+
+def files_of(arguments: Sequence[str]) -> list[str]:
+    """Return the files that the arguments stand for."""
+    from pinprof.trace.files import trace_files
+
+    return [path for argument in arguments for path in trace_files(argument)]
+
+
+def measured_ranks(paths: Sequence[str], scheduler: str | None) -> "list[RankPart]":
+    """Return what was measured of each file, in this order; a file that is no trace is skipped with a word."""
+    from pinprof.errors import PinprofError, TraceError
+    from pinprof.pool import cluster, measure_files
+
+    client = cluster(scheduler) if scheduler else None
+    found = {}
+    try:
+        for done, (path, outcome) in enumerate(
+            measure_files(paths, click.get_current_context().meta.get(JOBS), client), start=1
+        ):
+            if isinstance(outcome, PinprofError):
+                say(f"Skipped: {printable(str(outcome))}")
+            else:
+                found[path] = outcome
+            if sys.stderr.isatty():
+                click.echo(f"\r{done} of {len(paths)} traces", nl=done == len(paths), err=True)
+    finally:
+        if client is not None:
+            client.close()
+    if not found:
+        raise TraceError(f"{shown(paths[0])}: neither this nor any of the {len(paths) - 1} other files is a trace")
+    return [found[path] for path in paths if path in found]
 
 
 def one_trace(argument: str) -> str:

@@ -9,6 +9,7 @@ from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
+from pinprof.ranks import Ranks
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.trust import FIGURES, Missing
 from pinprof.units import NS_PER_MS
@@ -42,15 +43,37 @@ Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
 
 
-def to_json(entries: Sequence[Entry]) -> str:
-    """Return the report on the traces as JSON text; fields that nothing filled are null or empty."""
+def to_json(entries: Sequence[Entry], ranks: Ranks | None = None) -> str:
+    """Return the report on the traces as JSON text; fields that nothing filled are null or empty.
+
+    `ranks` compares the traces if they are the ranks of one job.
+    """
     document = {
         "schema": REPORT_SCHEMA,
         "pinprof_version": VERSION,
         "traces": [_trace(profile, findings) for profile, findings in entries],
-        "ranks": None,
+        "ranks": None if ranks is None else _ranks(ranks),
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _ranks(ranks: Ranks) -> dict[str, Any]:
+    return {
+        "world_size": ranks.world_size,
+        "slowest_rank": ranks.slowest_rank,
+        "skew_ms": _ms(ranks.skew_ns),
+        "reason": ranks.reason,
+        "rows": [_with_ms(vars(row)) for row in ranks.rows],
+        "collectives": [_with_ms(vars(row)) for row in ranks.collectives],
+    }
+
+
+def _with_ms(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields with the times in milliseconds."""
+    return {
+        f"{key[:-3]}_ms" if key.endswith("_ns") else key: _ms(value) if key.endswith("_ns") else value
+        for key, value in fields.items()
+    }
 
 
 def _ms(ns: float | None) -> float | None:

@@ -52,6 +52,17 @@ class Rule:
     exposures: tuple[tuple[str, str], ...] = ()
     """Why copies are exposed, and in which direction they go, where the rule explains it."""
 
+    def __reduce__(self) -> tuple[Callable[[str], "Rule"], tuple[str]]:
+        """Go to another process by name: what a rule looks at is a function, and the same there."""
+        return rule_of, (self.id,)
+
+
+def rule_of(number: str) -> Rule:
+    """Return the rule of this number."""
+    from pinprof.rules import RULES  # noqa: PLC0415  the catalogue is made of this room
+
+    return next(rule for rule in RULES if rule.id == number)
+
 
 @dataclass(frozen=True)
 class Saving:

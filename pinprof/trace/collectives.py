@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +18,26 @@ PAIRWISE = re.compile("^(send|recv)|SendRecv")
 """Names of what is between two ranks of a group."""
 
 Meeting = dict[int, int]
-"""A collective: by position of the trace, the row of its kernel in `Trace.gpu`."""
+"""A collective: by position of the rank, its position in the rank's table."""
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """The kernels of collectives in the complete steps of a trace, in order of launch; without sends and receives."""
+
+    row: Int64s
+    """Row in `Trace.gpu`."""
+    place: Int64s
+    """Which of the chosen steps each is in."""
+    name: tuple[str, ...]
+    """What torch.distributed calls it, else the kernel's name."""
+    group: tuple[str, ...]
+    """The ranks of its process group as recorded; empty where not recorded."""
+    start_ns: Int64s
+    end_ns: Int64s
+
+    def __len__(self) -> int:
+        return len(self.row)
 
 
 def is_collective(name: str) -> bool:
@@ -41,39 +61,40 @@ def is_collective_kernel(gpu: Activities) -> Bools:
     return (gpu.collective != NONE) | gpu.named(lambda name: name.lower().startswith(KERNEL_PREFIXES))
 
 
-def match_collectives(traces: Sequence[Trace], steps: Sequence[Int64s]) -> list[Meeting]:
-    """Return the kernels of the ranks of one job that are one collective, for the given steps of each trace.
-
-    Ranks launch the collectives of a process group in the same order, so those of the same step, group and place are
-    one. A group that some ranks use more often than others in a step has no matches in it; sends and receives have
-    none. Raises ValueError if the traces have different numbers of steps.
-    """
-    by_place: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
-    for position, (trace, chosen) in enumerate(zip(traces, steps, strict=True)):
-        place_of = {int(step): place for place, step in enumerate(chosen)}
-        for row in _in_order_of_launch(trace):
-            place = place_of.get(int(trace.links.activity_step[row]))
-            if place is not None:
-                by_place[place, _group(trace, row)].setdefault(position, []).append(row)
-    if len({len(chosen) for chosen in steps}) > 1:
-        raise ValueError("the traces have different numbers of steps")
-    return [
-        dict(zip(rows, kernels, strict=True))
-        for rows in by_place.values()
-        if len(rows) > 1 and len({len(of_rank) for of_rank in rows.values()}) == 1
-        for kernels in zip(*rows.values(), strict=True)
-    ]
-
-
-def _in_order_of_launch(trace: Trace) -> list[int]:
-    """Return the kernels of collectives in which all ranks of a group take part alike."""
+def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
+    """Return the collectives in the given steps of a trace."""
     gpu = trace.gpu
     called = np.where(gpu.collective != NONE, gpu.collective, gpu.name)
     pairwise = np.array([bool(PAIRWISE.search(name)) for name in gpu.names], dtype=bool)
-    rows = np.flatnonzero(is_collective_kernel(gpu) & ~pairwise[called])
-    return rows[np.argsort(trace.launched_ns[rows], kind="stable")].tolist()
+    place_of = np.full(len(trace.steps) + 1, NONE, np.int64)  # the last one for work of no step
+    place_of[np.asarray(steps, np.int64)] = np.arange(len(steps))
+    place = place_of[trace.links.activity_step]
+    rows = np.flatnonzero(is_collective_kernel(gpu) & ~pairwise[called] & (place != NONE))
+    rows = rows[np.argsort(trace.launched_ns[rows], kind="stable")]
+    groups = gpu.group[rows].tolist()
+    return Collectives(
+        rows,
+        place[rows],
+        tuple(gpu.names[code] for code in called[rows].tolist()),
+        tuple(gpu.names[code] if code != NONE else "" for code in groups),
+        gpu.start_ns[rows],
+        gpu.end_ns[rows],
+    )
 
 
-def _group(trace: Trace, row: int) -> str:
-    group = int(trace.gpu.group[row])
-    return trace.gpu.names[group] if group != NONE else ""
+def match_collectives(ranks: Sequence[Collectives]) -> list[Meeting]:
+    """Return which collectives of the ranks of one job are one, by their positions in the tables.
+
+    Ranks launch the collectives of a process group in the same order, so those of the same step, group and place are
+    one. A group that some ranks use more often than others in a step has no matches in it.
+    """
+    by_place: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
+    for rank, table in enumerate(ranks):
+        for index, key in enumerate(zip(table.place.tolist(), table.group, strict=True)):
+            by_place[key].setdefault(rank, []).append(index)
+    return [
+        dict(zip(of_ranks, indices, strict=True))
+        for of_ranks in by_place.values()
+        if len(of_ranks) > 1 and len({len(of_rank) for of_rank in of_ranks.values()}) == 1
+        for indices in zip(*of_ranks.values(), strict=True)
+    ]

@@ -21,6 +21,10 @@ MOST_STREAMS = 6
 """Streams among which those of an event are searched, the ones with most work first."""
 MOST_SAMPLES = 8
 """Calls at the same place of their steps by which their event is searched."""
+LONG_IDLE_NS, PROMPT_NS = 20_000, 10_000
+"""A stream that stands idle so long waits for something, and goes on so soon after it has ended."""
+MOST_BACK_EXPLAINED = 64
+"""Records among which the reason of an idle stream is searched."""
 MOST_BACK = 8
 """Records among which that of a waited-for event is searched, the latest first."""
 
@@ -155,6 +159,47 @@ def _record(records: Int64s, call: int, back: int) -> int:
 
 
 def _best_order(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) -> _Guess | None:
+    """Return the record for which a stream waits at these calls: one that tells why it was idle, else a late one."""
+    return _explaining(trace, lanes, records, group) or _allowed(trace, lanes, records, group)
+
+
+def _explaining(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) -> _Guess | None:
+    """Return the record behind whose work the stream went on in most of the steps in which it stood idle.
+
+    Collectives are awaited long after their events were recorded: those of all buckets of gradients after backward.
+    """
+    target = _next_queue(trace, lanes, group[0])
+    if target == NONE:
+        return None
+    sample = [call for call in group[:: max(len(group) // MOST_SAMPLES, 1)] if _idle_before(trace, lanes, target, call)]
+    votes: dict[_Guess, int] = defaultdict(int)
+    for call in sample:
+        for back in range(1, MOST_BACK_EXPLAINED + 1):
+            for source in lanes.rows:
+                guess = _Guess(back, source, target)
+                if source == target or lanes.device[source] != lanes.device[target]:
+                    continue
+                slack = _slack(trace, lanes, records, call, guess)
+                if slack is not None and -SKEW_NS <= slack <= PROMPT_NS:
+                    votes[guess] += 1
+    best = max(votes, key=lambda guess: (votes[guess], guess.back), default=None)
+    return best if best and votes[best] > len(sample) / 2 else None
+
+
+def _idle_before(trace: Trace, lanes: _Lanes, queue: int, call: int) -> bool:
+    """Return whether the next work of a stream began long after it was launched and what is before it had ended."""
+    time = int(trace.calls.start_ns[call])
+    after, before = lanes.first_after(queue, time), lanes.last_before(queue, time)
+    if after == NONE:
+        return False
+    launch = int(trace.links.launch[after])
+    issued = int(trace.calls.start_ns[launch]) if launch != NONE else 0
+    free = max(issued, int(trace.gpu.end_ns[before]) if before != NONE else 0)
+    return int(trace.gpu.start_ns[after]) - free > LONG_IDLE_NS
+
+
+def _allowed(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) -> _Guess | None:
+    """Return the latest record that the times in most steps allow."""
     best: tuple[tuple[float, int, float], _Guess] | None = None
     for back in range(1, MOST_BACK + 1):
         for source in lanes.rows:

@@ -72,7 +72,7 @@ class Model:
 
     def __init__(self, ranks: Sequence[Recorded], step_ns: float | None = None) -> None:
         self.ranks = tuple(ranks)
-        chosen = _middle_steps([rank.trace for rank in ranks])
+        self.chosen = chosen = _middle_steps([rank.trace for rank in ranks])
         self.steps = len(chosen[0])
         programs = [
             build_program(rank.trace, rank.syncs.stalls, rank.loader.times, PYTHON_COST, steps).of_steps(set(steps))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.intervals import covered, union
-from pinprof.trace.collectives import Meeting, match_collectives
+from pinprof.trace.collectives import Meeting, collectives_of, match_collectives
 from pinprof.trace.tables import KERNEL, Trace
 from pinprof.whatif.program import Program, Work
 
@@ -25,7 +25,11 @@ def joined(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence
     """
     if len(traces) == 1:
         return list(programs)
-    meetings = match_collectives(traces, [np.array(chosen) for chosen in steps])
+    tables = [collectives_of(trace, chosen) for trace, chosen in zip(traces, steps, strict=True)]
+    meetings = [
+        {position: int(tables[position].row[index]) for position, index in meeting.items()}
+        for meeting in match_collectives(tables)
+    ]
     numbers: list[dict[int, int]] = [{} for _ in traces]
     own: Durations = [{} for _ in traces]
     for number, meeting in enumerate(meetings):
@@ -40,6 +44,21 @@ def joined(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence
         )
         for program, meetings_of, own_ns in zip(programs, numbers, known, strict=True)
     ]
+
+
+def alone(trace: Trace, program: Program, steps: Sequence[int]) -> Program:
+    """Return the program of a rank as if its collectives took no time: it waits for nobody."""
+    rows = set(collectives_of(trace, steps).row.tolist())
+    return replace(
+        program,
+        calls=tuple(
+            replace(
+                call,
+                works=[replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works],
+            )
+            for call in program.calls
+        ),
+    )
 
 
 def _duration(trace: Trace, row: int) -> float:

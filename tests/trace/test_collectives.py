@@ -4,7 +4,7 @@ import numpy as np
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.collectives import Meeting, is_collective_kernel, match_collectives
+from pinprof.trace.collectives import Meeting, collectives_of, is_collective_kernel, match_collectives
 
 
 def traces_of(folder: Path, *ranks: TraceBuilder) -> list[Trace]:
@@ -19,7 +19,10 @@ def stepped(steps: int = 2) -> TraceBuilder:
 
 
 def matched(traces: list[Trace]) -> list[Meeting]:
-    return match_collectives(traces, [np.flatnonzero(trace.steps.complete) for trace in traces])
+    tables = [collectives_of(trace, np.flatnonzero(trace.steps.complete).tolist()) for trace in traces]
+    return [
+        {rank: int(tables[rank].row[index]) for rank, index in meeting.items()} for meeting in match_collectives(tables)
+    ]
 
 
 def test_what_a_collective_is_called_and_its_group_are_columns(tmp_path: Path) -> None:

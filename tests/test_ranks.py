@@ -1,0 +1,106 @@
+"""Ranks side by side: by hand, and recorded jobs of two H200, in one of which a rank sleeps 20 ms in every step."""
+
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.ranks import Ranks, compare_ranks, measure_rank
+from pinprof.trace import read_trace
+
+RECORDED = Path(__file__).parents[1] / "traces" / "ranks"
+STEPS = 6
+
+
+def recorded(name: str) -> Ranks:
+    return compare_ranks([measure_rank(read_trace(path)) for path in sorted(RECORDED.glob(f"{name}.json.gz"))])
+
+
+def rank(number: int, late: float, *, wait: bool = False, world_size: int = 2) -> TraceBuilder:
+    """A step of 1000: `late`, or a wait of as long, then 100 for a kernel, then a collective that ends at 800."""
+    builder = TraceBuilder()
+    builder.metadata["distributedInfo"] = {"rank": number, "world_size": world_size}
+    for start in range(0, 1000 * STEPS, 1000):
+        builder.step(start // 1000, start, 990)
+        if wait:
+            builder.kernel(start + 3, late, launch=start + 1, name="long")
+            builder.op("aten::item", start + 4, late)
+            builder.call("cudaStreamSynchronize", start + 5, late)
+        begin = start + late + 10
+        builder.op("aten::mm", begin, 20)
+        builder.kernel(begin + 10, 100, launch=begin + 5)
+        builder.collective(begin + 110, start + 800 - (begin + 110), launch=begin + 15)
+        builder.call("cudaDeviceSynchronize", begin + 30, start + 805 - (begin + 30))
+    return builder
+
+
+def compared(folder: Path, *ranks: TraceBuilder) -> Ranks:
+    traces = [read_trace(builder.write(folder / f"rank{place}.json")) for place, builder in enumerate(ranks)]
+    return compare_ranks([measure_rank(trace) for trace in traces])
+
+
+def test_the_rank_that_begins_late_is_named_with_what_it_does(tmp_path: Path) -> None:
+    found = compared(tmp_path, rank(0, 10), rank(1, 600), rank(2, 20))
+    assert found.slowest_rank == 1
+    assert found.reason == "its host runs no op (after the beginning of the step and before aten::mm)"
+    assert found.skew_ns == pytest.approx(585_000, rel=0.1)
+    assert [round(row.waited_ns / 1000) for row in found.rows] == [590, 0, 580]
+    assert [row.last for row in found.rows] == [0, 1, 0]
+    (collective,) = found.collectives
+    assert (collective.name, collective.last_rank, collective.last) == ("allreduce", 1, 1)
+    assert (collective.own_ns, collective.waited_ns) == (80_000, 590_000)
+
+
+def test_a_wait_that_only_one_rank_has_is_the_reason(tmp_path: Path) -> None:
+    found = compared(tmp_path, rank(0, 10), rank(1, 600, wait=True))
+    assert found.slowest_rank == 1
+    assert found.reason in {"its host waits in item in aten::item", "its GPU works longer"}
+
+
+def test_ranks_that_do_the_same_raise_no_alarm(tmp_path: Path) -> None:
+    found = compared(tmp_path, rank(0, 300), rank(1, 305))
+    assert (found.slowest_rank, found.reason) == (None, None)
+
+
+def test_a_rank_alone_has_nobody_to_wait_for(tmp_path: Path) -> None:
+    found = compared(tmp_path, rank(0, 300))
+    assert (found.slowest_rank, found.skew_ns, found.collectives) == (None, 0, ())
+
+
+def test_a_trace_without_gpu_work_is_a_rank_all_the_same(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::add", 0, 10)
+    found = compared(tmp_path, rank(0, 300), builder)
+    assert [row.rank for row in found.rows] == [0, 1]
+    assert found.rows[1].alone_ns is None
+
+
+def test_the_sleeping_rank_is_named_and_its_skew_is_right() -> None:
+    found = recorded("sleeping_rank.rank?.before")
+    assert found.slowest_rank == 1
+    assert found.skew_ns == pytest.approx(20e6, rel=0.3)
+    assert found.reason == "its host runs no op (after the beginning of the step and before aten::linear)"
+
+
+def test_the_rank_with_the_pageable_batch_is_named_with_its_wait() -> None:
+    found = recorded("pageable_rank.rank?.before")
+    assert found.slowest_rank == 1
+    assert found.reason == "its host waits in blocking_copy_htod in aten::to"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sleeping_rank.rank?.after",
+        "pageable_ranks.rank?.before",
+        "averaged_loss.rank?.before",
+        "timed_parts_ranks.rank?.before",
+        "logging_rank.rank?.before",
+    ],
+)
+def test_balanced_jobs_raise_no_alarm(name: str) -> None:
+    found = recorded(name)
+    assert found.slowest_rank is None
+    assert len(found.rows) == 2
+    assert found.world_size == 2
+    assert all(row.communication_ns >= row.exposed_communication_ns >= 0 for row in found.rows)
