@@ -165,7 +165,7 @@ def timeline(
 def _timeline(
     trace: Trace, profile: Profile, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
 ) -> "go.Figure":
-    from pinprof.report.timeline.figure import (  # noqa: PLC0415  plotly is slow to load
+    from pinprof.report.timeline.bars import (  # noqa: PLC0415  plotly is slow to load
         timeline_figure,
         window_of_steps,
         window_of_times,

@@ -413,7 +413,7 @@ def test_compare_writes_json_and_a_page(trace: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert result.stderr.splitlines() == [f"Wrote {out}", f"Wrote {page}"]
     assert json.loads(out.read_text())["schema"] == "pinprof.compare/1"
-    assert page.read_text().count('<div class="timeline">') == 2
+    assert page.read_text().count('<div class="timeline"') == 2
     assert json.loads(invoke("compare", trace, trace, "--json", "-").stdout)["verdict"] == "same"
 
 

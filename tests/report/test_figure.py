@@ -13,7 +13,7 @@ from pinprof.errors import PinprofError, TraceError
 from pinprof.measure import measure
 from pinprof.notebook import Report, analyze
 from pinprof.report.timeline import arrange
-from pinprof.report.timeline.figure import timeline_figure
+from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.timeline.kinds import BLUE, VERMILLION
 from pinprof.trace import read_trace
 
