@@ -18,7 +18,7 @@ from pinprof.trace.rows import (
     HOST_CATEGORIES,
     IDS,
     KNOWN_CATEGORIES,
-    TEXT_LINES,
+    TEXTS,
     Part,
     Rows,
     Shared,
@@ -96,12 +96,12 @@ class _Columns:
 
     def __init__(self, rows: Rows, shared: Shared) -> None:
         self._file = rows
-        self._end, usable, self.skipped = _times(rows)
+        self._end, usable, self.skipped = usable_times(rows)
         self._of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
         self._place_of_ids = np.cumsum(rows.category >= FIRST_WITH_IDS) - 1
         texts, keys = shared.names.values(), shared.threads.values()
         by_category = [rows.name[rows.category == index] for index in range(len(KNOWN_CATEGORIES))]
-        arguments = [line[line != NONE] for line in rows.ids[list(TEXT_LINES.values())]]
+        arguments = [line[line != NONE] for line in rows.ids[len(IDS) :]]
         names = by_appearance([*by_category, *arguments], len(texts))
         self._names, self._name = tuple(texts[code] for code in names), _inverse(names, len(texts))
         on_host = [self._rows(category) for category in HOST_CATEGORIES] + [self._rows(*CALL_CATEGORIES)]
@@ -175,7 +175,7 @@ class _Columns:
 
     def _text(self, rows: Int64s, name: str) -> Int32s:
         """Return an argument that is a text as an index into the names, -1 where there is none."""
-        code = self._file.ids[TEXT_LINES[name], self._place_of_ids[rows]]
+        code = self._file.ids[len(IDS) + TEXTS.index(name), self._place_of_ids[rows]]
         return np.where(code == NONE, NONE, self._name[code]).astype(np.int32)
 
     def _device(self, rows: Int64s) -> Int32s:
@@ -226,7 +226,7 @@ def _stream_of_track(tid: Number) -> int:
     return NONE if number == NONE and tid != NONE else abs(number)
 
 
-def _times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
+def usable_times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
     """Return the ends in ns, which events have a usable time, and how many have none, by reason."""
     start, duration = rows.start_ns, rows.duration_ns
     on_gpu = np.isin(rows.category, [KNOWN_CATEGORIES.index(category) for category in CATEGORIES])
@@ -259,8 +259,7 @@ def _copy_kind(name: str) -> tuple[int, int]:
 
 
 def _info(metadata: Metadata, gpu: Activities) -> Info:
-    distributed = _mapping(metadata.distributed)
-    pinprof = _mapping(metadata.pinprof)
+    distributed, pinprof = _mapping(metadata.distributed), _mapping(metadata.pinprof)
     properties = _decoded(metadata.devices)
     names = {
         entry["id"]: _text(entry.get("name"))
@@ -268,7 +267,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         if isinstance(entry, dict) and isinstance(entry.get("id"), int)
     }
     return Info(
-        rank=_integer(distributed.get("rank", pinprof.get("rank"))),
+        rank=recorded_rank(metadata),
         world_size=_integer(distributed.get("world_size", pinprof.get("world_size"))),
         torch_version=_text(pinprof.get("torch_version")),
         devices=tuple(Device(int(index), names.get(int(index))) for index in np.unique(gpu.device)),
@@ -276,6 +275,11 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         plain_step=_plain_step(pinprof.get("plain")),
         lines=lines_of_metadata(_decoded(metadata.lines)),
     )
+
+
+def recorded_rank(metadata: Metadata) -> int | None:
+    """Return the rank that a file says it is of."""
+    return _integer(_mapping(metadata.distributed).get("rank", _mapping(metadata.pinprof).get("rank")))
 
 
 def _plain_step(entry: object) -> PlainStep | None:

@@ -31,6 +31,8 @@ class Ending(NamedTuple):
     metadata: Metadata
     closed: bool
     """Whether the list of events ended: else the file was cut off."""
+    around: bytes = b""
+    """The JSON text of the file without its events, empty if that is none."""
 
 
 class Blocks:
@@ -117,7 +119,9 @@ class Blocks:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return ending._replace(metadata=salvage_metadata(around))
         more, malformed = decode_each(file.events or [])  # the events are there twice
-        return ending._replace(events=[*ending.events, *more], malformed=ending.malformed + malformed, metadata=file)
+        return ending._replace(
+            events=[*ending.events, *more], malformed=ending.malformed + malformed, metadata=file, around=around
+        )
 
 
 def list_end(text: bytes) -> int:

@@ -23,6 +23,13 @@ class Args(msgspec.Struct, gc=False):
     name: Number = ""
     collective: Number = msgspec.field(default="", name="Collective name")
     group: Number = msgspec.field(default="", name="Process Group Ranks")
+    external_id: Number = msgspec.field(default=NONE, name="External id")
+    awaited_stream: Number = msgspec.field(default=NONE, name="wait_on_stream")
+    awaited_record: Number = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")
+    bandwidth: Number = msgspec.field(default="", name="memory bandwidth (GB/s)")
+    input_dims: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
+    input_type: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
+    input_strides: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Strides")
 
 
 class Event(msgspec.Struct, gc=False):

@@ -53,4 +53,4 @@ def _part(scanner: Scanner, block: Block, shared: Shared) -> Part:
         return scanner.scan(block)
     except (Unusual, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         found = salvage(bytes(block.buffer[block.begin : block.end]), is_last=False)
-        return part_of_events(found.events, found.malformed, shared, repaired=found.repaired)[0]
+        return part_of_events(found.events, found.malformed, shared, repaired=found.repaired)

@@ -13,7 +13,7 @@ from pinprof.trace.events import Event, File, LooseFile, Metadata, decode_each
 from pinprof.trace.files import open_trace
 from pinprof.trace.guess import what_it_seems
 from pinprof.trace.parallel import available_cores, scanned
-from pinprof.trace.rows import Part, Shared, part_of_events
+from pinprof.trace.rows import Part, Shared, Wanted, part_of_events
 from pinprof.trace.salvage import salvage, salvage_metadata
 from pinprof.trace.tables import Trace
 from pinprof.trace.unpack import Unpacked
@@ -23,7 +23,7 @@ LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
 ENDS_EARLY = "the JSON ends too early; the file is truncated, copy it or record it again"
 
 
-class _Read(NamedTuple):
+class Read(NamedTuple):
     """What a file holds."""
 
     metadata: Metadata
@@ -31,6 +31,8 @@ class _Read(NamedTuple):
     shared: Shared
     cut: str | None
     """Why the end of the file is missing, None if it is there."""
+    around: bytes
+    """The JSON text of the file, mostly without its events; empty if that is none."""
 
 
 def read_trace(path: str | Path, jobs: int | None = None) -> Trace:
@@ -46,30 +48,36 @@ def read_trace(path: str | Path, jobs: int | None = None) -> Trace:
     Raises TraceError, with the file's name, if the file cannot be read or is not a trace.
     """
     path = str(path)
+    read = read_rows(path, Wanted(), jobs)
+    return assemble(shown(path), read.metadata, read.parts, read.shared, read.cut)
+
+
+def read_rows(path: str, wanted: Wanted, jobs: int | None = None) -> Read:
+    """Return what is wanted of a file, as `read_trace` reads it. Raises TraceError, with the file's name."""
     try:
         with open_trace(path) as stream:
-            read = _read(Unpacked(stream), jobs or available_cores())
+            return _read(Unpacked(stream), wanted, jobs or available_cores())
     except TraceError as error:
         raise TraceError(f"{shown(path)}: {error}") from error
-    return assemble(shown(path), *read)
 
 
-def _read(content: Unpacked, jobs: int) -> _Read:
-    shared = Shared()
+def _read(content: Unpacked, wanted: Wanted, jobs: int) -> Read:
+    shared = Shared(wanted)
     blocks = Blocks(content)
     parts = list(scanned(blocks, shared, jobs))
     if blocks.whole is not None:
-        return _read_whole(blocks.whole, content.lost)
+        return _read_whole(blocks.whole, wanted, content.lost)
     ending = blocks.ending()
-    parts.append(part_of_events(ending.events, ending.malformed, shared, repaired=ending.repaired)[0])
+    parts.append(part_of_events(ending.events, ending.malformed, shared, repaired=ending.repaired))
     if not any(part.counts or part.labels for part in parts) and (not ending.closed or any(p.malformed for p in parts)):
         raise TraceError(
             content.lost or ENDS_EARLY if not ending.closed else "the JSON is broken; record the trace again"
         )
-    return _Read(ending.metadata, parts, shared, content.lost or (None if ending.closed else ENDS_EARLY))
+    cut = content.lost or (None if ending.closed else ENDS_EARLY)
+    return Read(ending.metadata, parts, shared, cut, ending.around)
 
 
-def _read_whole(data: bytes, lost: str | None) -> _Read:
+def _read_whole(data: bytes, wanted: Wanted, lost: str | None) -> Read:
     """Decode a file in one piece, which takes any JSON and tells what is wrong with what is none."""
     if not data.strip():
         raise TraceError(lost or "the file is empty; record the trace again")
@@ -77,9 +85,9 @@ def _read_whole(data: bytes, lost: str | None) -> _Read:
     try:
         metadata, events, malformed = _decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        return _salvaged(data, lost, error)
-    shared = Shared()
-    return _Read(metadata, [part_of_events(events, malformed, shared)[0]], shared, lost)
+        return _salvaged(data, wanted, lost, error)
+    shared = Shared(wanted)
+    return Read(metadata, [part_of_events(events, malformed, shared)], shared, lost, data)
 
 
 def _decode(data: bytes) -> tuple[Metadata, list[Event], int]:
@@ -115,16 +123,16 @@ def _decode_loosely(data: bytes, *, is_list: bool) -> tuple[Metadata, list[Event
     return metadata, events, malformed
 
 
-def _salvaged(data: bytes, lost: str | None, error: Exception) -> _Read:
+def _salvaged(data: bytes, wanted: Wanted, lost: str | None, error: Exception) -> Read:
     """Return what can be taken out of a file that is no JSON, event by event."""
     begin = LIST_START.search(data)
     found = salvage(data[begin.end() :].lstrip(), is_last=True) if begin else None
     if not begin or not found or not any(event.ph for event in found.events):
         raise TraceError(lost or _broken_json(data, error)) from error
     metadata = salvage_metadata(data[: begin.start()] + found.rest)
-    shared = Shared()
-    part, _ = part_of_events(found.events, found.malformed, shared, repaired=found.repaired)
-    return _Read(metadata, [part], shared, lost or (None if found.closed else ENDS_EARLY))
+    shared = Shared(wanted)
+    part = part_of_events(found.events, found.malformed, shared, repaired=found.repaired)
+    return Read(metadata, [part], shared, lost or (None if found.closed else ENDS_EARLY), b"")
 
 
 def _broken_json(data: bytes, error: Exception) -> str:

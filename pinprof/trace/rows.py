@@ -1,10 +1,11 @@
 """The duration events of a file as columns, in the order of the file, as reading makes and assembly takes them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from pinprof.trace.decimals import nanoseconds
@@ -30,18 +31,18 @@ ALIASES = {
 
 IDS = ("device", "from_device", "stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
-TEXT_LINES = {"collective": len(IDS), "group": len(IDS) + 1}
-"""The arguments that are read as texts, with their lines behind those of the ids."""
+TEXTS = ("collective", "group")
+"""The arguments that are read as texts."""
 
 _CATEGORY = {category: index for index, category in enumerate(KNOWN_CATEGORIES)}
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Duration events of known categories, in the order of the file."""
+    """Duration events of the wanted categories, in the order of the file."""
 
     category: Int8s
-    """Index into KNOWN_CATEGORIES."""
+    """Index into KNOWN_CATEGORIES, or what else `Wanted.category` tells."""
     name: Int32s
     """Index into the values of `Shared.names`."""
     thread: Int32s
@@ -50,30 +51,51 @@ class Rows:
     duration_ns: Int64s
     timed: Bools
     """Whether start and duration are numbers."""
+    entry: Int32s
+    """Which entry of the list of events it is, counted within the part."""
     ids: Int64s
-    """One line for each of IDS and one for each text, which are indices into the values of `Shared.names`; one column
-    for each row whose category has them; -1 where not recorded."""
+    """One line for each of `Wanted.ids` and one for each text, which are indices into the values of `Shared.names`; one
+    column for each row whose category has them; -1 where not recorded."""
 
     def __len__(self) -> int:
         return len(self.category)
 
-    def ordered(self, place: Int64s) -> "Rows":
-        """Return the rows in the order of their places."""
-        order = np.argsort(place, kind="stable")
-        with_ids = self.category >= FIRST_WITH_IDS
+    def ordered(self, first_with_ids: int) -> "Rows":
+        """Return the rows in the order of their entries."""
+        order = np.argsort(self.entry, kind="stable")
+        with_ids = self.category >= first_with_ids
         column = np.cumsum(with_ids) - 1
         ids = self.ids[:, column[order[with_ids[order]]]]
         return Rows(*[*(values[order] for values in self.columns()), ids])
 
     def columns(self) -> tuple[Any, ...]:
         """Return the columns that have a value for every row."""
-        return self.category, self.name, self.thread, self.start_ns, self.duration_ns, self.timed
+        return self.category, self.name, self.thread, self.start_ns, self.duration_ns, self.timed, self.entry
+
+
+def known_category(text: str) -> int:
+    """Return the index of a category in KNOWN_CATEGORIES, whatever its age and case, -1 if it is none of them."""
+    category = text.lower()
+    return _CATEGORY.get(ALIASES.get(category, category), NONE)
+
+
+class Wanted(NamedTuple):
+    """What is read of a file."""
+
+    category: Callable[[str], int] = known_category
+    """Tells the code of a category, -1 for one whose events are not wanted."""
+    first_with_ids: int = FIRST_WITH_IDS
+    """Of events of categories with lower codes no argument is read."""
+    ids: tuple[str, ...] = IDS
+    texts: tuple[str, ...] = TEXTS
+    """Arguments, as `Args` names them; events that have one of the texts are decoded for themselves."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """The texts and threads that all parts of a file number alike."""
+    """What all parts of a file have in common: what is wanted of it, and texts and threads that they number alike."""
 
+    wanted: Wanted
     names: Codes = field(default_factory=Codes)
     threads: Codes = field(default_factory=Codes)
 
@@ -89,38 +111,34 @@ class Part:
     """Names that the file gives threads."""
     malformed: int
     """Entries that are no events."""
+    entries: int
+    """Entries of the list of events in all."""
     repaired: int = 0
     """Events that were no JSON and are read all the same."""
 
 
-def known_category(text: str) -> int:
-    """Return the index of a category in KNOWN_CATEGORIES, whatever its age and case, -1 if it is none of them."""
-    category = text.lower()
-    return _CATEGORY.get(ALIASES.get(category, category), NONE)
-
-
-def part_of_events(
-    events: Sequence[Event], malformed: int, shared: Shared, *, repaired: int = 0
-) -> tuple[Part, Int64s]:
-    """Return the part that decoded events make, and which of the events its rows are."""
+def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, repaired: int = 0) -> Part:
+    """Return the part that decoded events make."""
     labels = {
         (event.pid, event.tid): str(event.args.name).strip()
         for event in events
         if event.ph == "M" and event.name == "thread_name" and event.args and event.args.name
     }
     counts = Counter(event.cat or "" for event in events if event.ph == "X")
-    category = np.array([known_category(event.cat or "") if event.ph == "X" else NONE for event in events], np.int8)
+    code = shared.wanted.category
+    category = np.array([code(event.cat or "") if event.ph == "X" else NONE for event in events], np.int8)
     used = np.flatnonzero(category != NONE)
-    rows = _rows([events[row] for row in used.tolist()], category[used], shared)
-    return Part(rows, counts, labels, malformed, repaired), used
+    rows = _rows([events[row] for row in used.tolist()], category[used], used.astype(np.int32), shared)
+    return Part(rows, counts, labels, malformed, len(events) + malformed, repaired)
 
 
-def _rows(events: Sequence[Event], category: Int8s, shared: Shared) -> Rows:
+def _rows(events: Sequence[Event], category: Int8s, entry: Int32s, shared: Shared) -> Rows:
+    wanted = shared.wanted
     start, has_start = nanoseconds([bytes(event.ts) for event in events])
     duration, has_duration = nanoseconds([bytes(event.dur) for event in events])
-    arguments = [events[row].args for row in np.flatnonzero(category >= FIRST_WITH_IDS).tolist()]
-    ids = [[NONE if args is None else as_integer(getattr(args, name)) for args in arguments] for name in IDS]
-    texts = [["" if args is None else str(getattr(args, name)).strip() for args in arguments] for name in TEXT_LINES]
+    arguments = [events[row].args for row in np.flatnonzero(category >= wanted.first_with_ids).tolist()]
+    ids = [[NONE if args is None else as_integer(getattr(args, name)) for args in arguments] for name in wanted.ids]
+    texts = [["" if args is None else _text(getattr(args, name)) for args in arguments] for name in wanted.texts]
     ids += [[shared.names[text] if text else NONE for text in line] for line in texts]
     return Rows(
         category=category,
@@ -129,8 +147,13 @@ def _rows(events: Sequence[Event], category: Int8s, shared: Shared) -> Rows:
         start_ns=start,
         duration_ns=duration,
         timed=has_start & has_duration,
+        entry=entry,
         ids=np.array(ids, np.int64).reshape(len(ids), -1),
     )
+
+
+def _text(value: Number | msgspec.Raw) -> str:
+    return (bytes(value).decode(errors="replace") if isinstance(value, msgspec.Raw) else str(value)).strip()
 
 
 def joined(parts: Iterable[Rows]) -> Rows:

@@ -9,21 +9,20 @@ nothing if nobody asks for it.
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
-from pinprof.trace.events import Event, decode_events
+from pinprof.trace.events import Args, Event, decode_events
 from pinprof.trace.rows import (
-    FIRST_WITH_IDS,
-    IDS,
-    TEXT_LINES,
     Part,
     Rows,
     Shared,
+    Wanted,
     by_appearance,
     joined,
-    known_category,
     part_of_events,
 )
 from pinprof.trace.seams import SPACE, Block, Seams, find_seams
@@ -48,11 +47,8 @@ NAME_OPENS, NAME_CLOSES, TIME_KEY_CLOSES, LEAST_QUOTES = 10, 11, 17, 22
 EXAMPLES = 16
 """So many events are looked at to learn how a file separates its values."""
 
-QUOTED = {name: b'"%b"' % name.encode() for name in IDS} | {"from_device": b'"fromDevice"'}
-
-
-TEXTS = (b'"Collective name"', b'"Process Group Ranks"')
-"""Events with these arguments, kernels of collectives, are few and decoded for themselves."""
+QUOTED = {field.name: b'"%b"' % field.encode_name.encode() for field in msgspec.structs.fields(Args)}
+"""The arguments as they stand in the file."""
 
 
 class _Read(NamedTuple):
@@ -60,8 +56,7 @@ class _Read(NamedTuple):
 
     pieces: Int64s
     rows: Rows
-    places: Int64s
-    """The piece of each row."""
+    """With pieces for entries."""
     counts: Counter[str]
 
 
@@ -106,30 +101,34 @@ class Scanner:
         code = np.zeros(len(pieces), np.int32)
         code[known] = self._names.codes(buffer, words, name[known], behind_name[known])
         usual &= code != NONE
-        with_ids = np.flatnonzero(usual & (category >= FIRST_WITH_IDS))
-        ids, plain = _ids(seams, pieces[with_ids], np.where(nested, arguments, NONE)[with_ids])
+        with_ids = np.flatnonzero(usual & (category >= self._shared.wanted.first_with_ids))
+        ids, plain = _ids(seams, self._shared.wanted, pieces[with_ids], np.where(nested, arguments, NONE)[with_ids])
         usual[with_ids] &= plain
         kept = np.flatnonzero(usual & (category != NONE))
-        columns: list[Any] = [column[kept] for column in (category, code, thread, start, duration, usual)]
-        rows = Rows(*[*columns, ids[:, plain]])
-        return _Read(pieces[usual], rows, pieces[kept], self._counts(head[usual]))
+        columns: list[Any] = [column[kept] for column in (category, code, thread, start, duration, usual, pieces)]
+        return _Read(pieces[usual], Rows(*[*columns, ids[:, plain]]), self._counts(head[usual]))
 
     def _with_others(self, seams: Seams, read: _Read, pieces: Int64s) -> Part:
         """Return the part of what was read and of the pieces that are to be decoded."""
-        if len(pieces) == 0:
-            return Part(read.rows, read.counts, {}, 0)
+        entries = seams.is_seam[:-1].astype(np.int32)  # those that begin with each piece
         events: list[Event] = []
         places: list[int] = []
         malformed = 0
-        for piece, text in _runs(seams, pieces):
+        for piece, behind, text in _runs(seams, pieces) if len(pieces) else ():
             decoded, bad = decode_events(b"[%b]" % text)
             events += decoded
             places += [piece] * len(decoded)
             malformed += bad
-        part, used = part_of_events(events, malformed, self._shared)
-        place = np.concatenate([read.places, np.array(places, np.int64)[used]])
-        rows = joined([read.rows, part.rows]).ordered(place)
-        return Part(rows, read.counts + part.counts, part.labels, malformed)
+            entries[piece:behind] = 0
+            entries[piece] = len(decoded) + bad
+        before = np.cumsum(entries, dtype=np.int32) - entries
+        rows = replace(read.rows, entry=before[read.rows.entry])
+        if not events:
+            return Part(rows, read.counts, {}, malformed, int(entries.sum()))
+        part = part_of_events(events, malformed, self._shared)
+        entry = (before[places] + _numbered(places))[part.rows.entry]
+        rows = joined([rows, replace(part.rows, entry=entry)]).ordered(self._shared.wanted.first_with_ids)
+        return Part(rows, read.counts + part.counts, part.labels, malformed, int(entries.sum()))
 
     def _counts(self, head: Int32s) -> Counter[str]:
         times = np.bincount(head, minlength=len(self._categories))
@@ -143,7 +142,7 @@ class Scanner:
         category = _decoded(match[1]) if match else None
         if category is None:
             return NONE
-        self._categories.append((category, known_category(category)))
+        self._categories.append((category, self._shared.wanted.category(category)))
         return len(self._categories) - 1
 
     def _name(self, text: bytes) -> int:
@@ -215,19 +214,24 @@ def _nested(seams: Seams, pieces: Int64s, arguments: Int64s, before: Int64s) -> 
     return nested
 
 
-def _ids(seams: Seams, pieces: Int64s, brace: Int64s) -> tuple[Int64s, Bools]:
+def _numbered(places: list[int]) -> Int32s:
+    """Return for each of these ascending values how many equal ones stand before it."""
+    return (np.arange(len(places)) - np.searchsorted(places, places)).astype(np.int32)
+
+
+def _ids(seams: Seams, wanted: Wanted, pieces: Int64s, brace: Int64s) -> tuple[Int64s, Bools]:
     """Return the ids of duration events, as in `Rows`, and which events have them as plain integers and no texts.
 
     `brace` is that of the arguments where there are others within, which may hold the same keys, else -1.
     """
-    ids = np.full((len(IDS) + len(TEXT_LINES), len(pieces)), NONE)
+    ids = np.full((len(wanted.ids) + len(wanted.texts), len(pieces)), NONE)
     usual = np.ones(len(pieces), bool)
     column = np.full(len(seams.first), NONE)
     column[pieces] = np.arange(len(pieces))
-    for text in TEXTS:
-        at = column[np.searchsorted(seams.first, _quotes_of(seams, text), side="right") - 1]
+    for name in wanted.texts:
+        at = column[np.searchsorted(seams.first, _quotes_of(seams, QUOTED[name]), side="right") - 1]
         usual[at[at != NONE]] = False
-    for line, name in zip(ids[: len(IDS)], IDS, strict=True):
+    for line, name in zip(ids, wanted.ids, strict=False):  # the lines of the texts stay empty
         quoted = QUOTED[name]
         found = _quotes_of(seams, quoted)
         at = column[np.searchsorted(seams.first, found, side="right") - 1]
@@ -250,8 +254,8 @@ def _quotes_of(seams: Seams, quoted: bytes) -> Int64s:
     return found[stands_at(seams.words, seams.quotes[found] + 8, quoted[8:])]
 
 
-def _runs(seams: Seams, pieces: Int64s) -> list[tuple[int, bytes]]:
-    """Return the text of the events in these pieces, those that follow each other together, by their first piece.
+def _runs(seams: Seams, pieces: Int64s) -> list[tuple[int, int, bytes]]:
+    """Return the text of the events in these pieces, those that follow each other together, from piece to piece.
 
     A piece that does not begin with a seam belongs to the event before it.
     """
@@ -263,6 +267,6 @@ def _runs(seams: Seams, pieces: Int64s) -> list[tuple[int, bytes]]:
     new = np.flatnonzero(np.diff(chosen, prepend=-2) > 1)
     last = np.append(new[1:], len(chosen)) - 1
     return [
-        (int(seam[a]), seams.text(int(seam[a]), int(seam[b + 1])))
+        (int(seam[a]), int(seam[b + 1]), seams.text(int(seam[a]), int(seam[b + 1])))
         for a, b in zip(chosen[new].tolist(), chosen[last].tolist(), strict=True)
     ]

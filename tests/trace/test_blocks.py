@@ -17,6 +17,7 @@ from pinprof.trace import Trace, blocks, read_trace, reader
 from pinprof.trace.assemble import assemble
 from pinprof.trace.events import Event
 from pinprof.trace.files import open_trace
+from pinprof.trace.rows import Wanted
 from pinprof.trace.scan import Scanner
 from pinprof.trace.tables import Table
 from pinprof.trace.unpack import Unpacked
@@ -54,7 +55,8 @@ def in_one_piece(path: Path) -> Trace:
     with open_trace(str(path)) as stream:
         content = Unpacked(stream)
         data = b"".join(content)
-    return assemble(str(path), *reader._read_whole(data, content.lost))
+    read = reader._read_whole(data, Wanted(), content.lost)
+    return assemble(str(path), read.metadata, read.parts, read.shared, read.cut)
 
 
 def in_blocks(path: Path, jobs: int = 1) -> Trace:
