@@ -82,7 +82,9 @@ measuring a trace need none of them; pytest loads its plugin in every run, which
 
 
 def __getattr__(name: str) -> Any:
-    """Import one of the names in `_ROOMS`."""
+    """Import one of the names in `_ROOMS`, or the room `hta`."""
+    if name == "hta":
+        return import_module("pinprof.hta")
     if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_ROOMS[name]), name)

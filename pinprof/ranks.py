@@ -174,9 +174,12 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
 
 def rank_of(part: RankPart) -> int | None:
     """Return the number of a rank: as recorded, else as the file's name says; None if neither does."""
-    if part.profile.info.rank is not None:
-        return part.profile.info.rank
-    found = RANK_IN_NAME.search(part.profile.path.rpartition("/")[2])
+    return rank_in_name(part.profile.path) if part.profile.info.rank is None else part.profile.info.rank
+
+
+def rank_in_name(path: str) -> int | None:
+    """Return the number of the rank in the name of a file, None if there is none."""
+    found = RANK_IN_NAME.search(path.rpartition("/")[2])
     return int(found[1]) if found else None
 
 

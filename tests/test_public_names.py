@@ -37,3 +37,11 @@ def test_loading_costs_next_to_nothing(module: str) -> None:
     code = f"import sys, {module}; print({{'torch', 'numpy', 'pandas', 'plotly', 'rich', 'hta'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_the_room_for_hta_is_reached_without_loading_hta() -> None:
+    code = (
+        "import sys, pinprof; print(pinprof.hta.trace_analysis.__name__, 'hta' in sys.modules, 'hta' in dir(pinprof))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["trace_analysis", "False", "True"]

@@ -1,0 +1,290 @@
+"""What pinprof.hta loads: files of all kinds, ranks, frames, and where it is right and HTA's loader is not."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from backports import zstd
+from hta.trace_analysis import TraceAnalysis
+from trace_builder import COMPUTE, SIDE, TraceBuilder
+
+import pinprof
+from pinprof.errors import PinprofError, TraceError
+
+TRACES = Path(__file__).parents[2] / "traces"
+RECORDING = TRACES / "pageable_blocking.json.gz"
+pytestmark = pytest.mark.filterwarnings("ignore:::hta", "ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+def steps(count: int = 3) -> TraceBuilder:
+    """Return a trace of steps of 100 µs, each with a kernel of 40 µs; HTA leaves out the last one."""
+    builder = TraceBuilder()
+    for number in range(count):
+        start = 100 * number
+        builder.step(number, start, 100)
+        builder.kernel(start + 20, 40, launch=start + 10)
+    return builder
+
+
+def own(path: Path, **options: Any) -> Any:
+    return TraceAnalysis({0: str(path)}, **options)
+
+
+def frames(analysis: Any) -> list[pd.DataFrame]:
+    return [frame.drop(columns=["cat", "name"]) for frame in analysis.t.traces.values()]
+
+
+def names(analysis: Any) -> list[str]:
+    return [analysis.t.symbol_table.sym_table[code] for code in analysis.t.get_trace(0)["name"]]
+
+
+def busy(analysis: Any) -> list[float]:
+    """Return idle, computing, other and whole time of the GPU in µs."""
+    return analysis.get_temporal_breakdown(visualize=False).iloc[0, 1:5].tolist()
+
+
+# ---------------------------------------------------------------- files and ranks
+
+
+@pytest.mark.parametrize(
+    "name", ["mask_loss", "prefetch.stack", "small_kernels", "loader_pinned.stack", "ranks/pageable_rank.rank0.before"]
+)
+def test_frames_are_those_of_htas_loader(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
+    path = TRACES / f"{name}.json.gz"
+    expected, found = own(path), pinprof.hta.trace_analysis({0: path})
+    (one,), (other,) = frames(expected), frames(found)
+    one["end"] -= expected.t.min_ts
+    pd.testing.assert_frame_equal(one, other, check_dtype=False, check_like=True, rtol=0, atol=2e-3)
+    assert names(expected) == names(found)
+    for column in ("cat", "name"):
+        assert [expected.t.symbol_table.sym_table[code] for code in expected.t.get_trace(0)[column]] == [
+            found.t.symbol_table.sym_table[code] for code in found.t.get_trace(0)[column]
+        ]
+    assert expected.t.meta_data == found.t.meta_data
+    assert found.t.min_ts == pytest.approx(expected.t.min_ts, abs=1e-3)
+    assert found.t.get_trace_start_unixtime_ns(0) == pytest.approx(expected.t.get_trace_start_unixtime_ns(0), abs=2)
+
+
+def test_shapes_that_were_recorded_are_there(tmp_path: Path) -> None:
+    builder = steps()
+    dims: dict[str, Any] = {"Input Dims": [[32, 128], []], "Input type": ["float", ""], "Input Strides": [[128, 1], []]}
+    builder.event("cpu_op", "aten::mm", 5, 3, **dims, **{"External id": 7})
+    path = builder.write(tmp_path / "trace.json")
+    expected, found = own(path).t.get_trace(0), pinprof.hta.trace_analysis({0: path}).t.get_trace(0)
+    for column in ("input_dims", "input_type", "input_strides", "external_id"):
+        assert expected[column].tolist() == found[column].tolist()
+    assert found["input_dims"].tolist().count([[32, 128], []]) == 1
+
+
+def test_columns_of_cuptis_counters_are_there(tmp_path: Path) -> None:
+    builder = steps()
+    builder.event("cuda_profiler_range", "gemm", 20, 40, dram__bytes_read=4096)
+    path = builder.write(tmp_path / "trace.json")
+    expected, found = own(path).t.get_trace(0), pinprof.hta.trace_analysis({0: path}).t.get_trace(0)
+    assert expected["dram__bytes_read"].tolist() == found["dram__bytes_read"].tolist()
+    assert sorted(set(found["dram__bytes_read"])) == [-1, 4096]
+
+
+def test_a_file_packed_with_zstd_does_and_can_be_written_back(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.zst"
+    path.write_bytes(zstd.compress(gzip.decompress(RECORDING.read_bytes())))
+    analysis = pinprof.hta.trace_analysis(path)
+    pd.testing.assert_frame_equal(analysis.t.get_trace(0), pinprof.hta.trace_analysis(RECORDING).t.get_trace(0))
+    analysis.generate_trace_with_counters()
+    (written,) = tmp_path.glob("*_with_counters*")
+    assert "Queue Length" in {
+        event["name"] for event in json.loads(gzip.decompress(written.read_bytes()))["traceEvents"]
+    }
+
+
+def test_a_file_that_is_cut_off_does_but_cannot_be_copied(tmp_path: Path) -> None:
+    path = tmp_path / "cut.json.gz"
+    path.write_bytes(RECORDING.read_bytes()[:-5000])
+    analysis = pinprof.hta.trace_analysis(path)
+    assert 0 < len(analysis.t.get_trace(0)) < len(pinprof.hta.trace_analysis(RECORDING).t.get_trace(0))
+    with pytest.raises(TraceError, match=r"cut\.json\.gz: HTA copies the whole file, and the gzip data ends too early"):
+        analysis.generate_trace_with_counters()
+
+
+def test_broken_json_cannot_be_copied(tmp_path: Path) -> None:
+    path = tmp_path / "broken.json"
+    path.write_bytes(gzip.decompress(RECORDING.read_bytes())[:-5000])
+    analysis = pinprof.hta.trace_analysis(path)
+    with pytest.raises(TraceError, match=r"broken\.json: HTA copies the whole file, which is no JSON"):
+        analysis.generate_trace_with_counters()
+
+
+def test_a_trace_is_not_written_over(tmp_path: Path) -> None:
+    path = steps().write(tmp_path / "trace.gz")  # HTA replaces .json in the name
+    before = path.read_bytes()
+    with pytest.raises(PinprofError, match=r"HTA would write over .*trace\.gz; name the trace NAME\.json"):
+        pinprof.hta.trace_analysis(path).generate_trace_with_counters()
+    assert path.read_bytes() == before
+
+
+def test_nothing_is_written_to_a_url(tmp_path: Path) -> None:
+    path = steps().write(tmp_path / "trace.json")
+    analysis = pinprof.hta.trace_analysis(path.as_uri())
+    assert busy(analysis) == [60, 80, 0, 140]
+    with pytest.raises(PinprofError, match=r"trace_with_counters\.json is a URL; copy the trace here first"):
+        analysis.generate_trace_with_counters()
+
+
+def test_ranks_are_as_recorded_else_as_named(tmp_path: Path) -> None:
+    builder = steps()
+    builder.metadata["distributedInfo"] = {"rank": 5, "world_size": 8}
+    recorded = builder.write(tmp_path / "rank2.json")
+    named = steps().write(tmp_path / "run.rank_7.json.gz")
+    assert pinprof.hta.trace_analysis([named, recorded]).t.get_ranks() == [5, 7]
+    assert pinprof.hta.trace_analysis(tmp_path).t.trace_files == {5: str(recorded), 7: str(named)}
+    assert pinprof.hta.trace_analysis({1: named, 0: recorded}).t.get_ranks() == [0, 1]
+
+
+def test_one_trace_without_a_rank_is_rank_0(tmp_path: Path) -> None:
+    assert pinprof.hta.trace_analysis(steps().write(tmp_path / "trace.json")).t.get_ranks() == [0]
+
+
+def test_two_traces_without_ranks_are_refused(tmp_path: Path) -> None:
+    paths = [steps().write(tmp_path / name) for name in ("a.json", "b.json")]
+    with pytest.raises(PinprofError, match=r"of .*a\.json nothing tells the rank; say which is which: \{0: path"):
+        pinprof.hta.trace_analysis(paths)
+
+
+def test_a_rank_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    paths = [steps().write(tmp_path / name) for name in ("rank1.json", "rank1.json.gz")]
+    with pytest.raises(PinprofError, match=r"rank1\.json and .*rank1\.json\.gz are both of rank 1"):
+        pinprof.hta.trace_analysis(paths)
+
+
+def test_no_trace_is_refused() -> None:
+    nothing: tuple[list[str], dict[int, str]] = ([], {})
+    for traces in nothing:
+        with pytest.raises(PinprofError, match="no trace to analyze"):
+            pinprof.hta.trace_analysis(traces)
+
+
+def test_a_file_that_is_no_trace_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text("{}")
+    with pytest.raises(TraceError, match=r"other\.json: is JSON but no trace"):
+        pinprof.hta.trace_analysis(path)
+
+
+def test_a_trace_without_duration_events_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.json"
+    name = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "main"}}
+    path.write_text(json.dumps({"traceEvents": [name]}))
+    with pytest.raises(TraceError, match=r"empty\.json: has no duration events"):
+        pinprof.hta.trace_analysis(path)
+
+
+def test_a_trace_that_was_read_is_read_again(tmp_path: Path) -> None:
+    path = steps().write(tmp_path / "trace.json")
+    trace = pinprof.read_trace(path)
+    assert busy(pinprof.hta.trace_analysis(trace)) == busy(pinprof.hta.trace_analysis(path))
+    path.unlink()
+    with pytest.raises(TraceError, match="no such file"):
+        pinprof.hta.trace_analysis(trace)
+
+
+def test_ranks_begin_with_the_first_of_them(tmp_path: Path) -> None:
+    late = TraceBuilder(base_us=1_000_500.0)
+    late.events = [{**event, "ts": event["ts"] + 500} for event in steps().events]
+    paths = [steps().write(tmp_path / "rank0.json"), late.write(tmp_path / "rank1.json")]
+    analysis = pinprof.hta.trace_analysis(paths)
+    assert [frame["ts"].min() for frame in analysis.t.traces.values()] == [0, 500]
+    assert analysis.t.min_ts == 1_000_000
+
+
+# ---------------------------------------------------------------- where HTA's loader is wrong
+
+
+def test_a_kernel_shorter_than_a_microsecond_keeps_its_times(tmp_path: Path) -> None:
+    builder = steps()
+    builder.kernel(70.25, 0.5, launch=65)
+    path = builder.write(tmp_path / "trace.json")
+    assert sorted(own(path).t.get_trace(0).query("stream == 7")["dur"]) == [-1, 40, 40]
+    analysis = pinprof.hta.trace_analysis(path)
+    assert sorted(analysis.t.get_trace(0).query("stream == 7")["dur"]) == [0.5, 40, 40]
+    assert busy(analysis) == [140 - 80.5, 80.5, 0, 140]
+
+
+def test_a_call_shorter_than_a_microsecond_is_nothing_long(tmp_path: Path) -> None:
+    builder = steps()
+    builder.call("cudaGetDevice", 70.25, 0.5)
+    path = builder.write(tmp_path / "trace.json")
+    short = "dur < 1 and stream == -1"
+    assert own(path).t.get_trace(0).query(short)[["ts", "dur"]].to_numpy().tolist() == [[71, -1]]
+    assert pinprof.hta.trace_analysis(path).t.get_trace(0).query(short)[["ts", "dur"]].to_numpy().tolist() == [[71, 0]]
+    exact = pinprof.hta.trace_analysis(path, exact=True).t.get_trace(0)
+    assert exact.query(short)[["ts", "dur"]].to_numpy().tolist() == [[70.25, 0.5]]
+
+
+def test_times_are_rounded_inward_as_hta_does_unless_asked(tmp_path: Path) -> None:
+    builder = steps()
+    builder.kernel(70.25, 2.5, launch=65)  # to 72.75
+    path = builder.write(tmp_path / "trace.json")
+    for analysis in (own(path), pinprof.hta.trace_analysis(path)):
+        assert analysis.t.get_trace(0).query("dur < 10 and stream == 7")[["ts", "dur"]].to_numpy().tolist() == [[71, 1]]
+    exact = pinprof.hta.trace_analysis(path, exact=True)
+    assert busy(exact) == [140 - 82.5, 82.5, 0, 140]
+
+
+def test_synchronizations_are_no_work_of_the_gpu(tmp_path: Path) -> None:
+    builder = steps()
+    sync = builder.call("cudaStreamSynchronize", 62, 28)
+    builder.activity("cuda_sync", "Stream Sync", 62, 28, correlation=sync, device=0, stream=COMPUTE)
+    wait = builder.call("cudaStreamWaitEvent", 62, 2)
+    builder.activity("cuda_sync", "Stream Wait Event", 90, 5, correlation=wait, device=0, stream=SIDE)
+    path = builder.write(tmp_path / "trace.json")
+    assert busy(own(path)) == [60 - 33, 85, 28, 140]
+    assert busy(pinprof.hta.trace_analysis(path)) == [60, 80, 0, 140]
+    kinds, kernels = pinprof.hta.trace_analysis(path).get_gpu_kernel_breakdown(visualize=False)
+    assert kinds[["kernel_type", "sum"]].to_numpy().tolist() == [["COMPUTATION", 80]]
+    assert kernels["name"].tolist() == ["gemm"]
+    assert "Stream Wait Event" in own(path).get_gpu_kernel_breakdown(visualize=False)[1]["name"].tolist()
+    assert "Stream Sync" in names(pinprof.hta.trace_analysis(path))  # which critical paths need
+
+
+def test_work_of_stream_0_is_of_the_step_of_its_launch(tmp_path: Path) -> None:
+    builder = steps(4)
+    builder.kernel(170, 5, launch=165, name="reduce", stream=0)
+    builder.event("user_annotation", "first of the file", 0, 1)
+    path = builder.write(tmp_path / "trace.json")
+    kernel = "stream == 0"
+    assert own(path).t.get_trace(0).query(kernel)["iteration"].isna().all()
+    assert pinprof.hta.trace_analysis(path).t.get_trace(0).query(kernel)["iteration"].tolist() == [1]
+
+
+def test_numbers_written_as_text_are_numbers_and_ops_are_not_on_streams(tmp_path: Path) -> None:
+    builder = steps(4)
+    builder.event("cpu_op", "triton_poi_fused_add_0", 70, 5, stream=0)
+    builder.call("hipMemcpyAsync", 80, 2)
+    builder.events[-1]["args"] |= {"stream": "0x0", "bytes": "9216"}
+    path = builder.write(tmp_path / "trace.json")
+    assert busy(own(path)) == [115, 125, 0, 240]
+    analysis = pinprof.hta.trace_analysis(path)
+    assert busy(analysis) == [120, 120, 0, 240]
+    assert analysis.t.get_trace(0)["bytes"].max() == 9216
+
+
+def test_the_last_step_ends_with_its_mark(tmp_path: Path) -> None:
+    builder = steps(2)
+    builder.kernel(320, 40, launch=310, name="after the last step")
+    path = builder.write(tmp_path / "trace.json")
+    assert busy(own(path, include_last_profiler_step=True)) == [340 - 120, 120, 0, 340]
+    assert busy(pinprof.hta.trace_analysis(path, include_last_profiler_step=True)) == [60, 80, 0, 140]
+    assert busy(pinprof.hta.trace_analysis(path)) == busy(own(path)) == [0, 40, 0, 40]
+
+
+def test_events_with_corrupt_times_are_left_out(tmp_path: Path) -> None:
+    builder = steps()
+    builder.kernel(30, 40, launch=12)
+    builder.events[-1]["ts"] = 0
+    path = builder.write(tmp_path / "trace.json")
+    assert busy(own(path))[3] > 1_000_000
+    assert busy(pinprof.hta.trace_analysis(path)) == [60, 80, 0, 140]

@@ -1,0 +1,258 @@
+"""Every public method of TraceAnalysis, on what pinprof loads and on what HTA's own loader loads of the same files."""
+
+import gzip
+import inspect
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from hta.common import trace_parser
+from hta.trace_analysis import TraceAnalysis
+from trace_builder import COMPUTE, SIDE, TraceBuilder
+
+import pinprof
+from pinprof.hta.pandas2 import Pandas2Frame
+
+TRACES = Path(__file__).parents[2] / "traces"
+FILES = {
+    "copies": {0: TRACES / "prefetch.json.gz"},
+    "stacks": {0: TRACES / "loss_item.stack.json.gz"},
+    "ranks": {rank: TRACES / f"ranks/pageable_ranks.rank{rank}.before.json.gz" for rank in (0, 1)},
+}
+pytestmark = pytest.mark.filterwarnings("ignore:::hta", "ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+def overlaid(path: str | Path) -> Any:
+    with gzip.open(path, "rt") as file:
+        return json.load(file)
+
+
+def sequences(analysis: Any, folder: Path) -> Any:
+    ranks = analysis.t.get_ranks()
+    options = {"output_dir": str(folder), "min_pattern_len": 1, "rank": ranks[-1], "compress_other_kernels": False}
+    found = analysis.get_frequent_cuda_kernel_sequences("aten::", **options)
+    return found, [overlaid(path) for path in folder.iterdir()]
+
+
+def counted(analysis: Any, folder: Path) -> Any:
+    for rank in analysis.t.get_ranks():  # they are written beside the trace
+        copy = folder / f"{rank}.json.gz"
+        copy.write_bytes(Path(analysis.t.trace_files[rank]).read_bytes())
+        analysis.t.trace_files[rank] = str(copy)
+    analysis.generate_trace_with_counters(ranks=analysis.t.get_ranks())
+    return [overlaid(path) for path in sorted(folder.glob("*_with_counters*"))]
+
+
+def critical(analysis: Any) -> Any:
+    graph, success = analysis.critical_path_analysis(analysis.t.get_ranks()[0], "ProfilerStep", 0)
+    return graph, success
+
+
+def path_of(analysis: Any, _: Path) -> Any:
+    graph, success = critical(analysis)
+    edges = in_order(graph.get_critical_path_breakdown())
+    return success, sorted(graph.critical_path_events_set), graph.summary(), edges
+
+
+def in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows in an order of their own: that of HTA is that of a set."""
+    columns = ["event_idx", "duration", "type"]
+    return table.sort_values(columns, ignore_index=True)
+
+
+def overlaid_path(analysis: Any, folder: Path) -> Any:
+    graph, _ = critical(analysis)
+    rank = analysis.t.get_ranks()[0]
+    events = overlaid(analysis.overlay_critical_path_analysis(rank, graph, str(folder)))["traceEvents"]
+    return sorted(json.dumps({**event, "id": 0}, sort_keys=True) for event in events)
+
+
+def stragglers(analysis: Any, _: Path) -> Any:
+    return analysis.get_potential_stragglers()
+
+
+def ranks(analysis: Any) -> list[int]:
+    return list(analysis.t.get_ranks())
+
+
+CALLS: dict[str, Callable[[Any, Path], Any]] = {
+    "critical_path_analysis": path_of,
+    "generate_trace_with_counters": counted,
+    "get_aten_op_kernels_and_delay": lambda analysis, _: analysis.get_aten_op_kernels_and_delay(ranks(analysis)),
+    "get_comm_comp_overlap": lambda analysis, _: analysis.get_comm_comp_overlap(visualize=False),
+    "get_cuda_kernel_launch_stats": lambda analysis, _: analysis.get_cuda_kernel_launch_stats(
+        ranks(analysis), visualize=False
+    ),
+    "get_cupti_counter_data_with_operators": lambda analysis, _: analysis.get_cupti_counter_data_with_operators(
+        ranks(analysis)
+    ),
+    "get_frequent_cuda_kernel_sequences": sequences,
+    "get_gpu_kernel_breakdown": lambda analysis, _: analysis.get_gpu_kernel_breakdown(visualize=False),
+    "get_gpu_kernels_with_user_annotations": lambda analysis, _: [
+        analysis.get_gpu_kernels_with_user_annotations(rank) for rank in ranks(analysis)
+    ],
+    "get_gpu_user_annotation_breakdown": lambda analysis, _: [
+        analysis.get_gpu_user_annotation_breakdown(use_gpu_annotation=on_gpu, visualize=False)
+        for on_gpu in (True, False)
+    ],
+    "get_idle_time_breakdown": lambda analysis, _: analysis.get_idle_time_breakdown(
+        ranks(analysis), visualize=False, show_idle_interval_stats=True
+    ),
+    "get_memory_bw_summary": lambda analysis, _: analysis.get_memory_bw_summary(ranks(analysis)),
+    "get_memory_bw_time_series": lambda analysis, _: analysis.get_memory_bw_time_series(ranks(analysis)),
+    "get_potential_stragglers": stragglers,
+    "get_profiler_steps": lambda analysis, _: analysis.get_profiler_steps(),
+    "get_queue_length_summary": lambda analysis, _: analysis.get_queue_length_summary(ranks(analysis)),
+    "get_queue_length_summary_from_time_series": lambda analysis, _: analysis.get_queue_length_summary_from_time_series(
+        analysis.get_queue_length_time_series(ranks(analysis))
+    ),
+    "get_queue_length_time_series": lambda analysis, _: analysis.get_queue_length_time_series(ranks(analysis)),
+    "get_temporal_breakdown": lambda analysis, _: analysis.get_temporal_breakdown(visualize=False),
+    "get_time_spent_blocked_on_full_queue": lambda analysis, _: analysis.get_time_spent_blocked_on_full_queue(
+        analysis.get_queue_length_time_series(ranks(analysis)), max_queue_length=2
+    ),
+    "overlay_critical_path_analysis": overlaid_path,
+}
+WITHOUT_SYNCS = {
+    "get_comm_comp_overlap",
+    "get_frequent_cuda_kernel_sequences",
+    "get_gpu_kernel_breakdown",
+    "get_temporal_breakdown",
+}
+"""To these HTA's loader gives synchronizations as work of the GPU."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(go.Figure, "show", lambda *_, **__: None)  # one method draws unasked
+    logging.getLogger("hta").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("hta").setLevel(logging.INFO)
+
+
+def without_negative_durations(events: pd.DataFrame) -> None:
+    """Round as HTA does, but leave what the GPU does within a microsecond as it is, and of what the host does 0."""
+    if events["ts"].dtype != np.float64:
+        return
+    start, duration = events["ts"].copy(), events["dur"].copy()
+    round_down(events)
+    short = events["dur"] < 0
+    on_gpu = short & events["cat"].isin(["kernel", "gpu_memcpy", "gpu_memset"])
+    events.loc[short, "dur"] = 0.0
+    events["ts"] = events["ts"].astype(float)
+    events.loc[on_gpu, "ts"] = start[on_gpu]
+    events.loc[on_gpu, "dur"] = duration[on_gpu]
+
+
+round_down = trace_parser.round_down_time_stamps
+TOLERANCE_US = 2e-3
+"""Times of a file are doubles in HTA, which are exact to about a nanosecond."""
+
+
+def own(files: dict[int, Path]) -> Any:
+    """Return the analysis on what HTA's own loader loads."""
+    return TraceAnalysis({rank: str(path) for rank, path in files.items()})
+
+
+def drop_syncs(analysis: Any) -> None:
+    sync = analysis.t.symbol_table.sym_index.get("cuda_sync", -1)
+    analysis.t.traces = {rank: frame[frame["cat"] != sync] for rank, frame in analysis.t.traces.items()}
+
+
+def assert_same(one: Any, other: Any, tolerance: float) -> None:
+    """Compare what methods return, whatever it is made of."""
+    if isinstance(one, pd.DataFrame | pd.Series):
+        assert isinstance(other, pd.DataFrame | pd.Series)
+        compare = pd.testing.assert_frame_equal if isinstance(one, pd.DataFrame) else pd.testing.assert_series_equal
+        compare(plain(one), plain(other), check_dtype=False, rtol=tolerance, atol=tolerance)
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        for key, value in one.items():
+            assert_same(value, other[key], tolerance)
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for left, right in zip(one, other, strict=True):
+            assert_same(left, right, tolerance)
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, rel=tolerance, abs=tolerance)
+    else:
+        assert one == other
+
+
+def plain(table: Any) -> Any:
+    """Return a table without HTA's numbers of texts, which are others in every process, and without `end`."""
+    if isinstance(table, pd.Series):
+        return table
+    numbers = ["cat", "name", "user_annotation"] if "s_name" in table else []
+    return pd.DataFrame(table).drop(columns=["end", *numbers], errors="ignore")
+
+
+def returned(method: str, analysis: Any, folder: Path) -> Any:
+    """Return what a method returns, or what it raises."""
+    folder.mkdir()
+    try:
+        return CALLS[method](analysis, folder)
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+        return type(error), str(error)
+
+
+def built(folder: Path) -> dict[int, Path]:
+    """Write a job of two ranks in whole µs, with what the recordings lack: collectives as HTA knows them, counters."""
+    return {rank: built_rank(rank).write(folder / f"rank{rank}.json.gz") for rank in (0, 1)}
+
+
+def built_rank(rank: int) -> TraceBuilder:
+    builder = TraceBuilder()
+    for number, start in enumerate(range(0, 4000, 1000)):
+        builder.step(number, start, 1000)
+        builder.event("gpu_user_annotation", "forward", start + 50, 300).update(pid=0, tid=COMPUTE)
+        builder.op("aten::mm", start + 5, 30)
+        builder.kernel(start + 50, 200, launch=start + 10)
+        builder.copy("HtoD (Pinned -> Device)", start + 260, 80, launch=start + 20)
+        builder.events[-1]["args"]["memory bandwidth (GB/s)"] = 12.5
+        builder.op("nccl:all_reduce", start + 40, 30)
+        correlation = builder.call("cudaLaunchKernelExC", start + 45, 5)
+        name, begin = "ncclKernel_AllReduce_RING_LL_Sum_float", start + 150 + 100 * rank * number
+        builder.activity("kernel", name, begin, 600 - begin + start, correlation=correlation, device=0, stream=SIDE)
+        for launch in (10, 45):
+            builder.event("cuda_profiler_range", "gemm", start + launch + 100, 1, dram__bytes_read=launch)
+    return builder
+
+
+def test_every_public_method_is_compared() -> None:
+    methods = {name for name, _ in inspect.getmembers(TraceAnalysis, inspect.isfunction) if not name.startswith("_")}
+    assert set(CALLS) == methods
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["rounded", "exact"])
+@pytest.mark.parametrize("files", FILES)
+@pytest.mark.parametrize("method", CALLS)
+def test_a_method_gives_what_it_gives_on_what_htas_loader_loads(
+    method: str, files: str, exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_parser, "round_down_time_stamps", without_negative_durations)
+    monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", str(int(exact)))
+    compare(method, FILES[files], tmp_path)
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_a_method_gives_the_same_on_a_job_with_collectives_and_counters(method: str, tmp_path: Path) -> None:
+    result = compare(method, built(tmp_path), tmp_path)
+    assert not (isinstance(result, tuple) and isinstance(result[0], type)), result
+
+
+def compare(method: str, files: dict[int, Path], folder: Path) -> Any:
+    """Compare what a method returns on both, and return it."""
+    expected, found = own(files), pinprof.hta.trace_analysis(files)
+    if method in WITHOUT_SYNCS:
+        drop_syncs(expected)
+    expected.t.traces = {rank: Pandas2Frame(frame) for rank, frame in expected.t.traces.items()}
+    one, other = (returned(method, analysis, folder / name) for analysis, name in ((expected, "a"), (found, "b")))
+    assert_same(one, other, TOLERANCE_US)
+    return one
