@@ -11,7 +11,8 @@ import numpy as np
 from pinprof.analyses.communication import Communication, measure_communication
 from pinprof.measure import Profile, measure
 from pinprof.rules import Findings, find
-from pinprof.trace.collectives import match_collectives
+from pinprof.trace.clocks import Clocks, align_clocks
+from pinprof.trace.collectives import Meeting, match_collectives
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Model, Recorded
 from pinprof.whatif.calibrate import expected
@@ -73,6 +74,8 @@ class RankRow:
     """Its collectives' kernels waited for other ranks."""
     last: float
     """Share of the collectives to which it came last."""
+    clock_ahead_ns: int
+    """How far the clock of its machine is ahead of the first rank's."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,8 @@ class Ranks:
     world_size: int | None
     collectives: tuple[CollectiveRow, ...]
     """The costliest, by waiting."""
+    clocks_within_ns: float | None
+    """How well the clocks of the ranks agree once aligned: the ends of nine in ten collectives, None if none tells."""
     slowest_rank: int | None
     """The rank that holds up the others; None if none does."""
     skew_ns: float
@@ -155,9 +160,12 @@ def _pause(trace: Trace) -> Pause | None:
 def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
     """Return the ranks of a job side by side; each part is of another rank."""
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
-    waited, last, collectives = _waits(parts, numbers)
+    tables = [part.communication.collectives for part in parts]
+    meetings = match_collectives(tables)
+    clocks = align_clocks(tables, [part.profile.info.base_ns for part in parts], meetings)
+    waited, last, collectives = _waits(parts, numbers, meetings, clocks)
     rows = [
-        _row(part, number, waited[place], last[place])
+        _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
         for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
     ]
     slowest, skew = _slowest(rows)
@@ -166,6 +174,7 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
         tuple(sorted(rows, key=lambda row: row.rank)),
         next((part.profile.info.world_size for part in parts if part.profile.info.world_size), None),
         collectives,
+        clocks.within_ns,
         slowest,
         skew,
         None if place is None else _reason(parts, rows, place),
@@ -200,7 +209,7 @@ def number_of(part: RankPart, place: int) -> int:
     return place if rank is None else rank
 
 
-def _row(part: RankPart, rank: int, waited_ns: float, last: float) -> RankRow:
+def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
     profile, steps = part.profile, max(part.profile.steps.count, 1)
     return RankRow(
         rank=rank,
@@ -216,35 +225,40 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float) -> RankRow:
         exposed_communication_ns=part.communication.exposed_ns / steps,
         waited_ns=waited_ns,
         last=last,
+        clock_ahead_ns=clock_ahead_ns,
     )
 
 
 def _waits(
-    parts: Sequence[RankPart], numbers: Sequence[int]
+    parts: Sequence[RankPart], numbers: Sequence[int], meetings: Sequence[Meeting], clocks: Clocks
 ) -> tuple[list[float], list[float], tuple[CollectiveRow, ...]]:
     """Return per rank what its collectives waited per step and to which share it came last, and the collectives.
 
-    What a collective takes by itself is the least of all ranks: the one that came last waited for nobody. So clocks of
-    different machines need not agree.
+    What a collective takes by itself is what it takes on the rank that comes last, which waits for nobody. Where the
+    clocks cannot be told, that is the one on which it takes least, as if it ended on all ranks at once.
     """
     tables = [part.communication.collectives for part in parts]
     times = [table.end_ns - table.start_ns for table in tables]
+    comes = [
+        -took if clocks.within_ns is None else table.start_ns + add
+        for table, took, add in zip(tables, times, clocks.add_ns, strict=True)
+    ]
     waited, last = [0.0] * len(parts), [0] * len(parts)
     of_place: dict[tuple[str, str, int], list[tuple[int, float, float]]] = defaultdict(list)
     seen: dict[tuple[int, int, str], int] = defaultdict(int)
-    meetings = match_collectives(tables)
     for meeting in meetings:
-        took = {rank: float(times[rank][index]) for rank, index in meeting.items()}
-        latest = min(took, key=lambda rank: took[rank])
-        for rank, time in took.items():
-            waited[rank] += time - took[latest]
+        came = {rank: int(comes[rank][index]) for rank, index in meeting.items()}
+        latest = max(came, key=lambda rank: came[rank])
+        waits = {rank: min(came[latest] - came[rank], int(times[rank][index])) for rank, index in meeting.items()}
+        for rank, time in waits.items():
+            waited[rank] += time
         last[latest] += 1
         first = next(iter(meeting))
         table, index = tables[first], meeting[first]
         step = int(table.place[index])
         key = (step, first, table.group[index])
         of_place[table.name[index], table.group[index], seen[key]].append(
-            (latest, took[latest], max(took.values()) - took[latest])
+            (latest, float(times[latest][meeting[latest]]), float(max(waits.values())))
         )
         seen[key] += 1
     rows = [_collective(*key[:2], found, numbers) for key, found in of_place.items()]

@@ -62,6 +62,7 @@ def _ranks(ranks: Ranks) -> dict[str, Any]:
         "world_size": ranks.world_size,
         "slowest_rank": ranks.slowest_rank,
         "skew_ms": _ms(ranks.skew_ns),
+        "clocks_within_ms": _ms(ranks.clocks_within_ns),
         "reason": ranks.reason,
         "rows": [_with_ms(vars(row)) for row in ranks.rows],
         "collectives": [_with_ms(vars(row)) for row in ranks.collectives],
