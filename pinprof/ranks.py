@@ -2,15 +2,18 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
 from pinprof.analyses.communication import Communication, measure_communication
-from pinprof.measure import Profile, measure
-from pinprof.rules import Findings, find
+from pinprof.analyses.idle import IDLE_CAUSES
+from pinprof.analyses.parts import step_windows
+from pinprof.intervals import Intervals, covered
+from pinprof.measure import Profile, gaps_with_causes, measure
+from pinprof.rules import Finding, Findings, find
 from pinprof.trace.clocks import Clocks, align_clocks
 from pinprof.trace.collectives import Meeting, match_collectives
 from pinprof.trace.tables import Trace
@@ -25,6 +28,8 @@ SKEWED = 0.05
 OFTEN = 0.5
 """A rank that comes last to more than this share of the collectives comes last as a rule."""
 COLLECTIVES_SHOWN = 10
+Times = tuple[tuple[str, float], ...]
+"""(cause, ns per step), the longest first."""
 RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
 
@@ -50,6 +55,8 @@ class RankPart:
     """The step that it would have, without profiler, if it waited for no other rank: the least that it may be, and what
     is expected; None if that cannot be told."""
     pause: Pause | None
+    idle: Times | None = None
+    """Why its busiest GPU was idle in the complete steps; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class RankRow:
     """The least that this may be, by what the profiler may have cost."""
     gpu_busy_ns: float | None
     exposed_copies_ns: float | None
-    stall_ns: float
+    stall_ns: float | None
     """The host stands in calls that wait."""
     input_ns: float
     communication_ns: float
@@ -76,6 +83,16 @@ class RankRow:
     """Share of the collectives to which it came last."""
     clock_ahead_ns: int
     """How far the clock of its machine is ahead of the first rank's."""
+    overlapped_communication_ns: float
+    """Beside which another kernel runs; with the exposed part all of `communication_ns`."""
+    pause_ns: float | None
+    """The longest time in which its host ran no op and no call."""
+    stalls: Times
+    """By cause; they add up to `stall_ns`."""
+    idle_ns: float | None
+    """Its busiest GPU had no work, as traced."""
+    idle: Times
+    """By cause; they add up to `idle_ns`."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +112,15 @@ class CollectiveRow:
 
 
 @dataclass(frozen=True)
+class SharedFinding:
+    """What one rule found in one place, on one or more ranks."""
+
+    finding: Finding
+    """As on the rank where it costs most."""
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Ranks:
     """The ranks of a job side by side."""
 
@@ -110,12 +136,41 @@ class Ranks:
     """How much longer the slowest rank needs by itself than the median of the others."""
     reason: str | None
     """What the slowest rank does instead, in words."""
+    findings: tuple[SharedFinding, ...] = ()
+    """Those of the most ranks first, and of these the costliest."""
+
+    @property
+    def spread_ns(self) -> tuple[float, float, float] | None:
+        """The shortest step, the median and the longest; None if no rank's step is known."""
+        steps = [row.step_ns for row in self.rows if row.step_ns]
+        return (min(steps), median(steps), max(steps)) if steps else None
 
 
 def measure_rank(trace: Trace) -> RankPart:
     """Return what the report on a job needs of one rank."""
     profile = measure(trace)
-    return RankPart(profile, find(profile, trace), measure_communication(trace), _alone(trace, profile), _pause(trace))
+    communication, findings = measure_communication(trace), find(profile, trace)
+    return RankPart(profile, findings, communication, _alone(trace, profile), _pause(trace), idle=_idle(trace, profile))
+
+
+def _idle(trace: Trace, profile: Profile) -> Times | None:
+    if profile.withheld.keys() & {"step", "per_step", "busy", "causes"} or not profile.devices:
+        return None
+    busiest = max(profile.devices, key=lambda device: device.busy_ns).device
+    _, start, end = step_windows(trace, np.flatnonzero(trace.gpu.device == busiest))
+    if not len(start):
+        return None
+    gaps = next(each for each in gaps_with_causes(trace, profile.syncs, profile.loader) if each.device == busiest)
+    times = []
+    for code, cause in enumerate(IDLE_CAUSES):
+        of_cause = gaps.cause == code
+        idle = Intervals(gaps.times.start[of_cause], gaps.times.end[of_cause])
+        times.append((cause, float(covered(idle, start, end).sum()) / len(start)))
+    return _longest_first(times)
+
+
+def _longest_first(times: Iterable[tuple[str, float]]) -> Times:
+    return tuple(sorted(((cause, time) for cause, time in times if time), key=lambda each: -each[1]))
 
 
 def _alone(trace: Trace, profile: Profile) -> tuple[float, float] | None:
@@ -178,7 +233,25 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
         slowest,
         skew,
         None if place is None else _reason(parts, rows, place),
+        _said_once(parts, numbers),
     )
+
+
+def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:
+    """Return what the rules found, each rule and place once."""
+    found: dict[object, list[tuple[int, Finding]]] = defaultdict(list)
+    for number, part in zip(numbers, parts, strict=True):
+        for finding in part.findings:
+            at = finding.evidence
+            found[finding.rule.id, at.file, at.line, at.function].append((number, finding))
+    shared = [
+        SharedFinding(
+            max((finding for _, finding in members), key=lambda finding: finding.evidence.cost_ns),
+            tuple(sorted({number for number, _ in members})),
+        )
+        for members in found.values()
+    ]
+    return tuple(sorted(shared, key=lambda each: (-len(each.ranks), -each.finding.evidence.cost_ns)))
 
 
 def rank_of(part: RankPart) -> int | None:
@@ -211,6 +284,10 @@ def number_of(part: RankPart, place: int) -> int:
 
 def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
     profile, steps = part.profile, max(part.profile.steps.count, 1)
+    is_stall_known = not profile.withheld.keys() & {"stalls", "per_step"}
+    stalls: Counter[str] = Counter()
+    for site in profile.syncs.sites:
+        stalls[site.cause] += site.in_steps.stall_ns if site.is_wait and is_stall_known else 0
     return RankRow(
         rank=rank,
         path=profile.path,
@@ -219,13 +296,18 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
         surely_ns=part.alone_ns[0] if part.alone_ns else None,
         gpu_busy_ns=profile.steps.busy_ns,
         exposed_copies_ns=profile.per_step.exposed_ns if profile.per_step else None,
-        stall_ns=sum(site.in_steps.stall_ns for site in profile.syncs.sites if site.is_wait) / steps,
+        stall_ns=stalls.total() / steps if is_stall_known else None,
         input_ns=profile.loader.wait_in_steps_ns / steps,
         communication_ns=part.communication.time_ns / steps,
         exposed_communication_ns=part.communication.exposed_ns / steps,
         waited_ns=waited_ns,
         last=last,
         clock_ahead_ns=clock_ahead_ns,
+        overlapped_communication_ns=(part.communication.time_ns - part.communication.exposed_ns) / steps,
+        pause_ns=part.pause.time_ns if part.pause else None,
+        stalls=_longest_first((cause, time / steps) for cause, time in stalls.items()),
+        idle_ns=None if part.idle is None else sum(time for _, time in part.idle),
+        idle=part.idle or (),
     )
 
 
