@@ -2,16 +2,20 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
 from pinprof.analyses.communication import Communication, measure_communication
-from pinprof.measure import Profile, measure
-from pinprof.rules import Findings, find
-from pinprof.trace.collectives import match_collectives
+from pinprof.analyses.idle import IDLE_CAUSES
+from pinprof.analyses.parts import step_windows
+from pinprof.intervals import Intervals, covered
+from pinprof.measure import Profile, gaps_with_causes, measure
+from pinprof.rules import Finding, Findings, find
+from pinprof.trace.clocks import Clocks, align_clocks
+from pinprof.trace.collectives import Meeting, match_collectives
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Model, Recorded
 from pinprof.whatif.calibrate import expected
@@ -24,6 +28,8 @@ SKEWED = 0.05
 OFTEN = 0.5
 """A rank that comes last to more than this share of the collectives comes last as a rule."""
 COLLECTIVES_SHOWN = 10
+Times = tuple[tuple[str, float], ...]
+"""(cause, ns per step), the longest first."""
 RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
 
@@ -49,6 +55,8 @@ class RankPart:
     """The step that it would have, without profiler, if it waited for no other rank: the least that it may be, and what
     is expected; None if that cannot be told."""
     pause: Pause | None
+    idle: Times | None = None
+    """Why its busiest GPU was idle in the complete steps; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class RankRow:
     """The least that this may be, by what the profiler may have cost."""
     gpu_busy_ns: float | None
     exposed_copies_ns: float | None
-    stall_ns: float
+    stall_ns: float | None
     """The host stands in calls that wait."""
     input_ns: float
     communication_ns: float
@@ -73,6 +81,18 @@ class RankRow:
     """Its collectives' kernels waited for other ranks."""
     last: float
     """Share of the collectives to which it came last."""
+    clock_ahead_ns: int
+    """How far the clock of its machine is ahead of the first rank's."""
+    overlapped_communication_ns: float
+    """Beside which another kernel runs; with the exposed part all of `communication_ns`."""
+    pause_ns: float | None
+    """The longest time in which its host ran no op and no call."""
+    stalls: Times
+    """By cause; they add up to `stall_ns`."""
+    idle_ns: float | None
+    """Its busiest GPU had no work, as traced."""
+    idle: Times
+    """By cause; they add up to `idle_ns`."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +112,15 @@ class CollectiveRow:
 
 
 @dataclass(frozen=True)
+class SharedFinding:
+    """What one rule found in one place, on one or more ranks."""
+
+    finding: Finding
+    """As on the rank where it costs most."""
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Ranks:
     """The ranks of a job side by side."""
 
@@ -99,18 +128,49 @@ class Ranks:
     world_size: int | None
     collectives: tuple[CollectiveRow, ...]
     """The costliest, by waiting."""
+    clocks_within_ns: float | None
+    """How well the clocks of the ranks agree once aligned: the ends of nine in ten collectives, None if none tells."""
     slowest_rank: int | None
     """The rank that holds up the others; None if none does."""
     skew_ns: float
     """How much longer the slowest rank needs by itself than the median of the others."""
     reason: str | None
     """What the slowest rank does instead, in words."""
+    findings: tuple[SharedFinding, ...] = ()
+    """Those of the most ranks first, and of these the costliest."""
+
+    @property
+    def spread_ns(self) -> tuple[float, float, float] | None:
+        """The shortest step, the median and the longest; None if no rank's step is known."""
+        steps = [row.step_ns for row in self.rows if row.step_ns]
+        return (min(steps), median(steps), max(steps)) if steps else None
 
 
 def measure_rank(trace: Trace) -> RankPart:
     """Return what the report on a job needs of one rank."""
     profile = measure(trace)
-    return RankPart(profile, find(profile, trace), measure_communication(trace), _alone(trace, profile), _pause(trace))
+    communication, findings = measure_communication(trace), find(profile, trace)
+    return RankPart(profile, findings, communication, _alone(trace, profile), _pause(trace), idle=_idle(trace, profile))
+
+
+def _idle(trace: Trace, profile: Profile) -> Times | None:
+    if profile.withheld.keys() & {"step", "per_step", "busy", "causes"} or not profile.devices:
+        return None
+    busiest = max(profile.devices, key=lambda device: device.busy_ns).device
+    _, start, end = step_windows(trace, np.flatnonzero(trace.gpu.device == busiest))
+    if not len(start):
+        return None
+    gaps = next(each for each in gaps_with_causes(trace, profile.syncs, profile.loader) if each.device == busiest)
+    times = []
+    for code, cause in enumerate(IDLE_CAUSES):
+        of_cause = gaps.cause == code
+        idle = Intervals(gaps.times.start[of_cause], gaps.times.end[of_cause])
+        times.append((cause, float(covered(idle, start, end).sum()) / len(start)))
+    return _longest_first(times)
+
+
+def _longest_first(times: Iterable[tuple[str, float]]) -> Times:
+    return tuple(sorted(((cause, time) for cause, time in times if time), key=lambda each: -each[1]))
 
 
 def _alone(trace: Trace, profile: Profile) -> tuple[float, float] | None:
@@ -155,9 +215,12 @@ def _pause(trace: Trace) -> Pause | None:
 def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
     """Return the ranks of a job side by side; each part is of another rank."""
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
-    waited, last, collectives = _waits(parts, numbers)
+    tables = [part.communication.collectives for part in parts]
+    meetings = match_collectives(tables)
+    clocks = align_clocks(tables, [part.profile.info.base_ns for part in parts], meetings)
+    waited, last, collectives = _waits(parts, numbers, meetings, clocks)
     rows = [
-        _row(part, number, waited[place], last[place])
+        _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
         for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
     ]
     slowest, skew = _slowest(rows)
@@ -166,10 +229,29 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
         tuple(sorted(rows, key=lambda row: row.rank)),
         next((part.profile.info.world_size for part in parts if part.profile.info.world_size), None),
         collectives,
+        clocks.within_ns,
         slowest,
         skew,
         None if place is None else _reason(parts, rows, place),
+        _said_once(parts, numbers),
     )
+
+
+def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:
+    """Return what the rules found, each rule and place once."""
+    found: dict[object, list[tuple[int, Finding]]] = defaultdict(list)
+    for number, part in zip(numbers, parts, strict=True):
+        for finding in part.findings:
+            at = finding.evidence
+            found[finding.rule.id, at.file, at.line, at.function].append((number, finding))
+    shared = [
+        SharedFinding(
+            max((finding for _, finding in members), key=lambda finding: finding.evidence.cost_ns),
+            tuple(sorted({number for number, _ in members})),
+        )
+        for members in found.values()
+    ]
+    return tuple(sorted(shared, key=lambda each: (-len(each.ranks), -each.finding.evidence.cost_ns)))
 
 
 def rank_of(part: RankPart) -> int | None:
@@ -203,8 +285,12 @@ def number_of(part: RankPart, place: int) -> int:
     return place if rank is None else rank
 
 
-def _row(part: RankPart, rank: int, waited_ns: float, last: float) -> RankRow:
+def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
     profile, steps = part.profile, max(part.profile.steps.count, 1)
+    is_stall_known = not profile.withheld.keys() & {"stalls", "per_step"}
+    stalls: Counter[str] = Counter()
+    for site in profile.syncs.sites:
+        stalls[site.cause] += site.in_steps.stall_ns if site.is_wait and is_stall_known else 0
     return RankRow(
         rank=rank,
         path=profile.path,
@@ -213,41 +299,51 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float) -> RankRow:
         surely_ns=part.alone_ns[0] if part.alone_ns else None,
         gpu_busy_ns=profile.steps.busy_ns,
         exposed_copies_ns=profile.per_step.exposed_ns if profile.per_step else None,
-        stall_ns=sum(site.in_steps.stall_ns for site in profile.syncs.sites if site.is_wait) / steps,
+        stall_ns=stalls.total() / steps if is_stall_known else None,
         input_ns=profile.loader.wait_in_steps_ns / steps,
         communication_ns=part.communication.time_ns / steps,
         exposed_communication_ns=part.communication.exposed_ns / steps,
         waited_ns=waited_ns,
         last=last,
+        clock_ahead_ns=clock_ahead_ns,
+        overlapped_communication_ns=(part.communication.time_ns - part.communication.exposed_ns) / steps,
+        pause_ns=part.pause.time_ns if part.pause else None,
+        stalls=_longest_first((cause, time / steps) for cause, time in stalls.items()),
+        idle_ns=None if part.idle is None else sum(time for _, time in part.idle),
+        idle=part.idle or (),
     )
 
 
 def _waits(
-    parts: Sequence[RankPart], numbers: Sequence[int]
+    parts: Sequence[RankPart], numbers: Sequence[int], meetings: Sequence[Meeting], clocks: Clocks
 ) -> tuple[list[float], list[float], tuple[CollectiveRow, ...]]:
     """Return per rank what its collectives waited per step and to which share it came last, and the collectives.
 
-    What a collective takes by itself is the least of all ranks: the one that came last waited for nobody. So clocks of
-    different machines need not agree.
+    What a collective takes by itself is what it takes on the rank that comes last, which waits for nobody. Where the
+    clocks cannot be told, that is the one on which it takes least, as if it ended on all ranks at once.
     """
     tables = [part.communication.collectives for part in parts]
     times = [table.end_ns - table.start_ns for table in tables]
+    comes = [
+        -took if clocks.within_ns is None else table.start_ns + add
+        for table, took, add in zip(tables, times, clocks.add_ns, strict=True)
+    ]
     waited, last = [0.0] * len(parts), [0] * len(parts)
     of_place: dict[tuple[str, str, int], list[tuple[int, float, float]]] = defaultdict(list)
     seen: dict[tuple[int, int, str], int] = defaultdict(int)
-    meetings = match_collectives(tables)
     for meeting in meetings:
-        took = {rank: float(times[rank][index]) for rank, index in meeting.items()}
-        latest = min(took, key=lambda rank: took[rank])
-        for rank, time in took.items():
-            waited[rank] += time - took[latest]
+        came = {rank: int(comes[rank][index]) for rank, index in meeting.items()}
+        latest = max(came, key=lambda rank: came[rank])
+        waits = {rank: min(came[latest] - came[rank], int(times[rank][index])) for rank, index in meeting.items()}
+        for rank, time in waits.items():
+            waited[rank] += time
         last[latest] += 1
         first = next(iter(meeting))
         table, index = tables[first], meeting[first]
         step = int(table.place[index])
         key = (step, first, table.group[index])
         of_place[table.name[index], table.group[index], seen[key]].append(
-            (latest, took[latest], max(took.values()) - took[latest])
+            (latest, float(times[latest][meeting[latest]]), float(max(waits.values())))
         )
         seen[key] += 1
     rows = [_collective(*key[:2], found, numbers) for key, found in of_place.items()]

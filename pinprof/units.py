@@ -22,6 +22,11 @@ def duration(ns: float) -> str:
     return _in_units(ns, TIMES)
 
 
+def milliseconds(ns: float) -> str:
+    """Return a time given in ns in ms without the unit, for columns that say it: "18.6", "0.43", "1204"."""
+    return _three_digits(ns / NS_PER_MS)
+
+
 def between(start_ns: float, end_ns: float) -> str:
     """Return two times given in ns, the unit only once where it is the same: "1.50 to 2.70 ms"."""
     first, last = duration(start_ns), duration(end_ns)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from page_reader import Page
 from trace_builder import TraceBuilder
 
 from pinprof.cli import main
@@ -594,6 +595,31 @@ def test_a_report_on_the_ranks_of_a_job_names_the_slowest_and_shows_it(tmp_path:
     assert [trace["rank"] for trace in document["traces"]] == [0, 1]
     assert document["ranks"]["slowest_rank"] == 1
     assert document["ranks"]["skew_ms"] == pytest.approx(20, rel=0.3)
+
+
+def test_the_page_of_a_job_names_the_slowest_and_has_its_timeline(tmp_path: Path) -> None:
+    page = tmp_path / "job.html"
+    result = invoke("report", *RANKS, "--html", page)
+    assert result.exit_code == 0
+    assert "Next:" not in result.stderr
+    read = Page(page.read_text(encoding="utf-8"))
+    assert "Rank 1 holds up the others by 20.3 ms per step: its host runs no op" in read.text
+    assert f"Read from {RANKS[1]}" in read.text
+    assert len(read.figures) == 1
+    assert invoke("report", *RANKS, "--html", "-").stdout.startswith("<!DOCTYPE html>")
+    assert is_one_line_error(invoke("report", *RANKS, "--html", page))
+
+
+def test_traces_that_are_no_job_have_a_page_of_their_own_too(tmp_path: Path) -> None:
+    again = tmp_path / "again.rank0.json.gz"
+    again.write_bytes(RANKS[0].read_bytes())
+    result = invoke("report", RANKS[0], again, "--html", tmp_path / "report.html", "--json", tmp_path / "report.json")
+    assert result.exit_code == 0
+    assert result.stdout.count("complete steps") == 2
+    assert result.stderr.count("Not the ranks of one job") == 1
+    read = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert [attributes["id"] for tag, attributes in read.tags if tag == "section"] == ["trace-1", "trace-2"]
+    assert len(json.loads((tmp_path / "report.json").read_text())["traces"]) == 2
 
 
 def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:

@@ -62,6 +62,29 @@ def test_ranks_that_do_the_same_raise_no_alarm(tmp_path: Path) -> None:
     assert (found.slowest_rank, found.reason) == (None, None)
 
 
+def test_a_clock_that_is_seconds_ahead_changes_nothing_and_is_said(tmp_path: Path) -> None:
+    ranks = [rank(0, 10), rank(1, 600), rank(2, 20)]
+    for event in ranks[1].events:
+        event["ts"] += 7_000_000
+    found = compared(tmp_path, *ranks)
+    assert [row.clock_ahead_ns for row in found.rows] == [0, 7_000_000_000, 0]
+    assert found.clocks_within_ns == 0
+    assert [round(row.waited_ns / 1000) for row in found.rows] == [590, 0, 580]
+
+
+def test_the_source_of_a_broadcast_leaves_first_and_was_not_the_last_to_come(tmp_path: Path) -> None:
+    ranks = [rank(0, 10), rank(1, 600)]
+    for place, builder in enumerate(ranks):
+        for start in range(0, 1000 * STEPS, 1000):
+            came, took = ((10, 20), (300, 40))[place]
+            builder.collective(start + 850 + came / 10, took, launch=start + 840, called="broadcast")
+    found = compared(tmp_path, *ranks)
+    broadcast = next(row for row in found.collectives if row.name == "broadcast")
+    assert broadcast.last_rank == 1
+    assert broadcast.own_ns == 40_000
+    assert broadcast.waited_ns == 20_000  # all the time that the source was in it
+
+
 def test_a_rank_alone_has_nobody_to_wait_for(tmp_path: Path) -> None:
     found = compared(tmp_path, rank(0, 300))
     assert (found.slowest_rank, found.skew_ns, found.collectives) == (None, 0, ())

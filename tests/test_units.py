@@ -1,6 +1,6 @@
 import pytest
 
-from pinprof.units import between, duration, percent, rate, size
+from pinprof.units import between, duration, milliseconds, percent, rate, size
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,13 @@ from pinprof.units import between, duration, percent, rate, size
 )
 def test_a_duration_has_three_digits_and_the_unit_that_suits_it(ns: float, text: str) -> None:
     assert duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"), [(0, "0"), (430_000, "0.43"), (18_640_000, "18.6"), (99_960_000, "100"), (1_204_000_000, "1204")]
+)
+def test_a_time_of_a_column_in_ms_has_no_unit(ns: float, text: str) -> None:
+    assert milliseconds(ns) == text
 
 
 @pytest.mark.parametrize(

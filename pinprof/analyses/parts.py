@@ -39,7 +39,7 @@ def measure_parts(trace: Trace) -> tuple[StepParts, ...]:
 def _of_device(trace: Trace, device: int) -> StepParts:
     gpu = trace.gpu
     mine = np.flatnonzero(gpu.device == device)
-    step, start, end = _windows(trace, mine)
+    step, start, end = step_windows(trace, mine)
 
     def times(category: int | None = None) -> Intervals:
         rows = mine if category is None else mine[gpu.category[mine] == category]
@@ -61,8 +61,11 @@ def _of_device(trace: Trace, device: int) -> StepParts:
     )
 
 
-def _windows(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the complete steps with work on a device, and the times from where the step before ended to their end."""
+def step_windows(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the complete steps with work on a device, and the times from where the step before ended to their end.
+
+    `mine` are the rows of the device in `Trace.gpu`.
+    """
     gpu, step = trace.gpu, trace.links.activity_step[mine]
     launched = step != NONE
     if not launched.any():

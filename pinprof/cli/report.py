@@ -1,12 +1,14 @@
 """`pinprof report` and `pinprof timeline`: what a trace shows."""
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.cli.terminal import check_outputs, force_option, page_options, say, write
+from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, write
 from pinprof.cli.traces import (
+    each_trace,
     files_of,
     jobs_option,
     measured_ranks,
@@ -18,7 +20,16 @@ from pinprof.cli.traces import (
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
+    from pinprof.measure import Profile
     from pinprof.ranks import RankPart
+    from pinprof.rules import Findings
+    from pinprof.trace import Trace
+
+    Measured = Sequence[tuple[str, RankPart]]
+    """Files, and what was measured of each."""
+
+NAMED = 4
+"""Traces that the next command names."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -27,7 +38,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only that.")
-@click.option("--html", "html_file", metavar="FILE", help="Also write a page with an interactive timeline.")
+@click.option("--html", "html_file", metavar="FILE", help="Also write a page: charts, an interactive timeline.")
 @click.option("--scheduler", metavar="ADDRESS", help="Measure several traces on the Dask cluster of this scheduler.")
 @jobs_option
 @force_option
@@ -42,7 +53,7 @@ def report(
     own.
 
     Several traces that are the ranks of one job are compared: who holds up the others, by how much, and with what. Then
-    follows the report on that rank.
+    follows the report on that rank. The page shows all ranks in one figure.
 
     \b
     Examples:
@@ -51,42 +62,61 @@ def report(
       ssh host cat trace.json.gz | pinprof report -
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
-      pinprof report run/ --json job.json
+      pinprof report run/ --html job.html --json job.json
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.json_report import to_json
 
     check_outputs((json_file, html_file), force=force)
     files = files_of(traces)
-    if len(files) > 1 and STANDARD_INPUT not in files and _several(files, json_file, html_file, scheduler):
-        return
-    measured = list(measured_traces(traces))
-    if "-" not in (json_file, html_file):
-        for _, profile, findings in measured:
-            print_report(profile, findings)
-    if json_file:
-        write(json_file, to_json([(profile, findings) for _, profile, findings in measured]))
-    if html_file:
-        write_page(html_file, measured)
+    if len(files) > 1 and STANDARD_INPUT not in files:
+        _several(files, json_file, html_file, scheduler)
+    else:
+        measured = list(measured_traces(traces))
+        if "-" not in (json_file, html_file):
+            for _, profile, findings in measured:
+                print_report(profile, findings)
+        if json_file:
+            write(json_file, to_json([(profile, findings) for _, profile, findings in measured]))
+        if html_file:
+            write_page(html_file, measured)
     if not json_file and not html_file:
-        say(f"Next: pinprof report {shlex.join(traces)} --html report.html")
+        named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
+        say(f"Next: pinprof report {named} --html report.html")
 
 
-def _several(files: list[str], json_file: str | None, html_file: str | None, scheduler: str | None) -> bool:
-    """Report on several files, and tell whether that is done: a page of traces that are no job needs them whole."""
-    from pinprof.ranks import compare_ranks, number_of, rank_of, why_no_job
+def _several(files: list[str], json_file: str | None, html_file: str | None, scheduler: str | None) -> None:
+    """Report on several files: as the ranks of a job if they are that, else one by one."""
+    from pinprof.ranks import rank_of, why_no_job
     from pinprof.report.json_report import to_json
+
+    measured = measured_ranks(files, scheduler)
+    parts = [part for _, part in measured]
+    reason = why_no_job(parts) if len(parts) > 1 else "one of the files is a trace"
+    if not reason:
+        _job(measured, json_file, html_file)
+        return
+    if any(rank_of(part) is not None for part in parts):
+        say(f"Not the ranks of one job: {reason}")
+    if "-" not in (json_file, html_file):
+        for part in parts:
+            print_report(part.profile, part.findings)
+    if json_file:
+        write(json_file, to_json([(part.profile, part.findings) for part in parts]))
+    if html_file:
+        write_page(html_file, _whole(measured))
+
+
+def _job(measured: "Measured", json_file: str | None, html_file: str | None) -> None:
+    from pinprof.ranks import compare_ranks, number_of
+    from pinprof.report.json_report import to_json
+    from pinprof.report.ranks_page import to_html
     from pinprof.report.ranks_text import to_text
 
-    parts = measured_ranks(files, scheduler)
-    reason = why_no_job(parts) if len(parts) > 1 else "one of the files is a trace"
-    if reason:
-        if any(rank_of(part) is not None for part in parts):
-            say(f"Not the ranks of one job: {reason}")
-        return not html_file and _one_by_one(parts, json_file)
+    parts = [part for _, part in measured]
     ranks = compare_ranks(parts)
     shown_rank = ranks.slowest_rank if ranks.slowest_rank is not None else ranks.rows[0].rank
-    part = next(part for place, part in enumerate(parts) if number_of(part, place) == shown_rank)
+    path, part = next(each for place, each in enumerate(measured) if number_of(each[1], place) == shown_rank)
     if "-" not in (json_file, html_file):
         width, color = page_options()
         click.echo(to_text(ranks, parts, width=width, color=color))
@@ -94,21 +124,16 @@ def _several(files: list[str], json_file: str | None, html_file: str | None, sch
     if json_file:
         write(json_file, to_json([(each.profile, each.findings) for each in parts], ranks))
     if html_file:
-        write_page(html_file, list(measured_traces([part.profile.path])))
-    if not json_file:
-        say(f"Next: pinprof report {shlex.join(files[:1])}{' ...' * (len(files) > 1)} --json job.json")
-    return True
+        (entry,) = _whole([(path, part)])
+        with progress("drawing the page"):
+            page = to_html(ranks, parts, shown_rank, entry)
+        write(html_file, page)
 
 
-def _one_by_one(parts: "list[RankPart]", json_file: str | None) -> bool:
-    from pinprof.report.json_report import to_json
-
-    if json_file != "-":
-        for part in parts:
-            print_report(part.profile, part.findings)
-    if json_file:
-        write(json_file, to_json([(part.profile, part.findings) for part in parts]))
-    return True
+def _whole(measured: "Measured") -> "list[tuple[Trace, Profile, Findings]]":
+    """Return what a page needs of traces that were measured: their tables too, which are read again."""
+    traces = each_trace([path for path, _ in measured], lambda trace: trace)
+    return [(trace, part.profile, part.findings) for trace, (_, part) in zip(traces, measured, strict=True)]
 
 
 @click.command()

@@ -86,8 +86,8 @@ def files_of(arguments: Sequence[str]) -> list[str]:
     return [path for argument in arguments for path in trace_files(argument)]
 
 
-def measured_ranks(paths: Sequence[str], scheduler: str | None) -> "list[RankPart]":
-    """Return what was measured of each file, in this order; a file that is no trace is skipped with a word."""
+def measured_ranks(paths: Sequence[str], scheduler: str | None) -> "list[tuple[str, RankPart]]":
+    """Return each file with what was measured of it, in this order; what is no trace is skipped with a word."""
     from pinprof.errors import PinprofError, TraceError
     from pinprof.pool import cluster, measure_files
 
@@ -108,7 +108,7 @@ def measured_ranks(paths: Sequence[str], scheduler: str | None) -> "list[RankPar
             client.close()
     if not found:
         raise TraceError(f"{shown(paths[0])}: neither this nor any of the {len(paths) - 1} other files is a trace")
-    return [found[path] for path in paths if path in found]
+    return [(path, found[path]) for path in paths if path in found]
 
 
 def one_trace(argument: str) -> str:

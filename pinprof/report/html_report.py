@@ -41,14 +41,18 @@ def to_html(entries: Sequence[Entry]) -> str:
     most = MAX_EVENTS // max(len(entries), 1)
     steps_of = [measure_parts(trace) for trace, _, _ in entries]
     sections = (
-        _section(number, entry, parts, most)
+        section(number, entry, parts, most)
         for number, (entry, parts) in enumerate(zip(entries, steps_of, strict=True), start=1)
     )
-    header = "<header><h1>pinprof: what the host and its copies cost the step</h1></header>"
     overview = _overview(entries, steps_of) if len(entries) > 1 else ""
+    return report_page(title, "what the host and its copies cost the step", f"{overview}{''.join(sections)}")
+
+
+def report_page(title: str, subject: str, sections: str) -> str:
+    """Return a page of these sections, as HTML, on a subject in words."""
+    header = f"<header><h1>pinprof: {escaped(subject)}</h1></header>"
     skip = '<a class="skip" href="#report">Skip to the report</a>'
-    main = f'<main id="report" tabindex="-1">\n{overview}{"".join(sections)}</main>'
-    return page(title, f"{skip}\n{header}\n{main}")
+    return page(title, f'{skip}\n{header}\n<main id="report" tabindex="-1">\n{sections}</main>')
 
 
 def timeline_page(trace: Trace, profile: Profile) -> str:
@@ -70,7 +74,8 @@ def _overview(entries: Sequence[Entry], steps_of: Sequence[Sequence[StepParts]])
     return f'<nav aria-label="Traces">{table("The traces of this page", columns, rows)}</nav>\n'
 
 
-def _section(number: int, entry: Entry, parts: Sequence[StepParts], max_events: int) -> str:
+def section(number: int, entry: Entry, parts: Sequence[StepParts], max_events: int) -> str:
+    """Return the report on one trace, the page's so many-th; `parts` are its steps on each GPU."""
     trace, profile, findings = entry
     said = headline(profile, findings, _busiest(profile, parts))
     do = unbroken(said.do)
@@ -86,7 +91,7 @@ def _section(number: int, entry: Entry, parts: Sequence[StepParts], max_events: 
         facts(_summary(profile)),
         *_device_shares(profile),
         *best(number, trace, profile, findings),
-        _contents(links),
+        contents(links),
         *cards(number, trace, profile, findings),
         f'<h3 id="timeline-heading-{number}">Timeline</h3>',
         f'<div id="timeline-{number}">{fragment(trace, profile, max_events, findings)}</div>',
@@ -98,7 +103,8 @@ def _section(number: int, entry: Entry, parts: Sequence[StepParts], max_events: 
     return f'<section id="trace-{number}" aria-labelledby="heading-{number}">\n{body}\n</section>\n'
 
 
-def _contents(links: Sequence[tuple[str, str]]) -> str:
+def contents(links: Sequence[tuple[str, str]]) -> str:
+    """Return links to parts of the page: (id, title)."""
     items = "".join(f'<li><a href="#{name}">{escaped(title)}</a></li>' for name, title in links)
     return f'<nav class="contents" aria-label="Parts of the report"><ul>{items}</ul></nav>'
 

@@ -9,7 +9,7 @@ from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
-from pinprof.ranks import Ranks
+from pinprof.ranks import Ranks, SharedFinding, Times
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.trust import FIGURES, Missing
 from pinprof.units import NS_PER_MS
@@ -62,9 +62,37 @@ def _ranks(ranks: Ranks) -> dict[str, Any]:
         "world_size": ranks.world_size,
         "slowest_rank": ranks.slowest_rank,
         "skew_ms": _ms(ranks.skew_ns),
+        "clocks_within_ms": _ms(ranks.clocks_within_ns),
         "reason": ranks.reason,
-        "rows": [_with_ms(vars(row)) for row in ranks.rows],
+        "spread": _spread(ranks.spread_ns),
+        "rows": [
+            {**_with_ms(vars(row)), "stalls": _by_cause(row.stalls), "idle": _by_cause(row.idle)} for row in ranks.rows
+        ],
         "collectives": [_with_ms(vars(row)) for row in ranks.collectives],
+        "findings": [_shared(shared) for shared in ranks.findings],
+    }
+
+
+def _spread(times: tuple[float, float, float] | None) -> dict[str, Any] | None:
+    """Return how the steps of the ranks lie."""
+    return None if times is None else dict(zip(("least_ms", "median_ms", "most_ms"), map(_ms, times), strict=True))
+
+
+def _by_cause(times: Times) -> list[dict[str, Any]]:
+    return [{"cause": cause, "time_ms": _ms(time)} for cause, time in times]
+
+
+def _shared(shared: SharedFinding) -> dict[str, Any]:
+    finding, at = shared.finding, shared.finding.evidence
+    return {
+        "rule": finding.rule.id,
+        "title": finding.rule.title,
+        "file": at.file,
+        "line": at.line,
+        "function": at.function,
+        "cost_ms": _ms(at.cost_ns),
+        "saving_ms": _ms(finding.saving.saving_ns) if finding.saving else None,
+        "ranks": list(shared.ranks),
     }
 
 

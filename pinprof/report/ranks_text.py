@@ -1,107 +1,112 @@
 """The ranks of a job for the terminal: who holds up the others, each rank in figures, and what all have in common."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.ranks import RankPart, RankRow, Ranks, number_of
+from pinprof.ranks import RankPart, Ranks
 from pinprof.report.layout import bullet, fact, laid_out, section, table
-from pinprof.report.words import NOTHING, place
-from pinprof.rules import Finding
-from pinprof.units import duration, percent
+from pinprof.report.ranks_words import (
+    BEHIND,
+    COLUMNS,
+    PER_STEP,
+    doubts_by_rank,
+    finding_in,
+    group,
+    longest_alone_first,
+    nobody,
+    numbers,
+    slowest_of,
+    spread,
+    title,
+)
+from pinprof.report.words import NOTHING
+from pinprof.units import duration, milliseconds, percent
 
 MAX_ROWS = 32
-"""More ranks than this are not listed: the ones that need longest alone are."""
+"""More ranks than this are not all listed."""
+LISTED = 16
+"""Of more ranks, those that are: the ones that need longest alone."""
 MAX_COLLECTIVES = 5
-MAX_NUMBERS = 6
-"""Ranks of a shared finding that are named before the rest is counted."""
+MAX_FINDINGS = 12
+NARROW = 100
+"""Columns of a terminal in which the table of ranks stands closer."""
 
 
 def to_text(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
     """Return what the ranks of a job show side by side as text for a terminal of this width."""
-    return laid_out(_parts(ranks, parts), width=width, color=color)
+    return laid_out(_parts(ranks, parts, width), width=width, color=color)
 
 
-def _parts(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[RenderableType]:
-    of = f" of {ranks.world_size}" if ranks.world_size and ranks.world_size != len(ranks.rows) else ""
-    yield Text(f"{len(ranks.rows)}{of} ranks of one job", "bold")
+def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
+    yield Text(title(ranks), "bold")
     yield section("Who waits for whom")
     yield from _verdict(ranks)
-    yield from _rows(ranks)
+    doubts = doubts_by_rank(parts)
+    if doubts:
+        yield section("Before you trust these traces")
+        yield from (bullet(f"{doubt}.") for doubt in doubts)
+    yield section("Ranks, ms per step")
+    yield from _rows(ranks, width)
     if ranks.collectives:
         yield section("Collectives, the longest awaited")
         yield from _collectives(ranks)
-    shared = list(_shared(parts))
-    if shared:
+    if ranks.findings:
         yield section("Findings by rank")
-        yield from (bullet(text) for text in shared)
+        yield from _findings(ranks)
 
 
 def _verdict(ranks: Ranks) -> Iterator[RenderableType]:
-    if ranks.slowest_rank is None:
-        yield fact("none", "no rank holds up the others: each would need about the same step alone")
-        return
-    slowest = next(row for row in ranks.rows if row.rank == ranks.slowest_rank)
-    yield fact(f"rank {slowest.rank}", f"holds up the others: {ranks.reason}")
-    alone = duration(slowest.alone_ns or 0.0)
-    yield fact(duration(ranks.skew_ns), f"longer than they: its step would take {alone} if it waited for nobody")
+    slowest = slowest_of(ranks)
+    if slowest is None:
+        yield fact("none", nobody(ranks))
+    else:
+        yield fact(f"rank {slowest.rank}", f"holds up the others: {ranks.reason}")
+        alone = duration(slowest.alone_ns or 0.0)
+        yield fact(duration(ranks.skew_ns), f"longer than they: its step would take {alone} if it waited for nobody")
+    steps = [row.step_ns for row in ranks.rows if row.step_ns]
+    if steps:
+        length, apart = spread(steps)
+        yield fact(length, f"per step; {apart}")
 
 
-def _rows(ranks: Ranks) -> Iterator[RenderableType]:
-    rows = table(
-        *("rank", "step", "alone", "GPU busy", "exposed copies", "stalls", "input", "collectives"),
-        *("exposed", "waited", "came last"),
-        text_columns=1,
-    )
-    chosen: Sequence[RankRow] = ranks.rows
-    if len(chosen) > MAX_ROWS:
-        chosen = sorted(chosen, key=lambda row: -(row.alone_ns or 0.0))[:MAX_ROWS]
-    for row in chosen:
+def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
+    columns = [column for column in COLUMNS if any(column[1](row) for row in ranks.rows)]
+    rows = table("rank", *(name for name, _ in columns), "came last", text_columns=1)
+    if width < NARROW:
+        rows.padding = 0
+    many = len(ranks.rows) > MAX_ROWS
+    for row in longest_alone_first(ranks.rows)[:LISTED] if many else ranks.rows:
+        times = (time_of(row) for _, time_of in columns)
         rows.add_row(
             f"{row.rank} *" if row.rank == ranks.slowest_rank else str(row.rank),
-            *(
-                NOTHING if time is None else duration(time)
-                for time in (
-                    *(row.step_ns, row.alone_ns, row.gpu_busy_ns, row.exposed_copies_ns, row.stall_ns, row.input_ns),
-                    *(row.communication_ns, row.exposed_communication_ns, row.waited_ns),
-                )
-            ),
+            *(NOTHING if time is None else milliseconds(time) for time in times),
             percent(row.last),
         )
     yield rows
-    if len(ranks.rows) > MAX_ROWS:
-        yield bullet(f"the {MAX_ROWS} that need longest alone; the JSON report has all {len(ranks.rows)}")
-    yield bullet("per step; alone: without the profiler, and if the rank waited for no other, by replay")
+    if many:
+        yield bullet(f"the {LISTED} that need longest alone; the page and the JSON report have all {len(ranks.rows)}")
+    yield bullet(PER_STEP)
+    nothing = [name for name, _ in COLUMNS if name not in dict(columns)]
+    if nothing:
+        yield bullet(f"none on any rank: {', '.join(nothing)}")
     if ranks.slowest_rank is None and any(row.waited_ns for row in ranks.rows):
-        yield bullet("who comes last costs nothing where all hosts run ahead of their GPUs: one always is behind")
+        yield bullet(BEHIND)
 
 
 def _collectives(ranks: Ranks) -> Iterator[RenderableType]:
     rows = table("collective", "ranks", "came last", "in", "takes", "others waited", text_columns=3)
     for row in ranks.collectives[:MAX_COLLECTIVES]:
-        group = row.group or NOTHING
         last = f"rank {row.last_rank}"
-        rows.add_row(row.name, group, last, percent(row.last), duration(row.own_ns), duration(row.waited_ns))
+        rows.add_row(row.name, group(row), last, percent(row.last), duration(row.own_ns), duration(row.waited_ns))
     yield rows
 
 
-def _shared(parts: Sequence[RankPart]) -> Iterator[str]:
-    """Yield each finding once, with the ranks that have it."""
-    found: dict[tuple[str, str], list[tuple[int, Finding]]] = defaultdict(list)
-    for position, part in enumerate(parts):
-        for finding in part.findings:
-            evidence = finding.evidence
-            where = place(evidence.file, evidence.line, evidence.function)
-            found[finding.rule.id, where].append((number_of(part, position), finding))
-    for (rule, where), members in found.items():
-        numbers = sorted({number for number, _ in members})
-        if len(numbers) == len(parts):
-            who = "all ranks"
-        else:
-            listed = ", ".join(map(str, numbers[:MAX_NUMBERS]))
-            more = f" and {len(numbers) - MAX_NUMBERS} more" if len(numbers) > MAX_NUMBERS else ""
-            who = f"rank{'s' * (len(numbers) > 1)} {listed}{more}"
+def _findings(ranks: Ranks) -> Iterator[RenderableType]:
+    for shared in ranks.findings[:MAX_FINDINGS]:
+        rule, where = shared.finding.rule, finding_in(shared)
         at = f" in {where}" if where else ""
-        yield f"{who}: {members[0][1].rule.title} ({rule}){at}"
+        yield bullet(f"{numbers(shared.ranks, len(ranks.rows))}: {rule.title} ({rule.id}){at}")
+    if len(ranks.findings) > MAX_FINDINGS:
+        yield bullet(f"and {len(ranks.findings) - MAX_FINDINGS} more; the page and the JSON report have them")

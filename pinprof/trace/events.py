@@ -50,6 +50,7 @@ class Metadata(msgspec.Struct):
 
     distributed: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="distributedInfo")
     devices: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="deviceProperties")
+    base: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="baseTimeNanoseconds")
     pinprof: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     lines: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=LINES_KEY)
 

@@ -162,6 +162,8 @@ class Info:
     """What ended a step in the recorded run, in words."""
     plain_step: PlainStep | None = None
     lines: tuple[RecordedLines, ...] = ()
+    base_ns: int = 0
+    """What to add to the trace's times for ns since 1970, by the clock of its machine."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from pinprof.report.charts.chart import Chart, Key, shown
 from pinprof.report.charts.copies import copies_chart
 from pinprof.report.charts.idle import idle_chart
 from pinprof.report.charts.overlap import overlap_chart
+from pinprof.report.charts.ranks import ranks_chart
 from pinprof.report.charts.steps import outliers, steps_chart
 from pinprof.report.charts.syncs import syncs_chart
 
@@ -14,6 +15,7 @@ __all__ = [
     "idle_chart",
     "outliers",
     "overlap_chart",
+    "ranks_chart",
     "shown",
     "steps_chart",
     "syncs_chart",

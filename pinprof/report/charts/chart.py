@@ -24,12 +24,32 @@ HATCHES = {"/": "135deg", "\\": "45deg", "-": "0deg", "|": "90deg"}
 
 
 class Key(NamedTuple):
-    """An entry of a legend: a colour, and a mark or a pattern that tells it apart without the colour."""
+    """An entry of a legend: a colour, and a mark or a pattern that tells it apart without the colour.
+
+    The colour may be a gradient of CSS: a scale.
+    """
 
     label: str
     colour: str
     symbol: str = ""
     pattern: str = ""
+
+
+class View(NamedTuple):
+    """One way to look at a chart, behind a button: what `Plotly.update` changes of the series and of the layout."""
+
+    label: str
+    data: dict[str, Any]
+    layout: dict[str, Any]
+    series: tuple[int, ...] = ()
+    """Of the series, those whose data change."""
+
+
+class Choice(NamedTuple):
+    """Views of which one holds at a time, at first the first."""
+
+    label: str
+    views: tuple[View, ...]
 
 
 @dataclass(frozen=True)
@@ -40,6 +60,11 @@ class Chart:
     data: list[dict[str, Any]]
     layout: dict[str, Any]
     keys: tuple[Key, ...] = field(default=())
+    choices: tuple[Choice, ...] = ()
+    columns: dict[str, str] = field(default_factory=dict)
+    """What hovering says of each category of the axis x, as `customdata`; HTML, as all texts of plotly."""
+    min_width: int = 0
+    """Pixels that it needs; on a narrower screen it scrolls by itself."""
 
 
 def layout(height: int, x: str, y: str, **more: Any) -> dict[str, Any]:
@@ -87,14 +112,38 @@ def plain(text: str) -> str:
 
 def shown(chart: Chart) -> Markup:
     """Return a chart as a piece of a page, to be drawn by `charts.js` when it comes into sight."""
-    figure = json.dumps({"data": chart.data, "layout": chart.layout}, allow_nan=False, separators=(",", ":"))
+    content: dict[str, Any] = {"data": chart.data, "layout": chart.layout}
+    if chart.choices:
+        content["choices"] = [[view[1:] for view in choice.views] for choice in chart.choices]
+    if chart.columns:
+        content["columns"] = chart.columns
+    figure = json.dumps(content, allow_nan=False, separators=(",", ":"))
     caption = escaped(chart.caption)
     legend = "".join(f"<li>{_swatch(key)}{escaped(key.label)}</li>" for key in chart.keys)
     keys = f'<ul class="keys">{legend}</ul>' if legend else ""
+    width = f";min-width:{chart.min_width}px" if chart.min_width else ""
+    style = f"height:{chart.layout['height']}px{width}"
+    canvas = f'<div class="canvas" role="img" aria-label="{caption}" style="{style}"></div>'
+    if chart.min_width:
+        canvas = f'<div class="scroll" role="region" aria-label="Chart" tabindex="0">{canvas}</div>'
     return Markup(
-        f'<figure class="chart"><figcaption>{caption}</figcaption>{keys}'
-        f'<div class="canvas" role="img" aria-label="{caption}" style="height:{chart.layout["height"]}px"></div>'
+        f'<figure class="chart{" wide" * bool(chart.min_width)}"><figcaption>{caption}</figcaption>{keys}'
+        f"{_buttons(chart.choices)}{canvas}"
         f'<script type="application/json">{_harmless(figure)}</script></figure>'
+    )
+
+
+def _buttons(choices: tuple[Choice, ...]) -> str:
+    return "".join(
+        f'<div class="steer" role="group" aria-label="{escaped(choice.label)}">'
+        f'<span class="note">{escaped(choice.label)}</span>'
+        + "".join(
+            f'<button type="button" data-view="{at},{number}" aria-pressed="{str(number == 0).lower()}">'
+            f"{escaped(view.label)}</button>"
+            for number, view in enumerate(choice.views)
+        )
+        + "</div>"
+        for at, choice in enumerate(choices)
     )
 
 
@@ -111,4 +160,5 @@ def _swatch(key: Key) -> str:
         if key.pattern
         else key.colour
     )
-    return f'<span class="swatch" style="background:{stripes}"></span>'
+    kind = "swatch scale" if key.colour.startswith("linear-gradient") else "swatch"
+    return f'<span class="{kind}" style="background:{stripes}"></span>'

@@ -1,0 +1,274 @@
+"""The ranks of a job: the step of each, and below it a heat map of what each spends its step on."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pinprof.analyses.idle import IDLE_CAUSES
+from pinprof.ranks import SKEWED, RankRow, Ranks, Times
+from pinprof.report.charts.chart import Chart, Choice, Key, View, layout, plain
+from pinprof.report.ranks_words import longest_alone_first, slowest_of, spread
+from pinprof.report.timeline.kinds import BLUE, GREEN, VERMILLION
+from pinprof.units import NS_PER_MS, duration, percent
+
+NEGLIGIBLE = 0.01
+"""A cause that takes no rank longer than this share of the median step has no line."""
+MAX_STALLS = 6
+"""Causes of stalls that have a line each, the longest on any rank; the others share one."""
+USUAL = 98
+"""Percentile of a line's ranks up to which colours tell times apart: beyond it one rank would blind the others."""
+LONGEST_SHOWN = 32
+"""Ranks that can be looked at alone where there are more."""
+MAX_TICKS = 16
+PIXELS_PER_RANK, LABELS = 1, 190
+"""The least width of a rank, and what the labels of the lines take."""
+STEPS, LINE, BELOW = 130, 24, 60
+"""Heights in pixels: of the steps, of a line of the heat map, and of what is below it."""
+LONGEST_NAME = 48
+"""Characters of a file's name that fit a label."""
+
+STEP = Key("step", BLUE, "circle-open")
+ALONE = Key("alone: if the rank waited for no other", GREEN, "circle")
+MORE, LESS = (213, 94, 0), (0, 114, 178)
+"""Vermillion and blue of the palette."""
+
+
+def _shade(colour: tuple[int, int, int], alpha: float) -> str:
+    """Return a shade that lets the page through, be it light or dark."""
+    return f"rgba({','.join(map(str, colour))},{alpha:.3g})"
+
+
+TIMES = [(part / 10, _shade(MORE, math.sqrt(part / 10))) for part in range(11)]
+"""Darker with the root of the time: short times are seen beside long ones."""
+DIFFERENCES = [(0, _shade(LESS, 1)), (0.5, _shade(LESS, 0)), (0.5, _shade(MORE, 0)), (1, _shade(MORE, 1))]
+
+
+class Line(NamedTuple):
+    """One cause, and what each rank spends on it in ns per step; None where that is not known."""
+
+    name: str
+    times: tuple[float | None, ...]
+
+
+def ranks_chart(ranks: Ranks) -> Chart | None:
+    """Return the chart of a job; None if no rank has a time to show."""
+    rows = ranks.rows
+    typical = ranks.spread_ns[1] if ranks.spread_ns else 0.0
+    all_lines = list(cause_lines(rows))
+    lines = [line for line in all_lines if max(_known(line), default=0.0) > NEGLIGIBLE * typical]
+    if not lines:
+        return None
+    names = [str(row.rank) for row in rows]
+    top = max(_usual(_known(line)) for line in lines) or max(max(_known(line)) for line in lines)
+    apart = max(SKEWED * typical, *(_usual(_distances(line)) for line in lines)) or top
+    slowest = slowest_of(ranks)
+    keys = [
+        Key(f"0 to {duration(top)} per step, or more", _gradient(TIMES)),
+        Key(f"{duration(apart)} less to more than the median rank", _gradient(DIFFERENCES)),
+        STEP,
+        ALONE,
+        *([Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open")] if slowest else []),
+    ]
+    data = [
+        _heat(names, lines, top),
+        _differences(names, lines, apart),
+        _marks(ALONE, {row.rank: row.alone_ns for row in rows}, names),
+        _marks(STEP, {row.rank: row.step_ns for row in rows}, names),
+        *([_marks(keys[-1], {slowest.rank: slowest.alone_ns}, [str(slowest.rank)])] if slowest else []),
+    ]
+    files = {str(row.rank): plain(_short(PurePath(row.path).name)) for row in rows}
+    width = LABELS + PIXELS_PER_RANK * len(rows)
+    choices = (_orders(ranks), _colours())
+    return Chart(
+        _caption(ranks, len(all_lines) - len(lines)), data, _shape(lines, names), tuple(keys), choices, files, width
+    )
+
+
+def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
+    """Yield what each rank spends its step on: its own work and waits, idle time, and waits for others."""
+
+    def line(name: str, times: Iterator[float | None]) -> Line:
+        return Line(name, tuple(times))
+
+    yield line("GPU: own work", (_own(row) for row in rows))
+    yield line("copies exposed", (row.exposed_copies_ns for row in rows))
+    yield line("input", (row.input_ns for row in rows))
+    yield line("host runs no op", (row.pause_ns for row in rows))
+    yield from _stalls(rows)
+    for cause in IDLE_CAUSES:
+        yield line(
+            f"idle: {cause.replace('_', ' ')}",
+            (None if row.idle_ns is None else _of(row.idle, cause) for row in rows),
+        )
+    yield line("NCCL overlapped", (row.overlapped_communication_ns for row in rows))
+    yield line("NCCL exposed", (row.exposed_communication_ns for row in rows))
+    yield line("waited for others", (row.waited_ns for row in rows))
+
+
+def _own(row: RankRow) -> float | None:
+    """Return how long the GPU runs more than collectives: those mostly wait."""
+    return None if row.gpu_busy_ns is None else max(row.gpu_busy_ns - row.exposed_communication_ns, 0.0)
+
+
+def _stalls(rows: Sequence[RankRow]) -> Iterator[Line]:
+    longest: dict[str, float] = {}
+    for row in rows:
+        for cause, time in row.stalls:
+            longest[cause] = max(longest.get(cause, 0.0), time)
+    causes = sorted(longest, key=lambda cause: -longest[cause])
+    drawn, rest = causes[:MAX_STALLS], causes[MAX_STALLS:]
+    for cause in drawn:
+        times = (None if row.stall_ns is None else _of(row.stalls, cause) for row in rows)
+        yield Line(f"stall: {cause.replace('_', ' ')}", tuple(times))
+    if rest:
+        sums = (None if row.stall_ns is None else _of(row.stalls, *rest) for row in rows)
+        yield Line("stall: others", tuple(sums))
+
+
+def _of(times: Times, *causes: str) -> float:
+    return sum(time for cause, time in times if cause in causes)
+
+
+def _known(line: Line) -> list[float]:
+    return [time for time in line.times if time is not None]
+
+
+def _distances(line: Line) -> list[float]:
+    """Return how far each rank is from the median rank."""
+    known = _known(line)
+    return [abs(time - median(known)) for time in known]
+
+
+def _usual(times: list[float]) -> float:
+    return float(np.percentile(times, USUAL))
+
+
+def _heat(names: list[str], lines: Sequence[Line], top: float) -> dict[str, Any]:
+    times = [[_ms(time) for time in line.times] for line in lines]
+    hover = "rank %{x}, %{y}: %{z:.3~g} ms per step<br>%{customdata}<extra></extra>"
+    return _map(names, lines, times, colorscale=TIMES, zmin=0, zmax=_ms(top), hovertemplate=hover)
+
+
+def _differences(names: list[str], lines: Sequence[Line], top: float) -> dict[str, Any]:
+    middles = [median(_known(line)) for line in lines]
+    times = [
+        [_ms(None if time is None else time - middle) for time in line.times]
+        for line, middle in zip(lines, middles, strict=True)
+    ]
+    hover = "rank %{x}, %{y}: %{z:+.3~g} ms per step from the median rank<br>%{customdata}<extra></extra>"
+    ends = {"zmin": _ms(-top), "zmax": _ms(top), "visible": False}
+    return _map(names, lines, times, colorscale=DIFFERENCES, hovertemplate=hover, **ends)
+
+
+def _map(names: list[str], lines: Sequence[Line], times: list[list[float | None]], **more: Any) -> dict[str, Any]:
+    return {
+        "type": "heatmap",
+        "x": names,
+        "y": [line.name for line in lines],
+        "z": times,
+        "xgap": 1 if len(names) <= LONGEST_SHOWN else 0,
+        "ygap": 2,
+        "hoverongaps": False,
+        "showscale": False,
+        **more,
+    }
+
+
+def _marks(key: Key, times: dict[int, float | None], names: list[str]) -> dict[str, Any]:
+    few = len(names) <= LONGEST_SHOWN
+    is_one = key.symbol == "diamond-open"
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": key.label,
+        "x": names,
+        "y": [_ms(time) for time in times.values()],
+        "yaxis": "y2",
+        "marker": {
+            "color": key.colour,
+            "symbol": key.symbol,
+            "size": 16 if is_one else 9 if few else 4,
+            "line": {"width": key.symbol.endswith("-open") * (2 if few or is_one else 1)},
+        },
+        "hovertemplate": f"rank %{{x}}, {key.label.split(':')[0]}: %{{y:.3~g}} ms<br>%{{customdata}}<extra></extra>",
+        **({"hoverinfo": "skip", "hovertemplate": None} if is_one else {}),
+        "cliponaxis": False,
+    }
+
+
+def _shape(lines: Sequence[Line], names: list[str]) -> dict[str, Any]:
+    height = STEPS + LINE * len(lines) + BELOW
+    split = LINE * len(lines) / (STEPS + LINE * len(lines))
+    xaxis = {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": names,
+        "range": _range(len(names)),
+        "tickangle": 0,
+        "nticks": MAX_TICKS,
+        "showgrid": False,
+        "anchor": "y",
+    }
+    yaxis = {"autorange": "reversed", "domain": [0, split - 0.03], "showgrid": False, "ticks": ""}
+    steps = {"title": {"text": "ms per step"}, "domain": [split + 0.03, 1], "rangemode": "tozero", "zeroline": False}
+    steps |= {"automargin": True, "fixedrange": True}
+    return layout(height, "rank", "", xaxis=xaxis, yaxis=yaxis, yaxis2=steps)
+
+
+def _range(count: int) -> list[float]:
+    return [-0.5, count - 0.5]
+
+
+def _orders(ranks: Ranks) -> Choice:
+    count = len(ranks.rows)
+    by_rank = [str(row.rank) for row in ranks.rows]
+    by_time = [str(row.rank) for row in longest_alone_first(ranks.rows)]
+    shown = [("rank", by_rank, count), ("step alone, longest first", by_time, count)]
+    if count > LONGEST_SHOWN:
+        shown.append((f"the {LONGEST_SHOWN} longest alone", by_time, LONGEST_SHOWN))
+    return Choice(
+        "Order",
+        tuple(
+            View(label, {}, {"xaxis.categoryarray": order, "xaxis.range": _range(number)})
+            for label, order, number in shown
+        ),
+    )
+
+
+def _colours() -> Choice:
+    return Choice(
+        "Colour",
+        (
+            View("ms per step", {"visible": [True, False]}, {}, (0, 1)),
+            View("difference from the median rank", {"visible": [False, True]}, {}, (0, 1)),
+        ),
+    )
+
+
+def _caption(ranks: Ranks, left_out: int) -> str:
+    steps = [row.step_ns for row in ranks.rows if row.step_ns]
+    step = f"Step: {', '.join(spread(steps))}. " if steps else ""
+    small = f" What takes no rank {percent(NEGLIGIBLE)} of the step is not drawn." if left_out else ""
+    return (
+        f"{step}Each column is a rank, each line what its step is spent on: the longer, the stronger its colour. A "
+        "late rank has it in what holds it up and not in waiting for others; the ranks that it holds up are the other "
+        f"way round.{small}"
+    )
+
+
+def _ms(time: float | None) -> float | None:
+    """Return a time in ms with four digits, to keep the page small."""
+    return None if time is None else float(f"{time / NS_PER_MS:.4g}")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"\u2026{name[1 - LONGEST_NAME :]}"
+
+
+def _gradient(shades: Sequence[tuple[float, str]]) -> str:
+    """Return a colour scale as the background of a legend's swatch."""
+    return f"linear-gradient(90deg,{','.join(f'{shade} {100 * part:.0f}%' for part, shade in shades)})"

@@ -1,0 +1,118 @@
+"""What is said of the ranks of a job, in the words that the console and the page share."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from pinprof.ranks import CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
+from pinprof.report.words import NOTHING, consequence, place
+from pinprof.units import between, duration
+
+LONGEST_GROUP = 32
+"""Characters of a process group's list of ranks that are shown."""
+MAX_RUNS = 6
+"""Runs of ranks that are named before the rest is counted."""
+NOBODY = "no rank holds up the others"
+PER_STEP = (
+    "Step and alone are without the profiler, alone as if the rank waited for no other, by replay; all else is as "
+    "traced, per complete step"
+)
+COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
+    ("step", lambda row: row.step_ns),
+    ("alone", lambda row: row.alone_ns),
+    ("GPU busy", lambda row: row.gpu_busy_ns),
+    ("GPU idle", lambda row: row.idle_ns),
+    ("copies exposed", lambda row: row.exposed_copies_ns),
+    ("stalls", lambda row: row.stall_ns),
+    ("input", lambda row: row.input_ns),
+    ("NCCL hidden", lambda row: row.overlapped_communication_ns),
+    ("NCCL exposed", lambda row: row.exposed_communication_ns),
+    ("waited", lambda row: row.waited_ns),
+)
+"""What is said of each rank, in ns per step."""
+BEHIND = "who comes last costs nothing where all hosts run ahead of their GPUs: one always is behind"
+
+
+def title(ranks: Ranks) -> str:
+    """Return how many ranks there are, and of how many."""
+    of = f" of {ranks.world_size}" if ranks.world_size and ranks.world_size != len(ranks.rows) else ""
+    return f"{len(ranks.rows)}{of} rank{'s' * (len(ranks.rows) > 1)} of one job"
+
+
+def slowest_of(ranks: Ranks) -> RankRow | None:
+    """Return the rank that holds up the others; None if none does."""
+    return next((row for row in ranks.rows if row.rank == ranks.slowest_rank), None)
+
+
+def nobody(ranks: Ranks) -> str:
+    """Return why no rank is named: none holds up the others, or nothing tells."""
+    alone = [row.alone_ns for row in ranks.rows if row.alone_ns]
+    without = len(ranks.rows) - len(alone)
+    if len(alone) <= 1:
+        return "what the ranks would need alone cannot be told, so neither can be who holds up whom"
+    unknown = f"; of {without} other{'s' * (without > 1)} that cannot be told" if without else ""
+    return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
+
+
+def longest_alone_first(rows: Sequence[RankRow]) -> list[RankRow]:
+    """Return the ranks, those first that need longest alone, then those of which that is not known."""
+    return sorted(rows, key=lambda row: (-(row.alone_ns or 0.0), row.rank))
+
+
+def spread(times: Sequence[float]) -> tuple[str, str]:
+    """Return from where to where times of ranks go, and how many these are or what the median rank's is."""
+    least, most = min(times), max(times)
+    if least == most:
+        return duration(most), f"the same on {len(times)} rank{'s' * (len(times) > 1)}"
+    middle = f"the median rank's {duration(median(times))}, " if len(times) > 2 else ""  # noqa: PLR2004  two have none
+    return _range(least, most), f"{middle}{duration(most - least)} apart"
+
+
+def _range(least: float, most: float) -> str:
+    return duration(most) if duration(least) == duration(most) else between(least, most)
+
+
+def numbers(ranks: Sequence[int], of: int) -> str:
+    """Return ranks in words, ascending ones joined: "ranks 0 to 3, 8"; `of` is how many there are in all."""
+    if len(ranks) == of:
+        return "all ranks" if of > 1 else f"rank {ranks[0]}"
+    runs: list[tuple[int, int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], rank
+        else:
+            runs.append((rank, rank))
+    named = ", ".join(_run(*run) for run in runs[:MAX_RUNS])
+    rest = sum(last - first + 1 for first, last in runs[MAX_RUNS:])
+    more = f" and {rest} more" if rest else ""
+    return f"rank{'s' * (len(ranks) > 1)} {named}{more}"
+
+
+def _run(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first} to {last}" if last > first + 1 else f"{first}, {last}"
+
+
+def group(collective: CollectiveRow) -> str:
+    """Return the ranks of a collective, as recorded; of a long list the beginning."""
+    ranks = collective.group or NOTHING
+    return ranks if len(ranks) <= LONGEST_GROUP else f"{ranks[: LONGEST_GROUP - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def finding_in(shared: SharedFinding) -> str:
+    """Return where a finding is, nothing if that is not known."""
+    evidence = shared.finding.evidence
+    return place(evidence.file, evidence.line, evidence.function)
+
+
+def doubts_by_rank(parts: Sequence[RankPart]) -> list[str]:
+    """Return what takes figures of some ranks away, each reason once with its ranks."""
+    of_ranks: dict[str, list[int]] = defaultdict(list)
+    texts: dict[str, str] = {}
+    for position, part in enumerate(parts):
+        for entry in part.profile.missing:
+            if entry.invalidates:
+                of_ranks[entry.check].append(number_of(part, position))
+                texts.setdefault(entry.check, f"{entry.what}: {consequence(entry)}")
+    return [f"{numbers(sorted(ranks), len(parts))}: {texts[check]}" for check, ranks in of_ranks.items()]

@@ -1,0 +1,124 @@
+"""Opens the page of a job of 1,024 ranks in a real Chromium: the heat map of its ranks."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_builder import job
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from pinprof.ranks import compare_ranks
+from pinprof.report.ranks_page import to_html
+
+pytestmark = pytest.mark.browser
+
+MANY, SLOW = 1024, 700
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CANVAS = "document.querySelector('#job .canvas')"
+ORDER = f"() => {CANVAS}._fullLayout.xaxis._categories"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("job")
+    parts, trace = job(folder, MANY, slowest=SLOW)
+    text = to_html(compare_ranks(parts), parts, SLOW, (trace, parts[SLOW].profile, parts[SLOW].findings))
+    (folder / "job.html").write_text(text, encoding="utf-8")
+    return folder / "job.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium (apt-get install chromium)")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[1440, 360])
+def page(browser: Browser, file: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """Give the page with the heat map drawn; in the end it must have kept to itself and complained of nothing."""
+    complaints: list[str] = []
+    page = browser.new_page(viewport={"width": request.param, "height": 900})
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: complaints.append(request.url) if "://" in request.url else None)
+    page.goto(file.as_uri())
+    complaints.remove(file.as_uri())
+    page.locator("#job .chart").scroll_into_view_if_needed()
+    page.wait_for_selector("#job .chart[data-drawn] .heatmaplayer image", state="attached", timeout=20_000)
+    yield page
+    page.close()
+    assert [each for each in complaints if not each.startswith(("data:", "blob:"))] == []
+
+
+def press(page: Page, name: str) -> None:
+    button = page.get_by_role("button", name=name, exact=True)
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    page.wait_for_timeout(200)
+
+
+def point_at(page: Page, column: int, line: str) -> str:
+    """Return what hovering over a cell says."""
+    page.locator("#job .scroll").evaluate("(part) => part.scrollTo(0, 0)")
+    offset: dict[str, Any] = page.evaluate(
+        f"""() => {{
+          const {{ xaxis, yaxis, _size: size }} = {CANVAS}._fullLayout;
+          return {{ x: size.l + xaxis.c2p({column}) + 0.5, y: size.t + yaxis._offset - size.t + yaxis.d2p("{line}") }};
+        }}"""
+    )
+    box = page.locator("#job .canvas").bounding_box()
+    assert box
+    x, y = box["x"] + offset["x"], box["y"] + offset["y"]
+    page.mouse.move(x, y + 3)
+    page.mouse.move(x, y)
+    page.wait_for_timeout(200)  # of moves in quick succession plotly heeds the first
+    label = page.locator("#job .hoverlayer .hovertext")
+    label.wait_for(state="visible")
+    return " ".join(label.locator("tspan").all_text_contents())
+
+
+def test_the_headline_names_the_rank(page: Page) -> None:
+    assert page.locator("#job .headline").inner_text().startswith(f"Rank {SLOW} holds up the others by 595")
+
+
+def test_nothing_is_wider_than_the_screen(page: Page) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_each_rank_has_a_column_of_its_own(page: Page) -> None:
+    width = page.evaluate(f"() => {CANVAS}._fullLayout.xaxis._length")
+    assert width >= MANY
+    labels = page.locator("#job .xtick text").all_text_contents()
+    assert 4 <= len(labels) <= 20
+
+
+def test_hovering_names_the_rank_its_time_and_its_file(page: Page) -> None:
+    assert point_at(page, 5, "host runs no op") == "rank 5, host runs no op: 0.113 ms per step train.rank5.json.gz"
+    press(page, "step alone, longest first")
+    assert page.evaluate(ORDER)[:3] == [str(SLOW), str(MANY - 1), str(MANY - 2)]
+    said = point_at(page, 0, "host runs no op")
+    assert said == f"rank {SLOW}, host runs no op: 0.61 ms per step train.rank{SLOW}.json.gz"
+    press(page, "difference from the median rank")
+    said = point_at(page, 0, "waited for others")
+    assert said.startswith(f"rank {SLOW}, waited for others: -0.59 ms per step from the median rank")
+
+
+def test_the_longest_alone_can_be_looked_at_by_themselves(page: Page) -> None:
+    press(page, "the 32 longest alone")
+    assert page.evaluate(f"() => {CANVAS}.layout.xaxis.range") == [-0.5, 31.5]
+    press(page, "rank")
+    assert page.evaluate(f"() => {CANVAS}.layout.xaxis.range") == [-0.5, MANY - 0.5]
+    assert page.evaluate(ORDER)[:2] == ["0", "1"]
+
+
+def test_on_paper_the_chart_is_as_wide_as_the_sheet_and_the_long_table_stays_folded(page: Page) -> None:
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(f"() => {CANVAS}._fullLayout.width") == 680
+    assert not page.evaluate("() => document.querySelector('details.long').open")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -1,0 +1,292 @@
+"""The ranks of a job as text, page and JSON: by hand, and made of many that are alike."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_builder import job, rank_trace
+from page_reader import Page
+
+from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
+from pinprof.report.charts import Chart, ranks_chart
+from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
+from pinprof.report.json_report import to_json
+from pinprof.report.ranks_page import MAX_ROWS, to_html
+from pinprof.report.ranks_text import LISTED, MAX_FINDINGS, to_text
+from pinprof.report.ranks_words import numbers, spread
+from pinprof.rules import Findings
+from pinprof.trace import read_trace
+from pinprof.trust import Missing
+
+MANY = 1024
+SLOW = 700
+REASON = "its host runs no op (after the beginning of the step and before aten::mm)"
+
+
+def page_of(folder: Path, count: int, *, slowest: int | None = None) -> str:
+    parts, trace = job(folder, count, slowest=slowest)
+    shown = slowest or 0
+    return to_html(compare_ranks(parts), parts, shown, (trace, parts[shown].profile, parts[shown].findings))
+
+
+def chart_of(ranks: Ranks) -> Chart:
+    chart = ranks_chart(ranks)
+    assert chart
+    return chart
+
+
+def heat(chart: Chart, series: int = 0) -> dict[str, list[float]]:
+    """Return the lines of a heat map by name, a time for each rank."""
+    return dict(zip(chart.data[series]["y"], chart.data[series]["z"], strict=True))
+
+
+def with_doubt(part: RankPart, *figures: str) -> RankPart:
+    doubt = Missing("launches", "some are lost", "record again", frozenset(figures), check="lost_launches")
+    return replace(part, profile=replace(part.profile, missing=(doubt,)))
+
+
+# words
+
+
+@pytest.mark.parametrize(
+    ("ranks", "of", "text"),
+    [
+        ((0, 1, 2), 3, "all ranks"),
+        ((0,), 1, "rank 0"),
+        ((7,), 8, "rank 7"),
+        ((0, 1), 8, "ranks 0, 1"),
+        ((0, 1, 2, 5, 7, 8), 16, "ranks 0 to 2, 5, 7, 8"),
+        (tuple(range(0, 40, 2)), 64, "ranks 0, 2, 4, 6, 8, 10 and 14 more"),
+    ],
+)
+def test_ranks_are_named_in_runs(ranks: tuple[int, ...], of: int, text: str) -> None:
+    assert numbers(ranks, of) == text
+
+
+@pytest.mark.parametrize(
+    ("times", "text"),
+    [
+        ([5e6], "5.00 ms; the same on 1 rank"),
+        ([5e6, 5e6, 5e6], "5.00 ms; the same on 3 ranks"),
+        ([4e6, 6e6], "4.00 to 6.00 ms; 2.00 ms apart"),
+        ([4e6, 6e6, 5e6], "4.00 to 6.00 ms; the median rank's 5.00 ms, 2.00 ms apart"),
+        ([5e6, 5_000_010], "5.00 ms; 10 ns apart"),
+    ],
+)
+def test_a_spread_goes_from_the_least_to_the_most(times: list[float], text: str) -> None:
+    assert "; ".join(spread(times)) == text
+
+
+# the figures of a rank
+
+
+def test_the_figures_of_each_rank_add_up(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 3, slowest=2)
+    punctual, _, late = compare_ranks(parts).rows
+    for row in (punctual, late):
+        assert row.overlapped_communication_ns + row.exposed_communication_ns == row.communication_ns
+        assert sum(time for _, time in row.stalls) == row.stall_ns
+        assert sum(time for _, time in row.idle) == row.idle_ns
+    # a kernel from 30 to 130, a collective from 110 to 800, a copy from 820 to 870
+    assert (punctual.communication_ns, punctual.overlapped_communication_ns) == (690_000, 20_000)
+    assert punctual.idle == (("sync_bubble", 180_000),)
+    assert punctual.stalls == (("device_synchronize", 755_000), ("pageable_copy", 56_000))
+    # 590 µs later
+    assert (late.idle_ns, late.communication_ns, late.pause_ns) == (770_000, 100_000, 610_000)
+
+
+def test_what_a_trace_is_not_fit_for_is_no_number(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 3)
+    row = compare_ranks([with_doubt(parts[0], "stalls"), *parts[1:]]).rows[0]
+    assert (row.stall_ns, row.stalls) == (None, ())
+    broken = rank_trace(0, 10)
+    broken.events = [event for event in broken.events if event["cat"] not in {"kernel", "gpu_memcpy"}]
+    part = measure_rank(read_trace(broken.write(tmp_path / "host.json")))
+    assert (part.idle, compare_ranks([part]).rows[0].idle_ns) == (None, None)
+
+
+def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 4, slowest=2)
+    document = json.loads(to_json([], compare_ranks(parts)))["ranks"]
+    assert document["spread"] == {"least_ms": 0.9867, "median_ms": 0.9867, "most_ms": 0.9867}
+    assert document["rows"][2]["idle"] == [{"cause": "sync_bubble", "time_ms": 0.77}]
+    assert document["rows"][0]["stalls"][1] == {"cause": "pageable_copy", "time_ms": 0.056}
+    assert document["rows"][0]["overlapped_communication_ms"] == 0.02
+    assert document["rows"][0]["pause_ms"] == 0.113
+    pageable, explicit = document["findings"]
+    assert (pageable["rule"], explicit["rule"]) == ("PIN101", "PIN210")
+    assert pageable["ranks"] == [0, 1, 2, 3]
+    assert pageable["cost_ms"] == 0.675
+    assert json.loads(to_json([], compare_ranks([])))["ranks"]["spread"] is None
+
+
+def test_a_finding_of_some_ranks_comes_after_those_of_all(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 3)
+    parts[1] = replace(parts[1], findings=Findings(parts[1].findings[:1]))
+    found = compare_ranks(parts).findings
+    assert [(each.finding.rule.id, each.ranks) for each in found] == [("PIN210", (0, 1, 2)), ("PIN101", (0, 2))]
+
+
+# the console
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, width: int) -> None:
+    parts, _ = job(tmp_path, MANY, slowest=SLOW)
+    lines = to_text(compare_ranks(parts), parts, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines) < 50
+    listed = [line.split()[0] for line in lines if line.split()[-1:] == ["%"] and "allreduce" not in line]
+    assert listed == [str(SLOW), *(str(MANY - number) for number in range(1, LISTED))]
+    assert any(line.split()[:3] == [str(SLOW), "*", "0.99"] for line in lines)
+    assert f"the {LISTED} that need longest alone" in " ".join(lines)
+    assert "  - all ranks: copies of pageable memory (PIN101)" in lines
+    assert "  - none on any rank: input" in lines
+
+
+def test_text_names_nobody_without_reason(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 3)
+    text = to_text(compare_ranks(parts), parts)
+    assert "no rank holds up the others: each would need about the same step alone, 318 to 320 µs" in text
+    one = [replace(parts[0], alone_ns=None), *parts[1:]]
+    assert "320 µs; of 1 other that cannot be told" in to_text(compare_ranks(one), one, width=140)
+    none = [replace(part, alone_ns=None) for part in parts]
+    text = to_text(compare_ranks(none), none)
+    assert "no rank holds up" not in text
+    assert "what the ranks would need alone cannot be told" in text
+
+
+def test_text_says_once_which_ranks_lack_figures(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 4)
+    parts[1:3] = [with_doubt(part, "stalls") for part in parts[1:3]]
+    text = to_text(compare_ranks(parts), parts)
+    assert text.count("launches") == 1
+    assert "  - ranks 1, 2: launches: some are lost (not shown: " in text
+
+
+def test_many_findings_are_counted(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 2)
+    first = parts[0].findings[0]
+    many = [replace(first, evidence=replace(first.evidence, function=f"step{number}")) for number in range(20)]
+    parts[0] = replace(parts[0], findings=Findings(many))
+    text = to_text(compare_ranks(parts), parts)
+    assert text.count(" in step") == MAX_FINDINGS - 1  # and one that rank 1 has too
+    assert "and 10 more" in text
+
+
+# the chart
+
+
+def test_the_chart_has_a_line_for_each_cause_and_a_column_for_each_rank(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 4, slowest=2)
+    chart = chart_of(compare_ranks(parts))
+    assert chart.data[0]["x"] == ["0", "1", "2", "3"]
+    assert heat(chart) == {
+        "GPU: own work": [0.1] * 4,
+        "copies exposed": [0.05] * 4,
+        "host runs no op": [0.113, 0.113, 0.61, 0.113],
+        "stall: device synchronize": [0.755, 0.755, 0.165, 0.755],
+        "stall: pageable copy": [0.056] * 4,
+        "idle: sync bubble": [0.18, 0.18, 0.77, 0.18],
+        "NCCL overlapped": [0.02] * 4,
+        "NCCL exposed": [0.67, 0.67, 0.08, 0.67],
+        "waited for others": [0.59, 0.59, 0.0, 0.59],
+    }
+    assert heat(chart, 1)["waited for others"] == [0, 0, -0.59, 0]
+    assert chart.columns["2"] == "train.rank2.json.gz"
+    assert "rank 2 holds up the others" in [key.label for key in chart.keys]
+    assert chart.data[4]["x"] == ["2"]
+
+
+def test_colours_tell_usual_times_apart_whatever_one_rank_does(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 200, slowest=3)
+    calm = chart_of(compare_ranks(parts))
+    pause = parts[9].pause
+    assert pause
+    parts[9] = replace(parts[9], pause=replace(pause, time_ns=5e9))
+    wild = chart_of(compare_ranks(parts))
+    assert max(heat(wild)["host runs no op"]) == 5000
+    assert wild.data[0]["zmax"] == calm.data[0]["zmax"] == 0.755
+    assert wild.data[1]["zmax"] == -wild.data[1]["zmin"] == calm.data[1]["zmax"] == pytest.approx(0.05 * 0.9867, 1e-3)
+
+
+def test_the_order_is_by_rank_or_by_the_step_alone(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 40, slowest=7)
+    orders, colours = chart_of(compare_ranks(parts)).choices
+    arrays = [view.layout["xaxis.categoryarray"] for view in orders.views]
+    assert arrays[0] == [str(rank) for rank in range(40)]
+    assert arrays[1][:3] == ["7", "39", "38"]
+    assert orders.views[2].layout["xaxis.range"] == [-0.5, LONGEST_SHOWN - 0.5]
+    assert [view.data["visible"] for view in colours.views] == [[True, False], [False, True]]
+
+
+def test_many_causes_of_stalls_share_a_line(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 2)
+    row = compare_ranks(parts).rows[0]
+    stalls = tuple((f"cause{number}", 1e6 - number) for number in range(MAX_STALLS + 2))
+    lines = {line.name: line.times for line in cause_lines([replace(row, stalls=stalls)])}
+    assert lines["stall: cause0"] == (1e6,)
+    assert lines["stall: others"] == (2e6 - 2 * MAX_STALLS - 1,)
+
+
+def test_without_any_time_there_is_no_chart(tmp_path: Path) -> None:
+    assert ranks_chart(compare_ranks([])) is None
+
+
+def test_names_of_files_cannot_become_markup(tmp_path: Path) -> None:
+    parts, trace = job(tmp_path, 2)
+    profile = replace(parts[1].profile, path="<img src=x>.json")
+    parts[1] = replace(parts[1], profile=profile)
+    assert chart_of(compare_ranks(parts)).columns["1"] == "&lt;img src=x&gt;.json"
+    text = to_html(compare_ranks(parts), parts, 0, (trace, parts[0].profile, parts[0].findings))
+    assert "<img src=x>" not in text
+
+
+# the page
+
+
+def test_the_page_says_who_holds_up_the_job_then_shows_that_rank(tmp_path: Path) -> None:
+    read = Page(page_of(tmp_path, 4, slowest=2))
+    assert read.misnested == []
+    assert f"Rank 2 holds up the others by 594 µs per step: {REASON}. See what rank 2 does." in read.text
+    sections = [attributes["id"] for tag, attributes in read.tags if tag == "section"]
+    assert sections == ["job", "trace-1"]
+    links = {attributes["href"] or "" for tag, attributes in read.tags if tag == "a"}
+    assert {link[1:] for link in links} <= {attributes["id"] for _, attributes in read.tags if "id" in attributes}
+    assert len(read.figures) == 1
+    assert "all ranks copies of pageable memory (PIN101)" in read.text
+    assert "allreduce rank 2 100 % 100 µs 590 µs [0, 1]" in read.text
+
+
+def test_the_page_of_a_balanced_job_names_nobody_and_what_all_share(tmp_path: Path) -> None:
+    text = Page(page_of(tmp_path, 2)).text
+    assert "No rank holds up the others" in text
+    assert "On all ranks: copies of pageable memory." in text
+    assert "slowest" not in text
+
+
+def test_the_page_of_many_ranks_lists_the_longest_alone_and_folds_the_rest(tmp_path: Path) -> None:
+    read = Page(page_of(tmp_path, MANY, slowest=SLOW))
+    assert read.misnested == []
+    assert f"Rank {SLOW} holds up the others" in read.text
+    assert f"The other {MANY - MAX_ROWS} ranks" in read.text
+    assert read.text.index(f"{SLOW}, slowest") < read.text.index("train.rank1023.json.gz")
+    assert read.text.index("train.rank1023.json.gz") < read.text.index("train.rank0.json.gz")
+
+
+def test_the_ranks_of_a_large_job_are_small_beside_plotly(tmp_path: Path) -> None:
+    few, many = (len(page_of(tmp_path, count, slowest=1)) for count in (2, MANY))
+    assert many - few < 1_000_000
+
+
+def figures_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(code) for attributes, code in Page(text).scripts if attributes.get("type") == "application/json"]
+
+
+def test_what_hovering_says_of_a_rank_is_there_once(tmp_path: Path) -> None:
+    figure = figures_of(page_of(tmp_path, 3))[0]
+    assert figure["columns"] == {f"{number}": f"train.rank{number}.json.gz" for number in range(3)}
+    assert "customdata" not in figure["data"][0]
+    assert figure["choices"][1][1] == [{"visible": [False, True]}, {}, [0, 1]]
