@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pinprof.cli.hta import hta_of, print_hta
 from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, write
 from pinprof.cli.traces import (
     each_trace,
@@ -20,6 +21,7 @@ from pinprof.cli.traces import (
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
+    from pinprof.cli.hta import Told
     from pinprof.measure import Profile
     from pinprof.ranks import RankPart
     from pinprof.rules import Findings
@@ -40,10 +42,17 @@ NAMED = 4
 @click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only that.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page: charts, an interactive timeline.")
 @click.option("--scheduler", metavar="ADDRESS", help="Measure several traces on the Dask cluster of this scheduler.")
+@click.option("--hta", "with_hta", is_flag=True, help="Also the breakdowns of HolisticTraceAnalysis, also in JSON.")
 @jobs_option
 @force_option
 def report(
-    traces: tuple[str, ...], json_file: str | None, html_file: str | None, *, scheduler: str | None, force: bool
+    traces: tuple[str, ...],
+    json_file: str | None,
+    html_file: str | None,
+    *,
+    scheduler: str | None,
+    with_hta: bool,
+    force: bool,
 ) -> None:
     """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
 
@@ -62,6 +71,7 @@ def report(
       ssh host cat trace.json.gz | pinprof report -
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
+      pinprof report trace.json.gz --hta
       pinprof report run/ --html job.html --json job.json
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
@@ -69,23 +79,28 @@ def report(
 
     check_outputs((json_file, html_file), force=force)
     files = files_of(traces)
+    hta = hta_of(files) if with_hta else {}
     if len(files) > 1 and STANDARD_INPUT not in files:
-        _several(files, json_file, html_file, scheduler)
+        _several(files, json_file, html_file, scheduler, hta)
     else:
         measured = list(measured_traces(traces))
         if "-" not in (json_file, html_file):
             for _, profile, findings in measured:
                 print_report(profile, findings)
         if json_file:
-            write(json_file, to_json([(profile, findings) for _, profile, findings in measured]))
+            write(json_file, to_json([(profile, findings) for _, profile, findings in measured], hta=hta))
         if html_file:
             write_page(html_file, measured)
+    if hta and "-" not in (json_file, html_file):
+        print_hta(hta)
     if not json_file and not html_file:
         named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
         say(f"Next: pinprof report {named} --html report.html")
 
 
-def _several(files: list[str], json_file: str | None, html_file: str | None, scheduler: str | None) -> None:
+def _several(
+    files: list[str], json_file: str | None, html_file: str | None, scheduler: str | None, hta: "Told"
+) -> None:
     """Report on several files: as the ranks of a job if they are that, else one by one."""
     from pinprof.ranks import rank_of, why_no_job
     from pinprof.report.json_report import to_json
@@ -94,7 +109,7 @@ def _several(files: list[str], json_file: str | None, html_file: str | None, sch
     parts = [part for _, part in measured]
     reason = why_no_job(parts) if len(parts) > 1 else "one of the files is a trace"
     if not reason:
-        _job(measured, json_file, html_file)
+        _job(measured, json_file, html_file, hta)
         return
     if any(rank_of(part) is not None for part in parts):
         say(f"Not the ranks of one job: {reason}")
@@ -102,12 +117,12 @@ def _several(files: list[str], json_file: str | None, html_file: str | None, sch
         for part in parts:
             print_report(part.profile, part.findings)
     if json_file:
-        write(json_file, to_json([(part.profile, part.findings) for part in parts]))
+        write(json_file, to_json([(part.profile, part.findings) for part in parts], hta=hta))
     if html_file:
         write_page(html_file, _whole(measured))
 
 
-def _job(measured: "Measured", json_file: str | None, html_file: str | None) -> None:
+def _job(measured: "Measured", json_file: str | None, html_file: str | None, hta: "Told") -> None:
     from pinprof.ranks import compare_ranks, number_of
     from pinprof.report.json_report import to_json
     from pinprof.report.ranks_page import to_html
@@ -122,7 +137,7 @@ def _job(measured: "Measured", json_file: str | None, html_file: str | None) -> 
         click.echo(to_text(ranks, parts, width=width, color=color))
         print_report(part.profile, part.findings)
     if json_file:
-        write(json_file, to_json([(each.profile, each.findings) for each in parts], ranks))
+        write(json_file, to_json([(each.profile, each.findings) for each in parts], ranks, hta))
     if html_file:
         (entry,) = _whole([(path, part)])
         with progress("drawing the page"):

@@ -1,13 +1,14 @@
 """The report for programs: JSON with stable names, in milliseconds, bytes and GB/s."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pinprof.analyses.copies import CopyGroup
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.syncs import Site, Syncs
+from pinprof.hta.breakdowns import Breakdown
 from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
 from pinprof.ranks import Ranks, SharedFinding, Times
 from pinprof.rules import Finding, Findings, Saving
@@ -43,18 +44,28 @@ Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
 
 
-def to_json(entries: Sequence[Entry], ranks: Ranks | None = None) -> str:
+def to_json(entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[str, Breakdown] | None = None) -> str:
     """Return the report on the traces as JSON text; fields that nothing filled are null or empty.
 
-    `ranks` compares the traces if they are the ranks of one job.
+    `ranks` compares the traces if they are the ranks of one job; `hta` is what HTA tells of them, by path.
     """
+    told = {path: _hta(breakdown) for path, breakdown in (hta or {}).items()}
     document = {
         "schema": REPORT_SCHEMA,
         "pinprof_version": VERSION,
-        "traces": [_trace(profile, findings) for profile, findings in entries],
+        "traces": [_trace(profile, findings) | {"hta": told.get(profile.path)} for profile, findings in entries],
         "ranks": None if ranks is None else _ranks(ranks),
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _hta(breakdown: Breakdown) -> dict[str, Any]:
+    """Return what HTA tells of a trace; path and rank are the trace's own."""
+    fields = _with_ms({key: value for key, value in vars(breakdown).items() if key not in {"path", "rank"}})
+    fields["times"] = breakdown.times and _with_ms(vars(breakdown.times))
+    fields["kernels"] = [_with_ms(vars(kernel)) for kernel in breakdown.kernels]
+    fields["streams"] = [_with_ms(vars(stream)) for stream in breakdown.streams]
+    return fields | {"launches": breakdown.launches and vars(breakdown.launches)}
 
 
 def _ranks(ranks: Ranks) -> dict[str, Any]:

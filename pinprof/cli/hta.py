@@ -1,0 +1,45 @@
+"""What `pinprof report --hta` adds: HTA's breakdowns of each trace."""
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from pinprof.cli.terminal import fail, page_options, progress
+from pinprof.cli.traces import JOBS
+from pinprof.urls import STANDARD_INPUT, shown
+
+if TYPE_CHECKING:
+    from pinprof.hta.breakdowns import Breakdown
+
+    Told: TypeAlias = dict[str, Breakdown]
+    """What HTA tells of traces, by the paths under which they are reported."""
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+
+def hta_of(files: Sequence[str]) -> "Told":
+    """Return what HTA tells of each file that is a trace; what is none, the report itself says."""
+    from pinprof.errors import TraceError
+    from pinprof.hta.breakdowns import breakdown_of
+
+    if STANDARD_INPUT in files:
+        fail("--hta reads a trace a second time, which standard input cannot; name a file")
+    told = {}
+    for number, path in enumerate(files, start=1):
+        with progress(f"asking HTA about {PurePath(shown(path)).name} ({number} of {len(files)})"):
+            try:
+                told[shown(path)] = breakdown_of(path, click.get_current_context().meta.get(JOBS))
+            except TraceError:
+                continue
+    return told
+
+
+def print_hta(told: "Told") -> None:
+    """Print what HTA tells, as wide as the terminal."""
+    from pinprof.report.hta_text import to_text
+
+    width, color = page_options()
+    click.echo(to_text(list(told.values()), width=width, color=color))

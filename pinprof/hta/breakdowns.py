@@ -1,0 +1,166 @@
+"""What HTA tells of a trace in a few figures, for the report."""
+
+import itertools
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pinprof.hta import trace_analysis
+from pinprof.trace.tables import NONE
+from pinprof.urls import shown
+
+T = TypeVar("T")
+US = 1000
+SLOW_CALL_US, LATE_US = 50, 100
+"""What HTA takes for a slow launch and for a late start, in `get_cuda_kernel_launch_stats`."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """What the GPU does from its first work to its last, in ns; the first three are the whole."""
+
+    idle_ns: float
+    compute_ns: float
+    other_ns: float
+    """Only copies, memsets and communication."""
+    span_ns: float
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel, or copies or memsets of one kind; times in ns."""
+
+    name: str
+    kind: str
+    """HTA's COMPUTATION, COMMUNICATION or MEMORY."""
+    time_ns: float
+    mean_ns: float
+    max_ns: float
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream's gaps by HTA's cause, in ns, and the work that was launched and had not begun."""
+
+    stream: int
+    host_wait_ns: float
+    """The next work was launched after the gap began."""
+    kernel_wait_ns: float
+    """Gaps under 30 µs of which that is not so."""
+    other_ns: float
+    mean_queue: float | None
+    longest_queue: int | None
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Launches whose work is in the trace, and how many are of these kinds."""
+
+    count: int
+    longer_than_work: int
+    slow: int
+    late: int
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """What HTA tells of one trace, all but the last step; None where it cannot."""
+
+    path: str
+    rank: int
+    times: Times | None
+    overlapped: float | None
+    """Share of the time of communication in which the GPU also computes; None without communication."""
+    kernels: tuple[Kernel, ...]
+    """Most time first."""
+    streams: tuple[Stream, ...]
+    launches: Launches | None
+    failed: tuple[str, ...]
+    """Methods of HTA that raised, with what."""
+
+
+def breakdown_of(path: str, jobs: int | None = None) -> Breakdown:
+    """Return what HTA tells of a trace, with all nanoseconds. Raises TraceError if it cannot be read."""
+    with _quiet():
+        analysis = trace_analysis(path, exact=True, jobs=jobs)
+        (rank,) = analysis.t.get_ranks()
+        failed: list[str] = []
+
+        def told(tell: Callable[[Any, int], T], default: T) -> T:
+            try:
+                return tell(analysis, rank)
+            except Exception as error:  # noqa: BLE001  HTA raises whatever comes, of traces that it was not made for
+                failed.append(f"{tell.__name__.strip('_')} ({type(error).__name__}: {error})")
+                return default
+
+        if (analysis.t.get_trace(rank)["stream"] == NONE).all():
+            return Breakdown(shown(path), rank, None, None, (), (), None, ("figures (no GPU work in its steps)",))
+        return Breakdown(
+            path=shown(path),
+            rank=rank,
+            times=told(_times, None),
+            overlapped=told(_overlapped, None),
+            kernels=told(_kernels, ()),
+            streams=told(_streams, ()),
+            launches=told(_launches, None),
+            failed=tuple(failed),
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let HTA's log and the warnings that it causes not come between the lines of a report."""
+    log = logging.getLogger("hta")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
+
+
+def _times(analysis: Any, _: int) -> Times | None:
+    row = analysis.get_temporal_breakdown(visualize=False).iloc[0]
+    parts = ("idle", "compute", "non_compute", "kernel")
+    return Times(*(float(row[f"{part}_time(us)"]) * US for part in parts))
+
+
+def _overlapped(analysis: Any, _: int) -> float | None:
+    percent = float(analysis.get_comm_comp_overlap(visualize=False)["comp_comm_overlap_pctg"].iloc[0])
+    return percent / 100 if np.isfinite(percent) else None
+
+
+def _kernels(analysis: Any, _: int) -> tuple[Kernel, ...]:
+    every = len(analysis.t.symbol_table.sym_table)  # else HTA sums up some as others
+    _, rows = analysis.get_gpu_kernel_breakdown(visualize=False, duration_ratio=1.0, num_kernels=every)
+    times = (rows[f"{what} (us)"] * US for what in ("sum", "mean", "max"))
+    found = itertools.starmap(Kernel, zip(rows["name"], rows["kernel_type"], *times, strict=True))
+    return tuple(sorted(found, key=lambda kernel: -kernel.time_ns))
+
+
+def _streams(analysis: Any, rank: int) -> tuple[Stream, ...]:
+    gaps, _ = analysis.get_idle_time_breakdown([rank], visualize=False)
+    causes = gaps.pivot_table(index="stream", columns="idle_category", values="idle_time", aggfunc="sum", fill_value=0)
+    queues = analysis.get_queue_length_summary([rank])
+    queues = {} if queues is None else {stream: row for (_, stream), row in queues["queue_length"].iterrows()}
+    found = []
+    for stream, row in causes.iterrows():
+        host, kernel, other = (float(row.get(cause, 0.0)) * US for cause in ("host_wait", "kernel_wait", "other"))
+        queue = queues.get(stream)
+        mean, longest = (None, None) if queue is None else (float(queue["mean"]), int(queue["max"]))
+        found.append(Stream(int(stream), host, kernel, other, mean, longest))
+    return tuple(found)
+
+
+def _launches(analysis: Any, rank: int) -> Launches:
+    stats = analysis.get_cuda_kernel_launch_stats([rank], visualize=False)[rank]
+    call, work, delay = (stats[column] for column in ("cpu_duration", "gpu_duration", "launch_delay"))
+    counts = (work < call, call > SLOW_CALL_US, delay > LATE_US)
+    return Launches(len(stats), *(int(count.sum()) for count in counts))

@@ -1,0 +1,155 @@
+"""What `pinprof report --hta` adds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from trace_builder import COMPUTE, SIDE, TraceBuilder
+
+from pinprof.cli import main
+from pinprof.hta.breakdowns import Kernel, Launches, Stream, Times, breakdown_of
+from pinprof.report.hta_text import to_text
+
+TRACES = Path(__file__).parents[2] / "traces"
+
+
+def two_steps() -> TraceBuilder:
+    """Return a trace of which HTA looks at the first step: 40 µs of kernel, 10 µs idle, 20 µs of copy, 30 µs of kernel.
+
+    The first kernel was launched 5 µs before it began; the second one when the copy ended, by a call of 60 µs.
+    """
+    builder = TraceBuilder()
+    builder.step(0, 0, 300)
+    builder.step(1, 300, 300)
+    builder.kernel(10, 40, launch=3)
+    builder.copy("HtoD (Pinned -> Device)", 60, 20, launch=55)
+    correlation = builder.call("cudaLaunchKernel", 75, 60)
+    builder.activity("kernel", "reduce", 80, 30.5, correlation=correlation, device=0, stream=COMPUTE)
+    builder.kernel(400, 40, launch=310)
+    return builder
+
+
+def test_figures_are_those_of_hta_in_nanoseconds(tmp_path: Path) -> None:
+    found = breakdown_of(str(two_steps().write(tmp_path / "rank3.json")))
+    assert found.rank == 3
+    assert found.times == Times(10_000, 70_500, 20_000, 100_500)
+    assert found.overlapped is None
+    assert found.kernels == (
+        Kernel("gemm", "COMPUTATION", 40_000, 40_000, 40_000),
+        Kernel("reduce", "COMPUTATION", 30_500, 30_500, 30_500),
+        Kernel("Memcpy HtoD (Pinned -> Device)", "MEMORY", 20_000, 20_000, 20_000),
+    )
+    assert found.launches == Launches(3, longer_than_work=1, slow=1, late=0)
+    (stream,) = found.streams
+    assert (stream.stream, stream.host_wait_ns, stream.kernel_wait_ns, stream.longest_queue) == (COMPUTE, 10_000, 0, 1)
+    assert found.failed == ()
+
+
+def test_the_overlap_of_communication_is_told(tmp_path: Path) -> None:
+    builder = two_steps()
+    correlation = builder.call("cudaLaunchKernel", 4, 2)
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    builder.activity("kernel", name, 30, 40, correlation=correlation, device=0, stream=SIDE)
+    assert breakdown_of(str(builder.write(tmp_path / "trace.json"))).overlapped == 0.5
+
+
+def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::mm", 0, 10)
+    found = breakdown_of(str(builder.write(tmp_path / "trace.json")))
+    assert found.failed == ("figures (no GPU work in its steps)",)
+    assert "rank 0: HTA cannot tell its figures (no GPU work in its steps)" in to_text([found])
+
+
+def test_what_hta_cannot_tell_is_said_and_the_rest_is_told(tmp_path: Path) -> None:
+    builder = two_steps()
+    builder.activity("kernel", "again", 120, 10, correlation=1, device=0, stream=COMPUTE)
+    builder.call("cudaLaunchKernel", 100, 2, correlation=1)  # a counter wrapped
+    found = breakdown_of(str(builder.write(tmp_path / "trace.json")))
+    assert found.streams == ()
+    assert [failure.partition(" ")[0] for failure in found.failed] == ["streams"]
+    assert found.times is not None
+
+
+# ---------------------------------------------------------------- the command
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["report", *arguments])
+
+
+def report(*arguments: str) -> dict[str, Any]:
+    result = CliRunner().invoke(main, ["report", *arguments, "--json", "-"])
+    assert result.exit_code == 0
+    return json.loads(result.stdout)
+
+
+def test_the_report_has_a_section_with_hta_only(tmp_path: Path) -> None:
+    path = str(two_steps().write(tmp_path / "trace.json"))
+    assert "HolisticTraceAnalysis" not in run(path).stdout
+    lines = run(path, "--hta").stdout.partition("HolisticTraceAnalysis")[2]
+    assert "70 %" in lines  # 70.5 of 100.5 µs
+    assert "30.5 µs" in lines
+    assert "all but the last step" in lines
+
+
+def test_json_has_its_figures_in_milliseconds(tmp_path: Path) -> None:
+    path = str(two_steps().write(tmp_path / "trace.json"))
+    assert report(path)["traces"][0]["hta"] is None
+    told = report(path, "--hta")["traces"][0]["hta"]
+    assert told["times"] == {"idle_ms": 0.01, "compute_ms": 0.0705, "other_ms": 0.02, "span_ms": 0.1005}
+    assert told["kernels"][1] == {
+        "name": "reduce",
+        "kind": "COMPUTATION",
+        "time_ms": 0.0305,
+        "mean_ms": 0.0305,
+        "max_ms": 0.0305,
+    }
+    assert told["launches"] == {"count": 3, "longer_than_work": 1, "slow": 1, "late": 0}
+    assert told["streams"][0]["host_wait_ms"] == 0.01
+    assert (told["overlapped"], told["failed"]) == (None, [])
+
+
+def test_every_rank_of_a_job_has_its_own() -> None:
+    paths = [str(TRACES / f"ranks/pageable_ranks.rank{rank}.before.json.gz") for rank in (0, 1)]
+    found = report(*paths, "--hta")
+    assert [trace["hta"]["times"]["span_ms"] > 0 for trace in found["traces"]] == [True, True]
+    assert found["ranks"]["rows"]
+    text = run(*paths, "--hta").stdout.partition("HolisticTraceAnalysis")[2]
+    assert "kernels of each rank are in the JSON report" in text
+
+
+def test_a_folder_with_other_files_is_told_of_what_is_a_trace(tmp_path: Path) -> None:
+    two_steps().write(tmp_path / "a.json")
+    (tmp_path / "b.json").write_text("{}")
+    (trace,) = report(str(tmp_path), "--hta")["traces"]
+    assert trace["hta"]["times"]
+
+
+def test_standard_input_cannot_be_read_twice() -> None:
+    result = run("-", "--hta")
+    assert result.exit_code == 2
+    assert "--hta reads a trace a second time, which standard input cannot; name a file" in result.stderr
+
+
+def test_many_traces_are_not_all_listed() -> None:
+    stream = Stream(7, 1000, 0, 0, None, None)
+    one = breakdown_of(str(TRACES / "loss_item.json.gz"))
+    many = [type(one)("x", rank, one.times, None, (), (stream,), None, ()) for rank in range(20)]
+    assert "these are 16 of 20 traces; the JSON report has all" in to_text(many)
+
+
+def test_without_a_trace_it_fails_as_ever(tmp_path: Path) -> None:
+    result = run(str(tmp_path / "none.json"), "--hta")
+    assert result.exit_code == 2
+    assert "none.json: no such file" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["loss_item", "small_kernels", "prefetch.stack"])
+def test_of_recordings_hta_can_tell_all(name: str) -> None:
+    found = breakdown_of(str(TRACES / f"{name}.json.gz"))
+    assert found.failed == ()
+    assert found.times
+    assert found.times.idle_ns + found.times.compute_ns + found.times.other_ns == pytest.approx(found.times.span_ns)
