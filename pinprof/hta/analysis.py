@@ -16,6 +16,9 @@ from pinprof.hta.recording import Recording
 from pinprof.hta.sources import check_output, document_of
 from pinprof.trace.tables import NONE
 
+FILTERED_BY = ["index", "name", "ts", "end", "stream", "correlation"]
+"""The columns by which HTA chooses the rows of whole steps."""
+
 
 class RecordedTrace(Trace):  # type: ignore[misc]  # HTA has no types
     """A Trace of HTA whose files are read and written as pinprof does."""
@@ -85,11 +88,12 @@ def analysis_of(recordings: Mapping[int, Recording], *, include_last: bool, exac
     trace.trace_files = {rank: recording.path for rank, recording in recordings.items()}
     trace.meta_data = {rank: recording.metadata for rank, recording in recordings.items()}
     trace.symbol_table = symbols_of(recordings)
-    trace.traces = {
+    frames = {
         rank: frame_of(recording, trace.symbol_table, times[rank], begin_ns) for rank, recording in recordings.items()
     }
-    trace.align_and_filter_trace(include_last)
+    trace.traces = {rank: frame[FILTERED_BY] for rank, frame in frames.items()}
+    trace.align_and_filter_trace(include_last)  # HTA's own choice of rows, of few columns since it copies them often
+    trace.traces = {rank: frames[rank].loc[chosen["index"].to_numpy()] for rank, chosen in trace.traces.items()}
     trace.min_ts = begin_ns / US if exact else begin_ns // US
-    trace.traces = {rank: frame.set_index(frame["index"].rename(None)) for rank, frame in trace.traces.items()}
     trace.is_parsed = True
     return RecordedAnalysis(trace)

@@ -88,6 +88,7 @@ def frame_of(
     frame = pd.DataFrame(columns | _counters(recording) | columns, index=rows.entry)  # a counter replaces no column
     for column in COMPACT:
         frame[column] = pd.to_numeric(frame[column], downcast="integer")
+    frame.index = pd.Index(frame["index"].to_numpy())
     frame = transform_correlation_to_index(frame, symbols)
     frame["iteration"] = pd.to_numeric(_iterations(frame, recording), downcast="integer")
     return frame

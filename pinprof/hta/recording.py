@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.errors import TraceError
 from pinprof.trace.assemble import recorded_rank, usable_times
 from pinprof.trace.reader import read_rows
-from pinprof.trace.rows import IDS, KNOWN_CATEGORIES, Rows, Wanted, joined
+from pinprof.trace.rows import KNOWN_CATEGORIES, Rows, Wanted, joined
 from pinprof.trace.tables import NONE, Bools, Int64s
 from pinprof.trace.texts import Codes
 from pinprof.trace.threads import ThreadKey
@@ -18,7 +18,7 @@ from pinprof.urls import shown
 NO_EVENTS = ("", "Trace")
 """Duration events of these categories HTA leaves out: the latter is the span of the recording."""
 TEXTS = ("bandwidth", "input_dims", "input_type", "input_strides")
-MORE_IDS = ("external_id", "awaited_stream", "awaited_record")
+IDS = ("stream", "correlation", "bytes", "external_id", "awaited_stream", "awaited_record")
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Recording:
 
     def id(self, name: str) -> Int64s:
         """Return an argument that is an integer, -1 where not recorded."""
-        return self.rows.ids[(*IDS, *MORE_IDS).index(name)]
+        return self.rows.ids[IDS.index(name)]
 
     def text(self, name: str) -> Int64s:
         """Return an argument as an index into `names`, -1 where not recorded."""
-        return self.rows.ids[len(IDS) + len(MORE_IDS) + TEXTS.index(name)]
+        return self.rows.ids[len(IDS) + TEXTS.index(name)]
 
     def of_category(self, wanted: set[str]) -> Bools:
         """Return which rows are of one of these categories."""
@@ -60,7 +60,7 @@ def read_recording(path: str, jobs: int | None = None) -> Recording:
         number = NONE if category in NO_EVENTS else categories[category]
         return number if number <= np.iinfo(np.int8).max else NONE
 
-    wanted = Wanted(code, first_with_ids=0, ids=(*IDS, *MORE_IDS), texts=TEXTS)
+    wanted = Wanted(code, first_with_ids=0, ids=IDS, texts=TEXTS)
     read = read_rows(path, wanted, jobs)
     before = np.cumsum([0, *(part.entries for part in read.parts)])
     parts = [
