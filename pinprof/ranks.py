@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -223,6 +223,7 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
         _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
         for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
     ]
+    rows = _in_lockstep(rows, parts)
     slowest, skew = _slowest(rows)
     place = next((place for place, row in enumerate(rows) if row.rank == slowest), None)
     return Ranks(
@@ -235,6 +236,22 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
         None if place is None else _reason(parts, rows, place),
         _said_once(parts, numbers),
     )
+
+
+def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart]) -> list[RankRow]:
+    """Return the rows with the step of the rank that sets the pace as the most that the estimate of another may be.
+
+    A rank that waits for others has what the profiler cost them in its own trace, as work of its GPU.
+    """
+    pace = max(rows, key=lambda row: row.alone_ns or 0.0, default=None)
+    if pace is None or not pace.alone_ns or not pace.step_ns:
+        return list(rows)
+    return [
+        replace(row, step_ns=min(row.step_ns, pace.step_ns))
+        if row.step_ns and row.waited_ns and part.profile.step.source != "measured"
+        else row
+        for row, part in zip(rows, parts, strict=True)
+    ]
 
 
 def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:

@@ -11,6 +11,7 @@ from pinprof.report.html_report import Entry, contents, report_page, section
 from pinprof.report.ranks_words import (
     BEHIND,
     PER_STEP,
+    clocks,
     doubts_by_rank,
     finding_in,
     group,
@@ -182,6 +183,8 @@ def _collectives(ranks: Ranks) -> str:
         "Collectives of a step, means over the steps. In: the share of the steps in which this rank came last. Takes: "
         "once all have come. Others waited: the longest that a rank did"
     )
+    aligned = clocks(ranks)
+    caption += f". {aligned[0].upper()}{aligned[1:]}" if aligned else ""
     return table(caption, [*columns, Column("ranks")], rows)
 
 

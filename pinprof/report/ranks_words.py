@@ -12,6 +12,8 @@ LONGEST_GROUP = 32
 """Characters of a process group's list of ranks that are shown."""
 MAX_RUNS = 6
 """Runs of ranks that are named before the rest is counted."""
+WRONG_CLOCK_NS = 1_000_000
+"""Clocks of machines that are kept by NTP differ by less."""
 NOBODY = "no rank holds up the others"
 PER_STEP = (
     "Step and alone are without the profiler, alone as if the rank waited for no other, by replay; all else is as "
@@ -52,6 +54,17 @@ def nobody(ranks: Ranks) -> str:
         return "what the ranks would need alone cannot be told, so neither can be who holds up whom"
     unknown = f"; of {without} other{'s' * (without > 1)} that cannot be told" if without else ""
     return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
+
+
+def clocks(ranks: Ranks) -> str | None:
+    """Return how the clocks of the ranks were brought together; None if nothing tells."""
+    if ranks.clocks_within_ns is None:
+        return None
+    off = max(ranks.rows, key=lambda row: abs(row.clock_ahead_ns))
+    wrong = f"; rank {off.rank}'s is {duration(abs(off.clock_ahead_ns))} "
+    wrong += "ahead" if off.clock_ahead_ns > 0 else "behind"
+    within = f"clocks agree within {duration(ranks.clocks_within_ns)}, by the ends of collectives"
+    return within + (wrong + ", which is taken out" if abs(off.clock_ahead_ns) > WRONG_CLOCK_NS else "")
 
 
 def longest_alone_first(rows: Sequence[RankRow]) -> list[RankRow]:
