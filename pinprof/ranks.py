@@ -194,6 +194,17 @@ def why_no_job(parts: Sequence[RankPart]) -> str | None:
     return f"they are of jobs of {' and '.join(map(str, sizes))} ranks" if len(sizes) > 1 else None
 
 
+def why_not_aligned(parts: Sequence[RankPart]) -> str | None:
+    """Return in words at which steps the ranks of a job were recorded, None if that is the same or not known."""
+    ranks_at: dict[int, list[int]] = defaultdict(list)
+    for place, part in enumerate(parts):
+        if part.profile.info.steps_before is not None:
+            ranks_at[part.profile.info.steps_before].append(number_of(part, place))
+    if len(ranks_at) <= 1:
+        return None
+    return ", ".join(f"rank {min(ranks)} after {steps} steps of the program" for steps, ranks in ranks_at.items())
+
+
 def number_of(part: RankPart, place: int) -> int:
     """Return the number of a rank, else its place among the traces."""
     rank = rank_of(part)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.ranks import RankPart, RankRow, Ranks, number_of
+from pinprof.ranks import RankPart, RankRow, Ranks, number_of, why_not_aligned
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import NOTHING, place
 from pinprof.rules import Finding
@@ -28,6 +28,9 @@ def _parts(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[RenderableType]:
     of = f" of {ranks.world_size}" if ranks.world_size and ranks.world_size != len(ranks.rows) else ""
     yield Text(f"{len(ranks.rows)}{of} ranks of one job", "bold")
     yield section("Who waits for whom")
+    apart = why_not_aligned(parts)
+    if apart:
+        yield bullet(f"recorded at different steps ({apart}): what each waited, and who came last, is not certain")
     yield from _verdict(ranks)
     yield from _rows(ranks)
     if ranks.collectives:
