@@ -545,7 +545,8 @@ def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Pat
         for document in documents
     )
     assert first == second
-    assert [document["pinprof"]["plain"]["steps"] for document in documents] == [20, 20]
+    first_plain, second_plain = (document["pinprof"]["plain"]["steps"] for document in documents)
+    assert first_plain == second_plain >= 20
 
 
 def test_run_passes_on_the_status_of_a_failing_script(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def run(
         again = command_for(base, is_folder=_is_folder(output))
         if agreement is None or not (job_report and report_job(agreement, page, again)):
             _report(path, page, outcome.marker)
-            if agreement is not None:
+            if agreement is not None and not (job_report and agreement.in_contact):
                 say(f"Next, once all ranks have written theirs: {again}")
     elif outcome.path:
         say_where(path, os.environ.get("LOCAL_RANK"))
