@@ -563,6 +563,17 @@ def test_run_refuses_existing_outputs_before_it_runs_the_script(tmp_path: Path) 
     assert (tmp_path / "pinprof-train.json.gz").read_text() == "precious"
 
 
+def test_run_makes_the_folder_that_it_is_to_write_to_but_not_its_parents(tmp_path: Path) -> None:
+    done = run_program(tmp_path, "run", "-o", "run/", "train.py", "3")
+    assert "Error: the program ended after 3 optimizer steps" in done.stderr
+    assert list((tmp_path / "run").iterdir()) == []
+    done = run_program(tmp_path, "run", "-o", "no/run/", "train.py", "3")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "Error: no/run/: no folder can be made there (No such file or directory)\n",
+    )
+
+
 @pytest.mark.gpu
 def test_run_finds_the_blocking_copy_and_the_item_on_the_gpu(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", "--steps", "3", "train.py", "1000000")

@@ -88,7 +88,7 @@ def traces_in(folder: Path) -> dict[int, dict[str, Any]]:
 
 
 def test_ranks_record_the_same_steps_though_one_is_steady_later_and_report_together(tmp_path: Path) -> None:
-    slow = "def before(step):\n    time.sleep(0.002 + (0.03 * (step % 7) if RANK == 1 and step < 30 else 0))\n\n"
+    slow = "def before(step):\n    time.sleep(0.004 * step if RANK == 1 and step < 30 else 0.002)\n\n"
     ran = record(tmp_path, SETUP + slow + "train(100000)\nprint('finished')", "--job-report")
     assert ran.status == 0, ran.err
     assert "finished" not in ran.out
@@ -122,7 +122,8 @@ def test_a_job_is_ended_by_the_failure_of_one_rank_like_without_pinprof(tmp_path
 
 def test_uneven_data_ends_no_rank_early_and_hangs_none(tmp_path: Path) -> None:
     source = "with model.join():\n    train(60 if RANK == 0 else 40)\nprint('finished', RANK)"
-    ran = record(tmp_path, SETUP + source, "--windows", "lean", "--steps", "20", "--job-report")
+    options = ("--windows", "lean", "--max-warmup", "15", "--steps", "35")  # they end after the data of rank 1 does
+    ran = record(tmp_path, SETUP + source, *options, "--job-report")
     assert ran.status == 0, ran.err
     assert ran.out.count("finished") == 2
     assert ran.agreed("steps_before") < 40
