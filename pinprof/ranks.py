@@ -83,6 +83,8 @@ class RankRow:
     """Share of the collectives to which it came last."""
     clock_ahead_ns: int
     """How far the clock of its machine is ahead of the first rank's."""
+    steps_before: int | None
+    """Steps of the program before those recorded; collectives match where this is the same on all ranks."""
     overlapped_communication_ns: float
     """Beside which another kernel runs; with the exposed part all of `communication_ns`."""
     pause_ns: float | None
@@ -320,6 +322,7 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
         waited_ns=waited_ns,
         last=last,
         clock_ahead_ns=clock_ahead_ns,
+        steps_before=profile.info.steps_before,
         overlapped_communication_ns=(part.communication.time_ns - part.communication.exposed_ns) / steps,
         pause_ns=part.pause.time_ns if part.pause else None,
         stalls=_longest_first((cause, time / steps) for cause, time in stalls.items()),

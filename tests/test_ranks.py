@@ -6,6 +6,7 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.ranks import Ranks, compare_ranks, measure_rank
+from pinprof.report.ranks_text import to_text
 from pinprof.trace import read_trace
 
 RECORDED = Path(__file__).parents[1] / "traces" / "ranks"
@@ -128,3 +129,15 @@ def test_balanced_jobs_raise_no_alarm(name: str) -> None:
     assert len(found.rows) == 2
     assert found.world_size == 2
     assert all(row.communication_ns >= row.exposed_communication_ns >= 0 for row in found.rows)
+
+
+def test_ranks_recorded_at_different_steps_are_said_to_be(tmp_path: Path) -> None:
+    ranks = [rank(number, 10) for number in range(3)]
+    for builder, steps in zip(ranks, (38, 41, 38), strict=True):
+        builder.metadata["pinprof"] = {"steps_before": steps}
+    parts = [
+        measure_rank(read_trace(builder.write(tmp_path / f"rank{place}.json"))) for place, builder in enumerate(ranks)
+    ]
+    text = to_text(compare_ranks(parts), parts)
+    assert "recorded at different steps (ranks 0, 2 after 38; rank 1 after 41)" in text
+    assert "different steps" not in to_text(compare_ranks([parts[0], parts[2]]), [parts[0], parts[2]])

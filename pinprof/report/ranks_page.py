@@ -50,7 +50,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], shown_rank: int) -> str:
         f'<h2 id="heading-job">{escaped(title(ranks))}</h2>',
         f'<p class="note">{escaped(_recorded(parts))}</p>',
         _headline(ranks, shown_rank),
-        *_doubts(parts),
+        *_doubts(ranks, parts),
         facts(_summary(ranks)),
         contents(links),
         *(f'<h3 id="{name}">{escaped(heading)}</h3>\n{content}' for name, heading, content in present),
@@ -88,8 +88,8 @@ def _why(ranks: Ranks) -> str:
     return "the first, as none holds up the others" if ranks.slowest_rank is None else "which holds up the others"
 
 
-def _doubts(parts: Sequence[RankPart]) -> Iterator[str]:
-    doubts = doubts_by_rank(parts)
+def _doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[str]:
+    doubts = doubts_by_rank(ranks, parts)
     if doubts:
         items = "".join(f"<li>{escaped(doubt)}.</li>" for doubt in doubts)
         yield f'<h3>Before you trust these traces</h3>\n<ul class="missing">{items}</ul>'

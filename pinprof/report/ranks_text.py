@@ -44,7 +44,7 @@ def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     yield Text(title(ranks), "bold")
     yield section("Who waits for whom")
     yield from _verdict(ranks)
-    doubts = doubts_by_rank(parts)
+    doubts = doubts_by_rank(ranks, parts)
     if doubts:
         yield section("Before you trust these traces")
         yield from (bullet(f"{doubt}.") for doubt in doubts)

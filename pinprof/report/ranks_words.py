@@ -119,8 +119,8 @@ def finding_in(shared: SharedFinding) -> str:
     return place(evidence.file, evidence.line, evidence.function)
 
 
-def doubts_by_rank(parts: Sequence[RankPart]) -> list[str]:
-    """Return what takes figures of some ranks away, each reason once with its ranks."""
+def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
+    """Return what takes figures of some ranks away or makes them uncertain, each reason once with its ranks."""
     of_ranks: dict[str, list[int]] = defaultdict(list)
     texts: dict[str, str] = {}
     for position, part in enumerate(parts):
@@ -128,4 +128,19 @@ def doubts_by_rank(parts: Sequence[RankPart]) -> list[str]:
             if entry.invalidates:
                 of_ranks[entry.check].append(number_of(part, position))
                 texts.setdefault(entry.check, f"{entry.what}: {consequence(entry)}")
-    return [f"{numbers(sorted(ranks), len(parts))}: {texts[check]}" for check, ranks in of_ranks.items()]
+    doubts = [f"{numbers(sorted(having), len(parts))}: {texts[check]}" for check, having in of_ranks.items()]
+    apart = _apart(ranks)
+    return [f"{apart}: what each waited, and who came last, is not certain", *doubts] if apart else doubts
+
+
+def _apart(ranks: Ranks) -> str | None:
+    """Return in words at which steps the ranks were recorded, None if that is the same or not known."""
+    after: dict[int, list[int]] = defaultdict(list)
+    for row in ranks.rows:
+        if row.steps_before is not None:
+            after[row.steps_before].append(row.rank)
+    if len(after) <= 1:
+        return None
+    groups = sorted(after.items(), key=lambda group: -len(group[1]))[:MAX_RUNS]
+    listed = "; ".join(f"{numbers(having, len(ranks.rows))} after {steps}" for steps, having in groups)
+    return f"recorded at different steps ({listed}{' and more' * (len(after) > MAX_RUNS)})"

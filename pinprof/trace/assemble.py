@@ -275,6 +275,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         devices=tuple(Device(int(index), names.get(int(index))) for index in np.unique(gpu.device)),
         step_marker=_text(pinprof.get("marker")),
         plain_step=_plain_step(pinprof.get("plain")),
+        steps_before=_integer(pinprof.get("steps_before")),
         lines=lines_of_metadata(_decoded(metadata.lines)),
     )
 

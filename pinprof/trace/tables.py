@@ -161,6 +161,8 @@ class Info:
     step_marker: str | None = None
     """What ended a step in the recorded run, in words."""
     plain_step: PlainStep | None = None
+    steps_before: int | None = None
+    """How many steps the program had made before those recorded."""
     lines: tuple[RecordedLines, ...] = ()
     base_ns: int = 0
     """What to add to the trace's times for ns since 1970, by the clock of its machine."""
