@@ -1,6 +1,6 @@
 """Measures the traces of many ranks, each in a process that keeps nothing of it: here, or on a Dask cluster."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,9 @@ Outcome = tuple[str, RankPart | PinprofError]
 """The file, and what was measured of it or why that was not possible."""
 
 
-def measure_files(paths: Sequence[str], workers: int | None = None, client: Any = None) -> Iterator[Outcome]:
+def measure_files(
+    paths: Sequence[str], workers: int | None = None, client: Any = None
+) -> Generator[Outcome, None, None]:
     """Yield each file with what was measured of it, as soon as that is there.
 
     Each worker reads its files itself, one after the other, and gives back what `RankPart` holds, some ten kB.

@@ -8,7 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.processes import ser
 
 def in_processes(
     function: Callable[[Item], Result], items: Sequence[Item], count: int
-) -> Iterator[tuple[Item, Result | None]]:
+) -> Generator[tuple[Item, Result | None], None, None]:
     """Yield each item with what the function makes of it, as soon as that is there; None if the process died of it.
 
     The function goes to up to `count` processes by its name, and never returns None. An item whose process died is

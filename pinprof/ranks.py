@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from pinprof.analyses.communication import Communication, measure_communication
-from pinprof.measure import Profile, measure
+from pinprof.measure import Profile, measure, summary
 from pinprof.rules import Findings, find
 from pinprof.trace.collectives import match_collectives
 from pinprof.trace.tables import Trace
@@ -24,7 +24,9 @@ SKEWED = 0.05
 OFTEN = 0.5
 """A rank that comes last to more than this share of the collectives comes last as a rule."""
 COLLECTIVES_SHOWN = 10
-RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
+"""How names of files and folders tell the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
+tensorboard_trace_handler often call it `worker3`."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class RankPart:
     """What is kept of one rank: small, whatever its trace has."""
 
     profile: Profile
+    """Its `summary`: no row of the trace is in it."""
     findings: Findings
     communication: Communication
     alone_ns: tuple[float, float] | None
@@ -110,7 +113,13 @@ class Ranks:
 def measure_rank(trace: Trace) -> RankPart:
     """Return what the report on a job needs of one rank."""
     profile = measure(trace)
-    return RankPart(profile, find(profile, trace), measure_communication(trace), _alone(trace, profile), _pause(trace))
+    return RankPart(
+        summary(profile),
+        find(profile, trace).summary(),
+        measure_communication(trace),
+        _alone(trace, profile),
+        _pause(trace),
+    )
 
 
 def _alone(trace: Trace, profile: Profile) -> tuple[float, float] | None:
@@ -173,11 +182,11 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
 
 
 def rank_of(part: RankPart) -> int | None:
-    """Return the number of a rank: as recorded, else as the file's name says; None if neither does."""
+    """Return the number of a rank: as recorded, else as the names of file and folders say; None if none does."""
     if part.profile.info.rank is not None:
         return part.profile.info.rank
-    found = RANK_IN_NAME.search(part.profile.path.rpartition("/")[2])
-    return int(found[1]) if found else None
+    found = (numbers[-1] for pattern in RANK_IN_NAME if (numbers := pattern.findall(part.profile.path)))
+    return next(map(int, found), None)
 
 
 def why_no_job(parts: Sequence[RankPart]) -> str | None:

@@ -168,7 +168,7 @@ def test_a_cluster_whose_worker_is_killed_meanwhile_measures_all(client: Any, tm
 def test_what_is_not_asked_for_any_more_is_not_measured(client: Any, tmp_path: Path, endless: Path) -> None:
     outcomes = measure_files([*written(tmp_path, 3), str(endless)], client=client)
     next(outcomes)
-    outcomes.close()  # type: ignore[attr-defined]  # it is a generator
+    outcomes.close()
     until(lambda: not client.futures)
 
 

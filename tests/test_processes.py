@@ -54,7 +54,7 @@ def test_processes_end_with_the_one_who_asks() -> None:
     answers = in_processes(eval, ["1", "__import__('time').sleep(60)"], 2)
     next(answers)
     assert children() - before
-    answers.close()  # type: ignore[attr-defined]  # it is a generator
+    answers.close()
     assert children() == before
 
 

@@ -7,7 +7,10 @@ import click
 
 from pinprof.cli.terminal import check_outputs, force_option, page_options, say, write
 from pinprof.cli.traces import (
+    JobOptions,
+    chosen_job,
     files_of,
+    job_options,
     jobs_option,
     measured_ranks,
     measured_traces,
@@ -28,11 +31,11 @@ if TYPE_CHECKING:
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only that.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with an interactive timeline.")
-@click.option("--scheduler", metavar="ADDRESS", help="Measure several traces on the Dask cluster of this scheduler.")
+@job_options
 @jobs_option
 @force_option
 def report(
-    traces: tuple[str, ...], json_file: str | None, html_file: str | None, *, scheduler: str | None, force: bool
+    traces: tuple[str, ...], json_file: str | None, html_file: str | None, *, job: JobOptions, force: bool
 ) -> None:
     """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
 
@@ -42,7 +45,9 @@ def report(
     own.
 
     Several traces that are the ranks of one job are compared: who holds up the others, by how much, and with what. Then
-    follows the report on that rank.
+    follows the report on that rank. They are measured side by side, in processes of this machine or on a Dask cluster,
+    whose workers read them themselves; one that cannot be read is skipped with a word. Of several runs in one folder
+    (the traces tell when they were recorded) one is shown.
 
     \b
     Examples:
@@ -52,13 +57,14 @@ def report(
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
       pinprof report run/ --json job.json
+      pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.json_report import to_json
 
     check_outputs((json_file, html_file), force=force)
     files = files_of(traces)
-    if len(files) > 1 and STANDARD_INPUT not in files and _several(files, json_file, html_file, scheduler):
+    if len(files) > 1 and STANDARD_INPUT not in files and _several(files, json_file, html_file, job):
         return
     measured = list(measured_traces(traces))
     if "-" not in (json_file, html_file):
@@ -72,18 +78,17 @@ def report(
         say(f"Next: pinprof report {shlex.join(traces)} --html report.html")
 
 
-def _several(files: list[str], json_file: str | None, html_file: str | None, scheduler: str | None) -> bool:
+def _several(files: list[str], json_file: str | None, html_file: str | None, job: JobOptions) -> bool:
     """Report on several files, and tell whether that is done: a page of traces that are no job needs them whole."""
-    from pinprof.ranks import compare_ranks, number_of, rank_of, why_no_job
+    from pinprof.ranks import compare_ranks, number_of
     from pinprof.report.json_report import to_json
     from pinprof.report.ranks_text import to_text
 
-    parts = measured_ranks(files, scheduler)
-    reason = why_no_job(parts) if len(parts) > 1 else "one of the files is a trace"
-    if reason:
-        if any(rank_of(part) is not None for part in parts):
-            say(f"Not the ranks of one job: {reason}")
+    parts = measured_ranks(files, job)
+    chosen = chosen_job(parts, job)
+    if chosen is None:
         return not html_file and _one_by_one(parts, json_file)
+    parts = chosen
     ranks = compare_ranks(parts)
     shown_rank = ranks.slowest_rank if ranks.slowest_rank is not None else ranks.rows[0].rank
     part = next(part for place, part in enumerate(parts) if number_of(part, place) == shown_rank)
