@@ -1,5 +1,6 @@
 """The traces of a job measured in processes of this machine and on a Dask cluster, some of which die meanwhile."""
 
+import json
 import os
 import pickle
 import signal
@@ -16,8 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 from trace_builder import TraceBuilder
 
+import pinprof
 from pinprof.cli import main
-from pinprof.errors import PinprofError
+from pinprof.errors import PinprofError, TraceError
 from pinprof.pool import measure_files
 from pinprof.ranks import RankPart
 
@@ -181,6 +183,28 @@ def test_a_report_from_a_cluster_is_that_from_this_machine(client: Any, tmp_path
     assert there.stdout == here.stdout
     assert there.stderr == here.stderr
     assert f"{RANKS} ranks of one job" in there.stdout
+
+
+def test_a_program_measures_a_job_with_a_client_of_its_own(client: Any, tmp_path: Path) -> None:
+    written(tmp_path, 3)
+    (tmp_path / "broken.json").write_text("<html>")
+    report = pinprof.analyze_job(tmp_path, client=client)
+    assert str(report) == str(pinprof.analyze_job(map(Path, sorted(tmp_path.glob("*.gz"))), jobs=2))
+    assert str(report).startswith("3 ranks of one job\n")
+    assert [row.rank for row in report.ranks.rows] == [0, 1, 2]
+    assert list(report.skipped) == [str(tmp_path / "broken.json")]
+    assert client.status == "running"
+    report.json(tmp_path / "job.json")
+    assert json.loads((tmp_path / "job.json").read_text())["ranks"]["world_size"] == 3
+
+
+def test_what_is_no_job_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text("<html>")
+    with pytest.raises(TraceError, match="is not JSON"):
+        pinprof.analyze_job(tmp_path)
+    (path,) = written(tmp_path, 1)
+    with pytest.raises(TraceError, match="only one of the files is a trace"):
+        pinprof.analyze_job([path])
 
 
 def test_workers_without_this_version_are_said_in_one_line(
