@@ -12,7 +12,7 @@ from pinprof.analyses.communication import Communication, measure_communication
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.parts import step_windows
 from pinprof.intervals import Intervals, covered
-from pinprof.measure import Profile, gaps_with_causes, measure
+from pinprof.measure import Profile, gaps_with_causes, measure, summary
 from pinprof.rules import Finding, Findings, find
 from pinprof.trace.clocks import Clocks, align_clocks
 from pinprof.trace.collectives import Meeting, match_collectives
@@ -30,7 +30,9 @@ OFTEN = 0.5
 COLLECTIVES_SHOWN = 10
 Times = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
-RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
+"""How names of files and folders tell the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
+tensorboard_trace_handler often call it `worker3`."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class RankPart:
     """What is kept of one rank: small, whatever its trace has."""
 
     profile: Profile
+    """Its `summary`: no row of the trace is in it."""
     findings: Findings
     communication: Communication
     alone_ns: tuple[float, float] | None
@@ -151,8 +154,14 @@ class Ranks:
 def measure_rank(trace: Trace) -> RankPart:
     """Return what the report on a job needs of one rank."""
     profile = measure(trace)
-    communication, findings = measure_communication(trace), find(profile, trace)
-    return RankPart(profile, findings, communication, _alone(trace, profile), _pause(trace), idle=_idle(trace, profile))
+    return RankPart(
+        summary(profile),
+        find(profile, trace).summary(),
+        measure_communication(trace),
+        _alone(trace, profile),
+        _pause(trace),
+        idle=_idle(trace, profile),
+    )
 
 
 def _idle(trace: Trace, profile: Profile) -> Times | None:
@@ -219,7 +228,7 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
     tables = [part.communication.collectives for part in parts]
     meetings = match_collectives(tables)
-    clocks = align_clocks(tables, [part.profile.info.base_ns for part in parts], meetings)
+    clocks = align_clocks(tables, [part.profile.info.base_ns or 0 for part in parts], meetings)
     waited, last, collectives = _waits(parts, numbers, meetings, clocks)
     rows = [
         _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
@@ -274,11 +283,11 @@ def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[Share
 
 
 def rank_of(part: RankPart) -> int | None:
-    """Return the number of a rank: as recorded, else as the file's name says; None if neither does."""
+    """Return the number of a rank: as recorded, else as the names of file and folders say; None if none does."""
     if part.profile.info.rank is not None:
         return part.profile.info.rank
-    found = RANK_IN_NAME.search(part.profile.path.rpartition("/")[2])
-    return int(found[1]) if found else None
+    found = (numbers[-1] for pattern in RANK_IN_NAME if (numbers := pattern.findall(part.profile.path)))
+    return next(map(int, found), None)
 
 
 def why_no_job(parts: Sequence[RankPart]) -> str | None:

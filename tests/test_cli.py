@@ -100,7 +100,7 @@ def test_report_of_a_folder_has_every_trace_in_it_and_skips_the_rest_with_a_word
     (trace.parent / "README.md").write_text("no trace by its name")
     result = invoke("report", trace.parent, "--json", "-")
     assert len(json.loads(result.stdout)["traces"]) == 2
-    assert result.stderr.count("\n") == 1
+    assert result.stderr.count("Skipped: ") == 1
     assert "notes.json" in result.stderr
 
 
@@ -643,5 +643,30 @@ def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
     assert result.stdout.count("complete steps") == 2
 
 
-def test_a_scheduler_that_does_not_answer_is_an_error() -> None:
-    assert is_one_line_error(invoke("report", *RANKS, "--scheduler", "tcp://127.0.0.1:1"))
+def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named() -> None:
+    result = invoke("report", RECORDED / "ranks", "--json", "-")
+    assert result.exit_code == 0
+    shown = json.loads(result.stdout)
+    assert (
+        "These are 7 runs; this is run 7, and --run N shows another:\n  run 1: 2 ranks, recorded 2026-" in result.stderr
+    )
+    assert [Path(trace["path"]).name for trace in shown["traces"]] == [
+        f"sleeping_rank.rank{rank}.after.json.gz" for rank in (0, 1)
+    ]
+    assert shown["ranks"]["slowest_rank"] is None
+    other = json.loads(invoke("report", RECORDED / "ranks", "--json", "-", "--run", 6).stdout)
+    assert other["ranks"]["slowest_rank"] == 1
+
+
+def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        builder = TraceBuilder()
+        builder.op("aten::add", 0, 10)
+        builder.write(tmp_path / f"gpu{rank + 4}.json")
+    result = invoke("report", tmp_path, "--rank-from", r"gpu(\d+)", "--json", "-")
+    assert [row["rank"] for row in json.loads(result.stdout)["ranks"]["rows"]] == [4, 5]
+    result = invoke("report", tmp_path, "--rank-from", "order", "--json", "-")
+    assert [trace["rank"] for trace in json.loads(result.stdout)["traces"]] == [0, 1]
+    assert "nothing tells the rank; --rank-from says how to find it" in invoke("report", tmp_path).stderr
+    assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "gpu"))
+    assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "order", "--run", 2))

@@ -1,5 +1,6 @@
 """Ranks side by side: by hand, and recorded jobs of two H200, in one of which a rank sleeps 20 ms in every step."""
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,16 @@ def test_the_source_of_a_broadcast_leaves_first_and_was_not_the_last_to_come(tmp
     assert broadcast.last_rank == 1
     assert broadcast.own_ns == 40_000
     assert broadcast.waited_ns == 20_000  # all the time that the source was in it
+
+
+def test_what_is_kept_of_a_rank_hardly_grows_with_its_trace(tmp_path: Path) -> None:
+    def kept(copies: int) -> int:
+        builder = rank(0, 300, wait=True)
+        for number in range(copies):
+            builder.copy("HtoD (Pageable -> Device)", 900 + number, 1, launch=500 + number, call=1)
+        return len(pickle.dumps(measure_rank(read_trace(builder.write(tmp_path / f"{copies}.json")))))
+
+    assert kept(1000) < 1.1 * kept(10)
 
 
 def test_a_rank_alone_has_nobody_to_wait_for(tmp_path: Path) -> None:

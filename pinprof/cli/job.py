@@ -35,9 +35,7 @@ def report_job(agreement: "Agreement", page: str, later: str) -> bool:
         _say_what_is_missing(rank, written.get(rank))
     if len(here) > 1:
         say(f"Wrote the traces of {len(here)} ranks; to report on them again: {later}")
-        click.get_current_context().invoke(
-            report, traces=tuple(here), json_file=None, html_file=page, scheduler=None, force=True
-        )
+        click.get_current_context().invoke(report, traces=tuple(here), html_file=page, force=True)
     return len(here) > 1
 
 

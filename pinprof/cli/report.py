@@ -1,15 +1,17 @@
 """`pinprof report` and `pinprof timeline`: what a trace shows."""
 
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, write
 from pinprof.cli.traces import (
+    JobOptions,
+    chosen_job,
     each_trace,
     files_of,
+    job_options,
     jobs_option,
     measured_ranks,
     measured_traces,
@@ -20,13 +22,10 @@ from pinprof.cli.traces import (
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
+    from pinprof.cli.traces import Measured
     from pinprof.measure import Profile
-    from pinprof.ranks import RankPart
     from pinprof.rules import Findings
     from pinprof.trace import Trace
-
-    Measured = Sequence[tuple[str, RankPart]]
-    """Files, and what was measured of each."""
 
 NAMED = 4
 """Traces that the next command names."""
@@ -39,11 +38,11 @@ NAMED = 4
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only that.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page: charts, an interactive timeline.")
-@click.option("--scheduler", metavar="ADDRESS", help="Measure several traces on the Dask cluster of this scheduler.")
+@job_options
 @jobs_option
 @force_option
 def report(
-    traces: tuple[str, ...], json_file: str | None, html_file: str | None, *, scheduler: str | None, force: bool
+    traces: tuple[str, ...], json_file: str | None, html_file: str | None, *, job: JobOptions, force: bool
 ) -> None:
     """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
 
@@ -53,7 +52,10 @@ def report(
     own.
 
     Several traces that are the ranks of one job are compared: who holds up the others, by how much, and with what. Then
-    follows the report on that rank. The page shows all ranks in one figure.
+    follows the report on that rank. They are measured side by side, in processes of this machine or on a Dask cluster,
+    whose workers read them themselves; one that cannot be read is skipped with a word. Of several runs in one folder
+    (the traces tell when they were recorded) one is shown. The
+    page of a job shows all ranks in one figure.
 
     \b
     Examples:
@@ -63,6 +65,7 @@ def report(
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
       pinprof report run/ --html job.html --json job.json
+      pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.json_report import to_json
@@ -70,7 +73,7 @@ def report(
     check_outputs((json_file, html_file), force=force)
     files = files_of(traces)
     if len(files) > 1 and STANDARD_INPUT not in files:
-        _several(files, json_file, html_file, scheduler)
+        _several(files, json_file, html_file, job)
     else:
         measured = list(measured_traces(traces))
         if "-" not in (json_file, html_file):
@@ -85,19 +88,16 @@ def report(
         say(f"Next: pinprof report {named} --html report.html")
 
 
-def _several(files: list[str], json_file: str | None, html_file: str | None, scheduler: str | None) -> None:
+def _several(files: list[str], json_file: str | None, html_file: str | None, job: JobOptions) -> None:
     """Report on several files: as the ranks of a job if they are that, else one by one."""
-    from pinprof.ranks import rank_of, why_no_job
     from pinprof.report.json_report import to_json
 
-    measured = measured_ranks(files, scheduler)
-    parts = [part for _, part in measured]
-    reason = why_no_job(parts) if len(parts) > 1 else "one of the files is a trace"
-    if not reason:
-        _job(measured, json_file, html_file)
+    measured = measured_ranks(files, job)
+    of_job = chosen_job(measured, job)
+    if of_job:
+        _job(of_job, json_file, html_file)
         return
-    if any(rank_of(part) is not None for part in parts):
-        say(f"Not the ranks of one job: {reason}")
+    parts = [part for _, part in measured]
     if "-" not in (json_file, html_file):
         for part in parts:
             print_report(part.profile, part.findings)

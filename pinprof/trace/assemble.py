@@ -270,7 +270,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
     return Info(
         rank=_integer(distributed.get("rank", pinprof.get("rank"))),
         world_size=_integer(distributed.get("world_size", pinprof.get("world_size"))),
-        base_ns=_integer(_decoded(metadata.base)) or 0,
+        base_ns=_integer(_decoded(metadata.base)),
         torch_version=_text(pinprof.get("torch_version")),
         devices=tuple(Device(int(index), names.get(int(index))) for index in np.unique(gpu.device)),
         step_marker=_text(pinprof.get("marker")),
