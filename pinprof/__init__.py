@@ -12,6 +12,7 @@ findings = pinprof.find(profile, trace)         # what to do about it
 pinprof.predict(trace, pinprof.Scenario(pin=True))    # the step after a change of the code, by replay
 
 pinprof.analyze("trace.json.gz")                # all of it, as a report that shows itself in a notebook
+pinprof.analyze_job("run/")                     # the ranks of a job side by side; client=... on a Dask cluster
 pinprof.compare("before.json.gz", "after.json.gz")  # what changed between two, the same way
 pinprof.timeline(trace)                         # the timeline as a plotly figure, to be restyled
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
@@ -32,7 +33,16 @@ if TYPE_CHECKING:
     from pinprof.capture.markers import step
     from pinprof.capture.profiling import profile
     from pinprof.measure import Profile, measure
-    from pinprof.notebook import ComparisonReport, Report, analyze, compare, profile_step, timeline
+    from pinprof.notebook import (
+        ComparisonReport,
+        JobReport,
+        Report,
+        analyze,
+        analyze_job,
+        compare,
+        profile_step,
+        timeline,
+    )
     from pinprof.rules import Finding, find
     from pinprof.trace import Trace, read_trace
     from pinprof.whatif import Scenario, predict
@@ -41,6 +51,7 @@ __all__ = [
     "CaptureError",
     "ComparisonReport",
     "Finding",
+    "JobReport",
     "PinprofError",
     "Profile",
     "Report",
@@ -48,6 +59,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "analyze",
+    "analyze_job",
     "compare",
     "find",
     "measure",
@@ -62,11 +74,13 @@ __all__ = [
 _ROOMS = {
     "ComparisonReport": "pinprof.notebook",
     "Finding": "pinprof.rules",
+    "JobReport": "pinprof.notebook",
     "Profile": "pinprof.measure",
     "Report": "pinprof.notebook",
     "Scenario": "pinprof.whatif",
     "Trace": "pinprof.trace",
     "analyze": "pinprof.notebook",
+    "analyze_job": "pinprof.notebook",
     "compare": "pinprof.notebook",
     "find": "pinprof.rules",
     "measure": "pinprof.measure",

@@ -1,7 +1,8 @@
 """Everything that was measured of one trace, as a Profile."""
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from pinprof.whatif.predict import GPU_BOUND, HIDDEN_LOADER
 
 BOUND_BY = {"input_wait": "input", "communication_wait": "communication"}
 """Idle causes that name what bounds the step; the others are the host's."""
+
+Table = TypeVar("Table", Overlap, Syncs, Stalls, Hazards)
 
 KNOWN_COUNTS = (
     "kernel",
@@ -56,6 +59,8 @@ class Profile:
 
     path: str
     info: Info
+    begin_ns: int
+    """When the first event began, in ns since 1970 as far as the trace tells."""
     span_ns: int
     counts: dict[str, int]
     """Events by category, as recorded."""
@@ -97,11 +102,13 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
     step = Model([Recorded(trace, syncs, steps, loader)]).step
     missing = find_missing(Seen(trace, steps, step))
     taken = withheld(missing).keys()
+    begin, end = _times(trace)
     steps, step = _trusted(steps, step, taken)
     return Profile(
         path=trace.path,
         info=trace.info,
-        span_ns=_span(trace),
+        begin_ns=(trace.info.base_ns or 0) + begin,
+        span_ns=end - begin,
         counts=trace.counts,
         skipped=trace.skipped,
         missing=missing,
@@ -143,11 +150,30 @@ def _trusted(steps: StepTimes, step: StepEstimate, taken: AbstractSet[str]) -> t
     return steps, step
 
 
-def _span(trace: Trace) -> int:
+def summary(profile: Profile) -> Profile:
+    """Return a profile without what it has of each copy and stall: as small for a long trace as for a short one."""
+    overlap, syncs = profile.overlap, profile.syncs
+    return replace(
+        profile,
+        overlap=_without_rows(overlap),
+        copy_places=(),
+        syncs=replace(_without_rows(syncs), stalls=_without_rows(syncs.stalls), lines=()),
+        hazards=_without_rows(profile.hazards),
+    )
+
+
+def _without_rows(table: Table) -> Table:
+    """Return a dataclass with empty columns."""
+    values: dict[str, Any] = {field.name: getattr(table, field.name) for field in fields(table)}
+    columns = {name: value[:0].copy() for name, value in values.items() if isinstance(value, np.ndarray)}
+    return replace(table, **{**values, **columns})
+
+
+def _times(trace: Trace) -> tuple[int, int]:
     tables = [table for table in (trace.ops, trace.annotations, trace.calls, trace.gpu) if len(table)]
     if not tables:
-        return 0
-    return int(max(table.end_ns.max() for table in tables) - min(table.start_ns[0] for table in tables))
+        return 0, 0
+    return min(int(table.start_ns[0]) for table in tables), max(int(table.end_ns.max()) for table in tables)
 
 
 def _blocked(trace: Trace, stalls: Stalls, group: CopyGroup) -> int:

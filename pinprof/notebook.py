@@ -4,22 +4,26 @@ import html
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pinprof.compare import Comparison
 from pinprof.compare import compare as compared
-from pinprof.errors import PinprofError
+from pinprof.errors import PinprofError, TraceError
 from pinprof.measure import Profile, measure
 from pinprof.outputs import write_whole
-from pinprof.report import compare_json, compare_page, compare_text
+from pinprof.pool import measure_files
+from pinprof.ranks import RankPart, Ranks, compare_ranks, rank_of
+from pinprof.report import compare_json, compare_page, compare_text, ranks_text
 from pinprof.report.console import to_text
 from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
 from pinprof.rules import Findings, find
+from pinprof.runs import checked_pattern, job_of, numbered
 from pinprof.trace import Trace, read_trace
+from pinprof.trace.files import trace_files
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -129,6 +133,62 @@ def compare(
     old, new = (side if isinstance(side, Report) else analyze(side) for side in (before, after))
     sides = [(side.trace, side.profile, side.findings) for side in (old, new)]
     return ComparisonReport(old, new, compared(*sides))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JobReport:
+    """The ranks of a job side by side; prints as the console's text, with the report on the rank that it is about."""
+
+    ranks: Ranks
+    parts: tuple[RankPart, ...]
+    """What is kept of each rank, by number: its profile and findings."""
+    remarks: tuple[str, ...]
+    """What is to be known of the choice of traces: other runs, ranks of which there is none."""
+    skipped: dict[str, str]
+    """Files that could not be measured, with the reason."""
+
+    def __str__(self) -> str:
+        shown = next((part for part in self.parts if rank_of(part) == self.ranks.slowest_rank), self.parts[0])
+        return ranks_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
+
+    def __repr__(self) -> str:
+        return f"<pinprof report on a job: {len(self.parts)} ranks, slowest {self.ranks.slowest_rank}; print it>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
+        """Print the report in a notebook and where IPython has a terminal only."""
+        printer.text(str(self))
+
+    def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the report as JSON; PinprofError if `path` exists and `force` is not set."""
+        entries = [(part.profile, part.findings) for part in self.parts]
+        _write(Path(path), to_json(entries, self.ranks), force=force)
+
+
+def analyze_job(
+    traces: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    client: Any = None,
+    jobs: int | None = None,
+    rank_from: str | None = None,
+    run: int | None = None,
+) -> JobReport:
+    """Return the report on the ranks of a job: a folder, a pattern, a URL of either, or files.
+
+    They are measured in `jobs` processes of this machine, by default one for each core, or by the workers of a
+    `dask.distributed.Client`, which stays open. `rank_from` and `run` are as for `pinprof report`.
+
+    Raises TraceError if the traces are not the ranks of a job, PinprofError if the cluster cannot be used.
+    """
+    checked_pattern(rank_from)
+    given = [traces] if isinstance(traces, str | os.PathLike) else traces
+    files = [path for each in given for path in trace_files(os.fspath(each))]
+    found = dict(measure_files(files, jobs, client))
+    parts = [outcome for path in files if isinstance(outcome := found[path], RankPart)]
+    skipped = {path: str(outcome) for path, outcome in found.items() if isinstance(outcome, PinprofError)}
+    if not parts:
+        raise TraceError(next(iter(skipped.values()), "no traces are given"))
+    job = job_of(numbered(parts, rank_from), run)
+    return JobReport(compare_ranks(job.parts), tuple(job.parts), tuple(job.remarks), skipped)
 
 
 def _framed(page: str, title: str) -> str:

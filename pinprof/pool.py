@@ -1,22 +1,21 @@
 """Measures the traces of many ranks, each in a process that keeps nothing of it: here, or on a Dask cluster."""
 
-import multiprocessing
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from pinprof.errors import PinprofError, TraceError
+from pinprof.processes import in_processes
 from pinprof.ranks import RankPart, measure_rank
 from pinprof.trace import read_trace
 from pinprof.trace.parallel import available_cores
 from pinprof.urls import shown
-
-RETRIES = 2
-"""A task of a cluster whose worker died is given to another one so often."""
+from pinprof.version import VERSION
 
 ANSWER_SECONDS = 30
 """A scheduler that does not answer within this time is none."""
+WORKER_SECONDS = 300
+"""A cluster to which no worker has come within this time has none; those that grow on demand take minutes."""
 
 OF_THIS_PROCESS = "memory://"
 """Files that no other process sees."""
@@ -25,52 +24,39 @@ Outcome = tuple[str, RankPart | PinprofError]
 """The file, and what was measured of it or why that was not possible."""
 
 
-def rank_of_file(path: str) -> RankPart:
-    """Return what the report on a job needs of the trace in a file; raises TraceError as `read_trace` does."""
-    return measure_rank(read_trace(path, jobs=1))
-
-
-def measure_files(paths: Sequence[str], workers: int | None = None, client: Any = None) -> Iterator[Outcome]:
+def measure_files(
+    paths: Sequence[str], workers: int | None = None, client: Any = None
+) -> Generator[Outcome, None, None]:
     """Yield each file with what was measured of it, as soon as that is there.
 
-    Each worker reads its files itself and gives back what `RankPart` holds, some hundred kB. `workers` are processes of
-    this machine, by default one for each core; `client` is a `dask.distributed.Client` to use instead, whose workers
-    must reach the files by the same names. A file that is no trace, or too large for a worker, costs no other one.
+    Each worker reads its files itself, one after the other, and gives back what `RankPart` holds, some ten kB.
+    `workers` are processes of this machine, by default one for each core (cores that are left read the files with more
+    threads); `client` is a `dask.distributed.Client` to use instead, whose workers must reach the files by the same
+    names; it stays open. A file that is no trace, or that a process dies of, costs no other one. Raises PinprofError if
+    the cluster cannot be used.
     """
     if client is not None:
         yield from _on_cluster(paths, client)
         return
-    own = any(path.startswith(OF_THIS_PROCESS) for path in paths)
-    count = 1 if own else min(workers or available_cores(), len(paths))
-    if count <= 1:
+    cores = workers or available_cores()
+    if len(paths) == 1 or any(path.startswith(OF_THIS_PROCESS) for path in paths):
         for path in paths:
-            yield path, _outcome(path)
+            yield path, _outcome(path, cores)
         return
-    died = []
-    for path, outcome in _in_processes(paths, count):
-        if outcome is None:
-            died.append(path)
-        else:
-            yield path, outcome
-    for path in died:  # one of them was too much, and took the others with it
-        yield next((path, again or _death(path)) for _, again in _in_processes([path], 1))
+    count = min(cores, len(paths))
+    for path, outcome in in_processes(partial(_outcome, jobs=max(1, cores // max(count, 1))), paths, count):
+        yield path, _death(path) if outcome is None else outcome
 
 
-def _outcome(path: str) -> RankPart | PinprofError:
+def _outcome(path: str, jobs: int = 1) -> RankPart | PinprofError:
     try:
-        return rank_of_file(path)
+        return measure_rank(read_trace(path, jobs))
     except PinprofError as error:
         return error
-
-
-def _in_processes(paths: Iterable[str], count: int) -> Iterator[tuple[str, RankPart | PinprofError | None]]:
-    """Yield each file with its outcome, None if the process died."""
-    context = multiprocessing.get_context("spawn")  # the caller may have threads, and CUDA
-    with ProcessPoolExecutor(count, context) as pool:
-        futures: dict[Future[RankPart | PinprofError], str] = {pool.submit(_outcome, path): path for path in paths}
-        for future in as_completed(futures):
-            died = isinstance(future.exception(), BrokenProcessPool)
-            yield futures[future], None if died else future.result()
+    except MemoryError:
+        raise  # for the process to end, and another one to try
+    except Exception as error:  # noqa: BLE001  the others are not to be lost by what nobody thought of
+        return PinprofError(f"{shown(path)}: pinprof failed here ({_line(error)}); please report that")
 
 
 def _death(path: str) -> TraceError:
@@ -78,16 +64,35 @@ def _death(path: str) -> TraceError:
 
 
 def _on_cluster(paths: Sequence[str], client: Any) -> Iterator[Outcome]:
-    from dask.distributed import as_completed as completed  # noqa: PLC0415  only where a cluster is used
+    from dask.distributed import as_completed  # noqa: PLC0415  only where a cluster is used
 
-    futures = {client.submit(_outcome, path, pure=False, retries=RETRIES): path for path in paths}
-    for future in completed(list(futures)):
-        error = future.exception()
-        if error is None:
-            yield futures[future], future.result()
-        else:
-            yield futures[future], TraceError(f"{shown(futures[future])}: its worker failed ({_line(error)})")
-        future.release()
+    futures = {client.submit(_outcome, path, pure=False): path for path in paths}  # a cluster that grows sees the work
+    try:
+        _check_workers(client)
+        for future in as_completed(list(futures)):
+            path, error = futures.pop(future), future.exception()
+            if error is None:
+                yield path, future.result()
+            else:
+                yield path, TraceError(f"{shown(path)}: its worker failed ({_line(error)})")
+    finally:
+        client.cancel(list(futures))
+
+
+def _check_workers(client: Any) -> None:
+    """Raise PinprofError if there are no workers, or some without this version of pinprof."""
+    try:
+        client.wait_for_workers(1, timeout=WORKER_SECONDS)
+    except TimeoutError as error:
+        raise PinprofError(f"the Dask cluster has no workers; none came within {WORKER_SECONDS} s") from error
+    for worker, version in client.run(_version, on_error="return").items():
+        if version != VERSION:
+            found = f"({_line(version)})" if isinstance(version, Exception) else f"but {version}"
+            raise PinprofError(f"the Dask worker {worker} has not pinprof {VERSION} {found}; install that on all")
+
+
+def _version() -> str:
+    return VERSION
 
 
 def _line(error: BaseException) -> str:

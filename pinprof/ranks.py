@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -12,7 +12,7 @@ from pinprof.analyses.communication import Communication, measure_communication
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.parts import step_windows
 from pinprof.intervals import Intervals, covered
-from pinprof.measure import Profile, gaps_with_causes, measure
+from pinprof.measure import Profile, gaps_with_causes, measure, summary
 from pinprof.rules import Finding, Findings, find
 from pinprof.trace.clocks import Clocks, align_clocks
 from pinprof.trace.collectives import Meeting, match_collectives
@@ -30,7 +30,9 @@ OFTEN = 0.5
 COLLECTIVES_SHOWN = 10
 Times = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
-RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
+"""How names of files and folders tell the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
+tensorboard_trace_handler often call it `worker3`."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class RankPart:
     """What is kept of one rank: small, whatever its trace has."""
 
     profile: Profile
+    """Its `summary`: no row of the trace is in it."""
     findings: Findings
     communication: Communication
     alone_ns: tuple[float, float] | None
@@ -83,6 +86,8 @@ class RankRow:
     """Share of the collectives to which it came last."""
     clock_ahead_ns: int
     """How far the clock of its machine is ahead of the first rank's."""
+    steps_before: int | None
+    """Steps of the program before those recorded; collectives match where this is the same on all ranks."""
     overlapped_communication_ns: float
     """Beside which another kernel runs; with the exposed part all of `communication_ns`."""
     pause_ns: float | None
@@ -149,8 +154,14 @@ class Ranks:
 def measure_rank(trace: Trace) -> RankPart:
     """Return what the report on a job needs of one rank."""
     profile = measure(trace)
-    communication, findings = measure_communication(trace), find(profile, trace)
-    return RankPart(profile, findings, communication, _alone(trace, profile), _pause(trace), idle=_idle(trace, profile))
+    return RankPart(
+        summary(profile),
+        find(profile, trace).summary(),
+        measure_communication(trace),
+        _alone(trace, profile),
+        _pause(trace),
+        idle=_idle(trace, profile),
+    )
 
 
 def _idle(trace: Trace, profile: Profile) -> Times | None:
@@ -217,12 +228,13 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
     tables = [part.communication.collectives for part in parts]
     meetings = match_collectives(tables)
-    clocks = align_clocks(tables, [part.profile.info.base_ns for part in parts], meetings)
+    clocks = align_clocks(tables, [part.profile.info.base_ns or 0 for part in parts], meetings)
     waited, last, collectives = _waits(parts, numbers, meetings, clocks)
     rows = [
         _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
         for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
     ]
+    rows = _in_lockstep(rows, parts)
     slowest, skew = _slowest(rows)
     place = next((place for place, row in enumerate(rows) if row.rank == slowest), None)
     return Ranks(
@@ -235,6 +247,22 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
         None if place is None else _reason(parts, rows, place),
         _said_once(parts, numbers),
     )
+
+
+def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart]) -> list[RankRow]:
+    """Return the rows with the step of the rank that sets the pace as the most that the estimate of another may be.
+
+    A rank that waits for others has what the profiler cost them in its own trace, as work of its GPU.
+    """
+    pace = max(rows, key=lambda row: row.alone_ns or 0.0, default=None)
+    if pace is None or not pace.alone_ns or not pace.step_ns:
+        return list(rows)
+    return [
+        replace(row, step_ns=min(row.step_ns, pace.step_ns))
+        if row.step_ns and row.waited_ns and part.profile.step.source != "measured"
+        else row
+        for row, part in zip(rows, parts, strict=True)
+    ]
 
 
 def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:
@@ -255,14 +283,14 @@ def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[Share
 
 
 def rank_of(part: RankPart) -> int | None:
-    """Return the number of a rank: as recorded, else as the file's name says; None if neither does."""
+    """Return the number of a rank: as recorded, else as the names of file and folders say; None if none does."""
     return rank_in_name(part.profile.path) if part.profile.info.rank is None else part.profile.info.rank
 
 
 def rank_in_name(path: str) -> int | None:
-    """Return the number of the rank in the name of a file, None if there is none."""
-    found = RANK_IN_NAME.search(path.rpartition("/")[2])
-    return int(found[1]) if found else None
+    """Return the number of the rank in the names of a file and its folders, None if there is none."""
+    found = (numbers[-1] for pattern in RANK_IN_NAME if (numbers := pattern.findall(path)))
+    return next(map(int, found), None)
 
 
 def why_no_job(parts: Sequence[RankPart]) -> str | None:
@@ -306,6 +334,7 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
         waited_ns=waited_ns,
         last=last,
         clock_ahead_ns=clock_ahead_ns,
+        steps_before=profile.info.steps_before,
         overlapped_communication_ns=(part.communication.time_ns - part.communication.exposed_ns) / steps,
         pause_ns=part.pause.time_ns if part.pause else None,
         stalls=_longest_first((cause, time / steps) for cause, time in stalls.items()),

@@ -1,11 +1,13 @@
 """Ranks side by side: by hand, and recorded jobs of two H200, in one of which a rank sleeps 20 ms in every step."""
 
+import pickle
 from pathlib import Path
 
 import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.ranks import Ranks, compare_ranks, measure_rank
+from pinprof.report.ranks_text import to_text
 from pinprof.trace import read_trace
 
 RECORDED = Path(__file__).parents[1] / "traces" / "ranks"
@@ -85,6 +87,16 @@ def test_the_source_of_a_broadcast_leaves_first_and_was_not_the_last_to_come(tmp
     assert broadcast.waited_ns == 20_000  # all the time that the source was in it
 
 
+def test_what_is_kept_of_a_rank_hardly_grows_with_its_trace(tmp_path: Path) -> None:
+    def kept(copies: int) -> int:
+        builder = rank(0, 300, wait=True)
+        for number in range(copies):
+            builder.copy("HtoD (Pageable -> Device)", 900 + number, 1, launch=500 + number, call=1)
+        return len(pickle.dumps(measure_rank(read_trace(builder.write(tmp_path / f"{copies}.json")))))
+
+    assert kept(1000) < 1.1 * kept(10)
+
+
 def test_a_rank_alone_has_nobody_to_wait_for(tmp_path: Path) -> None:
     found = compared(tmp_path, rank(0, 300))
     assert (found.slowest_rank, found.skew_ns, found.collectives) == (None, 0, ())
@@ -100,6 +112,7 @@ def test_a_trace_without_gpu_work_is_a_rank_all_the_same(tmp_path: Path) -> None
 
 def test_the_sleeping_rank_is_named_and_its_skew_is_right() -> None:
     found = recorded("sleeping_rank.rank?.before")
+    assert found.rows[0].step_ns == found.rows[1].step_ns  # the profiler's cost to one is in the trace of both
     assert found.slowest_rank == 1
     assert found.skew_ns == pytest.approx(20e6, rel=0.3)
     assert found.reason == "its host runs no op (after the beginning of the step and before aten::linear)"
@@ -127,3 +140,15 @@ def test_balanced_jobs_raise_no_alarm(name: str) -> None:
     assert len(found.rows) == 2
     assert found.world_size == 2
     assert all(row.communication_ns >= row.exposed_communication_ns >= 0 for row in found.rows)
+
+
+def test_ranks_recorded_at_different_steps_are_said_to_be(tmp_path: Path) -> None:
+    ranks = [rank(number, 10) for number in range(3)]
+    for builder, steps in zip(ranks, (38, 41, 38), strict=True):
+        builder.metadata["pinprof"] = {"steps_before": steps}
+    parts = [
+        measure_rank(read_trace(builder.write(tmp_path / f"rank{place}.json"))) for place, builder in enumerate(ranks)
+    ]
+    text = to_text(compare_ranks(parts), parts)
+    assert "recorded at different steps (ranks 0, 2 after 38; rank 1 after 41)" in text
+    assert "different steps" not in to_text(compare_ranks([parts[0], parts[2]]), [parts[0], parts[2]])

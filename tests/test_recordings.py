@@ -87,7 +87,7 @@ def test_overlap_equals_a_sweep_over_the_raw_events(name: str) -> None:
     copies, kernels = raw_ranges(name, "gpu_memcpy"), raw_ranges(name, "kernel")
     assert sum(device.copy_ns for device in overlap.devices) == swept(copies)
     assert sum(device.overlapped_ns for device in overlap.devices) == swept(copies, kernels)
-    assert sum(exposed for _, _, exposed in overlap.by_reason()) == swept(copies) - swept(copies, kernels)
+    assert sum(exposed for _, _, exposed in overlap.by_reason) == swept(copies) - swept(copies, kernels)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -187,7 +187,7 @@ def test_copies_on_a_side_stream_are_hidden(workload: str) -> None:
 def test_an_exposed_copy_has_the_reason_that_the_workload_gives_it(workload: str, reason: str) -> None:
     (group,) = profile_of(workload).copies
     assert group.overlapped_ns == 0
-    assert [found for found, _, _ in profile_of(workload).overlap.by_reason()] == [reason]
+    assert [found for found, _, _ in profile_of(workload).overlap.by_reason] == [reason]
 
 
 @pytest.mark.parametrize(

@@ -38,18 +38,8 @@ class Overlap:
     add up to the exposed time of the devices."""
     reason: Int64s
     """Per copy: index into REASONS."""
-
-    def by_reason(self) -> tuple[tuple[str, int, int], ...]:
-        """Return (reason, number of copies with exposed time, exposed ns), the longest first."""
-        rows = [
-            (
-                name,
-                int(((self.reason == code) & (self.exposed_ns > 0)).sum()),
-                int(self.exposed_ns[self.reason == code].sum()),
-            )
-            for code, name in enumerate(REASONS)
-        ]
-        return tuple(sorted((row for row in rows if row[1]), key=lambda row: -row[2]))
+    by_reason: tuple[tuple[str, int, int], ...]
+    """Reason, number of copies with exposed time, exposed ns; the longest first."""
 
 
 def measure_overlap(trace: Trace) -> Overlap:
@@ -70,7 +60,15 @@ def measure_overlap(trace: Trace) -> Overlap:
         hidden = int(covered(busy, copying.start, copying.end).sum())
         total = length(copying)
         devices.append(DeviceOverlap(int(device), total, hidden, total - hidden))
-    return Overlap(tuple(devices), copies, exposed, reason)
+    return Overlap(tuple(devices), copies, exposed, reason, _by_reason(exposed, reason))
+
+
+def _by_reason(exposed_ns: Int64s, reason: Int64s) -> tuple[tuple[str, int, int], ...]:
+    rows = [
+        (name, int(((reason == code) & (exposed_ns > 0)).sum()), int(exposed_ns[reason == code].sum()))
+        for code, name in enumerate(REASONS)
+    ]
+    return tuple(sorted((row for row in rows if row[1]), key=lambda row: -row[2]))
 
 
 def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:

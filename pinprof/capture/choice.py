@@ -128,6 +128,11 @@ class Chooser:
         """How often each event is in there."""
         self._exhausted = False
 
+    @property
+    def place(self) -> int:
+        """How many optimizer steps the program has made so far; batches drawn, if these alone mark its steps."""
+        return self.seen["batch" if self.choice is not None and self.choice.cycle is None else "optimizer"]
+
     def see(self, event: Event) -> bool:
         """Return whether a step ends with this event."""
         self.seen[event.kind] += 1

@@ -13,16 +13,20 @@ class Rank(NamedTuple):
     world_size: int
 
 
+LAUNCHERS = ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")
+"""The variables of torchrun, and of the mpirun of Open MPI and of MPICH."""
+
+
 def rank_of_process() -> Rank | None:
-    """Return which process of a job this is, by the variables that torchrun sets; None without them."""
-    try:
-        return Rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-    except (KeyError, ValueError):
-        return None
+    """Return which process of a job this is, by the variables that its launcher sets; None without them."""
+    for rank, size in LAUNCHERS:
+        with suppress(KeyError, ValueError):
+            return Rank(int(os.environ[rank]), int(os.environ[size]))
+    return None
 
 
-def path_of_rank(path: Path, rank: int) -> Path:
-    """Return the name of a rank's own trace: out.json.gz becomes out.rank3.json.gz."""
+def path_of_rank(path: Path, rank: int | str) -> Path:
+    """Return the name of a rank's own trace: out.json.gz becomes out.rank3.json.gz; "*" stands for all ranks."""
     stem, dot, suffixes = path.name.partition(".json")
     return path.with_name(f"{stem}.rank{rank}{dot}{suffixes}")
 

@@ -40,7 +40,7 @@ class Marks:
         self._end_step = end_step
         self._owner = (0, 0)
         self._by_hand = False
-        self._called = False
+        self._calls = 0
         self.chooser: Chooser | None = None
         if step_marker in HOWS:
             self.chooser = Chooser(count_optimizers, cast("How", step_marker))
@@ -67,6 +67,11 @@ class Marks:
         """Whether a function of the script marks the steps, so that its code has to be `decorated`."""
         return self.chooser is None and ":" not in self.step_marker
 
+    @property
+    def place(self) -> int:
+        """How many steps the program has made since its start, counted such that all ranks of a job count alike."""
+        return self._calls if self.chooser is None or self._by_hand else self.chooser.place
+
     def decorated(self, tree: ast.Module) -> ast.Module:
         """Return the script's code with its function marked by the decorator of the name DECORATOR."""
         if not _decorate(tree, self.step_marker):
@@ -87,9 +92,9 @@ class Marks:
         @wraps(function)
         def marked(*args: Any, **kwargs: Any) -> Any:
             if _here() == self._owner:
-                if self._called:
+                self._calls += 1
+                if self._calls > 1:  # there is no step before the first call
                     self._end_step(text)
-                self._called = True  # there is no step before the first call
             return function(*args, **kwargs)
 
         return marked
@@ -98,6 +103,7 @@ class Marks:
         """End a step, and from now on only here; a marker given on the command line goes first."""
         if self.step_marker == "auto" and _here() == self._owner:
             self._by_hand = True
+            self._calls += 1
             self._end_step(BY_HAND)
 
     def _exhausted(self, draw: Event) -> None:

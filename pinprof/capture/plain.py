@@ -4,6 +4,7 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,11 @@ class PlainBounds:
         """Whether a window of so many steps and seconds is long enough, or too long to go on."""
         enough = steps >= self.steps and seconds >= self.seconds
         return enough or (steps >= FEWEST_STEPS and seconds >= self.max_seconds)
+
+    def steps_of(self, step_ns: float) -> int:
+        """Return after how many steps of this length the bounds are reached."""
+        enough = max(self.steps, ceil(self.seconds * NS_PER_S / max(step_ns, 1.0)))
+        return min(enough, max(FEWEST_STEPS, ceil(self.max_seconds * NS_PER_S / max(step_ns, 1.0))))
 
 
 class Clock:

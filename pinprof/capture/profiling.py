@@ -11,6 +11,7 @@ from typing import final
 
 import torch
 
+from pinprof.capture.agreement import Agreement
 from pinprof.capture.job import rank_of_process
 from pinprof.capture.lines import line_window
 from pinprof.capture.plain import Clock, PlainBounds, PlainStep, Progress, clock_of_program, plain_window, uses_cuda
@@ -122,6 +123,9 @@ class Recording:
         self._make_profiler = make_profiler
         self._make_clock = make_clock
         self._on_progress = on_progress
+        self._agreement: Agreement | None = None
+        self._count: Callable[[], int] = lambda: self.steps_seen
+        self._steps_before = 0
         self._boundaries = self._run_windows()
 
     def __enter__(self) -> "Recording":
@@ -138,6 +142,18 @@ class Recording:
                 raise
         if error is None and not self.recorded_steps:
             raise CaptureError(self.why_nothing_recorded())
+
+    def join(self, agreement: Agreement | None, count: Callable[[], int]) -> None:
+        """Begin the windows where the other ranks of a job do; `count` says how many steps the program has made.
+
+        To be called before the start.
+        """
+        self._agreement, self._count = agreement, count
+
+    @property
+    def place(self) -> int:
+        """How many steps the program has made; without `join`, those that it was told of."""
+        return self._count()
 
     def start(self) -> None:
         """Enter the first window."""
@@ -170,13 +186,26 @@ class Recording:
 
     def _run_windows(self) -> Generator[Progress, None, None]:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
-        yield from warm_up(self._make_clock(), self.windows.warmup)
-        if self.windows.plain is not None:
-            self.plain = yield from plain_window(self._make_clock(), self.windows.plain)
+        plain = yield from self._warm_up()
+        if plain is not None:
+            self.plain = yield from plain_window(self._make_clock(), plain)
         yield from self._recorded_window()
         if self.windows.line_steps and uses_cuda():
             yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
         self.done = True
+
+    def _warm_up(self) -> Generator[Progress, None, PlainBounds | None]:
+        """Warm up, and return the bounds of the plain window: in a job a number of steps, the same for all ranks."""
+        agreement, bounds, plain = self._agreement, self.windows.warmup, self.windows.plain
+        if agreement is None:
+            yield from warm_up(self._make_clock(), bounds)
+            return plain
+        step_ns = yield from warm_up(self._make_clock(), bounds, lambda: agreement.in_contact)
+        steps = plain.steps if plain else 0
+        if plain and agreement.in_contact:
+            steps = plain.steps_of(step_ns)
+        agreed = yield from agreement.begin(self._count, str(steps), bounds)
+        return PlainBounds(int(agreed), 0.0, float("inf")) if plain else None
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
         with as_capture_error("the profiler did not start"):
@@ -184,6 +213,7 @@ class Recording:
             profiler.start()
         try:
             yield from warm_up_profiler(profiler)
+            self._steps_before = self.place
             for step in range(1, self.windows.steps + 1):
                 yield Progress("recorded", step, self.windows.steps)
                 self.recorded_steps = step
@@ -197,11 +227,15 @@ class Recording:
         steps, self.recorded_steps = self.recorded_steps, 0
         with as_capture_error("the recording could not be finished"):
             if steps:  # metadata is taken up while the profiler records, not later
-                profiler.add_metadata_json("pinprof", json.dumps(description(self.plain, self.marker)))
+                profiler.add_metadata_json("pinprof", json.dumps(self._description()))
             profiler.stop()
             if steps:
                 write_trace(profiler, self.path)
         self.recorded_steps = steps
+
+    def _description(self) -> dict[str, object]:
+        described = description(self.plain, self.marker) | {"steps_before": self._steps_before}
+        return described | ({"apart": self._agreement.apart} if self._agreement else {})
 
 
 def description(plain: PlainStep | None, marker: str) -> dict[str, object]:

@@ -10,21 +10,19 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+from pinprof.capture.agreement import Agreement
 from pinprof.capture.frames import INSTALLED
-from pinprof.capture.job import leave_job, rank_of_process
+from pinprof.capture.job import leave_job
 from pinprof.capture.markers import DECORATOR, Marks
 from pinprof.capture.plain import PlainStep
 from pinprof.capture.profiling import OnProgress, Recording, profile
 from pinprof.capture.program import OWN_FOLDER, Program, hide_own_frames
-from pinprof.capture.warmup import WarmUpBounds
 from pinprof.errors import CaptureError
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 MARK_STEPS = (
     "mark them yourself: call pinprof.step() at the end of each, or name the function that makes one with --step-marker"
 )
-BY_COUNT = {"plain_seconds": 0.0, "plain_max_seconds": float("inf")}
-"""Windows of several ranks end after equal numbers of steps: a rank that stopped before the others would hang them."""
 POLITE_STOPS = 2
 """How often a script is asked to stop before its handlers are interrupted, too."""
 
@@ -64,6 +62,7 @@ def run_script(
     module: bool = False,
     step_marker: str = "auto",
     keep_going: bool = False,
+    agreement: Agreement | None = None,
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> ScriptRun:
@@ -71,9 +70,9 @@ def run_script(
 
     `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`, or the
     name of a function, as the script defines it or as `module:name`. `options` are those of `profile()`. When the
-    windows are done, the script is stopped at the end of a step, or left to finish if `keep_going`; all ranks of a job
-    are stopped after the same step. The traceback of a failing script goes to standard error as Python prints it, and
-    what was recorded until then is kept.
+    windows are done, the script is stopped at the end of a step, or left to finish if `keep_going`; the ranks of a job
+    begin their windows at the same step, and are stopped after the same, by their `agreement`. The traceback of a
+    failing script goes to standard error as Python prints it, and what was recorded until then is kept.
 
     Raises CaptureError if there is no such script or function, and if a script that did not fail ended before a step
     was recorded.
@@ -82,11 +81,10 @@ def run_script(
         raise CaptureError(f"{script}: there is no such script")
     if options.get("warmup", 1) < 1:
         raise CaptureError("warmup=0: the first step of a script contains its start; keep at least one for warm-up")
-    if rank_of_process():
-        options |= BY_COUNT | {"max_warmup": options.get("warmup", WarmUpBounds.steps)}
     recording = profile(path, on_progress=on_progress, **options)
-    stepper = _Stepper(recording, keep_going=keep_going)
+    stepper = _Stepper(recording, agreement, keep_going=keep_going)
     marks = Marks(step_marker, stepper.end_step)
+    recording.join(agreement, lambda: marks.place)
     ending = _run_to_its_end(Program(os.fspath(script), args, module), marks, stepper)
     if not recording.recorded_steps and not ending.exit_status:
         raise CaptureError(_why_nothing_recorded(recording, marks))
@@ -102,12 +100,16 @@ def run_script(
 
 
 class _Stepper:
-    """Moves the recording on at the end of every step; once it is done or has failed, ends the script."""
+    """Moves the recording on at the end of every step; once it is done or has failed, ends the script.
 
-    def __init__(self, recording: Recording, *, keep_going: bool) -> None:
+    A rank of a job goes on until it may end together with the others: they would wait for it in a collective.
+    """
+
+    def __init__(self, recording: Recording, agreement: Agreement | None, *, keep_going: bool) -> None:
         self.recording = recording
         self.failure: CaptureError | None = None
         self.stops = 0
+        self._agreement = agreement
         self._keep_going = keep_going
 
     def end_step(self, marker: str) -> None:
@@ -118,8 +120,11 @@ class _Stepper:
                 self.recording.step()
             except CaptureError as exc:
                 self.failure = exc
-        if self.stops or self.failure or (self.recording.done and not self._keep_going):
+        if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
             self._stop()
+
+    def _may_end(self) -> bool:
+        return self.failure is not None or (self.recording.done and not self._keep_going)
 
     def _stop(self) -> None:
         """End the script; one that catches this and goes on is interrupted in its next line, outside of that `try`."""

@@ -1,6 +1,6 @@
 """The warm-up: steps that are left out until their time is steady."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -22,12 +22,20 @@ class WarmUpBounds:
     max_seconds: float = 120.0
 
 
-def warm_up(clock: Clock, bounds: WarmUpBounds) -> Generator[Progress, None, None]:
-    """Wait at every step boundary until the steps are steady or the bounds are reached; the device is left alone."""
+def warm_up(
+    clock: Clock, bounds: WarmUpBounds, may_wait: Callable[[], bool] = lambda: True
+) -> Generator[Progress, None, float]:
+    """Wait at every step boundary until the steps are steady or the bounds are reached; return how many ns one took.
+
+    That is the median of the last ones. The device is left alone. `may_wait` is asked after the fewest steps: whether
+    steady ones may be waited for.
+    """
     marks_ns = [clock.now_ns()]
-    while not _is_over(marks_ns, bounds):
+    while not _is_over(marks_ns, bounds) and (len(marks_ns) <= bounds.steps or may_wait()):
         yield Progress("warm-up", len(marks_ns), bounds.steps)
         marks_ns.append(clock.now_ns())
+    times = [end - start for start, end in pairwise(marks_ns)]
+    return median(times[-COMPARED_STEPS:]) if times else 0.0
 
 
 def _is_over(marks_ns: Sequence[int], bounds: WarmUpBounds) -> bool:

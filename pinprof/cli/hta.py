@@ -20,26 +20,27 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 
-def hta_of(files: Sequence[str]) -> "Told":
-    """Return what HTA tells of each file that is a trace; what is none, the report itself says."""
+def hta_of(ranks: "Sequence[tuple[str, int | None]]") -> "Told":
+    """Return what HTA tells of each file of a rank that is a trace; what is none, the report itself says."""
     from pinprof.errors import TraceError
     from pinprof.hta.breakdowns import breakdown_of
 
-    if STANDARD_INPUT in files:
-        fail("--hta reads a trace a second time, which standard input cannot; name a file")
     told = {}
-    for number, path in enumerate(files, start=1):
-        with progress(f"asking HTA about {PurePath(shown(path)).name} ({number} of {len(files)})"):
+    for number, (path, rank) in enumerate(ranks, start=1):
+        if path == STANDARD_INPUT:
+            fail("--hta reads a trace a second time, which standard input cannot; name a file")
+        with progress(f"asking HTA about {PurePath(shown(path)).name} ({number} of {len(ranks)})"):
             try:
-                told[shown(path)] = breakdown_of(path, click.get_current_context().meta.get(JOBS))
+                told[shown(path)] = breakdown_of(path, rank, click.get_current_context().meta.get(JOBS))
             except TraceError:
                 continue
     return told
 
 
 def print_hta(told: "Told") -> None:
-    """Print what HTA tells, as wide as the terminal."""
+    """Print what HTA tells, if it was asked, as wide as the terminal."""
     from pinprof.report.hta_text import to_text
 
-    width, color = page_options()
-    click.echo(to_text(list(told.values()), width=width, color=color))
+    if told:
+        width, color = page_options()
+        click.echo(to_text(list(told.values()), width=width, color=color))

@@ -1,7 +1,6 @@
 """`pinprof report` and `pinprof timeline`: what a trace shows."""
 
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -9,8 +8,11 @@ import click
 from pinprof.cli.hta import hta_of, print_hta
 from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, write
 from pinprof.cli.traces import (
+    JobOptions,
+    chosen_job,
     each_trace,
     files_of,
+    job_options,
     jobs_option,
     measured_ranks,
     measured_traces,
@@ -21,14 +23,10 @@ from pinprof.cli.traces import (
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from pinprof.cli.hta import Told
+    from pinprof.cli.traces import Measured
     from pinprof.measure import Profile
-    from pinprof.ranks import RankPart
     from pinprof.rules import Findings
     from pinprof.trace import Trace
-
-    Measured = Sequence[tuple[str, RankPart]]
-    """Files, and what was measured of each."""
 
 NAMED = 4
 """Traces that the next command names."""
@@ -41,8 +39,8 @@ NAMED = 4
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only that.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page: charts, an interactive timeline.")
-@click.option("--scheduler", metavar="ADDRESS", help="Measure several traces on the Dask cluster of this scheduler.")
 @click.option("--hta", "with_hta", is_flag=True, help="Also the breakdowns of HolisticTraceAnalysis, also in JSON.")
+@job_options
 @jobs_option
 @force_option
 def report(
@@ -50,8 +48,8 @@ def report(
     json_file: str | None,
     html_file: str | None,
     *,
-    scheduler: str | None,
     with_hta: bool,
+    job: JobOptions,
     force: bool,
 ) -> None:
     """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
@@ -62,7 +60,10 @@ def report(
     own.
 
     Several traces that are the ranks of one job are compared: who holds up the others, by how much, and with what. Then
-    follows the report on that rank. The page shows all ranks in one figure.
+    follows the report on that rank. They are measured side by side, in processes of this machine or on a Dask cluster,
+    whose workers read them themselves; one that cannot be read is skipped with a word. Of several runs in one folder
+    (the traces tell when they were recorded) one is shown. The
+    page of a job shows all ranks in one figure.
 
     \b
     Examples:
@@ -73,56 +74,55 @@ def report(
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
       pinprof report trace.json.gz --hta
       pinprof report run/ --html job.html --json job.json
+      pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.json_report import to_json
 
     check_outputs((json_file, html_file), force=force)
     files = files_of(traces)
-    hta = hta_of(files) if with_hta else {}
     if len(files) > 1 and STANDARD_INPUT not in files:
-        _several(files, json_file, html_file, scheduler, hta)
+        _several(files, json_file, html_file, job, with_hta=with_hta)
     else:
+        hta = hta_of([(path, None) for path in files]) if with_hta else {}
         measured = list(measured_traces(traces))
         if "-" not in (json_file, html_file):
             for _, profile, findings in measured:
                 print_report(profile, findings)
+            print_hta(hta)
         if json_file:
             write(json_file, to_json([(profile, findings) for _, profile, findings in measured], hta=hta))
         if html_file:
             write_page(html_file, measured)
-    if hta and "-" not in (json_file, html_file):
-        print_hta(hta)
     if not json_file and not html_file:
         named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
         say(f"Next: pinprof report {named} --html report.html")
 
 
 def _several(
-    files: list[str], json_file: str | None, html_file: str | None, scheduler: str | None, hta: "Told"
+    files: list[str], json_file: str | None, html_file: str | None, job: JobOptions, *, with_hta: bool
 ) -> None:
     """Report on several files: as the ranks of a job if they are that, else one by one."""
-    from pinprof.ranks import rank_of, why_no_job
     from pinprof.report.json_report import to_json
 
-    measured = measured_ranks(files, scheduler)
-    parts = [part for _, part in measured]
-    reason = why_no_job(parts) if len(parts) > 1 else "one of the files is a trace"
-    if not reason:
-        _job(measured, json_file, html_file, hta)
+    measured = measured_ranks(files, job)
+    of_job = chosen_job(measured, job)
+    if of_job:
+        _job(of_job, json_file, html_file, with_hta=with_hta)
         return
-    if any(rank_of(part) is not None for part in parts):
-        say(f"Not the ranks of one job: {reason}")
+    parts = [part for _, part in measured]
+    hta = hta_of([(path, None) for path, _ in measured]) if with_hta else {}
     if "-" not in (json_file, html_file):
         for part in parts:
             print_report(part.profile, part.findings)
+        print_hta(hta)
     if json_file:
         write(json_file, to_json([(part.profile, part.findings) for part in parts], hta=hta))
     if html_file:
         write_page(html_file, _whole(measured))
 
 
-def _job(measured: "Measured", json_file: str | None, html_file: str | None, hta: "Told") -> None:
+def _job(measured: "Measured", json_file: str | None, html_file: str | None, *, with_hta: bool) -> None:
     from pinprof.ranks import compare_ranks, number_of
     from pinprof.report.json_report import to_json
     from pinprof.report.ranks_page import to_html
@@ -131,11 +131,14 @@ def _job(measured: "Measured", json_file: str | None, html_file: str | None, hta
     parts = [part for _, part in measured]
     ranks = compare_ranks(parts)
     shown_rank = ranks.slowest_rank if ranks.slowest_rank is not None else ranks.rows[0].rank
-    path, part = next(each for place, each in enumerate(measured) if number_of(each[1], place) == shown_rank)
+    numbers = [number_of(part, place) for place, part in enumerate(parts)]
+    path, part = measured[numbers.index(shown_rank)]
+    hta = hta_of([(each, number) for (each, _), number in zip(measured, numbers, strict=True)]) if with_hta else {}
     if "-" not in (json_file, html_file):
         width, color = page_options()
         click.echo(to_text(ranks, parts, width=width, color=color))
         print_report(part.profile, part.findings)
+        print_hta(hta)
     if json_file:
         write(json_file, to_json([(each.profile, each.findings) for each in parts], ranks, hta))
     if html_file:

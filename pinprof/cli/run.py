@@ -1,15 +1,21 @@
 """`pinprof run`: records a training script."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinprof.cli.job import command_for, give_up, report_job, say_where
 from pinprof.cli.terminal import check_outputs, fail, force_option, say
 from pinprof.cli.traces import measured_traces, print_report, write_page
+from pinprof.errors import CaptureError
+
+if TYPE_CHECKING:
+    from pinprof.capture.job import Rank
 
 WINDOWS = ("plain", "lean", "lines")
 """Uses of the steps of a program that is recorded."""
@@ -26,7 +32,7 @@ WINDOWS = ("plain", "lean", "lines")
     "-o",
     "--output",
     metavar="FILE",
-    help="The trace to write; the report gets the same name with .html. Default: pinprof-SCRIPT.json.gz.",
+    help="The trace to write, or FOLDER/; the report gets the same name with .html. Default: pinprof-SCRIPT.json.gz.",
 )
 @click.option(
     "--step-marker",
@@ -59,6 +65,7 @@ WINDOWS = ("plain", "lean", "lines")
 @click.option("--record-shapes", is_flag=True, help="Record the shapes of the ops' inputs.")
 @click.option("--memory", is_flag=True, help="Record allocations.")
 @click.option("--keep-going", is_flag=True, help="Let the script finish after the recording.")
+@click.option("--job-report", is_flag=True, help="Report on all ranks of the job together.")
 @force_option
 def run(
     script: str,
@@ -68,6 +75,7 @@ def run(
     windows: str,
     no_stack: bool,
     memory: bool,
+    job_report: bool,
     force: bool,
     **options: Any,
 ) -> None:
@@ -76,7 +84,11 @@ def run(
     Its steps are found from the batches that it draws and its optimizer steps. After a warm-up the step is timed
     without a profiler (the true step), then torch.profiler records a few steps (the trace), then a few more show the
     source line of every wait, then the script is stopped. Options of pinprof stand before SCRIPT, all after it are the
-    script's own. Under torchrun each rank writes its own trace, and rank 0 reports.
+    script's own.
+
+    Under torchrun each rank writes its own trace (out.rank3.json.gz), of the same steps as all others: the ranks agree
+    when to begin and to stop, through the store of the job. Rank 0 reports on itself, with --job-report on all ranks.
+    -o is best a folder that all machines share; without one each machine keeps its own.
 
     \b
     Examples:
@@ -85,38 +97,64 @@ def run(
       pinprof run --steps 3 -o slow.json.gz train.py --batch-size 64
       pinprof run --step-marker Trainer.train_step train.py
       torchrun --nproc-per-node 2 -m pinprof run train.py
+      torchrun --nproc-per-node 8 -m pinprof run -o run/ --job-report train.py
     """  # noqa: D301  click looks for the backspace itself
     chosen = _windows(windows)
     name = script.rpartition(".")[2] if options["module"] else Path(script).stem
-    if output == "-":
-        fail("a recording does not go to standard output; name a file")
-    output, is_first = _rank_output(output or f"pinprof-{name}.json.gz")
-    page = output.removesuffix(".gz").removesuffix(".json") + ".html"
-    check_outputs((output, page if is_first else None), force=force)
+    base = _base(output, f"pinprof-{name}.json.gz")
+    rank = _rank_of_job()
+    is_first = rank is None or rank.rank == 0
+    path = _path_of(base, rank)
+    page = _page_of(base if job_report else path)
+    check_outputs((path, page if is_first else None), force=force)
+    from pinprof.capture.agreement import agreement_of_process
     from pinprof.capture.script import run_script
 
-    with _step_counter() as show:
-        outcome = run_script(
-            script,
-            args,
-            path=output,
-            on_progress=show if is_first else None,
-            plain_steps=20 if "plain" in chosen else 0,
-            line_steps=3 if "lines" in chosen else 0,
-            line_stack=not no_stack,
-            profile_memory=memory,
-            force=force,
-            **options,
-        )
+    agreement = agreement_of_process()
+    try:
+        with _step_counter() as show:
+            outcome = run_script(
+                script,
+                args,
+                path=path,
+                agreement=agreement,
+                on_progress=show if is_first else None,
+                plain_steps=20 if "plain" in chosen else 0,
+                line_steps=3 if "lines" in chosen else 0,
+                line_stack=not no_stack,
+                profile_memory=memory,
+                force=force,
+                **options,
+            )
+    except CaptureError as error:
+        if agreement is None:
+            raise
+        agreement.leave(None)
+        give_up(agreement, error)
+    if agreement is not None:
+        agreement.leave(outcome.path)
+        if agreement.apart:
+            say(f"Rank {agreement.rank} may have recorded other steps than the other ranks: {agreement.apart}")
     if outcome.path and is_first:
-        measured = list(measured_traces([output]))
-        for _, profile, findings in measured:
-            print_report(profile, findings)
-        write_page(page, measured)
-        say(f"Wrote {output} (steps marked by: {outcome.marker}; --step-marker chooses another)")
+        again = command_for(base, is_folder=_is_folder(output))
+        if agreement is None or not (job_report and report_job(agreement, page, again)):
+            _report(path, page, outcome.marker)
+            if agreement is not None and not (job_report and agreement.in_contact):
+                say(f"Next, once all ranks have written theirs: {again}")
+    elif outcome.path:
+        say_where(path, os.environ.get("LOCAL_RANK"))
     if outcome.exit_status:
         say(f"The script failed with exit status {outcome.exit_status}.")
     sys.exit(outcome.exit_status)
+
+
+def _report(path: str, page: str, marker: str) -> None:
+    """Report on one trace."""
+    measured = list(measured_traces([path]))
+    for _, profile, findings in measured:
+        print_report(profile, findings)
+    write_page(page, measured)
+    say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another)")
 
 
 def _windows(text: str) -> set[str]:
@@ -127,18 +165,45 @@ def _windows(text: str) -> set[str]:
     return chosen
 
 
-def _rank_output(output: str) -> tuple[str, bool]:
-    """Return the output's name, under torchrun with the rank in it, and whether this process reports."""
-    from pinprof.capture.job import path_of_rank, rank_of_process
+def _base(output: str | None, name: str) -> Path:
+    """Return the trace to write, without the number of a rank: in a folder, which is made, it gets this name."""
+    if output == "-":
+        fail("a recording does not go to standard output; name a file")
+    if output is None or not _is_folder(output):
+        return Path(output or name)
+    folder = Path(output)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        fail(f"{output}: no folder can be made there ({error.strerror})")
+    return folder / name
 
-    process = rank_of_process()
-    if process is None or process.world_size == 1:
-        return output, True
-    return str(path_of_rank(Path(output), process.rank)), process.rank == 0
+
+def _is_folder(output: str | None) -> bool:
+    return output is not None and (output.endswith(("/", os.sep)) or Path(output).is_dir())
+
+
+def _rank_of_job() -> "Rank | None":
+    """Return which process of a job of several this is."""
+    from pinprof.capture.job import rank_of_process
+
+    rank = rank_of_process()
+    return rank if rank and rank.world_size > 1 else None
+
+
+def _path_of(base: Path, rank: "Rank | None") -> str:
+    from pinprof.capture.job import path_of_rank
+
+    return str(base if rank is None else path_of_rank(base, rank.rank))
+
+
+def _page_of(path: str | Path) -> str:
+    return str(path).removesuffix(".gz").removesuffix(".json") + ".html"
 
 
 WINDOW_NAMES = {
     "warm-up": "warming up",
+    "ranks": "waiting for the other ranks",
     "plain": "timing without profiler",
     "profiler warm-up": "starting the profiler",
     "recorded": "recording",

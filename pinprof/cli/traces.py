@@ -1,9 +1,10 @@
 """Traces as commands need them: read, measured, and reported on."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from functools import wraps
 from pathlib import PurePath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pinprof.ranks import RankPart
     from pinprof.rules import Findings
     from pinprof.trace import Trace
+
+    Measured = Sequence[tuple[str, RankPart]]
+    """Files, and what was measured of each."""
 
 Made = TypeVar("Made")
 JOBS = "pinprof.jobs"
@@ -86,26 +90,75 @@ def files_of(arguments: Sequence[str]) -> list[str]:
     return [path for argument in arguments for path in trace_files(argument)]
 
 
-def measured_ranks(paths: Sequence[str], scheduler: str | None) -> "list[tuple[str, RankPart]]":
+class JobOptions(NamedTuple):
+    """What a command was told of the traces of a job."""
+
+    scheduler: str | None
+    rank_from: str | None
+    run: int | None
+
+
+def job_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options about the traces of a job to a command, which gets them as `job`."""
+
+    @wraps(command)
+    def with_job(*args: Any, scheduler: str | None, rank_from: str | None, run: int | None, **options: Any) -> None:
+        command(*args, job=JobOptions(scheduler, rank_from, run), **options)
+
+    for option in reversed((SCHEDULER, RANK_FROM, RUN)):
+        with_job = option(with_job)
+    return with_job
+
+
+SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="Measure on the Dask cluster of this scheduler.")
+RANK_FROM = click.option(
+    "--rank-from",
+    metavar="PATTERN",
+    help="Regular expression whose group is the rank in a trace's path, or 'order': ranks are as the files follow one "
+    "another  [what the trace says, else rank or worker with a number in the path].",
+)
+RUN = click.option("--run", metavar="N", type=click.IntRange(min=1), help="Of several runs the Nth  [the fullest].")
+
+
+def chosen_job(measured: "Measured", job: JobOptions) -> "Measured | None":
+    """Return those of the traces that are the ranks of one job, None if there is no job; says what is to be known."""
+    from pinprof.errors import TraceError
+    from pinprof.runs import job_of, numbered
+
+    try:
+        parts = numbered([part for _, part in measured], job.rank_from)
+        chosen = job_of(parts, job.run)
+    except TraceError as error:
+        if job.rank_from or job.run:
+            raise
+        say(f"Not the ranks of one job: {printable(str(error))}")
+        return None
+    for remark in chosen.remarks:
+        say(printable(remark))
+    file_of = {id(part): file for (file, _), part in zip(measured, parts, strict=True)}
+    return [(file_of[id(part)], part) for part in chosen.parts]
+
+
+def measured_ranks(paths: Sequence[str], job: JobOptions) -> "Measured":
     """Return each file with what was measured of it, in this order; what is no trace is skipped with a word."""
     from pinprof.errors import PinprofError, TraceError
     from pinprof.pool import cluster, measure_files
+    from pinprof.runs import checked_pattern
 
-    client = cluster(scheduler) if scheduler else None
+    checked_pattern(job.rank_from)
+    client = cluster(job.scheduler) if job.scheduler else None
     found = {}
-    try:
-        for done, (path, outcome) in enumerate(
-            measure_files(paths, click.get_current_context().meta.get(JOBS), client), start=1
-        ):
+    with (
+        closing(client) if client else nullcontext(),
+        closing(measure_files(paths, click.get_current_context().meta.get(JOBS), client)) as outcomes,
+        progress(f"measuring {len(paths)} traces") as update,
+    ):
+        for done, (path, outcome) in enumerate(outcomes, start=1):
+            update(f"measuring: {done} of {len(paths)} traces")
             if isinstance(outcome, PinprofError):
                 say(f"Skipped: {printable(str(outcome))}")
             else:
                 found[path] = outcome
-            if sys.stderr.isatty():
-                click.echo(f"\r{done} of {len(paths)} traces", nl=done == len(paths), err=True)
-    finally:
-        if client is not None:
-            client.close()
     if not found:
         raise TraceError(f"{shown(paths[0])}: neither this nor any of the {len(paths) - 1} other files is a trace")
     return [(path, found[path]) for path in paths if path in found]

@@ -84,10 +84,10 @@ class Breakdown:
     """Methods of HTA that raised, with what."""
 
 
-def breakdown_of(path: str, jobs: int | None = None) -> Breakdown:
-    """Return what HTA tells of a trace, with all nanoseconds. Raises TraceError if it cannot be read."""
+def breakdown_of(path: str, rank: int | None = None, jobs: int | None = None) -> Breakdown:
+    """Return what HTA tells of the trace of a rank, with all nanoseconds. Raises TraceError if it cannot be read."""
     with _quiet():
-        analysis = trace_analysis(path, exact=True, jobs=jobs)
+        analysis = trace_analysis(path if rank is None else {rank: path}, exact=True, jobs=jobs)
         (rank,) = analysis.t.get_ranks()
         failed: list[str] = []
 

@@ -87,6 +87,6 @@ def read_recording(path: str, jobs: int | None = None) -> Recording:
 def _metadata(around: bytes) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(around)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return {key: value for key, value in document.items() if key != "traceEvents"} if isinstance(document, dict) else {}

@@ -132,7 +132,7 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     if profile.withheld.keys() & {"overlap", "causes"}:
         yield bullet(f"why copies are exposed: {why_not(profile, 'overlap', 'causes')}")
         return
-    for reason, count, exposed in overlap.by_reason():
+    for reason, count, exposed in overlap.by_reason:
         yield bullet(f"{duration(exposed)} exposed in {count} {'copy' if count == 1 else 'copies'}: {REASONS[reason]}")
 
 

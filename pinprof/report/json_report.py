@@ -257,7 +257,7 @@ def _overlap(overlap: Overlap) -> dict[str, Any]:
         "exposed_ms": _ms(copy - overlapped),
         "fraction": overlapped / copy if copy else None,
         "reasons": [
-            {"reason": reason, "count": count, "exposed_ms": _ms(time)} for reason, count, time in overlap.by_reason()
+            {"reason": reason, "count": count, "exposed_ms": _ms(time)} for reason, count, time in overlap.by_reason
         ],
     }
 

@@ -11,6 +11,7 @@ from pinprof.report.html_report import Entry, contents, report_page, section
 from pinprof.report.ranks_words import (
     BEHIND,
     PER_STEP,
+    clocks,
     doubts_by_rank,
     finding_in,
     group,
@@ -49,7 +50,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], shown_rank: int) -> str:
         f'<h2 id="heading-job">{escaped(title(ranks))}</h2>',
         f'<p class="note">{escaped(_recorded(parts))}</p>',
         _headline(ranks, shown_rank),
-        *_doubts(parts),
+        *_doubts(ranks, parts),
         facts(_summary(ranks)),
         contents(links),
         *(f'<h3 id="{name}">{escaped(heading)}</h3>\n{content}' for name, heading, content in present),
@@ -87,8 +88,8 @@ def _why(ranks: Ranks) -> str:
     return "the first, as none holds up the others" if ranks.slowest_rank is None else "which holds up the others"
 
 
-def _doubts(parts: Sequence[RankPart]) -> Iterator[str]:
-    doubts = doubts_by_rank(parts)
+def _doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[str]:
+    doubts = doubts_by_rank(ranks, parts)
     if doubts:
         items = "".join(f"<li>{escaped(doubt)}.</li>" for doubt in doubts)
         yield f'<h3>Before you trust these traces</h3>\n<ul class="missing">{items}</ul>'
@@ -182,6 +183,8 @@ def _collectives(ranks: Ranks) -> str:
         "Collectives of a step, means over the steps. In: the share of the steps in which this rank came last. Takes: "
         "once all have come. Others waited: the longest that a rank did"
     )
+    aligned = clocks(ranks)
+    caption += f". {aligned[0].upper()}{aligned[1:]}" if aligned else ""
     return table(caption, [*columns, Column("ranks")], rows)
 
 

@@ -11,6 +11,7 @@ from pinprof.report.ranks_words import (
     BEHIND,
     COLUMNS,
     PER_STEP,
+    clocks,
     doubts_by_rank,
     finding_in,
     group,
@@ -43,7 +44,7 @@ def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     yield Text(title(ranks), "bold")
     yield section("Who waits for whom")
     yield from _verdict(ranks)
-    doubts = doubts_by_rank(parts)
+    doubts = doubts_by_rank(ranks, parts)
     if doubts:
         yield section("Before you trust these traces")
         yield from (bullet(f"{doubt}.") for doubt in doubts)
@@ -101,6 +102,9 @@ def _collectives(ranks: Ranks) -> Iterator[RenderableType]:
         last = f"rank {row.last_rank}"
         rows.add_row(row.name, group(row), last, percent(row.last), duration(row.own_ns), duration(row.waited_ns))
     yield rows
+    aligned = clocks(ranks)
+    if aligned:
+        yield bullet(aligned)
 
 
 def _findings(ranks: Ranks) -> Iterator[RenderableType]:

@@ -12,6 +12,8 @@ LONGEST_GROUP = 32
 """Characters of a process group's list of ranks that are shown."""
 MAX_RUNS = 6
 """Runs of ranks that are named before the rest is counted."""
+WRONG_CLOCK_NS = 1_000_000
+"""Clocks of machines that are kept by NTP differ by less."""
 NOBODY = "no rank holds up the others"
 PER_STEP = (
     "Step and alone are without the profiler, alone as if the rank waited for no other, by replay; all else is as "
@@ -52,6 +54,17 @@ def nobody(ranks: Ranks) -> str:
         return "what the ranks would need alone cannot be told, so neither can be who holds up whom"
     unknown = f"; of {without} other{'s' * (without > 1)} that cannot be told" if without else ""
     return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
+
+
+def clocks(ranks: Ranks) -> str | None:
+    """Return how the clocks of the ranks were brought together; None if nothing tells."""
+    if ranks.clocks_within_ns is None:
+        return None
+    off = max(ranks.rows, key=lambda row: abs(row.clock_ahead_ns))
+    wrong = f"; rank {off.rank}'s is {duration(abs(off.clock_ahead_ns))} "
+    wrong += "ahead" if off.clock_ahead_ns > 0 else "behind"
+    within = f"clocks agree within {duration(ranks.clocks_within_ns)}, by the ends of collectives"
+    return within + (wrong + ", which is taken out" if abs(off.clock_ahead_ns) > WRONG_CLOCK_NS else "")
 
 
 def longest_alone_first(rows: Sequence[RankRow]) -> list[RankRow]:
@@ -106,8 +119,8 @@ def finding_in(shared: SharedFinding) -> str:
     return place(evidence.file, evidence.line, evidence.function)
 
 
-def doubts_by_rank(parts: Sequence[RankPart]) -> list[str]:
-    """Return what takes figures of some ranks away, each reason once with its ranks."""
+def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
+    """Return what takes figures of some ranks away or makes them uncertain, each reason once with its ranks."""
     of_ranks: dict[str, list[int]] = defaultdict(list)
     texts: dict[str, str] = {}
     for position, part in enumerate(parts):
@@ -115,4 +128,19 @@ def doubts_by_rank(parts: Sequence[RankPart]) -> list[str]:
             if entry.invalidates:
                 of_ranks[entry.check].append(number_of(part, position))
                 texts.setdefault(entry.check, f"{entry.what}: {consequence(entry)}")
-    return [f"{numbers(sorted(ranks), len(parts))}: {texts[check]}" for check, ranks in of_ranks.items()]
+    doubts = [f"{numbers(sorted(having), len(parts))}: {texts[check]}" for check, having in of_ranks.items()]
+    apart = _apart(ranks)
+    return [f"{apart}: what each waited, and who came last, is not certain", *doubts] if apart else doubts
+
+
+def _apart(ranks: Ranks) -> str | None:
+    """Return in words at which steps the ranks were recorded, None if that is the same or not known."""
+    after: dict[int, list[int]] = defaultdict(list)
+    for row in ranks.rows:
+        if row.steps_before is not None:
+            after[row.steps_before].append(row.rank)
+    if len(after) <= 1:
+        return None
+    groups = sorted(after.items(), key=lambda group: -len(group[1]))[:MAX_RUNS]
+    listed = "; ".join(f"{numbers(having, len(ranks.rows))} after {steps}" for steps, having in groups)
+    return f"recorded at different steps ({listed}{' and more' * (len(after) > MAX_RUNS)})"

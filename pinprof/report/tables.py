@@ -45,7 +45,7 @@ def reasons_table(profile: Profile) -> str:
     """Return why copies are exposed; nothing where that is withheld."""
     if profile.withheld.keys() & {"overlap", "causes"}:
         return ""
-    rows = profile.overlap.by_reason()
+    rows = profile.overlap.by_reason
     columns = [Column("reason"), *_numbers("copies", "exposed"), Column("meaning")]
     cells = ((reason.replace("_", " "), f"{count:,}", duration(time), REASONS[reason]) for reason, count, time in rows)
     return table("In the whole trace; the first reason that holds for a copy", columns, cells) if rows else ""

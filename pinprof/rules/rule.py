@@ -1,7 +1,7 @@
 """What a rule is, what it sees in a trace, and what follows."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pinprof.measure import Profile
@@ -89,3 +89,9 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds one thing more
 
     joint: Saving | None = None
     """What all their fixes bring together; None where a replay cannot tell."""
+
+    def summary(self) -> "Findings":
+        """Return the same without the rows of the trace that the fixes are about."""
+        short = Findings(replace(each, evidence=replace(each.evidence, edits=NO_EDITS)) for each in self)
+        short.joint = self.joint
+        return short

@@ -269,11 +269,12 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
     return Info(
         rank=recorded_rank(metadata),
         world_size=_integer(distributed.get("world_size", pinprof.get("world_size"))),
-        base_ns=_integer(_decoded(metadata.base)) or 0,
+        base_ns=_integer(_decoded(metadata.base)),
         torch_version=_text(pinprof.get("torch_version")),
         devices=tuple(Device(int(index), names.get(int(index))) for index in np.unique(gpu.device)),
         step_marker=_text(pinprof.get("marker")),
         plain_step=_plain_step(pinprof.get("plain")),
+        steps_before=_integer(pinprof.get("steps_before")),
         lines=lines_of_metadata(_decoded(metadata.lines)),
     )
 

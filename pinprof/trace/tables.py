@@ -156,14 +156,16 @@ class Info:
 
     rank: int | None = None
     world_size: int | None = None
+    base_ns: int | None = None
+    """What the times of the trace count from, in ns since 1970; old versions of torch count from there themselves."""
     torch_version: str | None = None
     devices: tuple[Device, ...] = ()
     step_marker: str | None = None
     """What ended a step in the recorded run, in words."""
     plain_step: PlainStep | None = None
+    steps_before: int | None = None
+    """How many steps the program had made before those recorded."""
     lines: tuple[RecordedLines, ...] = ()
-    base_ns: int = 0
-    """What to add to the trace's times for ns since 1970, by the clock of its machine."""
 
 
 @dataclass(frozen=True)

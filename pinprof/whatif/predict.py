@@ -79,8 +79,12 @@ class Model:
             for rank, steps in zip(ranks, chosen, strict=True)
         ]
         self.programs = joined([rank.trace for rank in ranks], programs, chosen)
-        given = StepEstimate(step_ns, "given", (step_ns, step_ns)) if step_ns else None
-        self.step = given or measured_step([rank.trace.info for rank in ranks]) or self._estimate()
+        self._given = StepEstimate(step_ns, "given", (step_ns, step_ns)) if step_ns else None
+
+    @cached_property
+    def step(self) -> StepEstimate:
+        """The step without the profiler: as given, else as measured in the recorded run, else estimated."""
+        return self._given or measured_step([rank.trace.info for rank in self.ranks]) or self._estimate()
 
     def _estimate(self) -> StepEstimate:
         stacks = any(len(rank.trace.functions) > 0 for rank in self.ranks)

@@ -95,7 +95,7 @@ def test_by_reason_counts_only_copies_with_exposed_time(tmp_path: Path) -> None:
     builder.kernel(0, 100, launch=-10)
     builder.copy(PINNED, 10, 20, launch=-5, stream=SIDE)  # hidden
     builder.copy("HtoD (Pageable -> Device)", 200, 30, launch=190)
-    assert overlap_of(builder, tmp_path).by_reason() == (("pageable", 1, 30_000),)
+    assert overlap_of(builder, tmp_path).by_reason == (("pageable", 1, 30_000),)
 
 
 @given(

@@ -132,7 +132,8 @@ def test_plain_window_of_slow_steps_ends_after_its_most_seconds(record: Record, 
 def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
     run(record(TWO_OF_EACH), clock, [2.0] * 8)
     described = profiler.metadata["pinprof"]
-    assert described.keys() == {"pinprof_version", "torch_version", "cuda_version", "gpu", "marker", "plain"}
+    versions = {"pinprof_version", "torch_version", "cuda_version"}
+    assert described.keys() == {*versions, "gpu", "marker", "plain", "steps_before"}
     assert described["torch_version"] == torch.__version__
     assert described["plain"] == {
         "steps": 2,

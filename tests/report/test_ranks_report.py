@@ -15,10 +15,11 @@ from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
 from pinprof.report.json_report import to_json
 from pinprof.report.ranks_page import MAX_ROWS, to_html
 from pinprof.report.ranks_text import LISTED, MAX_FINDINGS, to_text
-from pinprof.report.ranks_words import numbers, spread
+from pinprof.report.ranks_words import clocks, numbers, spread
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
 from pinprof.trust import Missing
+from pinprof.units import duration
 
 MANY = 1024
 SLOW = 700
@@ -290,3 +291,13 @@ def test_what_hovering_says_of_a_rank_is_there_once(tmp_path: Path) -> None:
     assert figure["columns"] == {f"{number}": f"train.rank{number}.json.gz" for number in range(3)}
     assert "customdata" not in figure["data"][0]
     assert figure["choices"][1][1] == [{"visible": [False, True]}, {}, [0, 1]]
+
+
+def test_a_wrong_clock_is_said_and_a_right_one_is_not(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 2)
+    ranks = compare_ranks(parts)
+    agree = f"clocks agree within {duration(ranks.clocks_within_ns or 0)}, by the ends of collectives"
+    assert clocks(ranks) == agree
+    wrong = replace(ranks, rows=(ranks.rows[0], replace(ranks.rows[1], clock_ahead_ns=-2_500_000)))
+    assert clocks(wrong) == f"{agree}; rank 1's is 2.50 ms behind, which is taken out"
+    assert clocks(replace(ranks, clocks_within_ns=None)) is None

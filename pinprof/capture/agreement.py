@@ -1,0 +1,186 @@
+"""What the ranks of a job tell each other: when to begin the windows, when to stop, and where their traces are."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import cached_property, partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from pinprof.capture.job import Rank, rank_of_process
+from pinprof.capture.meeting import Meeting
+from pinprof.capture.plain import Progress
+from pinprof.capture.warmup import WarmUpBounds
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
+
+LOST = RuntimeError, ValueError
+"""What a store of torch.distributed raises if nobody answers."""
+CONNECT_S = 10.0
+LOOK_S = 0.05
+"""How often it is looked whether the other ranks have written their traces."""
+NO_STORE = "the ranks have no store of torch.distributed in common, so nothing but their count of steps aligns them"
+
+Connect = Callable[[], "Store | None"]
+
+
+class Written(NamedTuple):
+    """Where a rank has written its trace: the machine, the path, which is empty if it has none, and the bytes."""
+
+    machine: str
+    path: str
+    size: int
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the file can be read on this machine: of the same name may be one of an earlier run."""
+        with suppress(OSError):
+            return bool(self.path) and Path(self.path).stat().st_size == self.size
+        return False
+
+
+class Agreement:
+    """What this rank of a job has agreed with the others, through the store that the job has anyway.
+
+    The store is asked in the warm-up and after the windows, never within them. `apart` says why the windows may lie on
+    other steps than those of the other ranks; None if they do not.
+    """
+
+    def __init__(self, rank: Rank, connect: Connect) -> None:
+        self.rank, self.ranks = rank
+        self.apart: str | None = None
+        self._connect = connect
+        self._lost = False
+
+    @property
+    def in_contact(self) -> bool:
+        """Whether the other ranks can be asked; from the first question on the store is kept."""
+        return self._store is not None and not self._lost
+
+    def begin(self, place: Callable[[], int], text: str, bounds: WarmUpBounds) -> Generator[Progress, None, str]:
+        """Wait at every step boundary until all ranks begin; return the text of the one that decided it.
+
+        `place` counts the steps of the program. Ranks that are not ready get as long as a warm-up may take.
+        """
+        steps, start = 0, time.monotonic()
+        while (decided := self._reached(self._begin, place(), text)) is None:
+            late = steps >= bounds.steps and time.monotonic() - start >= bounds.max_seconds
+            if late or steps >= bounds.max_steps:
+                self._insist(self._begin)
+            steps += 1
+            yield Progress("ranks", steps, bounds.max_steps)
+        self._note_missing()
+        return decided
+
+    def ends(self, place: int) -> bool:
+        """Return whether all ranks stop at this place, which counts the steps of the program."""
+        return self._reached(self._end, place, "stop") is not None
+
+    def leave(self, path: Path | None) -> None:
+        """Say that this rank has written its trace there, or has none, and let the others go on without it."""
+        store = self._store
+        if store is None or self._lost:
+            return
+        with suppress(*LOST):
+            for meeting in (self._begin, self._end):
+                if meeting is not None:
+                    meeting.leave()
+            written = Written(platform.node(), str(path or ""), path.stat().st_size if path else 0)
+            store.set(_trace_of(self.rank), json.dumps(written))
+
+    def traces(self, seconds: float, show: Callable[[str], None]) -> dict[int, Written]:
+        """Return where each rank has written its trace, of those that have within so many seconds."""
+        written: dict[int, Written] = {}
+        end = time.monotonic() + seconds
+        with suppress(*LOST):
+            while self._store is not None and not self._lost:
+                missing = [rank for rank in range(self.ranks) if rank not in written]
+                for rank in missing:
+                    if self._store.check([_trace_of(rank)]):
+                        written[rank] = Written(*json.loads(self._store.get(_trace_of(rank))))
+                if len(written) == self.ranks or time.monotonic() >= end:
+                    break
+                show(f"waiting for the traces of all ranks ({len(written)} of {self.ranks} written)")
+                time.sleep(LOOK_S)
+        return written
+
+    @cached_property
+    def _store(self) -> "Store | None":
+        store = self._connect()
+        if store is None:
+            self.apart = NO_STORE
+        return store
+
+    @cached_property
+    def _begin(self) -> Meeting | None:
+        return Meeting(self._store, "begin", self.ranks) if self._store is not None else None
+
+    @cached_property
+    def _end(self) -> Meeting | None:
+        return Meeting(self._store, "end", self.ranks) if self._store is not None else None
+
+    def _reached(self, meeting: Meeting | None, place: int, text: str) -> str | None:
+        """Return what was decided; a rank without contact decides alone."""
+        if meeting is None or self._lost:
+            return text
+        try:
+            return meeting.reached(place, text)
+        except LOST as exc:
+            self._lose(exc)
+            return text
+
+    def _insist(self, meeting: Meeting | None) -> None:
+        with suppress(*LOST):  # if it is lost, the next question tells
+            if meeting is not None:
+                meeting.insist()
+
+    def _note_missing(self) -> None:
+        try:
+            if self._begin is not None and not self._lost and self._begin.missing() < 0:
+                self.apart = "not all ranks were ready for the windows in time"
+        except LOST as exc:
+            self._lose(exc)
+
+    def _lose(self, exc: Exception) -> None:
+        self._lost = True
+        self.apart = f"the store of the job does not answer ({(str(exc).splitlines() or [''])[0]})"
+
+
+def agreement_of_process() -> Agreement | None:
+    """Return the agreement of this rank with the others; None in a process that is alone."""
+    rank = rank_of_process()
+    if rank is None or rank.world_size == 1:
+        return None
+    return Agreement(rank, partial(store_of_job, dict(os.environ)))
+
+
+def store_of_job(environment: Mapping[str, str]) -> "Store | None":
+    """Return the store that the ranks have in common; None if there is none.
+
+    That of torchrun's agent, on a connection of our own, or that of the default process group, once there is one; in a
+    part of it that is ours.
+    """
+    distributed: Any = import_module("torch.distributed")  # untyped: it names its classes only where it has them
+    if not distributed.is_available():
+        return None
+    if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        with suppress(*LOST, KeyError):
+            host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+            store = distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
+            restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+            return cast("Store", distributed.PrefixStore(f"pinprof/{restarts}", store))
+    if distributed.is_initialized():
+        with suppress(*LOST, AttributeError):  # it has no public name
+            default = distributed.distributed_c10d._get_default_store()  # noqa: SLF001
+            return cast("Store", distributed.PrefixStore("pinprof", default))
+    return None
+
+
+def _trace_of(rank: int) -> str:
+    return f"trace/{rank}"

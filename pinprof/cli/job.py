@@ -1,0 +1,76 @@
+"""What `pinprof run` says of a job: which rank writes what, and the report on all of them."""
+
+import platform
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from pinprof.cli.report import report
+from pinprof.cli.terminal import progress, say
+
+if TYPE_CHECKING:
+    from pinprof.capture.agreement import Agreement, Written
+    from pinprof.errors import PinprofError
+
+TRACES_WITHIN_S = 300.0
+"""So long rank 0 waits for the traces of the others once it has its own."""
+VISIBLE_WITHIN_S = 5.0
+"""So long a file that another machine has written to a shared folder may need to be seen here."""
+
+
+def report_job(agreement: "Agreement", page: str, later: str) -> bool:
+    """Report on the traces of all ranks once they are written; return whether there are several to report on.
+
+    `later` is the command that does so later.
+    """
+    with progress("waiting for the traces of all ranks") as show:
+        written = agreement.traces(TRACES_WITHIN_S, show)
+        _await_visible(written)
+    here = [each.path for _, each in sorted(written.items()) if each.is_here]
+    for rank in range(agreement.ranks):
+        _say_what_is_missing(rank, written.get(rank))
+    if len(here) > 1:
+        say(f"Wrote the traces of {len(here)} ranks; to report on them again: {later}")
+        click.get_current_context().invoke(report, traces=tuple(here), html_file=page, force=True)
+    return len(here) > 1
+
+
+def _await_visible(written: "dict[int, Written]") -> None:
+    end = time.monotonic() + VISIBLE_WITHIN_S
+    while time.monotonic() < end and any(each.path and not each.is_here for each in written.values()):
+        time.sleep(0.1)
+
+
+def _say_what_is_missing(rank: int, written: "Written | None") -> None:
+    if written is None:
+        say(f"Rank {rank}: has not said within {TRACES_WITHIN_S:.0f} s that its trace is written")
+    elif not written.path:
+        say(f"Rank {rank}: has recorded nothing")
+    elif not written.is_here:
+        say(f"Rank {rank}: its trace is on {written.machine}, {written.path}; fetch it to report on all ranks together")
+
+
+def give_up(agreement: "Agreement", error: "PinprofError") -> NoReturn:
+    """End a rank that has no trace such that the others can write theirs: a launcher ends all if one fails."""
+    if agreement.rank:
+        say(f"Rank {agreement.rank}: {error}")
+        sys.exit(0)
+    agreement.traces(TRACES_WITHIN_S, lambda _: None)
+    raise error
+
+
+def say_where(output: str, local_rank: str | None) -> None:
+    """Say once on each machine but the first where its ranks have written."""
+    if local_rank == "0":
+        say(f"{platform.node()}: wrote {output}, and the other ranks on this machine wrote theirs beside it")
+
+
+def command_for(base: Path, *, is_folder: bool) -> str:
+    """Return the command that reports on the traces of all ranks."""
+    from pinprof.capture.job import path_of_rank  # noqa: PLC0415  `pinprof --help` needs no torch
+
+    return f"pinprof report {shlex.quote(f'{base.parent}/' if is_folder else str(path_of_rank(base, '*')))}"

@@ -1,0 +1,163 @@
+"""Which traces are the ranks of one job: the number of each, and the runs that were mixed in a folder."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import NamedTuple
+
+from pinprof.errors import TraceError
+from pinprof.ranks import RankPart, rank_of, why_no_job
+
+BY_ORDER = "order"
+"""What stands for the order of the files where a pattern for their names could stand."""
+APART_NS = 60 * 10**9
+"""Ranks of a job record the same steps. Clocks of machines that are set at all differ by much less than this."""
+MOST_NAMED = 8
+"""Runs, or ranks, that are named before the rest is counted."""
+
+
+class Run(NamedTuple):
+    """Traces that are the ranks of one job."""
+
+    parts: list[RankPart]
+    remarks: list[str]
+    """What a reader must know of the choice, in words."""
+
+
+def numbered(parts: Sequence[RankPart], rank_from: str | None = None) -> list[RankPart]:
+    """Return the traces with the numbers of their ranks: as recorded, else as the names say.
+
+    `rank_from` wins over both: a pattern (regular expression) whose group is the number in the path, or `order`, by
+    which they are numbered from 0. Raises TraceError if it is no such pattern, or a path has no such number.
+    """
+    if rank_from == BY_ORDER:
+        return [_with_rank(part, place) for place, part in enumerate(parts)]
+    pattern = _compiled(rank_from) if rank_from else None
+    return [_with_rank(part, _matched(pattern, part) if pattern else rank_of(part)) for part in parts]
+
+
+def checked_pattern(rank_from: str | None) -> str | None:
+    """Return what tells the ranks as it was given; raises TraceError if it is neither `order` nor a pattern."""
+    if rank_from and rank_from != BY_ORDER:
+        _compiled(rank_from)
+    return rank_from
+
+
+def _compiled(text: str) -> re.Pattern[str]:
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise TraceError(f"{text}: is no regular expression ({error}); 'trace_(\\d+)' is one") from None
+    if pattern.groups != 1:
+        raise TraceError(f"{text}: needs one group, which is the rank, as in 'trace_(\\d+)'; or give {BY_ORDER}")
+    return pattern
+
+
+def _matched(pattern: re.Pattern[str], part: RankPart) -> int:
+    found = pattern.search(part.profile.path)
+    if not found or not (found[1] or "").isdecimal():
+        raise TraceError(f"{part.profile.path}: {pattern.pattern} finds no number in this name")
+    return int(found[1])
+
+
+def _with_rank(part: RankPart, rank: int | None) -> RankPart:
+    return replace(part, profile=replace(part.profile, info=replace(part.profile.info, rank=rank)))
+
+
+def runs(parts: Sequence[RankPart]) -> list[list[RankPart]]:
+    """Return the traces by the run of which they are, the first recorded first.
+
+    Jobs of other sizes are other runs. As long as a rank is there twice, the traces are divided where none was being
+    recorded for the longest time; what cannot be divided so stays together.
+    """
+    by_size: dict[int | None, list[RankPart]] = defaultdict(list)
+    sizes = {part.profile.info.world_size for part in parts} - {None}
+    for part in parts:
+        only = next(iter(sizes)) if len(sizes) == 1 else None
+        by_size[part.profile.info.world_size or only].append(part)
+    found = [run for each in by_size.values() for run in _divided(sorted(each, key=_begin))]
+    return sorted(found, key=lambda run: _begin(run[0]))
+
+
+def _divided(parts: list[RankPart]) -> Iterator[list[RankPart]]:
+    """Yield the runs of traces that are in order of time."""
+    pauses = _pauses(parts)
+    if len({rank_of(part) for part in parts}) == len(parts) or max(pauses, default=0) <= 0:
+        yield parts
+        return
+    at = pauses.index(max(pauses)) + 1
+    yield from _divided(parts[:at])
+    yield from _divided(parts[at:])
+
+
+def _begin(part: RankPart) -> int:
+    return part.profile.begin_ns
+
+
+def _pauses(parts: Sequence[RankPart]) -> list[int]:
+    """Return for each trace but the first how long before it the last one ended, in ns; negative if it had not."""
+    pauses, end = [], 0
+    for place, part in enumerate(parts):
+        if place:
+            pauses.append(_begin(part) - end)
+        end = max(end, _begin(part) + part.profile.span_ns)
+    return pauses
+
+
+def job_of(parts: Sequence[RankPart], number: int | None = None) -> Run:
+    """Return the traces of one run, which is given by its number from 1; else of that with most ranks, the last such.
+
+    Raises TraceError, with the reason and the way out, if the traces are not the ranks of a job.
+    """
+    if len(parts) == 1:
+        raise TraceError("only one of the files is a trace")
+    unknown = [part.profile.path for part in parts if rank_of(part) is None]
+    if unknown:
+        raise TraceError(f"of {unknown[0]} nothing tells the rank; --rank-from says how to find it")
+    found = runs(parts)
+    if number and number > len(found):
+        raise TraceError(f"there is no run {number}: the traces are of {len(found)}")
+    place = number - 1 if number else max(range(len(found)), key=lambda place: (len(found[place]), place))
+    chosen = sorted(found[place], key=lambda part: rank_of(part) or 0)
+    reason = why_no_job(chosen if len(chosen) > 1 else parts)
+    if reason:
+        raise TraceError(f"{reason}; give the traces of one run, or say with --rank-from what the ranks are")
+    return Run(chosen, [*_other_runs(found, place), *_gaps(chosen)])
+
+
+def _other_runs(found: Sequence[Sequence[RankPart]], place: int) -> Iterator[str]:
+    if len(found) == 1:
+        return
+    yield f"These are {len(found)} runs; this is run {place + 1}, and --run N shows another:"
+    for number, run in enumerate(found[:MOST_NAMED], start=1):
+        named = run[0].profile.path + (" ..." if len(run) > 1 else "")
+        yield f"  run {number}: {len(run)} rank{'s' * (len(run) > 1)}{_recorded(run)}: {named}"
+    if len(found) > MOST_NAMED:
+        yield f"  and {len(found) - MOST_NAMED} more"
+
+
+def _recorded(run: Sequence[RankPart]) -> str:
+    """Return when a run was recorded, in words, if its traces tell."""
+    if run[0].profile.info.base_ns is None:
+        return ""
+    begin = datetime.fromtimestamp(_begin(run[0]) // 10**9, timezone.utc)
+    return f", recorded {begin:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
+    """Yield what a job lacks: ranks, and that they were recorded at one time."""
+    numbers = {rank for part in parts if (rank := rank_of(part)) is not None}
+    size = next((part.profile.info.world_size for part in parts if part.profile.info.world_size), max(numbers) + 1)
+    absent = sorted(set(range(size)) - numbers)
+    if absent:
+        listed = ", ".join(map(str, absent[:MOST_NAMED]))
+        more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
+        yield f"No trace of rank {listed}{more} of {size}: the others may have waited for these"
+    in_time = sorted(parts, key=_begin)
+    pauses = _pauses(in_time)
+    if max(pauses, default=0) > APART_NS:
+        later = in_time[pauses.index(max(pauses)) + 1].profile.path
+        time = timedelta(seconds=max(pauses) // 10**9)
+        yield f"{later} was recorded {time} h after the others: another run, or a clock that is wrong"

@@ -1,0 +1,197 @@
+"""Times the report on a job of many ranks: seconds, memory, and how both go with the number of processes.
+
+Run from the repository root:  PYTHONPATH=. python scripts/bench_ranks.py make FOLDER --ranks 256
+                               PYTHONPATH=. python scripts/bench_ranks.py bench FOLDER --jobs 1 --jobs 2
+                               PYTHONPATH=. python scripts/bench_ranks.py compare --ranks 256 --ranks 1024
+
+The ranks are those of a recorded job of two, with other clocks and ids: the last one is the rank that slept 20 ms in
+each step, all others the one that waited for it. So the report has to name the last one; if not, the benchmark fails.
+"""
+
+import json
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import numpy as np
+from isal import igzip
+
+from pinprof.pool import measure_files
+from pinprof.ranks import RankPart, compare_ranks
+from pinprof.trace.parallel import available_cores
+
+ROOT = Path(__file__).parents[1]
+WAITING, SLEEPING = (ROOT / "traces" / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz" for rank in (0, 1))
+OP_PROCESS = re.compile(rb'"cat": "cpu_op".*?"pid": (\d+)', re.DOTALL)
+WHOLE_US = re.compile(rb'(?<="ts": )\d+(?=\.)')
+SHOWN_RANKS = 30
+"""More ranks of a group torch does not write."""
+SAMPLE_S = 0.02
+"""How often memory is looked at."""
+
+
+class Cost(NamedTuple):
+    """What a run took."""
+
+    seconds: float
+    cpu_seconds: float
+    parent: int
+    """Peak memory of the process that reports, in bytes."""
+    child: int
+    """Peak memory of the largest of those that measure."""
+    all: int
+    """Peak of the sum of all."""
+
+
+@click.group()
+def main() -> None:
+    """Make the traces of a job of many ranks and time the report on it."""
+
+
+@main.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--ranks", default=256, show_default=True, type=click.IntRange(2))
+@click.option("--megabytes", type=click.IntRange(1), help="Decompressed size of each trace  [as recorded, 5].")
+def make(folder: Path, ranks: int, megabytes: int | None) -> None:
+    """Write the traces of a job of many ranks into FOLDER."""
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as other, multiprocessing.get_context("spawn").Pool() as pool:
+        sources = [_repeated(path, megabytes, Path(other)) if megabytes else path for path in (WAITING, SLEEPING)]
+        tasks = [(sources[rank == ranks - 1], folder / f"rank{rank}.json.gz", rank, ranks) for rank in range(ranks)]
+        sizes = pool.starmap(_write_rank, tasks, chunksize=1)
+    (folder / "sizes.txt").write_text(f"{sum(sizes)}\n")
+    packed = sum(path.stat().st_size for path in folder.glob("*.gz"))
+    print(f"{folder}: {ranks} ranks, {sum(sizes) / 1e9:.2f} GB, packed {packed / 1e9:.3f} GB")
+
+
+def _repeated(path: Path, megabytes: int, folder: Path) -> Path:
+    """Return a recording that is repeated in time until it is of this size."""
+    out = folder / path.name
+    command = [sys.executable, f"{ROOT}/scripts/bench_reader.py", "make", f"{out}", "--source", f"{path}"]
+    subprocess.run([*command, "--megabytes", str(megabytes)], check=True, stdout=subprocess.DEVNULL)
+    return out
+
+
+def _write_rank(source: Path, out: Path, rank: int, ranks: int) -> int:
+    """Write a recording as that of a rank, and return its size: other clock, process, number and group."""
+    data = igzip.decompress(source.read_bytes())
+    process = OP_PROCESS.search(data)
+    assert process, "a trace has ops"
+    shift = rank * 7919 % 1000
+    data = WHOLE_US.sub(lambda found: b"%d" % (int(found[0]) + shift), data)
+    data = re.sub(rb'(?<="[pt]id": )%b\b' % process[1], b"%d" % (int(process[1]) + rank), data)
+    data = re.sub(rb'"rank": \d+, "world_size": \d+', b'"rank": %d, "world_size": %d' % (rank, ranks), data, count=1)
+    group = ", ".join([*map(str, range(min(ranks, SHOWN_RANKS))), *["..."] * (ranks > SHOWN_RANKS)]).encode()
+    data = data.replace(b'"Process Group Ranks": "[0, 1]"', b'"Process Group Ranks": "[%b]"' % group)
+    out.write_bytes(igzip.compress(data, 2))
+    return len(data)
+
+
+@main.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--jobs", multiple=True, type=click.IntRange(1), help="Processes, several in turn  [1, 2, 4, ... cores].")
+@click.option("--rounds", default=1, show_default=True, help="Runs with each number; the fastest counts.")
+def bench(folder: Path, jobs: tuple[int, ...], rounds: int) -> None:
+    """Print a Markdown table: seconds, memory and cost per GB of `pinprof report FOLDER` by number of processes."""
+    size = int((folder / "sizes.txt").read_text()) / 1e9
+    packed = sum(path.stat().st_size for path in folder.glob("*.gz")) / 1e9
+    ranks = len(list(folder.glob("*.gz")))
+    cores = available_cores()
+    print(f"{ranks} ranks, {size:.2f} GB, packed {packed:.3f} GB; {cores} cores\n")
+    print("| processes | seconds | times as fast | CPU s per GB | per packed GB | parent, MB | child, MB | all, MB |")
+    print("|---:|---:|---:|---:|---:|---:|---:|---:|")
+    first = None
+    for count in jobs or [*(2**power for power in range(10) if 2**power < cores), cores]:
+        cost = min((_report(folder, count, ranks - 1) for _ in range(rounds)), key=lambda each: each.seconds)
+        first = first or cost.seconds
+        print(
+            f"| {count} | {cost.seconds:.1f} | {first / cost.seconds:.1f} "
+            f"| {cost.cpu_seconds / size:.1f} | {cost.cpu_seconds / packed:.0f} "
+            f"| {cost.parent / 1e6:.0f} | {cost.child / 1e6:.0f} | {cost.all / 1e6:.0f} |",
+            flush=True,
+        )
+
+
+def _report(folder: Path, jobs: int, slowest: int) -> Cost:
+    with tempfile.TemporaryDirectory() as other:
+        out = Path(other) / "job.json"
+        command = [sys.executable, "-m", "pinprof", "report", f"{folder}", "--json", f"{out}", "--jobs", f"{jobs}"]
+        begin = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            parent = child = together = 0
+            while True:
+                ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+                if ended:
+                    break
+                own, *others = map(_resident, _tree(process.pid)) or [0]
+                parent, child = max(parent, own), max(child, *others, 0)
+                together = max(together, own + sum(others))
+                time.sleep(SAMPLE_S)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            errors = process.stderr.read() if process.stderr else ""
+        seconds = time.perf_counter() - begin
+        if process.returncode:
+            sys.exit(f"the report failed: {errors}")
+        found = json.loads(out.read_text())["ranks"]
+    if (found["slowest_rank"], len(found["rows"])) != (slowest, slowest + 1):
+        sys.exit(f"the report on {len(found['rows'])} ranks names rank {found['slowest_rank']}, which is {slowest}")
+    return Cost(seconds, usage.ru_utime + usage.ru_stime, parent, child, together)
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield from _tree(int(child))
+
+
+def _resident(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+    return 0
+
+
+@main.command()
+@click.option("--ranks", multiple=True, type=click.IntRange(2), default=(256, 1024), show_default=True)
+@click.option("--collectives", default=1000, show_default=True, help="Of each rank, in all steps together.")
+def compare(ranks: tuple[int, ...], collectives: int) -> None:
+    """Print a Markdown table: seconds to hold that many ranks with many collectives against each other."""
+    parts = [part for _, part in measure_files([str(WAITING), str(SLEEPING)], 1) if isinstance(part, RankPart)]
+    print("| ranks | collectives of each | seconds |")
+    print("|---:|---:|---:|")
+    for count in ranks:
+        job = [_with_collectives(parts[rank == count - 1], rank, count, collectives) for rank in range(count)]
+        begin = time.perf_counter()
+        compare_ranks(job)
+        print(f"| {count} | {collectives} | {time.perf_counter() - begin:.2f} |", flush=True)
+
+
+def _with_collectives(part: RankPart, rank: int, ranks: int, count: int) -> RankPart:
+    """Return a rank of another number, with more collectives of other lengths."""
+    table = part.communication.collectives
+    rows = np.sort(np.arange(count) % len(table))
+    start = table.start_ns[rows]
+    end = start + np.random.default_rng(rank).integers(1_000, 1_000_000, count)
+    names, groups = (tuple(texts[row] for row in rows.tolist()) for texts in (table.name, table.group))
+    many = replace(table, row=rows, place=table.place[rows], name=names, group=groups, start_ns=start, end_ns=end)
+    info = replace(part.profile.info, rank=rank, world_size=ranks)
+    return replace(
+        part,
+        profile=replace(part.profile, info=info),
+        communication=replace(part.communication, collectives=many),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""The traces of a job measured in processes of this machine and on a Dask cluster, some of which die meanwhile."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from trace_builder import TraceBuilder
+
+import pinprof
+from pinprof.cli import main
+from pinprof.errors import PinprofError, TraceError
+from pinprof.pool import measure_files
+from pinprof.ranks import RankPart
+
+RANKS = 24
+WAIT_SECONDS = 30
+PAGEABLE = "HtoD (Pageable -> Device)"
+
+
+def written(folder: Path, count: int = RANKS) -> list[str]:
+    """Write the traces of a job: each step copies, of each rank for another time."""
+    paths = []
+    for rank in range(count):
+        builder = TraceBuilder()
+        builder.metadata["distributedInfo"] = {"rank": rank, "world_size": count}
+        for number in range(4):
+            builder.step(number, 1000 * number, 990)
+            builder.copy(PAGEABLE, 1000 * number + 20, 100 + rank, launch=1000 * number + 10)
+            builder.kernel(1000 * number + 700, 100, launch=1000 * number + 690)
+        paths.append(str(builder.write(folder / f"rank{rank}.json.gz")))
+    return paths
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(main, ["report", *map(str, words)])
+
+
+def bytes_of(outcomes: dict[str, RankPart | PinprofError]) -> dict[str, object]:
+    """Return what was measured as what does not depend on the process; of errors their texts."""
+    return {
+        path: str(each) if isinstance(each, PinprofError) else pickle.dumps(each) for path, each in outcomes.items()
+    }
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Return what the condition gives as soon as that is something."""
+    end = time.monotonic() + WAIT_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < end, "this did not come"
+        time.sleep(0.02)
+    return found
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")  # of each thread those that it started
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def readers(path: Path, pids: Iterable[int]) -> list[int]:
+    """Return those of the processes that have a file open."""
+    found = []
+    for pid in pids:
+        with suppress(OSError):
+            found += [pid for link in Path(f"/proc/{pid}/fd").iterdir() if link.readlink() == path]
+    return found
+
+
+def kill_reader(path: Path) -> None:
+    (reader,) = until(lambda: readers(path, children(os.getpid())))
+    os.kill(reader, signal.SIGKILL)
+    until(lambda: reader not in readers(path, children(os.getpid())))
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Iterator[Path]:
+    """Return a file whose reader waits for more: there a process can be met while it reads."""
+    path = tmp_path / "rank99.json"
+    os.mkfifo(path)
+    held = os.open(path, os.O_RDWR)
+    yield path
+    os.close(held)
+
+
+# Processes of this machine
+
+
+def test_a_process_that_is_killed_costs_its_file_only(tmp_path: Path, endless: Path) -> None:
+    paths = [str(endless), *written(tmp_path, 6)]
+    with ThreadPoolExecutor(1) as thread:
+        measured = thread.submit(lambda: dict(measure_files(paths, workers=2)))
+        for _ in range(2):  # it is tried twice
+            kill_reader(endless)
+        outcomes = measured.result(WAIT_SECONDS)
+    death = outcomes.pop(str(endless))
+    assert str(death) == f"{endless}: the process that read it died, as it does when memory runs out"
+    assert set(outcomes) == set(paths[1:])
+    assert not any(isinstance(outcome, PinprofError) for outcome in outcomes.values())
+
+
+def test_processes_and_this_one_measure_the_same(tmp_path: Path) -> None:
+    paths = written(tmp_path, 3)
+    here = {path: outcome for each in paths for path, outcome in measure_files([each])}
+    assert bytes_of(dict(measure_files(paths, workers=2))) == bytes_of(here)
+
+
+def test_a_program_without_a_guard_can_measure(tmp_path: Path) -> None:
+    """`multiprocessing` would run it again in every process."""
+    paths = written(tmp_path, 2)
+    program = tmp_path / "program.py"
+    program.write_text(f"from pinprof.pool import measure_files\nprint(len(dict(measure_files({paths}))))\n")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    assert done.stdout == "2\n"
+
+
+def test_ctrl_c_ends_a_job_with_one_line_and_leaves_no_process(tmp_path: Path, endless: Path) -> None:
+    written(tmp_path, 2)
+    command = [sys.executable, "-m", "pinprof", "report", str(tmp_path / "*.json*"), "--jobs", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        (reader,) = until(lambda: readers(endless, children(job.pid)))
+        job.send_signal(signal.SIGINT)
+        output, errors = job.communicate(timeout=WAIT_SECONDS)
+    assert (job.returncode, output, errors) == (130, "", "\nError: interrupted\n")  # the first ends the line of ^C
+    assert not Path(f"/proc/{reader}").exists()
+
+
+# A Dask cluster
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """Return a client of a cluster of three processes."""
+    from distributed import Client, LocalCluster  # noqa: PLC0415  slow to load
+
+    with (
+        LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_a_cluster_whose_worker_is_killed_meanwhile_measures_all(client: Any, tmp_path: Path, endless: Path) -> None:
+    paths = written(tmp_path)
+    broken = tmp_path / "broken.json"
+    broken.write_text("<html>")
+    workers = client.run(os.getpid).values()
+    outcomes = measure_files([str(endless), *paths, str(broken)], client=client)
+    found = dict([next(outcomes)])
+    (reader,) = until(lambda: readers(endless, workers))
+    endless.rename(tmp_path / "endless")
+    TraceBuilder().write(endless)  # what the next worker finds
+    os.kill(reader, signal.SIGKILL)
+    found |= dict(outcomes)
+    assert isinstance(found.pop(str(endless)), RankPart)
+    assert bytes_of(found) == bytes_of(dict(measure_files([*paths, str(broken)], workers=2)))
+    assert "is not JSON" in str(found[str(broken)])
+    assert client.status == "running"
+
+
+def test_what_is_not_asked_for_any_more_is_not_measured(client: Any, tmp_path: Path, endless: Path) -> None:
+    outcomes = measure_files([*written(tmp_path, 3), str(endless)], client=client)
+    next(outcomes)
+    outcomes.close()
+    until(lambda: not client.futures)
+
+
+def test_a_report_from_a_cluster_is_that_from_this_machine(client: Any, tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "broken.json").write_text("<html>")
+    here = invoke(tmp_path)
+    there = invoke(tmp_path, "--scheduler", client.scheduler.address)
+    assert there.exit_code == here.exit_code == 0
+    assert there.stdout == here.stdout
+    assert there.stderr == here.stderr
+    assert f"{RANKS} ranks of one job" in there.stdout
+
+
+def test_a_program_measures_a_job_with_a_client_of_its_own(client: Any, tmp_path: Path) -> None:
+    written(tmp_path, 3)
+    (tmp_path / "broken.json").write_text("<html>")
+    report = pinprof.analyze_job(tmp_path, client=client)
+    assert str(report) == str(pinprof.analyze_job(map(Path, sorted(tmp_path.glob("*.gz"))), jobs=2))
+    assert str(report).startswith("3 ranks of one job\n")
+    assert [row.rank for row in report.ranks.rows] == [0, 1, 2]
+    assert list(report.skipped) == [str(tmp_path / "broken.json")]
+    assert client.status == "running"
+    report.json(tmp_path / "job.json")
+    assert json.loads((tmp_path / "job.json").read_text())["ranks"]["world_size"] == 3
+
+
+def test_what_is_no_job_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text("<html>")
+    with pytest.raises(TraceError, match="is not JSON"):
+        pinprof.analyze_job(tmp_path)
+    (path,) = written(tmp_path, 1)
+    with pytest.raises(TraceError, match="only one of the files is a trace"):
+        pinprof.analyze_job([path])
+
+
+def test_workers_without_this_version_are_said_in_one_line(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pinprof.pool.VERSION", "99.0")
+    with pytest.raises(
+        PinprofError, match=r"^the Dask worker tcp://\S+ has not pinprof 99.0 but 0.1.0; install that on"
+    ):
+        dict(measure_files(written(tmp_path, 2), client=client))
+
+
+def test_a_cluster_without_workers_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from distributed import Client, LocalCluster  # noqa: PLC0415  slow to load
+
+    monkeypatch.setattr("pinprof.pool.WORKER_SECONDS", 0.2)
+    with (
+        LocalCluster(n_workers=0, dashboard_address=":0", processes=False) as cluster,
+        Client(cluster) as client,
+        pytest.raises(PinprofError, match="has no workers"),
+    ):
+        dict(measure_files(written(tmp_path, 2), client=client))
+
+
+def test_an_address_without_scheduler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pinprof.pool.ANSWER_SECONDS", 1)
+    written(tmp_path, 2)
+    result = invoke(tmp_path, "--scheduler", "tcp://127.0.0.1:1")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: tcp://127.0.0.1:1: no Dask scheduler answers there (")
+    assert result.stderr.count("\n") == 1

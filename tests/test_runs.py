@@ -1,0 +1,151 @@
+"""Which traces are one job, by hand and of recorded jobs that lie in one folder."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.errors import TraceError
+from pinprof.ranks import RankPart, measure_rank, rank_of
+from pinprof.runs import job_of, numbered, runs
+from pinprof.trace import read_trace
+
+RECORDED = Path(__file__).parents[1] / "traces" / "ranks"
+HOUR = 3_600
+BASE_NS = 1_790_857_026_000_000_000
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> RankPart:
+    builder = TraceBuilder(base_us=0)
+    builder.metadata["baseTimeNanoseconds"] = BASE_NS
+    builder.op("aten::add", 0, 1_000_000)
+    return measure_rank(read_trace(builder.write(tmp_path_factory.mktemp("part") / "trace.json")))
+
+
+def part(small: RankPart, rank: int | None, begin_s: float = 0, size: int | None = 2, path: str = "") -> RankPart:
+    """Return a trace of one second that begins so late."""
+    return replace(
+        small,
+        profile=replace(
+            small.profile,
+            path=path or f"at{begin_s}/rank{rank}.json",
+            begin_ns=small.profile.begin_ns + int(begin_s * 1e9),
+            info=replace(small.profile.info, rank=rank, world_size=size),
+        ),
+    )
+
+
+def paths(parts: list[RankPart]) -> list[str]:
+    return [each.profile.path for each in parts]
+
+
+def test_a_trace_tells_when_it_began(small: RankPart) -> None:
+    assert small.profile.begin_ns == BASE_NS
+
+
+@pytest.mark.parametrize(
+    ("path", "rank"),
+    [
+        ("rank3.json", 3),
+        ("run/trace_rank_003.json.gz", 3),
+        ("run/rank-3/trace.json", 3),
+        ("rank=3.json", 3),
+        ("of_rank64/RANK12.json", 12),
+        ("worker3.1700000000.pt.trace.json.gz", 3),
+        ("rank1_worker3.json", 1),
+        ("frank3.json", None),
+        ("trace_3.json", None),
+        ("hostname_1234.1700000000.pt.trace.json.gz", None),
+    ],
+)
+def test_a_name_tells_the_rank_or_it_does_not(small: RankPart, path: str, rank: int | None) -> None:
+    assert rank_of(part(small, None, path=path)) == rank
+    assert rank_of(part(small, 7, path=path)) == 7
+
+
+def test_the_user_can_say_where_the_rank_stands(small: RankPart) -> None:
+    parts = [part(small, rank, path=f"gpu{number}.json") for rank, number in ((None, 10), (0, 9))]
+    assert [rank_of(each) for each in numbered(parts, r"gpu(\d+)")] == [10, 9]
+    assert [rank_of(each) for each in numbered(parts, "order")] == [0, 1]
+    assert [rank_of(each) for each in numbered(parts)] == [None, 0]
+
+
+@pytest.mark.parametrize("pattern", ["gpu(", r"gpu\d+", r"(gpu)(\d+)", r"cpu(\d+)", "(gpu)"])
+def test_a_pattern_that_tells_no_rank_is_an_error(small: RankPart, pattern: str) -> None:
+    with pytest.raises(TraceError, match=r"expression|one group|finds no number"):
+        numbered([part(small, None, path="gpu0.json")], pattern)
+
+
+def test_ranks_of_one_time_are_one_run(small: RankPart) -> None:
+    found = job_of([part(small, 1, 0.2), part(small, 0)])
+    assert [rank_of(each) for each in found.parts] == [0, 1]
+    assert found.remarks == []
+
+
+def test_runs_in_one_folder_are_told_apart_by_their_times(small: RankPart) -> None:
+    """Some ranks of the first run are missing, and the second begins a second after it ended."""
+    first, second = [part(small, 1, 0.1)], [part(small, rank, 2.1 + rank / 10) for rank in (0, 1)]
+    assert [paths(run) for run in runs([*second, *first])] == [paths(first), paths(second)]
+
+
+def test_the_fullest_of_the_runs_is_chosen_and_the_others_are_named(small: RankPart) -> None:
+    parts = [part(small, rank, begin) for begin, rank in ((0, 0), (0, 1), (HOUR, 0), (HOUR, 1), (2 * HOUR, 1))]
+    found = job_of(parts)
+    assert paths(found.parts) == ["at3600/rank0.json", "at3600/rank1.json"]
+    assert found.remarks == [
+        "These are 3 runs; this is run 2, and --run N shows another:",
+        "  run 1: 2 ranks, recorded 2026-10-01 12:17:06 UTC: at0/rank0.json ...",
+        "  run 2: 2 ranks, recorded 2026-10-01 13:17:06 UTC: at3600/rank0.json ...",
+        "  run 3: 1 rank, recorded 2026-10-01 14:17:06 UTC: at7200/rank1.json",
+    ]
+    assert paths(job_of(parts, 1).parts) == ["at0/rank0.json", "at0/rank1.json"]
+    with pytest.raises(TraceError, match="there is no run 4: the traces are of 3"):
+        job_of(parts, 4)
+
+
+def test_jobs_of_other_sizes_are_other_runs(small: RankPart) -> None:
+    parts = [part(small, rank, size=size, path=f"{size}/{rank}") for size in (2, 4) for rank in range(size)]
+    assert [len(run) for run in runs(parts)] == [2, 4]
+
+
+def test_a_rank_whose_trace_does_not_tell_the_size_is_of_the_only_job(small: RankPart) -> None:
+    assert len(job_of([part(small, 0, size=None), part(small, 1)]).parts) == 2
+
+
+def test_a_rank_that_is_there_twice_at_once_is_no_job(small: RankPart) -> None:
+    with pytest.raises(TraceError, match=r"a and b are both of rank 0; give the traces of one run"):
+        job_of([part(small, 0, path="a"), part(small, 0, 0.5, path="b"), part(small, 1, 0.2)])
+
+
+def test_recordings_of_one_process_are_no_job(small: RankPart) -> None:
+    with pytest.raises(TraceError, match="both of rank 0"):
+        job_of([part(small, 0, 0, 1), part(small, 0, HOUR, 1)])
+
+
+def test_a_trace_without_rank_is_named_with_the_way_out(small: RankPart) -> None:
+    with pytest.raises(TraceError, match=r"of trace_0.json nothing tells the rank; --rank-from"):
+        job_of([part(small, None, path="trace_0.json"), part(small, 1)])
+
+
+def test_ranks_without_trace_are_said(small: RankPart) -> None:
+    (remark,) = job_of([part(small, rank, size=64) for rank in (0, 1, 63)]).remarks
+    assert remark.startswith("No trace of rank 2, 3, 4, 5, 6, 7, 8, 9 and 53 more of 64: ")
+    (remark,) = job_of([part(small, rank, size=None) for rank in (0, 2)]).remarks
+    assert remark.startswith("No trace of rank 1 of 3: ")
+
+
+def test_ranks_of_other_times_are_said(small: RankPart) -> None:
+    """Nobody is there twice, so it may be one job, of machines whose clocks are wrong."""
+    (remark,) = job_of([part(small, 0), part(small, 1, HOUR + 1)]).remarks
+    assert remark == "at3601/rank1.json was recorded 1:00:00 h after the others: another run, or a clock that is wrong"
+
+
+def test_recorded_jobs_in_one_folder_are_told_apart() -> None:
+    names = sorted(RECORDED.glob("*.json.gz"))
+    found = runs([measure_rank(read_trace(name)) for name in names])
+    assert sorted(paths(run)[0].partition(".rank")[0] for run in found) == sorted(
+        str(name).partition(".rank")[0] for name in names if ".rank0." in name.name
+    )
+    assert all(len(run) == 2 and len({path.partition(".")[0] for path in paths(run)}) == 1 for run in found)
