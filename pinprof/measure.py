@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from pinprof.analyses.communication import Communication, measure_communication
 from pinprof.analyses.copies import CopyGroup, measure_copies
 from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
@@ -22,6 +23,8 @@ from pinprof.trust import Missing, Seen, find_missing, withheld
 from pinprof.whatif import Model, Recorded, StepEstimate
 from pinprof.whatif.predict import GPU_BOUND, HIDDEN_LOADER
 
+COMMUNICATION_BOUND = 0.5
+"""Share of the step from which collectives that nothing hides are its limit: a GPU that waits counts as busy."""
 BOUND_BY = {"input_wait": "input", "communication_wait": "communication"}
 """Idle causes that name what bounds the step; the others are the host's."""
 
@@ -80,6 +83,7 @@ class Profile:
     syncs: Syncs
     loader: LoaderWaits
     hazards: Hazards
+    communication: Communication
     per_step: PerStep | None
     """None without complete steps, and where they are withheld."""
 
@@ -96,7 +100,7 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
     """Return all measurements of a trace; lines are looked up in `sources`, by default those beside the trace."""
     sources = sources or Sources(trace.path)
     steps, syncs, loader = measure_steps(trace), measure_syncs(trace, sources), measure_loader(trace)
-    overlap = measure_overlap(trace)
+    overlap, communication = measure_overlap(trace), measure_communication(trace)
     stalls = syncs.stalls
     devices = measure_idle(trace, gaps_with_causes(trace, syncs, loader))
     step = Model([Recorded(trace, syncs, steps, loader)]).step
@@ -114,7 +118,7 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
         missing=missing,
         steps=steps,
         step=step,
-        bound=None if taken & {"step", "busy", "causes"} else _bound(steps, step, devices, loader),
+        bound=None if taken & {"step", "busy", "causes"} else _bound(steps, step, devices, loader, communication),
         devices=devices,
         copies=tuple(replace(group, host_blocked_ns=_blocked(trace, stalls, group)) for group in measure_copies(trace)),
         overlap=overlap,
@@ -122,6 +126,7 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
         syncs=syncs,
         loader=loader,
         hazards=measure_hazards(trace),
+        communication=communication,
         per_step=None if "per_step" in taken else _per_step(trace, steps.count, overlap, syncs),
     )
 
@@ -212,14 +217,21 @@ def _copy_places(trace: Trace, rows: Int64s, syncs: Syncs, sources: Sources) -> 
     return [of_wait.get(int(row), place) for row, place in zip(rows.tolist(), places, strict=True)]
 
 
-def _bound(steps: StepTimes, step: StepEstimate, devices: tuple[DeviceTime, ...], loader: LoaderWaits) -> str | None:
+def _bound(
+    steps: StepTimes,
+    step: StepEstimate,
+    devices: tuple[DeviceTime, ...],
+    loader: LoaderWaits,
+    communication: Communication,
+) -> str | None:
     length = step.step_ns or steps.traced_ns
     if not length or steps.busy_ns is None:
         return None
     if loader.waits and length > HIDDEN_LOADER * (steps.traced_ns or length):
         return "input"
     if steps.busy_ns >= GPU_BOUND * length:
-        return "gpu"
+        exposed_ns = communication.exposed_ns / max(steps.count, 1)
+        return "communication" if exposed_ns >= COMMUNICATION_BOUND * length else "gpu"
     busiest = max(devices, key=lambda device: device.busy_ns)
     cause = busiest.idle_by_cause[0][0] if busiest.idle_by_cause else "host_wait"
     return BOUND_BY.get(cause, "host")

@@ -16,12 +16,12 @@ from pinprof.measure import Profile, measure
 from pinprof.outputs import write_whole
 from pinprof.pool import measure_files
 from pinprof.ranks import RankPart, Ranks, compare_ranks, rank_of
+from pinprof.ranks.runs import checked_pattern, job_of, numbered
 from pinprof.report import compare_json, compare_page, compare_text, ranks_text
 from pinprof.report.console import to_text
 from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
 from pinprof.rules import Findings, find
-from pinprof.runs import checked_pattern, job_of, numbered
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
 

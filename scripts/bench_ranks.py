@@ -179,18 +179,15 @@ def compare(ranks: tuple[int, ...], collectives: int) -> None:
 
 def _with_collectives(part: RankPart, rank: int, ranks: int, count: int) -> RankPart:
     """Return a rank of another number, with more collectives of other lengths."""
-    table = part.communication.collectives
+    table = part.profile.communication.collectives
     rows = np.sort(np.arange(count) % len(table))
     start = table.start_ns[rows]
     end = start + np.random.default_rng(rank).integers(1_000, 1_000_000, count)
     names, groups = (tuple(texts[row] for row in rows.tolist()) for texts in (table.name, table.group))
     many = replace(table, row=rows, place=table.place[rows], name=names, group=groups, start_ns=start, end_ns=end)
     info = replace(part.profile.info, rank=rank, world_size=ranks)
-    return replace(
-        part,
-        profile=replace(part.profile, info=info),
-        communication=replace(part.communication, collectives=many),
-    )
+    communication = replace(part.profile.communication, collectives=many)
+    return replace(part, profile=replace(part.profile, info=info, communication=communication))
 
 
 if __name__ == "__main__":

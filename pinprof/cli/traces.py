@@ -123,7 +123,7 @@ RUN = click.option("--run", metavar="N", type=click.IntRange(min=1), help="Of se
 def chosen_job(measured: "Measured", job: JobOptions) -> "Measured | None":
     """Return those of the traces that are the ranks of one job, None if there is no job; says what is to be known."""
     from pinprof.errors import TraceError
-    from pinprof.runs import job_of, numbered
+    from pinprof.ranks.runs import job_of, numbered
 
     try:
         parts = numbered([part for _, part in measured], job.rank_from)
@@ -143,7 +143,7 @@ def measured_ranks(paths: Sequence[str], job: JobOptions) -> "Measured":
     """Return each file with what was measured of it, in this order; what is no trace is skipped with a word."""
     from pinprof.errors import PinprofError, TraceError
     from pinprof.pool import cluster, measure_files
-    from pinprof.runs import checked_pattern
+    from pinprof.ranks.runs import checked_pattern
 
     checked_pattern(job.rank_from)
     client = cluster(job.scheduler) if job.scheduler else None

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from pinprof.errors import TraceError
-from pinprof.ranks import RankPart, rank_of, why_no_job
+from pinprof.ranks.part import RankPart, rank_of
 
 BY_ORDER = "order"
 """What stands for the order of the files where a pattern for their names could stand."""
@@ -121,10 +121,24 @@ def job_of(parts: Sequence[RankPart], number: int | None = None) -> Run:
         raise TraceError(f"there is no run {number}: the traces are of {len(found)}")
     place = number - 1 if number else max(range(len(found)), key=lambda place: (len(found[place]), place))
     chosen = sorted(found[place], key=lambda part: rank_of(part) or 0)
-    reason = why_no_job(chosen if len(chosen) > 1 else parts)
+    reason = _why_no_job(chosen if len(chosen) > 1 else parts)
     if reason:
         raise TraceError(f"{reason}; give the traces of one run, or say with --rank-from what the ranks are")
     return Run(chosen, [*_other_runs(found, place), *_gaps(chosen)])
+
+
+def _why_no_job(parts: Sequence[RankPart]) -> str | None:
+    """Return why traces are not the ranks of one job, in words; None if they are."""
+    paths: dict[int, str] = {}
+    for part in parts:
+        rank = rank_of(part)
+        if rank is None:
+            return f"of {part.profile.path} nothing tells the rank"
+        if rank in paths:
+            return f"{paths[rank]} and {part.profile.path} are both of rank {rank}"
+        paths[rank] = part.profile.path
+    sizes = sorted({size for part in parts if (size := part.profile.info.world_size)})
+    return f"they are of jobs of {' and '.join(map(str, sizes))} ranks" if len(sizes) > 1 else None
 
 
 def _other_runs(found: Sequence[Sequence[RankPart]], place: int) -> Iterator[str]:

@@ -8,10 +8,10 @@ from trace_builder import TraceBuilder
 
 from pinprof.errors import TraceError
 from pinprof.ranks import RankPart, measure_rank, rank_of
-from pinprof.runs import job_of, numbered, runs
+from pinprof.ranks.runs import job_of, numbered, runs
 from pinprof.trace import read_trace
 
-RECORDED = Path(__file__).parents[1] / "traces" / "ranks"
+RECORDED = Path(__file__).parents[2] / "traces" / "ranks"
 HOUR = 3_600
 BASE_NS = 1_790_857_026_000_000_000
 

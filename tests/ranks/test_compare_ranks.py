@@ -10,7 +10,7 @@ from pinprof.ranks import Ranks, compare_ranks, measure_rank
 from pinprof.report.ranks_text import to_text
 from pinprof.trace import read_trace
 
-RECORDED = Path(__file__).parents[1] / "traces" / "ranks"
+RECORDED = Path(__file__).parents[2] / "traces" / "ranks"
 STEPS = 6
 
 
@@ -116,6 +116,11 @@ def test_the_sleeping_rank_is_named_and_its_skew_is_right() -> None:
     assert found.slowest_rank == 1
     assert found.skew_ns == pytest.approx(20e6, rel=0.3)
     assert found.reason == "its host runs no op (after the beginning of the step and before aten::linear)"
+
+
+def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> None:
+    paths = sorted(RECORDED.glob("sleeping_rank.rank?.before.json.gz"))
+    assert [measure_rank(read_trace(path)).profile.bound for path in paths] == ["communication", "host"]
 
 
 def test_the_rank_with_the_pageable_batch_is_named_with_its_wait() -> None:

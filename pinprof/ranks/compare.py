@@ -1,0 +1,122 @@
+"""The ranks of one job: who holds up the others, by how much, and with what."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from pinprof.ranks.part import RankPart, longest_first, number_of
+from pinprof.ranks.reason import reason_of
+from pinprof.ranks.table import RankRow, Ranks, SharedFinding
+from pinprof.ranks.waits import measure_waits
+from pinprof.rules import Finding
+from pinprof.trace.clocks import align_clocks
+from pinprof.trace.collectives import match_collectives
+
+SKEWED = 0.05
+"""A rank that needs longer than the others by this share of their step holds them up: two runs of one program differ by
+3 %, so ranks that do the same differ by less than twice that."""
+
+
+def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
+    """Return the ranks of a job side by side; each part is of another rank."""
+    numbers = [number_of(part, place) for place, part in enumerate(parts)]
+    tables = [part.profile.communication.collectives for part in parts]
+    meetings = match_collectives(tables)
+    clocks = align_clocks(tables, [part.profile.info.base_ns or 0 for part in parts], meetings)
+    waited, last, collectives = measure_waits(parts, numbers, meetings, clocks)
+    rows = [
+        _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
+        for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
+    ]
+    rows = _in_lockstep(rows, parts)
+    slowest, skew = _slowest(rows)
+    place = next((place for place, row in enumerate(rows) if row.rank == slowest), None)
+    return Ranks(
+        tuple(sorted(rows, key=lambda row: row.rank)),
+        next((part.profile.info.world_size for part in parts if part.profile.info.world_size), None),
+        collectives,
+        clocks.within_ns,
+        slowest,
+        skew,
+        None if place is None else reason_of(parts, rows, place),
+        _said_once(parts, numbers),
+    )
+
+
+def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart]) -> list[RankRow]:
+    """Return the rows with the step of the rank that sets the pace as the most that the estimate of another may be.
+
+    A rank that waits for others has what the profiler cost them in its own trace, as work of its GPU.
+    """
+    pace = max(rows, key=lambda row: row.alone_ns or 0.0, default=None)
+    if pace is None or not pace.alone_ns or not pace.step_ns:
+        return list(rows)
+    return [
+        replace(row, step_ns=min(row.step_ns, pace.step_ns))
+        if row.step_ns and row.waited_ns and part.profile.step.source != "measured"
+        else row
+        for row, part in zip(rows, parts, strict=True)
+    ]
+
+
+def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:
+    """Return what the rules found, each rule and place once."""
+    found: dict[object, list[tuple[int, Finding]]] = defaultdict(list)
+    for number, part in zip(numbers, parts, strict=True):
+        for finding in part.findings:
+            at = finding.evidence
+            found[finding.rule.id, at.file, at.line, at.function].append((number, finding))
+    shared = [
+        SharedFinding(
+            max((finding for _, finding in members), key=lambda finding: finding.evidence.cost_ns),
+            tuple(sorted({number for number, _ in members})),
+        )
+        for members in found.values()
+    ]
+    return tuple(sorted(shared, key=lambda each: (-len(each.ranks), -each.finding.evidence.cost_ns)))
+
+
+def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
+    profile, steps = part.profile, max(part.profile.steps.count, 1)
+    is_stall_known = not profile.withheld.keys() & {"stalls", "per_step"}
+    stalls: Counter[str] = Counter()
+    for site in profile.syncs.sites:
+        stalls[site.cause] += site.in_steps.stall_ns if site.is_wait and is_stall_known else 0
+    return RankRow(
+        rank=rank,
+        path=profile.path,
+        step_ns=profile.step.step_ns or profile.steps.traced_ns,
+        alone_ns=part.alone_ns[1] if part.alone_ns else None,
+        surely_ns=part.alone_ns[0] if part.alone_ns else None,
+        gpu_busy_ns=profile.steps.busy_ns,
+        exposed_copies_ns=profile.per_step.exposed_ns if profile.per_step else None,
+        stall_ns=stalls.total() / steps if is_stall_known else None,
+        input_ns=profile.loader.wait_in_steps_ns / steps,
+        communication_ns=part.profile.communication.time_ns / steps,
+        exposed_communication_ns=part.profile.communication.exposed_ns / steps,
+        waited_ns=waited_ns,
+        last=last,
+        clock_ahead_ns=clock_ahead_ns,
+        steps_before=profile.info.steps_before,
+        overlapped_communication_ns=(part.profile.communication.time_ns - part.profile.communication.exposed_ns)
+        / steps,
+        pause_ns=part.pause.time_ns if part.pause else None,
+        stalls=longest_first((cause, time / steps) for cause, time in stalls.items()),
+        idle_ns=None if part.idle is None else sum(time for _, time in part.idle),
+        idle=part.idle or (),
+    )
+
+
+def _slowest(rows: Sequence[RankRow]) -> tuple[int | None, float]:
+    """Return the rank that holds up the others, None if none does, and how much longer it needs than their median.
+
+    That a rank comes last tells nothing by itself: where all run ahead of their GPUs, one of them always is behind and
+    costs the others nothing. What counts is the step that each would have alone.
+    """
+    known = [(row.alone_ns, row.surely_ns, row.rank) for row in rows if row.alone_ns and row.surely_ns]
+    if len(known) < 2:  # noqa: PLR2004  nobody to compare with
+        return None, 0.0
+    longest, surely, rank = max(known)
+    others = median(time for time, _, number in known if number != rank)
+    return (rank if surely > (1 + SKEWED) * others else None), max(longest - others, 0.0)

@@ -1,0 +1,141 @@
+"""What is kept of one rank of a job: small, whatever its trace has."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from pinprof.analyses.idle import IDLE_CAUSES
+from pinprof.analyses.parts import step_windows
+from pinprof.intervals import Intervals, covered
+from pinprof.measure import Profile, gaps_with_causes, measure, summary
+from pinprof.rules import Findings, find
+from pinprof.trace.tables import Trace
+from pinprof.whatif import Model, Recorded
+from pinprof.whatif.calibrate import expected
+from pinprof.whatif.ranks import alone
+from pinprof.whatif.replay import pace
+
+Times = tuple[tuple[str, float], ...]
+"""(cause, ns per step), the longest first."""
+RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
+"""How names of files and folders tell the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
+tensorboard_trace_handler often call it `worker3`."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The longest time per step in which the training threads ran no op and no call: Python code, or sleep."""
+
+    time_ns: float
+    """Median over the complete steps."""
+    after: str
+    """The op before it; empty at the beginning of the step."""
+    before: str
+
+
+@dataclass(frozen=True)
+class RankPart:
+    """What is kept of one rank: small, whatever its trace has."""
+
+    profile: Profile
+    """Its `summary`: no row of the trace is in it."""
+    findings: Findings
+    alone_ns: tuple[float, float] | None
+    """The step that it would have, without profiler, if it waited for no other rank: the least that it may be, and what
+    is expected; None if that cannot be told."""
+    pause: Pause | None
+    idle: Times | None = None
+    """Why its busiest GPU was idle in the complete steps; None where that is not known."""
+
+
+def measure_rank(trace: Trace) -> RankPart:
+    """Return what the report on a job needs of one rank."""
+    profile = measure(trace)
+    return RankPart(
+        summary(profile),
+        find(profile, trace).summary(),
+        _alone(trace, profile),
+        _pause(trace),
+        idle=_idle(trace, profile),
+    )
+
+
+def _idle(trace: Trace, profile: Profile) -> Times | None:
+    if profile.withheld.keys() & {"step", "per_step", "busy", "causes"} or not profile.devices:
+        return None
+    busiest = max(profile.devices, key=lambda device: device.busy_ns).device
+    _, start, end = step_windows(trace, np.flatnonzero(trace.gpu.device == busiest))
+    if not len(start):
+        return None
+    gaps = next(each for each in gaps_with_causes(trace, profile.syncs, profile.loader) if each.device == busiest)
+    times = []
+    for code, cause in enumerate(IDLE_CAUSES):
+        of_cause = gaps.cause == code
+        idle = Intervals(gaps.times.start[of_cause], gaps.times.end[of_cause])
+        times.append((cause, float(covered(idle, start, end).sum()) / len(start)))
+    return longest_first(times)
+
+
+def longest_first(times: Iterable[tuple[str, float]]) -> Times:
+    """Return times in ns by cause, the longest first, without those that are none."""
+    return tuple(sorted(((cause, time) for cause, time in times if time), key=lambda each: -each[1]))
+
+
+def _alone(trace: Trace, profile: Profile) -> tuple[float, float] | None:
+    model = Model([Recorded(trace, profile.syncs, profile.steps, profile.loader)])
+    if not model.runs:
+        return None
+    by_itself = alone(trace, model.programs[0], model.chosen[0])
+    calibration = expected([by_itself], stacks=len(trace.functions) > 0)
+    least, usual = (pace([by_itself], model.steps, cost).step_ns for cost in (calibration.high, calibration.cost))
+    return (least, usual) if usual else None
+
+
+def _pause(trace: Trace) -> Pause | None:
+    """Return the usual longest pause of the training threads in a step, and between which ops it most often lies.
+
+    Backward runs on the autograd threads, for which the main thread waits.
+    """
+    threads = [number for number, thread in enumerate(trace.threads) if thread.role in {"main", "autograd"}]
+    steps = trace.steps
+    if not threads or not steps.on_host or not steps.complete.any():
+        return None
+    tables = (trace.ops, trace.calls)
+    chosen = [np.flatnonzero(np.isin(table.thread, threads)) for table in tables]
+    start = np.concatenate([table.start_ns[rows] for table, rows in zip(tables, chosen, strict=True)])
+    end = np.concatenate([table.end_ns[rows] for table, rows in zip(tables, chosen, strict=True)])
+    names = [table.name_of(row) for table, rows in zip(tables, chosen, strict=True) for row in rows.tolist()]
+    order = np.argsort(start, kind="stable")
+    start, reached = start[order], np.maximum.accumulate(end[order])
+    longest: list[float] = []
+    places: Counter[tuple[str, str]] = Counter()
+    for begin, stop in zip(steps.start_ns[steps.complete], steps.end_ns[steps.complete], strict=True):
+        first, last = np.searchsorted(start, [begin, stop])
+        edges = np.concatenate(([begin], np.maximum(reached[first:last], begin)))
+        gaps = np.concatenate((start[first:last], [stop])) - edges
+        at = int(gaps.argmax())
+        longest.append(float(gaps[at]))
+        before = names[order[first + at]] if first + at < last else ""
+        places[names[order[first + at - 1]] if at else "", before] += 1
+    return Pause(median(longest), *places.most_common(1)[0][0])
+
+
+def rank_of(part: RankPart) -> int | None:
+    """Return the number of a rank: as recorded, else as the names of file and folders say; None if none does."""
+    return rank_in_name(part.profile.path) if part.profile.info.rank is None else part.profile.info.rank
+
+
+def rank_in_name(path: str) -> int | None:
+    """Return the number of the rank in the names of a file and its folders, None if there is none."""
+    found = (numbers[-1] for pattern in RANK_IN_NAME if (numbers := pattern.findall(path)))
+    return next(map(int, found), None)
+
+
+def number_of(part: RankPart, place: int) -> int:
+    """Return the number of a rank, else its place among the traces."""
+    rank = rank_of(part)
+    return place if rank is None else rank

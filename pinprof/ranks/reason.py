@@ -1,0 +1,43 @@
+"""What the slowest rank of a job does instead of what the others do."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from pinprof.ranks.part import RankPart
+from pinprof.ranks.table import RankRow
+
+
+def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) -> str:
+    """Return on what the slowest rank spends more time than the others, in words."""
+    mine, others = rows[place], [row for at, row in enumerate(rows) if at != place]
+    input_more = mine.input_ns - median(row.input_ns for row in others)
+    busy_more = (
+        (mine.gpu_busy_ns or 0.0)
+        - mine.communication_ns
+        - median((row.gpu_busy_ns or 0.0) - row.communication_ns for row in others)
+    )
+    stalls = {site.identity: site for site in parts[place].profile.syncs.sites if site.is_wait}
+    steps = max(parts[place].profile.steps.count, 1)
+    stall_more = {
+        identity: site.in_steps.stall_ns / steps
+        - median(_stall(part, identity) for at, part in enumerate(parts) if at != place)
+        for identity, site in stalls.items()
+    }
+    pause = parts[place].pause
+    pauses = [part.pause.time_ns for at, part in enumerate(parts) if at != place and part.pause]
+    pause_more = pause.time_ns - (median(pauses) if pauses else 0.0) if pause else 0.0
+    worst = max(stall_more, key=lambda identity: stall_more[identity], default=None)
+    ways = [(input_more, "it waits for input"), (busy_more, "its GPU works longer")]
+    if worst is not None:
+        site = stalls[worst]
+        where = f" at {site.file}:{site.line}" if site.line is not None else f" in {site.op or site.call}"
+        ways.append((stall_more[worst], f"its host waits in {site.cause}{where}"))
+    if pause:
+        between = f"after {pause.after or 'the beginning of the step'} and before {pause.before or 'its end'}"
+        ways.append((pause_more, f"its host runs no op ({between})"))
+    return max(ways)[1]
+
+
+def _stall(part: RankPart, identity: object) -> float:
+    steps = max(part.profile.steps.count, 1)
+    return sum(site.in_steps.stall_ns for site in part.profile.syncs.sites if site.identity == identity) / steps
