@@ -17,7 +17,8 @@ from typing import Any
 
 from pinprof.errors import CaptureError
 
-OWN_FOLDER = str(Path(__file__).parent) + os.sep
+OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "guard"))
+"""Rooms whose frames stand between the program and python, and are no part of either."""
 
 Change = Callable[[ast.Module], ast.Module]
 """Takes the code of a program and returns what is run instead."""
@@ -102,7 +103,7 @@ def hide_own_frames(error: BaseException) -> BaseException:
 def _programs_frames(trace: TracebackType | None) -> TracebackType | None:
     frames = []
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
+        if not trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDERS):
             frames.append(trace)
         trace = trace.tb_next
     for frame, following in zip(frames, [*frames[1:], None], strict=False):

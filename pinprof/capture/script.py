@@ -15,7 +15,7 @@ from pinprof.capture.job import leave_job, rank_of_process
 from pinprof.capture.markers import DECORATOR, Marks
 from pinprof.capture.plain import PlainStep
 from pinprof.capture.profiling import OnProgress, Recording, profile
-from pinprof.capture.program import OWN_FOLDER, Program, hide_own_frames
+from pinprof.capture.program import OWN_FOLDERS, Program, hide_own_frames
 from pinprof.capture.warmup import WarmUpBounds
 from pinprof.errors import CaptureError
 
@@ -146,7 +146,7 @@ def _interrupt_next_line() -> None:
 
 
 def _is_installed(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((OWN_FOLDER, *INSTALLED))
+    return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED))
 
 
 def _run_to_its_end(program: Program, marks: Marks, stepper: _Stepper) -> _Ending:
