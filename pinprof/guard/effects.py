@@ -46,6 +46,12 @@ def _looks_only(op: Any, name: str) -> bool:
     )
 
 
+@cache
+def makes_new(op: Any) -> bool:
+    """Return whether an operator returns tensors in memory of their own."""
+    return any(result.alias_info is None for result in op._schema.returns)  # noqa: SLF001  see above
+
+
 def touched(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[torch.Tensor, bool]]:
     """Yield the tensors whose contents a call of an operator uses, with whether it writes them."""
     for index, (argument, writes) in enumerate(zip(op._schema.arguments, effects(op), strict=True)):  # noqa: SLF001

@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from pinprof.guard.clocks import Stream
 
@@ -33,14 +34,14 @@ class Gpu(Protocol):
     c: Any
     """`torch._C`, or what has its functions."""
 
-    def owns(self, device: torch.device) -> bool:
-        """Return whether memory there is the GPU's, and not the host's."""
+    def owns(self, where: Tensor | torch.device) -> bool:
+        """Return whether memory is the GPU's, and not the host's."""
 
-    def is_pinned(self, tensor: torch.Tensor) -> bool:
+    def is_pinned(self, tensor: Tensor) -> bool:
         """Return whether a tensor of the host is pinned."""
 
-    def current_stream(self, device: int) -> Stream:
-        """Return the stream of a device on which this thread queues its work."""
+    def current_stream(self, device: int | None) -> Stream:
+        """Return the stream of a device, None for the current one, on which this thread queues its work."""
 
     def is_capturing(self) -> bool:
         """Return whether the work of this thread goes into a graph, to run later."""
@@ -55,16 +56,18 @@ class Cuda:
     cuda: Any = torch.cuda
     c: Any = _C
 
-    def owns(self, device: torch.device) -> bool:
-        """Return whether this is a CUDA device."""
-        return device.type == "cuda"
+    def owns(self, where: Tensor | torch.device) -> bool:
+        """Return whether this is a CUDA device, or on one."""
+        return where.is_cuda if isinstance(where, Tensor) else where.type == "cuda"
 
-    def is_pinned(self, tensor: torch.Tensor) -> bool:
+    def is_pinned(self, tensor: Tensor) -> bool:
         """Return whether a tensor of the host is pinned, as CUDA sees it."""
         return tensor.is_pinned()
 
-    def current_stream(self, device: int) -> Stream:
+    def current_stream(self, device: int | None) -> Stream:
         """Return the current stream; quicker than by `torch.cuda.current_stream()`."""
+        if device is None:
+            device = int(_C._cuda_getDevice())
         return Stream(device, _C._cuda_getCurrentRawStream(device))
 
     def is_capturing(self) -> bool:

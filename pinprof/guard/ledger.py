@@ -27,7 +27,7 @@ class Copy:
     stack: Any
     """Of the call, in whatever form the reporter reads."""
     mark: Any
-    """What tells whether it has ended, and how long it took."""
+    """What tells whether it has ended, and how long it took: a `gpu.Mark`, which this room does not know."""
     is_freed: Callable[[], bool]
     """Whether the storage on the host is gone."""
     protected: bool

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ def seen_in_new_threads(mode: Operators) -> Iterator[None]:
             try:
                 begin(thread)
             finally:
-                _C._pop_torch_dispatch_stack()
+                _C._pop_torch_dispatch_stack(None)
 
         return begun
 
@@ -91,7 +92,7 @@ def _shown(watch: Watch, kind: Kind, action: str) -> Callable[[Any], Any]:
             def call() -> Any:
                 return function(tensor, *args, **kwargs)
 
-            if type(tensor) not in PLAIN or watch.gpu.owns(tensor.device):
+            if type(tensor) not in PLAIN or watch.gpu.owns(tensor):
                 return call()
             return watch.use([(tensor, kind)], action, call)
 
@@ -108,7 +109,7 @@ PLAIN = (Tensor, torch.nn.Parameter)
 @contextmanager
 def _sent_to_processes(watch: Watch) -> Iterator[None]:
     """Show the watch the tensors that go to another process: these are pickled in a way of their own."""
-    reducers: dict[Any, Any] = torch.multiprocessing.reductions.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+    reducers: dict[Any, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
     before = {kind: reducers[kind] for kind in PLAIN if kind in reducers}
     show = _shown(watch, "read", "handing over to another process")
     reducers.update({kind: show(reducer) for kind, reducer in before.items()})

@@ -39,29 +39,26 @@ def crosses(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """Return whether one of `COPIES` copies between the host and a device."""
     if op is TO_COPY:
         target = kwargs.get("device")
-        return target is not None and gpu.owns(target) != gpu.owns(args[0].device)
-    return any(gpu.owns(to.device) != gpu.owns(source.device) for to, source in _pairs(op, args, None))
+        return target is not None and gpu.owns(target) != gpu.owns(args[0])
+    return any(gpu.owns(to) != gpu.owns(source) for to, source in _pairs(op, args, None))
 
 
 def device_of(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """Return the index of the device that a call of one of `COPIES` copies from or to; None for the current one."""
     if op is TO_COPY:
-        both = (args[0].device, kwargs["device"])
+        both = [args[0], kwargs["device"]]
     else:
-        both = next(
-            (to.device, source.device)
-            for to, source in _pairs(op, args, None)
-            if gpu.owns(to.device) != gpu.owns(source.device)
-        )
-    index: int | None = next(device for device in both if gpu.owns(device)).index
-    return index
+        pair = next(pair for pair in _pairs(op, args, None) if gpu.owns(pair[0]) != gpu.owns(pair[1]))
+        both = [*pair]
+    there = next(side for side in both if gpu.owns(side))
+    return there.device.index if isinstance(there, Tensor) else there.index
 
 
 def transfers(gpu: Gpu, op: Any, args: tuple[Any, ...], result: Any) -> Iterator[Transfer]:
     """Yield the copies between host and device that a call of one of `COPIES` has made."""
     for to, source in _pairs(op, args, result):
-        to_host = not gpu.owns(to.device)
-        if to_host == gpu.owns(source.device) and to.numel():
+        to_host = not gpu.owns(to)
+        if to_host == gpu.owns(source) and to.numel():
             yield Transfer(*((to, source) if to_host else (source, to)), to_host)
 
 

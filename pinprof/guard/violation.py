@@ -36,9 +36,9 @@ class Violation:
     """What used it, and how: `aten::mean reads`."""
     thread: str
     """Name of the thread that did."""
-    had_ended: bool | None
-    """Whether the copy had in fact ended by then; None where nothing tells."""
-    copy_ns: float | None
+    had_ended: bool
+    """Whether the copy had in fact ended by then."""
+    copy_ns: float
     """How long the copy took on the GPU."""
     times: int = 1
     """How often these two places came to it."""
@@ -121,9 +121,7 @@ def _stream(stream: Stream) -> str:
 
 
 def _timing(found: Violation) -> str:
-    if found.had_ended is None:
-        return "Whether the copy had ended is not known."
-    took = "" if found.copy_ns is None else f"; it took {duration(found.copy_ns)} on the GPU"
+    took = f"; it took {duration(found.copy_ns)} on the GPU"
     if found.had_ended:
         return f"The copy had in fact ended{took}; nothing had made sure of it."
     return f"The copy had not ended{took}."

@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from pinprof.capture.frames import Stack, nearest_line, stack_from
 from pinprof.capture.program import OWN_FOLDERS
 from pinprof.guard.clocks import Clocks, Known, Stream
-from pinprof.guard.effects import tensors_in, touched
+from pinprof.guard.effects import makes_new, tensors_in, touched
 from pinprof.guard.gpu import Gpu, Mark
 from pinprof.guard.ledger import Copy, Kind, Ledger
 from pinprof.guard.memory import Extent
@@ -25,7 +25,7 @@ Report = Callable[[Violation], None]
 """Takes what was found; may raise."""
 
 Use = tuple[Extent, Kind]
-_Conflict = tuple[Copy, Kind, bool | None]
+_Conflict = tuple[Copy, Kind, bool]
 """A copy, what the host does with its memory, and whether the copy has ended by now."""
 
 VERBS: dict[Kind, str] = {
@@ -74,10 +74,13 @@ class Watch:
             return self._copy(op, args, kwargs)
         if not self._ledger and self._waits is None:
             return op(*args, **kwargs)
-        used = [(tensor, writes) for tensor, writes in touched(op, args, kwargs) if not self.gpu.owns(tensor.device)]
+        used = [(tensor, writes) for tensor, writes in touched(op, args, kwargs) if not self.gpu.owns(tensor)]
         name = op._schema.name  # noqa: SLF001  the only place where an operator says it
         uses: list[tuple[Tensor, Kind]] = [(tensor, "write" if writes else "read") for tensor, writes in used]
-        return self.use(uses, name, lambda: op(*args, **kwargs))
+        result = self.use(uses, name, lambda: op(*args, **kwargs))
+        if self._registered and makes_new(op):
+            self._look_for_reuse(tensors_in(result), name)
+        return result
 
     def use(self, used: Iterable[tuple[Tensor, Kind]], action: str, call: Callable[[], Any]) -> Any:
         """Do what uses memory of the host, and return its result; what is not safe about it is reported."""
@@ -92,16 +95,16 @@ class Watch:
         result = call()
         if found and not self._before:
             self._tell(found, action)
-        if self._registered:
-            self._look_for_reuse(result, action)
         return result
 
-    def _look_for_reuse(self, result: Any, action: str) -> None:
+    def _look_for_reuse(self, fresh: Iterable[Tensor], action: str) -> None:
         """Look whether new tensors lie in memory that was freed under a copy."""
-        fresh = [_extent(tensor) for tensor in tensors_in(result) if not self.gpu.owns(tensor.device)]
-        found = self._conflicts([(extent, "write") for extent in fresh if extent])
-        if taken := [conflict for conflict in found if conflict[1] == "unpin"]:
-            self._tell(taken, action)
+        extents = [_extent(tensor) for tensor in fresh if not self.gpu.owns(tensor)]
+        with self._lock:
+            taken = {copy for extent in extents if extent for copy in self._ledger.overlapping(extent)}
+            taken = {copy for copy in taken if not copy.protected and copy.is_freed()}
+        if taken:
+            self._tell([(copy, "unpin", copy.mark.has_ended()) for copy in taken], action)
 
     def _conflicts(self, uses: Iterable[Use]) -> list[_Conflict]:
         with self._lock:
@@ -110,12 +113,11 @@ class Watch:
                 if self._waits is not None:
                     self._waits.used(extent, kind)
                 for copy in self._ledger.overlapping(extent):
-                    if copy.is_freed():
-                        if not copy.protected:
-                            found[copy] = "unpin"
-                    elif copy.conflicts_with(kind) and found.get(copy) != "write":
+                    if copy.protected and copy.is_freed():
+                        continue  # the memory is that of another tensor now
+                    if copy.conflicts_with(kind) and found.get(copy) != "write":
                         found[copy] = kind
-            return [(copy, kind, copy.mark and copy.mark.has_ended()) for copy, kind in found.items()]
+            return [(copy, kind, copy.mark.has_ended()) for copy, kind in found.items()]
 
     def _tell(self, found: list[_Conflict], action: str) -> None:
         place = place_of(stack_from(sys._getframe(1)))  # noqa: SLF001  the only way to the caller's frames
@@ -136,7 +138,7 @@ class Watch:
                     action=f"{action} {VERBS[kind]}",
                     thread=threading.current_thread().name,
                     had_ended=had_ended,
-                    copy_ns=copy.mark and copy.mark.took_ns(),
+                    copy_ns=copy.mark.took_ns(),
                 )
             )
 
@@ -149,7 +151,7 @@ class Watch:
         if not is_non_blocking(op, args, kwargs):
             result = op(*args, **kwargs)
             for made in transfers(self.gpu, op, args, result):
-                self.learn(self.behind_stream(self.gpu.current_stream(made.device.get_device())))
+                self.learn(self.behind_stream(self.gpu.current_stream(made.device.device.index)))
             return result
         self._on_copy()
         mark = self.gpu.begin(device_of(self.gpu, op, args, kwargs))
@@ -169,7 +171,7 @@ class Watch:
         storage = _weak_ref(made.host.untyped_storage())
         stack = stack_from(sys._getframe(1))  # noqa: SLF001  the only way to the caller's frames
         with self._lock:
-            ticket = self._clocks.submit(self.gpu.current_stream(made.device.get_device()))
+            ticket = self._clocks.submit(self.gpu.current_stream(made.device.device.index))
             self._ledger.add(
                 Copy(
                     ticket=ticket,
