@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,19 +22,25 @@ LOOKS_ONLY_ENDING = ("_like",)
 LOOKS_ONLY_BEGINNING = ("aten::new_", "aten::empty", "aten::size", "aten::sym_", "aten::stride", "aten::storage_offset")
 
 
+class Effect(NamedTuple):
+    """What an operator does with the contents of the tensors of one argument."""
+
+    position: int
+    name: str
+    writes: bool
+
+
 @cache
-def effects(op: Any) -> tuple[bool | None, ...]:
-    """Return for each argument of an operator whether it is written (True), read (False) or neither (None)."""
+def effects(op: Any) -> tuple[Effect, ...]:
+    """Return what an operator reads and writes, by its arguments; those that it only looks at are left out."""
     schema = op._schema  # noqa: SLF001  the only place where an operator says it
     if _looks_only(op, schema.name):
-        return tuple(None for _ in schema.arguments)
-    return tuple(_effect(argument) for argument in schema.arguments)
-
-
-def _effect(argument: Any) -> bool | None:
-    if argument.alias_info is None:
-        return False
-    return True if argument.alias_info.is_write else None  # an alias without a write is the base of a view
+        return ()
+    return tuple(
+        Effect(position, argument.name, argument.alias_info is not None)
+        for position, argument in enumerate(schema.arguments)
+        if "Tensor" in str(argument.type) and (argument.alias_info is None or argument.alias_info.is_write)
+    )  # an alias that is not written is the base of a view
 
 
 def _looks_only(op: Any, name: str) -> bool:
@@ -54,11 +60,10 @@ def makes_new(op: Any) -> bool:
 
 def touched(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[torch.Tensor, bool]]:
     """Yield the tensors whose contents a call of an operator uses, with whether it writes them."""
-    for index, (argument, writes) in enumerate(zip(op._schema.arguments, effects(op), strict=True)):  # noqa: SLF001
-        if writes is not None:
-            value = args[index] if index < len(args) else kwargs.get(argument.name)
-            for tensor in tensors_in(value):
-                yield tensor, writes
+    for position, name, writes in effects(op):
+        value = args[position] if position < len(args) else kwargs.get(name)
+        for tensor in tensors_in(value):
+            yield tensor, writes
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

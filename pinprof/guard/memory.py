@@ -34,12 +34,17 @@ class Extent:
 
     @cached_property
     def is_dense(self) -> bool:
-        """Whether it covers all bytes between its first and its last."""
-        return self.nbytes == self.end - self.address and 0 not in self.strides
+        """Whether it has each byte between its first and its last once, in whatever order of its dimensions."""
+        filled = self.itemsize
+        for stride, size in sorted((stride, size) for stride, size in zip(self.strides, self.shape, strict=True)):
+            if size > 1 and stride != filled:
+                return False
+            filled *= size
+        return True
 
     def overlaps(self, other: "Extent") -> bool:
         """Return whether a byte belongs to both; in doubt, which takes long to resolve, it does."""
-        if self.address >= other.end or other.address >= self.end:
+        if self.address >= other.end or other.address >= self.end or not self.nbytes or not other.nbytes:
             return False
         if self.is_dense and other.is_dense:
             return True

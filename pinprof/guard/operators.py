@@ -37,8 +37,8 @@ class Operators(_Mode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call one operator."""
-        if types:  # tensors of classes that are made of other tensors: the operators on those come here later
-            return NotImplemented
+        if types and any(hasattr(each, "__tensor_flatten__") for each in types):
+            return NotImplemented  # tensors made of other tensors: the operators on those come here, too
         if isinstance(func, torch._ops.OpOverload):
             return self._watch.call(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))

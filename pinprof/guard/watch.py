@@ -74,9 +74,11 @@ class Watch:
             return self._copy(op, args, kwargs)
         if not self._ledger and self._waits is None:
             return op(*args, **kwargs)
-        used = [(tensor, writes) for tensor, writes in touched(op, args, kwargs) if not self.gpu.owns(tensor)]
+        owns = self.gpu.owns
+        uses: list[tuple[Tensor, Kind]] = [
+            (tensor, "write" if writes else "read") for tensor, writes in touched(op, args, kwargs) if not owns(tensor)
+        ]
         name = op._schema.name  # noqa: SLF001  the only place where an operator says it
-        uses: list[tuple[Tensor, Kind]] = [(tensor, "write" if writes else "read") for tensor, writes in used]
         result = self.use(uses, name, lambda: op(*args, **kwargs))
         if self._registered and makes_new(op):
             self._look_for_reuse(tensors_in(result), name)
