@@ -154,7 +154,11 @@ class FakeGpu:
         device = where.device if isinstance(where, Tensor) else where
         if device.type == "meta":
             return True
-        return isinstance(where, Tensor) and where.layout == torch.strided and where.untyped_storage().data_ptr() in self._owned
+        return (
+            isinstance(where, Tensor)
+            and where.layout == torch.strided
+            and where.untyped_storage().data_ptr() in self._owned
+        )
 
     def is_pinned(self, tensor: Tensor) -> bool:
         return tensor.untyped_storage().data_ptr() not in self.pageable

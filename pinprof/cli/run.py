@@ -4,9 +4,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from pinprof.cli.terminal import check_outputs, fail, force_option, say
 from pinprof.cli.traces import measured_traces, print_report, write_page
@@ -59,6 +60,12 @@ WINDOWS = ("plain", "lean", "lines")
 @click.option("--record-shapes", is_flag=True, help="Record the shapes of the ops' inputs.")
 @click.option("--memory", is_flag=True, help="Record allocations.")
 @click.option("--keep-going", is_flag=True, help="Let the script finish after the recording.")
+@click.option(
+    "--guard",
+    is_flag=True,
+    help="Record nothing; run the script to its end and find host memory that is used before its asynchronous copy "
+    "has ended.",
+)
 @force_option
 def run(
     script: str,
@@ -68,6 +75,7 @@ def run(
     windows: str,
     no_stack: bool,
     memory: bool,
+    guard: bool,
     force: bool,
     **options: Any,
 ) -> None:
@@ -78,6 +86,9 @@ def run(
     source line of every wait, then the script is stopped. Options of pinprof stand before SCRIPT, all after it are the
     script's own. Under torchrun each rank writes its own trace, and rank 0 reports.
 
+    With --guard nothing is recorded: the script runs to its end, slower, and what it does with host memory that a
+    non-blocking copy still reads or writes is reported, with both lines. The exit status is the script's own then, too.
+
     \b
     Examples:
       pinprof run train.py --epochs 1
@@ -85,7 +96,10 @@ def run(
       pinprof run --steps 3 -o slow.json.gz train.py --batch-size 64
       pinprof run --step-marker Trainer.train_step train.py
       torchrun --nproc-per-node 2 -m pinprof run train.py
+      pinprof run --guard train.py --epochs 1
     """  # noqa: D301  click looks for the backspace itself
+    if guard:
+        _run_guarded(script, args, module=options["module"])
     chosen = _windows(windows)
     name = script.rpartition(".")[2] if options["module"] else Path(script).stem
     if output == "-":
@@ -117,6 +131,25 @@ def run(
     if outcome.exit_status:
         say(f"The script failed with exit status {outcome.exit_status}.")
     sys.exit(outcome.exit_status)
+
+
+def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoReturn:
+    """Run the script under the guard, print what it found, and exit with the script's status."""
+    ctx = click.get_current_context()
+    given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if others := sorted(set(given) - {"guard", "script", "args", "module"}):
+        fail(f"--guard records nothing, so --{others[0].replace('_', '-')} does not go with it")
+    from pinprof.guard.script import run_guarded
+    from pinprof.guard.watching import Guard
+
+    watching = Guard("collect")
+    status = run_guarded(script, args, watching, module=module)
+    click.echo(str(watching))
+    if status:
+        say(f"The script failed with exit status {status}.")
+    elif watching.violations:
+        say(f"Next: pinprof explain {watching.violations[0].rule.id}")
+    sys.exit(status)
 
 
 def _windows(text: str) -> set[str]:

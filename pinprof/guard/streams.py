@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from typing import Any
 
@@ -142,4 +142,5 @@ def warned_of_waits(cuda: Any) -> Iterator[Callable[[], None]]:
         yield warn
     finally:
         if before:
-            cuda.set_sync_debug_mode(before[0])
+            with suppress(RuntimeError):  # a forked process has no CUDA
+                cuda.set_sync_debug_mode(before[0])
