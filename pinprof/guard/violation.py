@@ -40,6 +40,8 @@ class Violation:
     """Whether the copy had in fact ended by then."""
     copy_ns: float
     """How long the copy took on the GPU."""
+    sources: tuple[str, str]
+    """The text of the copy's line and of the access's, empty where there is none."""
     times: int = 1
     """How often these two places came to it."""
 
@@ -84,9 +86,9 @@ def _lines(found: Violation) -> list[str]:
     doubt = "" if found.is_certain else " (safe if it is only read)"
     lines = [f"{found.rule.id}: {found.rule.title}{doubt}"]
     copied = f"{found.direction} of {found.dtype} {found.shape}, {size(found.nbytes)}, on {_stream(found.stream)}"
-    lines += _side(f"the copy: {copied}", found.copy)
+    lines += _side(f"the copy: {copied}", found.copy, found.sources[0])
     thread = "" if found.thread == "MainThread" else f" in thread {found.thread}"
-    lines += _side(f"the access: {found.action}{thread}", found.access)
+    lines += _side(f"the access: {found.action}{thread}", found.access, found.sources[1])
     lines.append(f"  {_timing(found)}")
     if found.times > 1:
         lines.append(f"  Seen {found.times} times from these two places; all but the times are of the first.")
@@ -94,9 +96,14 @@ def _lines(found: Violation) -> list[str]:
     return lines
 
 
-def _side(title: str, place: SourceLine) -> list[str]:
+def source_of(place: SourceLine) -> str:
+    """Return the text of a line, as long as its file can be found by the name that it is shown by."""
+    return linecache.getline(place.file, place.line).strip() if place.line is not None else ""
+
+
+def _side(title: str, place: SourceLine, source: str) -> list[str]:
     lines = [f"  {title}", f"    at {_at(place)}"]
-    if place.line is not None and (source := linecache.getline(place.file, place.line).strip()):
+    if source:
         lines.append(f"        {source[:WIDTH_OF_SOURCE]}")
     own = f"{place.file}:{place.line}:{place.function}"
     depth = place.stack.index(own) if own in place.stack else 0

@@ -18,7 +18,7 @@ from pinprof.guard.ledger import Copy, Kind, Ledger
 from pinprof.guard.memory import Extent
 from pinprof.guard.transfer import COPIES, Transfer, crosses, device_of, is_non_blocking, transfers
 from pinprof.guard.unneeded import Waits
-from pinprof.guard.violation import Violation, rule_for
+from pinprof.guard.violation import Violation, rule_for, source_of
 from pinprof.trace.lines import SourceLine
 
 Report = Callable[[Violation], None]
@@ -124,6 +124,7 @@ class Watch:
     def _tell(self, found: list[_Conflict], action: str) -> None:
         place = place_of(stack_from(sys._getframe(1)))  # noqa: SLF001  the only way to the caller's frames
         for copy, kind, had_ended in found:
+            copied_at = place_of(copy.stack)
             if kind == "unpin":  # told once: the memory is another's now
                 with self._lock:
                     self._ledger.remove(copy)
@@ -135,12 +136,13 @@ class Watch:
                     shape=copy.memory.shape,
                     nbytes=copy.memory.nbytes,
                     stream=copy.ticket.stream,
-                    copy=place_of(copy.stack),
+                    copy=copied_at,
                     access=place,
                     action=f"{action} {VERBS[kind]}",
                     thread=threading.current_thread().name,
                     had_ended=had_ended,
                     copy_ns=copy.mark.took_ns(),
+                    sources=(source_of(copied_at), source_of(place)),
                 )
             )
 
