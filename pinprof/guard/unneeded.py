@@ -5,7 +5,7 @@ from weakref import WeakKeyDictionary
 
 from pinprof.guard.ledger import Copy, Kind, Ledger
 from pinprof.guard.memory import Extent
-from pinprof.guard.violation import UnneededWait
+from pinprof.guard.violation import Place, UnneededWait, place
 from pinprof.trace.lines import SourceLine
 
 
@@ -22,13 +22,13 @@ class Waits:
     """The synchronizes of a program by place, and the copies that each made known to have ended."""
 
     def __init__(self) -> None:
-        self._sites: dict[tuple[str, SourceLine], _Site] = {}
+        self._sites: dict[tuple[str, Place], _Site] = {}
         self._settled = Ledger()
         self._settled_by: WeakKeyDictionary[Copy, _Site] = WeakKeyDictionary()
 
-    def waited(self, call: str, place: SourceLine, settled: list[Copy]) -> None:
+    def waited(self, call: str, line: SourceLine, settled: list[Copy]) -> None:
         """Note a synchronize, and the copies that the host knows to have ended by it and did not before."""
-        site = self._sites.setdefault((call, place), _Site(call, place))
+        site = self._sites.setdefault((call, place(line)), _Site(call, line))
         site.times += 1
         site.copies += len(settled)
         for copy in settled:

@@ -16,9 +16,8 @@ from pinprof.guard.operators import Operators, seen_in_new_threads, seen_without
 from pinprof.guard.registered import registered_memory
 from pinprof.guard.streams import followed, warned_of_waits
 from pinprof.guard.unneeded import Waits
-from pinprof.guard.violation import UnneededWait, Violation
+from pinprof.guard.violation import Place, UnneededWait, Violation, place
 from pinprof.guard.watch import Watch
-from pinprof.trace.lines import SourceLine
 
 if sys.version_info >= (3, 11):
     from typing import Self
@@ -50,7 +49,7 @@ class Guard:
         self._waits = Waits() if report_unneeded else None
         self._undo = ExitStack()
         self._watch: Watch | None = None
-        self._found: dict[tuple[str, SourceLine, SourceLine], Violation] = {}
+        self._found: dict[tuple[Place, Place, bool], Violation] = {}
         self._lock = threading.Lock()
         self._compiled = False
 
@@ -103,7 +102,7 @@ class Guard:
         return "\n\n".join(parts + [f"Not seen: {note}." for note in self.notes])
 
     def _take(self, found: Violation) -> None:
-        key = found.rule.id, found.copy, found.access
+        key = place(found.copy), place(found.access), found.is_certain
         with self._lock:
             earlier = self._found.get(key)
             self._found[key] = replace(earlier, times=earlier.times + 1) if earlier else found
