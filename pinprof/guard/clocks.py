@@ -5,7 +5,7 @@ will have before whatever comes next. A copy that is no part of the host's vecto
 The host is one: what one thread has waited for, all threads know.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -62,10 +62,13 @@ class Clocks:
 
     def behind_device(self, device: int | None) -> Known:
         """Return what has ended once all work has that is on a device now; None for all devices."""
+        return self.behind(stream for stream in self._streams if device is None or stream.device == device)
+
+    def behind(self, streams: Iterable[Stream]) -> Known:
+        """Return what has ended once all work has that is on some streams now."""
         known: dict[Stream, int] = {}
-        for stream, behind in self._streams.items():
-            if device is None or stream.device == device:
-                _join(known, behind)
+        for stream in streams:
+            _join(known, self._streams.get(stream, {}))
         return known
 
     def devices(self) -> set[int]:

@@ -23,7 +23,7 @@ def followed(watch: Watch) -> Iterator[None]:
     """
     known = _Spelled()
     with ExitStack() as undo:
-        undo.enter_context(taking_warnings(lambda: None if known.inside else watch.waited_somewhere()))
+        undo.enter_context(taking_warnings(lambda: None if known.inside else watch.learn(watch.behind_current())))
         for holder, name, change in _changes(watch, known):
             if hasattr(holder, name):
                 undo.enter_context(replaced(holder, name, change))
@@ -68,6 +68,11 @@ def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callab
     yield cuda.Stream, "query", asking(behind_stream)
     here = "torch.cuda.synchronize"
     yield c, "_cuda_synchronize", waiting(here, lambda: watch.behind_device(c._cuda_getDevice()))  # noqa: SLF001
+    if (
+        torch.distributed.is_available()
+    ):  # waits for the current stream, and without a warning; asynchronous, it does not
+        barrier = _changed(watch, spelled, lambda *_: watch.behind_current(), lambda work: work is None, None)
+        yield torch.distributed, "barrier", barrier
     yield c, "_accelerator_synchronizeDevice", waiting("torch.accelerator.synchronize", watch.behind_device)
 
 
@@ -78,11 +83,11 @@ def _changed(
 
     def change(function: Any) -> Any:
         @wraps(function)
-        def told(*args: Any) -> Any:
+        def told(*args: Any, **kwargs: Any) -> Any:
             known = behind(*args)  # before it: what others queue meanwhile is not waited for
             outer, spelled.inside = spelled.inside, True
             try:
-                result = function(*args)
+                result = function(*args, **kwargs)
             finally:
                 spelled.inside = outer
             if is_over(result):

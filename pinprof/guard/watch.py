@@ -78,6 +78,8 @@ class Watch:
         uses: list[tuple[Tensor, Kind]] = [
             (tensor, "write" if writes else "read") for tensor, writes in touched(op, args, kwargs) if not owns(tensor)
         ]
+        if not uses and not self._registered:
+            return op(*args, **kwargs)
         name = op._schema.name  # noqa: SLF001  the only place where an operator says it
         result = self.use(uses, name, lambda: op(*args, **kwargs))
         if self._registered and makes_new(op):
@@ -235,10 +237,11 @@ class Watch:
             if self._waits is not None and call:
                 self._waits.waited(call, place_of(stack_from(sys._getframe(1))), settled)  # noqa: SLF001
 
-    def waited_somewhere(self) -> None:
-        """Take note that this thread has waited for its current stream, on whichever device: torch does not tell."""
-        for device in self._clocks.devices():
-            self.learn(self.behind_stream(self.gpu.current_stream(device)))
+    def behind_current(self) -> Known:
+        """Return what has ended once the current stream of this thread has, on whichever device."""
+        with self._lock:
+            streams = [self.gpu.current_stream(device) for device in self._clocks.devices()]
+            return self._clocks.behind(streams)
 
     def forget(self) -> None:
         """Forget all copies, as a forked process has to: they are its parent's."""

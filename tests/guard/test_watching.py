@@ -244,6 +244,17 @@ def end_by_blocking_copy(gpu: FakeGpu) -> None:
     torch.zeros(2).copy_(gpu.device_tensor(2))
 
 
+def join_job() -> None:
+    if not torch.distributed.is_initialized():
+        store: Any = vars(torch.distributed)["HashStore"]()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+
+
+def end_by_barrier(gpu: FakeGpu) -> None:
+    join_job()
+    torch.distributed.barrier()
+
+
 def end_by_chain(gpu: FakeGpu) -> None:
     later = gpu.stream()
     later.wait_stream(gpu.current)
@@ -268,6 +279,11 @@ def end_by_elapsed_time(gpu: FakeGpu) -> None:
 
 def no_end_by_nothing(gpu: FakeGpu) -> None:
     pass
+
+
+def no_end_by_an_asynchronous_barrier(gpu: FakeGpu) -> None:
+    join_job()
+    torch.distributed.barrier(async_op=True)
 
 
 def no_end_by_query_that_says_no(gpu: FakeGpu) -> None:
