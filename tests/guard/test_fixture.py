@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch._dynamo  # a mode loads it; runs within this process take both from here, instead of loading them once more
 
-import pinprof.guard.watching  # noqa: F401  runs within this process take it from here, instead of loading torch once more
+import pinprof.guard.watching  # noqa: F401
 
 CONFTEST = """
 from fake_gpu import FakeGpu

@@ -4,9 +4,10 @@ import copy
 import io
 import os
 import pickle
+import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from inspect import currentframe
 from multiprocessing.reduction import ForkingPickler
@@ -24,6 +25,15 @@ from pinprof.guard.watching import Guard, UnsafeCopyWarning
 @pytest.fixture
 def gpu() -> FakeGpu:
     return FakeGpu()
+
+
+@pytest.fixture(autouse=True)
+def no_job() -> Iterator[None]:
+    shows_errors = sys.excepthook
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+        sys.excepthook = shows_errors  # a job puts its rank before them
 
 
 def here(offset: int = 0) -> int:
