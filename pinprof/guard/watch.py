@@ -1,8 +1,11 @@
 """Follows the copies of a program and its uses of host memory, and finds those that nothing keeps apart."""
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable
+from itertools import dropwhile
+from types import CodeType
 from typing import Any
 
 import torch
@@ -27,6 +30,8 @@ Report = Callable[[Violation], None]
 Use = tuple[Extent, Kind]
 _Conflict = tuple[Copy, Kind, bool]
 """A copy, what the host does with its memory, and whether the copy has ended by now."""
+
+AROUND_A_MODE = (os.path.join("torch", "_compile.py"), os.path.join("torch", "_dynamo", "eval_frame.py"))  # noqa: PTH118
 
 VERBS: dict[Kind, str] = {
     "read": "reads",
@@ -250,11 +255,17 @@ class Watch:
 
 def place_of(stack: Stack) -> SourceLine:
     """Return the line of the program that a stack comes from; of a stack of libraries only, the innermost."""
-    line = nearest_line(stack)
+    frames = list(dropwhile(lambda frame: _is_between(frame[0]), stack))
+    line = nearest_line(frames)
     if line is None:
-        code, number = next((frame for frame in stack if not frame[0].co_filename.startswith(OWN_FOLDERS)), stack[-1])
+        code, number = frames[0] if frames else stack[-1]
         line = SourceLine(code.co_filename, number, code.co_name)
     return line
+
+
+def _is_between(code: CodeType) -> bool:
+    """Return whether a frame is this package's, or torch's around a mode, which it keeps from being compiled."""
+    return code.co_filename.startswith(OWN_FOLDERS) or code.co_filename.endswith(AROUND_A_MODE)
 
 
 def _extent(tensor: Tensor) -> Extent | None:
