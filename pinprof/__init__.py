@@ -17,6 +17,9 @@ pinprof.compare("before.json.gz", "after.json.gz")  # what changed between two, 
 pinprof.timeline(trace)                         # the timeline as a plotly figure, to be restyled
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
 
+with pinprof.guard():                           # finds host memory that is used before its copy has ended
+    train(model, loader)
+
 pinprof.step()                                  # ends a step in a script that `pinprof run` records
 
 PYTEST_DONT_REWRITE: pytest, which has a plugin here, would else warn where the package was imported before it began.
@@ -27,11 +30,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pinprof.errors import CaptureError, PinprofError, TraceError
+from pinprof.errors import CaptureError, PinprofError, TraceError, UnsafeCopyError
 
 if TYPE_CHECKING:
     from pinprof.capture.markers import step
     from pinprof.capture.profiling import profile
+    from pinprof.guard.watching import Guard, UnsafeCopyWarning, guard
     from pinprof.measure import Profile, measure
     from pinprof.notebook import (
         ComparisonReport,
@@ -51,6 +55,7 @@ __all__ = [
     "CaptureError",
     "ComparisonReport",
     "Finding",
+    "Guard",
     "JobReport",
     "PinprofError",
     "Profile",
@@ -58,10 +63,13 @@ __all__ = [
     "Scenario",
     "Trace",
     "TraceError",
+    "UnsafeCopyError",
+    "UnsafeCopyWarning",
     "analyze",
     "analyze_job",
     "compare",
     "find",
+    "guard",
     "measure",
     "predict",
     "profile",
@@ -74,15 +82,18 @@ __all__ = [
 _ROOMS = {
     "ComparisonReport": "pinprof.notebook",
     "Finding": "pinprof.rules",
+    "Guard": "pinprof.guard.watching",
     "JobReport": "pinprof.notebook",
     "Profile": "pinprof.measure",
     "Report": "pinprof.notebook",
     "Scenario": "pinprof.whatif",
     "Trace": "pinprof.trace",
+    "UnsafeCopyWarning": "pinprof.guard.watching",
     "analyze": "pinprof.notebook",
     "analyze_job": "pinprof.notebook",
     "compare": "pinprof.notebook",
     "find": "pinprof.rules",
+    "guard": "pinprof.guard.watching",
     "measure": "pinprof.measure",
     "predict": "pinprof.whatif",
     "profile": "pinprof.capture.profiling",

@@ -11,3 +11,7 @@ class TraceError(PinprofError):
 
 class CaptureError(PinprofError):
     """The program could not be recorded."""
+
+
+class UnsafeCopyError(PinprofError):
+    """Host memory was used before its asynchronous copy had ended; its text is a report of several lines."""

@@ -1,5 +1,7 @@
 """A pytest plugin: a test marked `no_gpu_sync` fails if it makes the host wait for the GPU, and says at which lines.
 
+One that asks for the fixture `pinprof_guard` fails if it uses host memory before an asynchronous copy of it has ended.
+
 pytest loads it in every run, so it imports torch, and what notices the waits, only when such a test is about to run.
 """
 
@@ -9,7 +11,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -19,10 +21,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pinprof.guard.gpu import Gpu
+    from pinprof.guard.watching import Guard
     from pinprof.trace.lines import SourceLine
 
 MARKER = "no_gpu_sync"
 FIXTURE = "pinprof_no_sync"
+GUARD_FIXTURE = "pinprof_guard"
 
 LIBRARY_FRAMES = 5
 """How many frames of libraries are shown between the user's line and the wait."""
@@ -32,6 +37,9 @@ Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 NOTICING = pytest.StashKey[Noticing]()
 """In a config's stash, how waits are noticed, instead of through torch and its GPU."""
+
+GPU: "pytest.StashKey[Gpu]" = pytest.StashKey()
+"""In a config's stash, what the guard watches instead of torch's GPUs."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,7 @@ class Watch:
 
 
 WATCH = pytest.StashKey[Watch]()
+GUARD: "pytest.StashKey[Guard]" = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -121,6 +130,19 @@ def pinprof_no_sync(request: pytest.FixtureRequest) -> Watch:
             f"{FIXTURE}: it must be an argument of the test; asked for while it runs, it is late", pytrace=False
         )
     return watch
+
+
+@pytest.fixture
+def pinprof_guard(request: pytest.FixtureRequest) -> "Iterator[Guard]":
+    """Fail the test if it uses host memory before an asynchronous copy of it is known to have ended."""
+    gpu = request.config.stash.get(GPU, None)
+    if gpu is None and _noticing_of_torch() is None:
+        pytest.skip(f"{GUARD_FIXTURE}: needs a GPU that torch can see")
+    from pinprof.guard.watching import Guard  # noqa: PLC0415  loads torch
+
+    with Guard("collect", gpu=gpu) as guard:
+        request.node.stash[GUARD] = guard
+        yield guard
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -172,25 +194,32 @@ def _place(item: pytest.Item) -> "SourceLine":
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Watch the test alone: within pytest's own capture of warnings, without the fixtures' set-up and clearing away."""
     watch = item.stash.get(WATCH, None)
-    if watch is None:
-        return (yield)
     try:
-        with watch.watching():
+        with watch.watching() if watch else nullcontext():
             result = yield
     except BaseException:
-        _add_section(item, watch)
+        _add_sections(item)
         raise
     if getattr(item, "_excinfo", None):  # unittest's failures are kept here, not raised
-        _add_section(item, watch)
-    elif watch.too_many:
-        pytest.fail(_text(watch, item.config), pytrace=False)
+        _add_sections(item)
+    elif texts := dict(_texts(item)):
+        pytest.fail("\n\n".join(texts.values()), pytrace=False)
     return result
 
 
-def _add_section(item: pytest.Item, watch: Watch) -> None:
-    """Add the waits to the report of a test that failed by itself."""
-    if watch.too_many:
-        item.add_report_section("call", MARKER, _text(watch, item.config))
+def _add_sections(item: pytest.Item) -> None:
+    """Add what was found to the report of a test that failed by itself."""
+    for name, text in _texts(item):
+        item.add_report_section("call", name, text)
+
+
+def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
+    """Yield what a test is to fail for: what found it, and the text."""
+    watch, guard = item.stash.get(WATCH, None), item.stash.get(GUARD, None)
+    if watch and watch.too_many:
+        yield MARKER, _text(watch, item.config)
+    if guard and not guard.is_clean:
+        yield GUARD_FIXTURE, str(guard)
 
 
 def _text(watch: Watch, config: pytest.Config) -> str:

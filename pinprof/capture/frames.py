@@ -3,14 +3,19 @@
 import os
 import sys
 import sysconfig
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
+from typing import TypeAlias
 
-from pinprof.capture.program import OWN_FOLDER
+from pinprof.capture.program import OWN_FOLDERS
 from pinprof.trace.callers import STACK_DEPTH
 from pinprof.trace.lines import SourceLine
 
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
+"""The frames of a moment, innermost first, with their lines: quick to take, and to be made readable if need be."""
 
 
 def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
@@ -18,16 +23,32 @@ def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
 
     The file `also` is the user's wherever it lies.
     """
+    return nearest_line(_frames(frame), also)
+
+
+def stack_from(frame: FrameType | None) -> Stack:
+    """Return a frame and those that called it."""
+    return tuple(_frames(frame))
+
+
+def _frames(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
+    while frame is not None:
+        yield frame.f_code, frame.f_lineno
+        frame = frame.f_back
+
+
+def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> SourceLine | None:
+    """Return the line of the user's code that is nearest in a stack; None if there is none, see `calling_line`."""
     stack: list[str] = []
     found: tuple[str, int, str] | None = None
-    while frame is not None and (found is None or len(stack) < STACK_DEPTH):
-        code = frame.f_code
-        if not code.co_filename.startswith(OWN_FOLDER):
+    for code, line in frames:
+        if not code.co_filename.startswith(OWN_FOLDERS):
             file = _shown(code.co_filename)
-            stack.append(f"{file}:{frame.f_lineno}:{code.co_name}")
+            stack.append(f"{file}:{line}:{code.co_name}")
             if found is None and (code.co_filename == also or _is_users(code.co_filename)):
-                found = file, frame.f_lineno, code.co_name
-        frame = frame.f_back
+                found = file, line, code.co_name
+        if found and len(stack) >= STACK_DEPTH:
+            break
     return SourceLine(*found, stack=tuple(stack[:STACK_DEPTH])) if found else None
 
 

@@ -17,7 +17,10 @@ from typing import Any
 
 from pinprof.errors import CaptureError
 
-OWN_FOLDER = str(Path(__file__).parent) + os.sep
+OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "guard"))
+"""Rooms whose frames stand between the program and python, and are no part of either."""
+
+INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 Change = Callable[[ast.Module], ast.Module]
 """Takes the code of a program and returns what is run instead."""
@@ -86,6 +89,31 @@ def _compiled(source: str | bytes, path: str, change: Change | None) -> CodeType
     return compile(code, path, "exec", dont_inherit=True)
 
 
+def status_after(exc: BaseException) -> int:
+    """Return the status with which python exits after an exception of the program, printed as python prints it."""
+    if isinstance(exc, SystemExit):
+        return _exit_status(exc)
+    hide_own_frames(exc)
+    sys.excepthook(type(exc), exc, exc.__traceback__)
+    return INTERRUPTED if isinstance(exc, KeyboardInterrupt) else 1
+
+
+def _exit_status(exc: SystemExit) -> int:
+    """Return the status that python would exit with; a text is printed, as python does."""
+    if exc.code is None or isinstance(exc.code, int):
+        return exc.code or 0
+    print(exc.code, file=sys.stderr)  # noqa: T201
+    return 1
+
+
+def exit_as_fork(status: int) -> None:
+    """End a process that the script forked and that ran to the script's end: what comes after is its parent's."""
+    atexit._run_exitfuncs()  # noqa: SLF001  what python does at its exit
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 def hide_own_frames(error: BaseException) -> BaseException:
     """Take pinprof's frames out of the tracebacks of an exception of the program, and of those that led to it."""
     todo: list[BaseException | None] = [error]
@@ -102,7 +130,7 @@ def hide_own_frames(error: BaseException) -> BaseException:
 def _programs_frames(trace: TracebackType | None) -> TracebackType | None:
     frames = []
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
+        if not trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDERS):
             frames.append(trace)
         trace = trace.tb_next
     for frame, following in zip(frames, [*frames[1:], None], strict=False):

@@ -1,6 +1,5 @@
 """Recording an unmodified script: it runs as under `python`, and what it does moves the recording on."""
 
-import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -16,10 +15,9 @@ from pinprof.capture.job import leave_job
 from pinprof.capture.markers import DECORATOR, Marks
 from pinprof.capture.plain import PlainStep
 from pinprof.capture.profiling import OnProgress, Recording, profile
-from pinprof.capture.program import OWN_FOLDER, Program, hide_own_frames
+from pinprof.capture.program import OWN_FOLDERS, Program, exit_as_fork, status_after
 from pinprof.errors import CaptureError
 
-INTERRUPTED = 130  # what a shell reports after Ctrl-C
 MARK_STEPS = (
     "mark them yourself: call pinprof.step() at the end of each, or name the function that makes one with --step-marker"
 )
@@ -151,7 +149,7 @@ def _interrupt_next_line() -> None:
 
 
 def _is_installed(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((OWN_FOLDER, *INSTALLED))
+    return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED))
 
 
 def _run_to_its_end(program: Program, marks: Marks, stepper: _Stepper) -> _Ending:
@@ -161,7 +159,7 @@ def _run_to_its_end(program: Program, marks: Marks, stepper: _Stepper) -> _Endin
         recording.start()
         ending = _ending_of(program, main, marks)
     if os.getpid() != process:
-        _exit_as_fork(ending.exit_status)
+        exit_as_fork(ending.exit_status)
     if stepper.stops > POLITE_STOPS:
         sys.settrace(None)
     if stepper.stops and not ending.exit_status:
@@ -196,19 +194,7 @@ def _ending_of(program: Program, main: ModuleType, marks: Marks) -> _Ending:
 
 def _shown(exc: BaseException) -> _Ending:
     """Return the status with which python exits after this exception, printed as python prints it."""
-    if isinstance(exc, SystemExit):
-        return _Ending(_exit_status(exc))
-    hide_own_frames(exc)
-    sys.excepthook(type(exc), exc, exc.__traceback__)
-    return _Ending(INTERRUPTED if isinstance(exc, KeyboardInterrupt) else 1)
-
-
-def _exit_status(exc: SystemExit) -> int:
-    """Return the status that python would exit with; a text is printed, as python does."""
-    if exc.code is None or isinstance(exc.code, int):
-        return exc.code or 0
-    print(exc.code, file=sys.stderr)  # noqa: T201
-    return 1
+    return _Ending(status_after(exc))
 
 
 def _is_our_doing(exc: BaseException) -> bool:
@@ -220,14 +206,6 @@ def _is_our_doing(exc: BaseException) -> bool:
         if link is not None:
             chain += [earlier for earlier in (link.__cause__, link.__context__) if earlier not in chain]
     return False
-
-
-def _exit_as_fork(status: int) -> None:
-    """End a process that the script forked and that ran to the script's end: the recording is not its business."""
-    atexit._run_exitfuncs()  # noqa: SLF001  what python does at its exit
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
 
 
 def _why_nothing_recorded(recording: Recording, marks: Marks) -> str:

@@ -61,13 +61,18 @@ def _warned(on_wait: Callable[[], None], *, linger: bool) -> Iterator[None]:
 
 @contextmanager
 def taking_warnings(on_wait: Callable[[], None]) -> Iterator[None]:
-    """Call `on_wait` at each warning of a wait, and let nobody else see it, whatever filters the block sets."""
+    """Call `on_wait` at each warning of a wait, whatever filters the block sets.
+
+    Nobody else sees it but those who take warnings, too, in blocks around this one.
+    """
     take = _Take(on_wait)
     with warnings.catch_warnings():
         warnings.filters = _Filters(("ignore", take, Warning, None, 0), warnings.filters)
+        _taking.append(take)
         try:
             yield
         finally:
+            _taking.remove(take)
             take.on_wait = None
 
 
@@ -88,8 +93,13 @@ class _Take:
             return False
         if SYNC_WARNING not in message:
             return PROTOTYPE_WARNING in message
-        self.on_wait()
+        for take in tuple(_taking):  # the first filter is the innermost block's, and the others are not asked
+            if take.on_wait is not None:
+                take.on_wait()
         return True
+
+
+_taking: list[_Take] = []
 
 
 class _Filters(list[Any]):
@@ -128,12 +138,12 @@ def _uncovered() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
     yield torch._C, "_cuda_synchronize", _always  # noqa: SLF001  what torch.cuda.synchronize calls, however imported
     yield torch._C, "_cuda_emptyCache", _always  # noqa: SLF001
     yield torch.cuda.Event, "synchronize", _always
-    if not _has_compiled():  # compiled code guards on the methods of Tensor: it would compile again
+    if not has_compiled():  # compiled code guards on the methods of Tensor: it would compile again
         for name in ("to", "cuda", "cpu", "copy_"):
             yield torch.Tensor, name, copies_pageable_memory
 
 
-def _has_compiled() -> bool:
+def has_compiled() -> bool:
     """Return whether torch.compile has compiled anything in this program."""
     utils = sys.modules.get("torch._dynamo.utils")
     return utils is not None and bool(utils.counters["frames"])

@@ -5,9 +5,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from pinprof.cli.job import command_for, give_up, report_job, say_where
 from pinprof.cli.terminal import check_outputs, fail, force_option, say
@@ -15,7 +16,9 @@ from pinprof.cli.traces import measured_traces, print_report, write_page
 from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
+    from pinprof.capture.agreement import Agreement
     from pinprof.capture.job import Rank
+    from pinprof.capture.script import ScriptRun
 
 WINDOWS = ("plain", "lean", "lines")
 """Uses of the steps of a program that is recorded."""
@@ -61,11 +64,23 @@ WINDOWS = ("plain", "lean", "lines")
     help="What to do with the steps after the warm-up: plain times them without a profiler, lean records the trace, "
     "lines learns the source lines of waits.",
 )
-@click.option("--no-stack", is_flag=True, help="Learn the lines without Python stacks: quicker, causes less exact.")
+@click.option(
+    "--no-stack",
+    "line_stack",
+    flag_value=False,
+    default=True,
+    help="Learn the lines without Python stacks: quicker, causes less exact.",
+)
 @click.option("--record-shapes", is_flag=True, help="Record the shapes of the ops' inputs.")
-@click.option("--memory", is_flag=True, help="Record allocations.")
+@click.option("--memory", "profile_memory", is_flag=True, help="Record allocations.")
 @click.option("--keep-going", is_flag=True, help="Let the script finish after the recording.")
 @click.option("--job-report", is_flag=True, help="Report on all ranks of the job together.")
+@click.option(
+    "--guard",
+    is_flag=True,
+    help="Record nothing; run the script to its end and find host memory that is used before its asynchronous copy "
+    "has ended.",
+)
 @force_option
 def run(
     script: str,
@@ -73,9 +88,8 @@ def run(
     *,
     output: str | None,
     windows: str,
-    no_stack: bool,
-    memory: bool,
     job_report: bool,
+    guard: bool,
     force: bool,
     **options: Any,
 ) -> None:
@@ -90,6 +104,9 @@ def run(
     when to begin and to stop, through the store of the job. Rank 0 reports on itself, with --job-report on all ranks.
     -o is best a folder that all machines share; without one each machine keeps its own.
 
+    With --guard nothing is recorded: the script runs to its end, slower, and what it does with host memory that a
+    non-blocking copy still reads or writes is reported, with both lines. The exit status is the script's own then, too.
+
     \b
     Examples:
       pinprof run train.py --epochs 1
@@ -98,33 +115,66 @@ def run(
       pinprof run --step-marker Trainer.train_step train.py
       torchrun --nproc-per-node 2 -m pinprof run train.py
       torchrun --nproc-per-node 8 -m pinprof run -o run/ --job-report train.py
+      pinprof run --guard train.py --epochs 1
     """  # noqa: D301  click looks for the backspace itself
+    if guard:
+        _run_guarded(script, args, module=options["module"])
     chosen = _windows(windows)
     name = script.rpartition(".")[2] if options["module"] else Path(script).stem
-    base = _base(output, f"pinprof-{name}.json.gz")
-    rank = _rank_of_job()
-    is_first = rank is None or rank.rank == 0
-    path = _path_of(base, rank)
-    page = _page_of(base if job_report else path)
-    check_outputs((path, page if is_first else None), force=force)
+    outputs = _outputs(output, f"pinprof-{name}.json.gz", of_job=job_report)
+    check_outputs((outputs.trace, outputs.page if outputs.is_first else None), force=force)
     from pinprof.capture.agreement import agreement_of_process
-    from pinprof.capture.script import run_script
 
     agreement = agreement_of_process()
+    outcome = _recorded(
+        outputs,
+        agreement,
+        script=script,
+        args=args,
+        plain_steps=20 if "plain" in chosen else 0,
+        line_steps=3 if "lines" in chosen else 0,
+        force=force,
+        **options,
+    )
+    if outcome.path and not outputs.is_first:
+        say_where(outputs.trace, os.environ.get("LOCAL_RANK"))
+    elif outcome.path and (
+        agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again))
+    ):
+        _report(outputs, outcome.marker)
+        if agreement is not None and not (job_report and agreement.in_contact):
+            say(f"Next, once all ranks have written theirs: {outputs.again}")
+    if outcome.exit_status:
+        say(f"The script failed with exit status {outcome.exit_status}.")
+    sys.exit(outcome.exit_status)
+
+
+class _Outputs(NamedTuple):
+    """What a process writes; one of several of a job has the number of its rank in its names."""
+
+    trace: str
+    page: str
+    is_first: bool
+    """Whether it reports."""
+    again: str
+    """The command that reports on the traces of all ranks."""
+
+
+def _outputs(output: str | None, name: str, *, of_job: bool) -> _Outputs:
+    base, rank = _base(output, name), _rank_of_job()
+    trace = _path_of(base, rank)
+    again = command_for(base, is_folder=_is_folder(output))
+    return _Outputs(trace, _page_of(base if of_job else trace), rank is None or rank.rank == 0, again)
+
+
+def _recorded(outputs: _Outputs, agreement: "Agreement | None", **options: Any) -> "ScriptRun":
+    """Run the script and record it, and tell the other ranks of its job how that ended."""
+    from pinprof.capture.script import run_script
+
     try:
         with _step_counter() as show:
             outcome = run_script(
-                script,
-                args,
-                path=path,
-                agreement=agreement,
-                on_progress=show if is_first else None,
-                plain_steps=20 if "plain" in chosen else 0,
-                line_steps=3 if "lines" in chosen else 0,
-                line_stack=not no_stack,
-                profile_memory=memory,
-                force=force,
-                **options,
+                path=outputs.trace, agreement=agreement, on_progress=show if outputs.is_first else None, **options
             )
     except CaptureError as error:
         if agreement is None:
@@ -135,26 +185,37 @@ def run(
         agreement.leave(outcome.path)
         if agreement.apart:
             say(f"Rank {agreement.rank} may have recorded other steps than the other ranks: {agreement.apart}")
-    if outcome.path and is_first:
-        again = command_for(base, is_folder=_is_folder(output))
-        if agreement is None or not (job_report and report_job(agreement, page, again)):
-            _report(path, page, outcome.marker)
-            if agreement is not None and not (job_report and agreement.in_contact):
-                say(f"Next, once all ranks have written theirs: {again}")
-    elif outcome.path:
-        say_where(path, os.environ.get("LOCAL_RANK"))
-    if outcome.exit_status:
-        say(f"The script failed with exit status {outcome.exit_status}.")
-    sys.exit(outcome.exit_status)
+    return outcome
 
 
-def _report(path: str, page: str, marker: str) -> None:
+def _report(outputs: _Outputs, marker: str) -> None:
     """Report on one trace."""
+    path = outputs.trace
     measured = list(measured_traces([path]))
     for _, profile, findings in measured:
         print_report(profile, findings)
-    write_page(page, measured)
+    write_page(outputs.page, measured)
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another)")
+
+
+def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoReturn:
+    """Run the script under the guard, print what it found, and exit with the script's status."""
+    ctx = click.get_current_context()
+    with_guard = {"guard", "script", "args", "module"}
+    for param in ctx.command.params:
+        if param.name not in with_guard and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
+            fail(f"--guard records nothing, so {param.opts[-1]} does not go with it")
+    from pinprof.guard.script import run_guarded
+    from pinprof.guard.watching import Guard
+
+    watching = Guard("collect")
+    status = run_guarded(script, args, watching, module=module)
+    click.echo(str(watching))
+    if status:
+        say(f"The script failed with exit status {status}.")
+    elif watching.violations:
+        say(f"Next: pinprof explain {watching.violations[0].rule.id}")
+    sys.exit(status)
 
 
 def _windows(text: str) -> set[str]:

@@ -1,7 +1,7 @@
 """What is wrong and what to do about it: rules in plain sight, and what they find in a profile."""
 
 from pinprof.measure import Profile
-from pinprof.rules import copies, hazards, loading, overlap, waits
+from pinprof.rules import copies, guarded, hazards, loading, overlap, waits
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.trace.tables import Trace
@@ -21,7 +21,7 @@ __all__ = [
     "unsearched",
 ]
 
-RULES = (*copies.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES)
+RULES = (*copies.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES)
 """All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards."""
 
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
@@ -54,6 +54,7 @@ def find(profile: Profile, trace: Trace) -> Findings:
         for rules, figures in RESTS_ON.items()
         if not figures & profile.withheld.keys()
         for rule in rules
+        if rule.look
         for evidence in rule.look(profile, trace)
         if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step
     ]

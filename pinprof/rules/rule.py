@@ -46,7 +46,8 @@ class Rule:
     """What to write instead."""
     safe_if: str
     """On what condition the fix is right."""
-    look: Look
+    look: Look | None
+    """None for what no trace shows, only a running program under `pinprof.guard()`."""
     causes: tuple[str, ...] = ()
     """Causes of waits that the rule is for."""
     exposures: tuple[tuple[str, str], ...] = ()

@@ -65,6 +65,13 @@ def test_warnings_are_as_before_afterwards() -> None:
         warn()
 
 
+def test_blocks_within_each_other_all_see_a_wait() -> None:
+    seen: list[str] = []
+    with taking_warnings(lambda: seen.append("outer")), taking_warnings(lambda: seen.append("inner")):
+        warn()
+    assert sorted(seen) == ["inner", "outer"]
+
+
 def test_nothing_is_taken_afterwards_although_a_block_that_began_inside_goes_on() -> None:
     seen: list[None] = []
     outliving = warnings.catch_warnings()

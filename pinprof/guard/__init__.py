@@ -1,0 +1,1 @@
+"""The guard: finds, while a program runs, the host memory that is used before its asynchronous copy has ended."""

@@ -1,0 +1,52 @@
+"""Which synchronizes the host could have done without, as far as its own uses of memory tell."""
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from pinprof.guard.ledger import Copy, Kind, Ledger
+from pinprof.guard.memory import Extent
+from pinprof.guard.violation import Place, UnneededWait, place
+from pinprof.trace.lines import SourceLine
+
+
+@dataclass
+class _Site:
+    call: str
+    place: SourceLine
+    times: int = 0
+    copies: int = 0
+    needed: bool = False
+
+
+class Waits:
+    """The synchronizes of a program by place, and the copies that each made known to have ended."""
+
+    def __init__(self) -> None:
+        self._sites: dict[tuple[str, Place], _Site] = {}
+        self._settled = Ledger()
+        self._settled_by: WeakKeyDictionary[Copy, _Site] = WeakKeyDictionary()
+
+    def waited(self, call: str, line: SourceLine, settled: list[Copy]) -> None:
+        """Note a synchronize, and the copies that the host knows to have ended by it and did not before."""
+        site = self._sites.setdefault((call, place(line)), _Site(call, line))
+        site.times += 1
+        site.copies += len(settled)
+        for copy in settled:
+            self._settled.add(copy)
+            self._settled_by[copy] = site
+
+    def used(self, memory: Extent, kind: Kind) -> None:
+        """Note that the host uses memory: the synchronizes were needed without which that would not be safe."""
+        for copy in self._settled.overlapping(memory):
+            of_others = copy.protected and copy.is_freed()
+            if of_others or copy.conflicts_with(kind):
+                self._settled_by[copy].needed |= not of_others
+                self._settled.remove(copy)
+
+    def unneeded(self) -> tuple[UnneededWait, ...]:
+        """Return the places of which no synchronize was needed."""
+        return tuple(
+            UnneededWait(site.call, site.place, site.times, site.copies)
+            for site in self._sites.values()
+            if not site.needed
+        )

@@ -1,0 +1,175 @@
+"""A GPU of plain objects: streams are queues, a copy has ended when its stream has run, and nothing is copied.
+
+Device memory is of torch's device `meta`, or one of the tensors of the host that `device_tensor` has made.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinprof.capture.waits import SYNC_WARNING
+from pinprof.guard.clocks import Stream
+
+
+class FakeStream:
+    """A stream that runs only when somebody waits for it, or `run()` is called."""
+
+    def __init__(self, gpu: "FakeGpu", handle: int) -> None:
+        self.gpu, self.cuda_stream, self.device_index = gpu, handle, 0
+        self.queued = 0
+        self.ran = 0
+
+    def run(self) -> None:
+        self.ran = self.queued
+
+    def synchronize(self) -> None:
+        warnings.warn(SYNC_WARNING, stacklevel=1)  # torch warns here as it does of all waits
+        self.run()
+
+    def query(self) -> bool:
+        return self.ran == self.queued
+
+    def wait_stream(self, other: "FakeStream") -> None:
+        event = self.gpu.cuda.Event()
+        event.record(other)
+        event.wait(self)
+
+
+class FakeMark:
+    def __init__(self, stream: FakeStream) -> None:
+        self.stream, self.number = stream, 0
+
+    def end(self) -> None:
+        self.stream.queued += 1
+        self.number = self.stream.queued
+
+    def has_ended(self) -> bool:
+        return self.stream.ran >= self.number
+
+    def took_ns(self) -> float:
+        return 1_500_000.0
+
+
+class FakeGpu:
+    """What the guard asks of a GPU, and `cuda` and `c` in place of `torch.cuda` and `torch._C`."""
+
+    def __init__(self) -> None:
+        self.streams = [FakeStream(self, 0)]
+        self.current = self.streams[0]
+        self.capturing = False
+        self.pageable: set[int] = set()
+        self._owned: set[int] = set()
+        self.sync_debug_mode = 0
+        gpu = self
+
+        class Event:
+            """An event of the fake."""
+
+            handles = iter(range(1, 1000))
+
+            def __init__(self) -> None:
+                self.cuda_event = 0
+                self.behind: list[tuple[FakeStream, int]] = []
+
+            def record(self, stream: FakeStream) -> None:
+                self.cuda_event = self.cuda_event or next(self.handles)
+                self.behind = [(stream, stream.queued)]
+
+            def wait(self, stream: FakeStream) -> None:
+                pass
+
+            def synchronize(self) -> None:
+                for stream, queued in self.behind:
+                    stream.ran = max(stream.ran, queued)
+
+            def query(self) -> bool:
+                return all(stream.ran >= queued for stream, queued in self.behind)
+
+            def elapsed_time(self, other: "Event") -> float:
+                return float(other.cuda_event - self.cuda_event)
+
+        class OwnStream(FakeStream):
+            def __init__(self) -> None:
+                super().__init__(gpu, len(gpu.streams))
+                gpu.streams.append(self)
+
+        self.stream_class = OwnStream
+        self.cuda: Any = SimpleNamespace(
+            Event=Event,
+            Stream=FakeStream,
+            current_stream=lambda: self.current,
+            get_sync_debug_mode=lambda: self.sync_debug_mode,
+            set_sync_debug_mode=self._set_mode,
+        )
+        self._cudart = SimpleNamespace(
+            cudaHostRegister=lambda _address, _size, _flags: 0, cudaHostUnregister=lambda _address: 0
+        )
+        self.c: Any = SimpleNamespace(_cuda_synchronize=self._run_all, _cuda_getDevice=lambda: 0, _cudart=self._cudart)
+
+    def _set_mode(self, mode: Any) -> None:
+        self.sync_debug_mode = {"warn": 1}.get(mode, mode)
+
+    def _run_all(self) -> None:
+        for stream in self.streams:
+            stream.run()
+
+    # For the tests
+
+    def stream(self) -> FakeStream:
+        return self.stream_class()
+
+    @contextmanager
+    def on(self, stream: FakeStream) -> Iterator[None]:
+        before, self.current = self.current, stream
+        yield
+        self.current = before
+
+    def device_tensor(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        tensor = torch.ones(shape, dtype=dtype)
+        self._owned.add(tensor.data_ptr())
+        self._keep = (*getattr(self, "_keep", ()), tensor)
+        return tensor
+
+    def pageable_tensor(self, *shape: int) -> Tensor:
+        tensor = torch.ones(shape)
+        self.pageable.add(tensor.data_ptr())
+        return tensor
+
+    def synchronize(self) -> None:
+        self.c._cuda_synchronize()
+
+    def item(self) -> None:
+        """Wait as `x.item()` of a tensor on the device does."""
+        self.current.run()
+        warnings.warn(SYNC_WARNING, stacklevel=1)
+
+    # What the guard asks
+
+    def owns(self, where: torch.device | Tensor) -> bool:
+        device = where.device if isinstance(where, Tensor) else where
+        if device.type == "meta":
+            return True
+        return (
+            isinstance(where, Tensor)
+            and where.layout == torch.strided
+            and where.untyped_storage().data_ptr() in self._owned
+        )
+
+    def is_pinned(self, tensor: Tensor) -> bool:
+        return tensor.untyped_storage().data_ptr() not in self.pageable
+
+    def current_stream(self, device: int | None) -> Stream:
+        assert not device
+        return Stream(0, self.current.cuda_stream)
+
+    def is_capturing(self) -> bool:
+        return self.capturing
+
+    def begin(self, device: int | None) -> FakeMark:
+        assert not device
+        return FakeMark(self.current)

@@ -1,0 +1,652 @@
+"""The guard on a GPU: programs with a race, of which both lines must be found, and programs without one.
+
+In a program the line of the copy ends with `# copy` and the line of the access with `# access`.
+"""
+
+import contextlib
+import inspect
+import io
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from pinprof.errors import UnsafeCopyError
+from pinprof.guard.watching import Guard
+from pinprof.workloads.catalogue import WORKLOADS, Workload
+from pinprof.workloads.copies import Prefetcher
+from pinprof.workloads.readback import LateReader
+
+pytestmark = pytest.mark.gpu
+
+LONG = 200_000_000
+"""Cycles of a kernel that is still running when the host comes to the next lines: about 0.1 s."""
+
+Program = Callable[[], object]
+cuda: Any = torch.cuda
+
+
+def sleep() -> None:
+    cuda._sleep(LONG)
+
+
+def pinned(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, pin_memory=True)
+
+
+# Programs with a race
+
+
+def read_of_a_result() -> None:
+    x = torch.ones(100, 999_999, dtype=torch.float64, device="cuda")
+    host = x.to("cpu", non_blocking=True)  # copy
+    host.mean()  # access
+
+
+def write_to_a_source() -> None:
+    source = pinned(1024, 1024)
+    sleep()
+    source.to("cuda", non_blocking=True)  # copy
+    source.zero_()  # access
+
+
+def read_of_a_view() -> None:
+    x, host = torch.ones(1024, 1024, device="cuda"), pinned(1024, 1024)
+    sleep()
+    host[256:].copy_(x[256:], non_blocking=True)  # copy
+    host.view(-1)[300_000:].sum()  # access
+
+
+def read_of_a_column() -> None:
+    x, host = torch.ones(64, 64, device="cuda"), pinned(64, 64)
+    sleep()
+    host.copy_(x, non_blocking=True)  # copy
+    host[:, 3].max()  # access
+
+
+def read_of_another_dtype() -> None:
+    x, host = torch.ones(64, 64, device="cuda"), torch.ones(64, 64, dtype=torch.float16, pin_memory=True)
+    sleep()
+    host.copy_(x, non_blocking=True)  # copy
+    host.max()  # access
+
+
+def read_in_another_thread() -> None:
+    x = torch.ones(1024, 1024, device="cuda")
+    sleep()
+    host = x.to("cpu", non_blocking=True)  # copy
+
+    def read() -> None:
+        host.sum()  # access
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+
+
+def ring_refilled_too_early() -> None:
+    slots = [pinned(256, 256) for _ in range(2)]
+    sleep()
+    for step in range(4):
+        slot = slots[step % 2]
+        slot.fill_(step)  # access
+        slot.to("cuda", non_blocking=True)  # copy
+
+
+def staging_filled_by_a_copy() -> None:
+    staging = pinned(256, 256)
+    sleep()
+    for batch in torch.ones(3, 256, 256):
+        staging.copy_(batch)  # access
+        staging.to("cuda", non_blocking=True)  # copy
+
+
+def copy_on_a_second_stream() -> None:
+    x, side = torch.ones(1024, 1024, device="cuda"), cuda.Stream()
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        sleep()
+        host = x.to("cpu", non_blocking=True)  # copy
+    cuda.current_stream().synchronize()
+    host.sum()  # access
+
+
+def item_on_the_wrong_stream() -> None:
+    x, side = torch.ones(1024, 1024, device="cuda"), cuda.Stream()
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        sleep()
+        host = x.to("cpu", non_blocking=True)  # copy
+    x[0, 0].item()
+    host.sum()  # access
+
+
+def event_on_the_wrong_stream() -> None:
+    x, side, copied = torch.ones(1024, 1024, device="cuda"), cuda.Stream(), cuda.Event()
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        sleep()
+        host = x.to("cpu", non_blocking=True)  # copy
+    copied.record()
+    copied.synchronize()
+    host.sum()  # access
+
+
+def event_recorded_too_early() -> None:
+    x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
+    sleep()
+    copied.record()
+    host = x.to("cpu", non_blocking=True)  # copy
+    copied.synchronize()
+    host.sum()  # access
+
+
+def query_that_says_no() -> None:
+    x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
+    sleep()
+    host = x.to("cpu", non_blocking=True)  # copy
+    copied.record()
+    assert not copied.query()
+    host.sum()  # access
+
+
+def numpy_of_a_destination() -> None:
+    x = torch.ones(1024, 1024, device="cuda")
+    host = x.to("cpu", non_blocking=True)  # copy
+    host.numpy().sum()  # access
+
+
+def array_of_a_destination() -> None:
+    x = torch.ones(1024, 1024, device="cuda")
+    host = x.to("cpu", non_blocking=True)  # copy
+    np.asarray(host).sum()  # access
+
+
+def item_of_a_destination() -> None:
+    loss = torch.ones((), device="cuda")
+    host = loss.to("cpu", non_blocking=True)  # copy
+    float(host)  # access
+
+
+def list_of_a_destination() -> None:
+    host = torch.ones(9, device="cuda").to("cpu", non_blocking=True)  # copy
+    host.tolist()  # access
+
+
+def print_of_a_destination() -> None:
+    host = torch.ones(9, device="cuda").to("cpu", non_blocking=True)  # copy
+    print(host)  # access  # noqa: T201
+
+
+def save_of_a_destination() -> None:
+    host = torch.ones(9, device="cuda").to("cpu", non_blocking=True)  # copy
+    torch.save({"w": host}, io.BytesIO())  # access
+
+
+def write_to_a_destination() -> None:
+    x, host = torch.ones(64, 64, device="cuda"), pinned(64, 64)
+    sleep()
+    host.copy_(x, non_blocking=True)  # copy
+    torch.add(host.new_ones(64, 64), 1, out=host)  # access
+
+
+def read_in_backward() -> None:
+    x, result = torch.ones(64, device="cuda", requires_grad=True), torch.ones(64, device="cuda")
+    sleep()
+    host = result.to("cpu", non_blocking=True)  # copy
+
+    def hook(grad: torch.Tensor) -> torch.Tensor:
+        return grad * float(host[0])  # access
+
+    y = x * 2
+    y.register_hook(hook)  # type: ignore[no-untyped-call]
+    y.sum().backward()  # type: ignore[no-untyped-call]
+
+
+def read_under_autocast() -> None:
+    x = torch.ones(64, 64, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        host = (x @ x).to("cpu", non_blocking=True)  # copy
+        host.float().sum()  # access
+
+
+def copies_of_a_list() -> None:
+    results, hosts = [torch.ones(64, device="cuda") for _ in range(2)], [pinned(64) for _ in range(2)]
+    sleep()
+    torch._foreach_copy_(hosts, results, non_blocking=True)  # copy
+    hosts[1].sum()  # access
+
+
+def unregistered_too_early() -> None:
+    source, cudart = torch.ones(1 << 20), cuda.cudart()
+    assert int(cudart.cudaHostRegister(source.data_ptr(), source.nbytes, 0)) == 0
+    try:
+        source.to("cuda", non_blocking=True)  # copy
+    finally:
+        cudart.cudaHostUnregister(source.data_ptr())  # access
+
+
+FAULTY = {
+    read_of_a_result: "PIN502",
+    write_to_a_source: "PIN503",
+    read_of_a_view: "PIN502",
+    read_of_a_column: "PIN502",
+    read_of_another_dtype: "PIN502",
+    read_in_another_thread: "PIN502",
+    ring_refilled_too_early: "PIN503",
+    staging_filled_by_a_copy: "PIN503",
+    copy_on_a_second_stream: "PIN502",
+    item_on_the_wrong_stream: "PIN502",
+    event_on_the_wrong_stream: "PIN502",
+    event_recorded_too_early: "PIN502",
+    query_that_says_no: "PIN502",
+    numpy_of_a_destination: "PIN506",
+    array_of_a_destination: "PIN506",
+    item_of_a_destination: "PIN502",
+    list_of_a_destination: "PIN502",
+    print_of_a_destination: "PIN502",
+    save_of_a_destination: "PIN502",
+    write_to_a_destination: "PIN504",
+    read_in_backward: "PIN502",
+    read_under_autocast: "PIN502",
+    copies_of_a_list: "PIN502",
+    unregistered_too_early: "PIN505",
+}
+
+
+def line_of(program: Program, mark: str) -> int:
+    lines, first = inspect.getsourcelines(program)
+    (found,) = (number for number, line in enumerate(lines, first) if f"# {mark}" in line)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def settled() -> Iterator[None]:
+    cuda.synchronize()
+    yield
+    cuda.synchronize()
+
+
+@pytest.mark.parametrize(("program", "rule"), FAULTY.items(), ids=[each.__name__ for each in FAULTY])
+def test_a_race_is_found_with_both_lines(program: Program, rule: str) -> None:
+    with Guard("collect") as guard:
+        program()
+    print(guard)  # noqa: T201  on failure it tells most
+    found = [(each.rule.id, each.copy.line, each.access.line) for each in guard.violations]
+    assert found == [(rule, line_of(program, "copy"), line_of(program, "access"))], str(guard)
+    (violation,) = guard.violations
+    assert violation.copy_ns > 0
+    assert violation.copy.file.endswith("test_gpu.py")
+
+
+def test_the_report_says_whether_the_copy_had_ended_and_how_long_it_took() -> None:
+    x = torch.ones(256, 1024, 1024, device="cuda")  # 1 GiB: 19 ms at 55 GB/s
+    with Guard("collect") as guard:
+        host = x.to("cpu", non_blocking=True)
+        host[0, 0, :8].sum()
+        again = x[0].to("cpu", non_blocking=True)
+        while not all(mark.has_ended() for mark in marks(guard)):
+            pass
+        again.sum()
+    early, late = guard.violations
+    print(guard)  # noqa: T201
+    assert (early.had_ended, late.had_ended) == (False, True)
+    assert 5e6 < early.copy_ns < 500e6
+
+
+def marks(guard: Guard) -> list[Any]:
+    assert guard._watch is not None
+    return [copy.mark for copy in guard._watch._ledger]
+
+
+def test_raised_before_the_access_the_write_does_not_happen() -> None:
+    source = pinned(1024)
+    with Guard("raise"):
+        sleep()
+        device = source.to("cuda", non_blocking=True)
+        with pytest.raises(UnsafeCopyError, match="PIN503"):
+            source.zero_()
+    assert device.sum().item() == 1024
+
+
+# Programs without one
+
+
+def result_after_synchronize() -> None:
+    host = torch.ones(100, 999_999, dtype=torch.float64, device="cuda").to("cpu", non_blocking=True)
+    cuda.synchronize()
+    assert host.mean() == 1
+
+
+def result_after_event() -> None:
+    x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
+    sleep()
+    host = x.to("cpu", non_blocking=True)
+    copied.record()
+    copied.synchronize()
+    assert host.numpy().sum() == 1024 * 1024
+
+
+def result_after_stream() -> None:
+    side, x = cuda.Stream(), torch.ones(1024, 1024, device="cuda")
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        host = x.to("cpu", non_blocking=True)
+    side.synchronize()
+    host.sum()
+
+
+def result_after_current_stream() -> None:
+    host = torch.ones(1024, 1024, device="cuda").to("cpu", non_blocking=True)
+    torch.cuda.current_stream().synchronize()
+    host.sum()
+
+
+def result_after_query() -> None:
+    x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
+    host = x.to("cpu", non_blocking=True)
+    copied.record()
+    while not copied.query():
+        pass
+    host.sum()
+
+
+def result_after_stream_query() -> None:
+    host = torch.ones(1024, 1024, device="cuda").to("cpu", non_blocking=True)
+    while not cuda.current_stream().query():
+        pass
+    host.sum()
+
+
+def result_after_item() -> None:
+    x = torch.ones(1024, 1024, device="cuda")
+    host = x.to("cpu", non_blocking=True)
+    x[0, 0].item()
+    host.sum()
+
+
+def result_after_nonzero() -> None:
+    x = torch.ones(1024, 1024, device="cuda")
+    host = x.to("cpu", non_blocking=True)
+    x.nonzero()
+    host.sum()
+
+
+def result_after_blocking_copy() -> None:
+    x = torch.ones(1024, 1024, device="cuda")
+    host = x.to("cpu", non_blocking=True)
+    x[0].cpu()
+    host.sum()
+
+
+def result_after_blocking_copy_to_the_device() -> None:
+    host = torch.ones(1024, 1024, device="cuda").to("cpu", non_blocking=True)
+    torch.ones(5).cuda()
+    host.sum()
+
+
+def result_after_a_chain() -> None:
+    side, last, x = cuda.Stream(), cuda.Stream(), torch.ones(1024, 1024, device="cuda")
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        host = x.to("cpu", non_blocking=True)
+        done = side.record_event()
+    last.wait_event(done)
+    cuda.current_stream().wait_stream(last)
+    cuda.current_stream().synchronize()
+    host.sum()
+
+
+def result_after_timing() -> None:
+    first, last = (cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    host = torch.ones(1024, device="cuda").to("cpu", non_blocking=True)
+    last.record()
+    last.synchronize()
+    first.elapsed_time(last)
+    host.sum()
+
+
+def result_after_accelerator_synchronize() -> None:
+    host = torch.ones(1024, 1024, device="cuda").to("cpu", non_blocking=True)
+    torch.accelerator.synchronize()
+    host.sum()
+
+
+def source_that_is_read() -> None:
+    source = pinned(1024, 1024)
+    sleep()
+    source.to("cuda", non_blocking=True)
+    source.sum()
+    source.tolist()
+    print(source)  # noqa: T201
+    torch.save(source, io.BytesIO())
+
+
+def pageable_memory() -> None:
+    source, host = torch.ones(1024, 1024), torch.ones(1024, 1024)
+    x = source.to("cuda", non_blocking=True)
+    source.zero_()
+    host.copy_(x, non_blocking=True)
+    host.sum()
+
+
+def source_with_gaps() -> None:
+    source = pinned(1024, 1024)
+    sleep()
+    x = source[:, ::2].to("cuda", non_blocking=True)
+    source.zero_()
+    assert x.sum().item() == 1024 * 512
+
+
+def dropped_sources() -> None:
+    sleep()
+    for _ in range(50):
+        source = torch.ones(1024, 1024).pin_memory()
+        source.to("cuda", non_blocking=True)
+        del source
+
+
+def pinning_loader() -> None:
+    loader = DataLoader(TensorDataset(torch.ones(512, 1000)), 8, pin_memory=True, num_workers=2)
+    total = torch.zeros((), device="cuda")
+    for (batch,) in loader:
+        total += batch.to("cuda", non_blocking=True).sum()
+    assert total.item() == 512_000
+
+
+def double_buffered_loader() -> None:
+    slots = [pinned(512, 512) for _ in range(2)]
+    copied = [cuda.Event() for _ in slots]
+    side = cuda.Stream()
+    for step in range(20):
+        slot, done = slots[step % 2], copied[step % 2]
+        done.synchronize()
+        slot.fill_(step)
+        side.wait_stream(cuda.current_stream())
+        with cuda.stream(side):
+            batch = slot.to("cuda", non_blocking=True)
+            done.record(side)
+        cuda.current_stream().wait_stream(side)
+        batch.record_stream(cuda.current_stream())
+        assert batch.sum().item() == step * 512 * 512
+
+
+def own_prefetcher() -> None:
+    prefetcher = Prefetcher([pinned(512, 512) for _ in range(3)], torch.device("cuda"))
+    for _ in range(20):
+        prefetcher.next_batch().sum()
+
+
+def prefetcher_as_in_timm() -> None:
+    side = cuda.Stream()
+
+    def batches() -> Iterator[torch.Tensor]:
+        first, batch = True, torch.empty(0)
+        for (source,) in DataLoader(TensorDataset(torch.ones(256, 1000)), 8, pin_memory=True, num_workers=1):
+            with cuda.stream(side):
+                following = source.to("cuda", non_blocking=True).sub_(0.5).div_(2)
+            if first:
+                first = False
+            else:
+                yield batch
+            cuda.current_stream().wait_stream(side)
+            batch = following
+        yield batch
+
+    for batch in batches():
+        batch.sum()
+
+
+def late_reader() -> None:
+    reader = LateReader(torch.empty(512, 512, device="cuda"))
+    for step in range(20):
+        earlier = reader.exchange(torch.full((512, 512), float(step), device="cuda"))
+        assert earlier is None or earlier[0, 0].item() == step - 1
+
+
+def activations_on_the_host() -> None:
+    x = torch.ones(512, 512, device="cuda", requires_grad=True)
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        y = (x @ x).tanh().sum()
+    y.backward()  # type: ignore[no-untyped-call]
+
+
+def reader_thread_with_an_event() -> None:
+    x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
+    sleep()
+    host = x.to("cpu", non_blocking=True)
+    copied.record()
+
+    def read() -> None:
+        copied.synchronize()
+        host.sum()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+
+
+def scaled_training() -> None:
+    model = torch.nn.Linear(64, 64, device="cuda")
+    optimizer, scaler = torch.optim.Adam(model.parameters()), torch.amp.GradScaler("cuda")
+    sources = [pinned(32, 64) for _ in range(2)]
+    for step in range(6):
+        with torch.autocast("cuda", torch.float16):
+            loss = model(sources[step % 2].to("cuda", non_blocking=True)).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        loss.item()
+        sources[step % 2].fill_(step)
+
+
+RIGHT: tuple[Program, ...] = (
+    result_after_synchronize,
+    result_after_event,
+    result_after_stream,
+    result_after_current_stream,
+    result_after_query,
+    result_after_stream_query,
+    result_after_item,
+    result_after_nonzero,
+    result_after_blocking_copy,
+    result_after_blocking_copy_to_the_device,
+    result_after_a_chain,
+    result_after_timing,
+    result_after_accelerator_synchronize,
+    source_that_is_read,
+    pageable_memory,
+    source_with_gaps,
+    dropped_sources,
+    pinning_loader,
+    double_buffered_loader,
+    own_prefetcher,
+    prefetcher_as_in_timm,
+    late_reader,
+    activations_on_the_host,
+    reader_thread_with_an_event,
+    scaled_training,
+)
+
+
+@pytest.mark.parametrize("program", RIGHT, ids=[each.__name__ for each in RIGHT])
+def test_a_program_without_a_race_is_left_alone(program: Program) -> None:
+    with Guard("collect") as guard:
+        program()
+    assert guard.violations == (), str(guard)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=[each.name for each in WORKLOADS])
+def test_the_workloads_have_no_race(workload: Workload) -> None:
+    with Guard("collect") as guard, workload.build(torch.device("cuda"), 0.1) as step:
+        for _ in range(6):
+            step()
+    assert guard.violations == (), str(guard)
+
+
+def test_a_graph_runs_and_its_copies_are_said_not_to_be_seen() -> None:
+    source, target = pinned(64), torch.zeros(64, device="cuda")
+
+    def capture() -> Any:
+        graph: Any = cuda.CUDAGraph()
+        with cuda.graph(graph):
+            target.copy_(source, non_blocking=True)
+        return graph
+
+    try:
+        capture()
+    except RuntimeError as exc:
+        pytest.skip(f"torch does not capture it, with or without a guard: {exc}")
+    with Guard("collect") as guard:
+        capture().replay()
+        source.zero_()
+    assert guard.violations == (), str(guard)
+    assert any("CUDA graphs" in note for note in guard.notes)
+
+
+def test_compiled_code_runs_and_is_said_not_to_be_seen() -> None:
+    compile_it: Any = torch.compile
+    compiled = compile_it(torch.nn.functional.gelu, backend="aot_eager")
+    with Guard("collect") as guard:
+        host = compiled(torch.ones(64, device="cuda")).to("cpu", non_blocking=True)
+        host.sum()
+    assert [found.rule.id for found in guard.violations] == ["PIN502"], str(guard)
+    assert any("torch.compile" in note for note in guard.notes)
+
+
+def test_synchronizes_without_need_are_told() -> None:
+    source, x = pinned(1024), torch.ones(1024, device="cuda")
+    with Guard("raise", report_unneeded=True) as guard:
+        source.to("cuda", non_blocking=True)
+        cuda.synchronize()  # unneeded
+        host = x.to("cpu", non_blocking=True)
+        cuda.synchronize()
+        host.sum()
+    line = line_of(test_synchronizes_without_need_are_told, "unneeded")
+    assert [wait.place.line for wait in guard.unneeded] == [line], str(guard)
+
+
+def test_torch_is_as_before_afterwards() -> None:
+    def state() -> list[Any]:
+        return [
+            cuda.get_sync_debug_mode(),
+            cuda.Event.record,
+            cuda.Event.synchronize,
+            cuda.Stream.synchronize,
+            vars(torch._C)["_cuda_synchronize"],
+            torch.Tensor.numpy,
+            torch._C._len_torch_dispatch_stack(),
+        ]
+
+    before = state()
+    with contextlib.suppress(ZeroDivisionError), Guard("collect"):
+        pinned(4).to("cuda", non_blocking=True)
+        assert state() != before
+        _ = 1 / 0
+    assert state() == before

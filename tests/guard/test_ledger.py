@@ -1,0 +1,81 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.guard.clocks import Stream, Ticket
+from pinprof.guard.ledger import SWEEP, Copy, Kind, Ledger
+from pinprof.guard.memory import Extent
+
+
+def memory(start: int, size: int) -> Extent:
+    return Extent(start, (size,), (1,), 1)
+
+
+def copy(start: int, size: int, number: int = 1, **fields: Any) -> Copy:
+    values: dict[str, Any] = {"to_host": True, "freed": False, "protected": True, "stream": Stream(0, 0)}
+    values |= fields
+    return Copy(
+        ticket=Ticket(values["stream"], number),
+        memory=memory(start, size),
+        to_host=values["to_host"],
+        dtype="uint8",
+        stack=None,
+        mark=None,
+        is_freed=lambda: bool(values["freed"]),
+        protected=values["protected"],
+    )
+
+
+ranges = st.tuples(st.integers(0, 60), st.integers(1, 20))
+
+
+@given(st.lists(ranges, max_size=30), st.sets(st.integers(0, 29)), ranges)
+def test_what_overlaps_is_found_wherever_it_lies(
+    kept: list[tuple[int, int]], gone: set[int], asked: tuple[int, int]
+) -> None:
+    ledger = Ledger()
+    copies = [copy(start, size, stream=Stream(0, number)) for number, (start, size) in enumerate(kept)]
+    for each in copies:
+        ledger.add(each)
+    dropped = ledger.drop(lambda each: each.ticket.stream.handle in gone)
+    assert {each.ticket.stream.handle for each in dropped} == gone & set(range(len(copies)))
+    expected = {each for each in copies if each not in dropped and each.memory.overlaps(memory(*asked))}
+    assert set(ledger.overlapping(memory(*asked))) == expected
+    assert len(ledger) == len(copies) - len(dropped)
+
+
+def test_the_latest_of_the_copies_of_the_same_memory_on_a_stream_stands_for_all() -> None:
+    ledger = Ledger()
+    for number in range(1, 100):
+        ledger.add(copy(8, 4, number))
+    (left,) = ledger
+    assert left.ticket.number == 99
+    ledger.add(copy(8, 4, 1, stream=Stream(0, 7)))
+    ledger.add(copy(8, 4, 100, to_host=False))
+    assert len(ledger) == 3
+
+
+def test_copies_of_memory_that_is_gone_do_not_gather() -> None:
+    ledger = Ledger()
+    for number in range(10 * SWEEP):
+        ledger.add(copy(8 * number, 4, number, freed=True))
+    assert len(ledger) < SWEEP
+    for number in range(2 * SWEEP):
+        ledger.add(copy(8 * number, 4, number, freed=True, protected=False))
+    assert len(ledger) >= 2 * SWEEP
+
+
+@pytest.mark.parametrize(
+    ("to_host", "kind", "unsafe"),
+    [
+        (True, "read", True),
+        (True, "write", True),
+        (False, "read", False),
+        (False, "write", True),
+        (False, "unpin", True),
+    ],
+)
+def test_only_reading_a_source_is_safe(kind: Kind, *, to_host: bool, unsafe: bool) -> None:
+    assert copy(0, 1, to_host=to_host).conflicts_with(kind) == unsafe

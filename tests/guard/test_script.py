@@ -1,0 +1,78 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fake_gpu import FakeGpu
+
+from pinprof.errors import CaptureError
+from pinprof.guard.script import run_guarded
+from pinprof.guard.watching import Guard
+
+RACE = """
+import sys
+import torch
+
+def step(x):
+    x.to("meta", non_blocking=True)
+    x.zero_()
+
+step(torch.ones(4))
+print("finished", sys.argv[1:])
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def test_a_script_runs_to_its_end_and_its_races_are_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "race.py"
+    script.write_text(RACE)
+    guard = Guard("collect", gpu=FakeGpu())
+    assert run_guarded(script, ["3", "--lr"], guard) == 3
+    assert capsys.readouterr().out == "finished ['3', '--lr']\n"
+    (found,) = guard.violations
+    assert (found.copy.line, found.access.line, found.access.function) == (6, 7, "step")
+    assert found.access.file.endswith("race.py")
+    assert not any("pinprof" in frame for frame in found.access.stack)
+    assert "x.zero_()" in str(guard)
+
+
+def test_a_script_that_fails_shows_its_own_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text("import torch\n\n1 / 0\n")
+    assert run_guarded(script, [], Guard("collect", gpu=FakeGpu())) == 1
+    shown = capsys.readouterr().err
+    assert "ZeroDivisionError" in shown
+    assert "pinprof" not in shown
+
+
+def test_a_script_that_is_not_there_is_named() -> None:
+    with pytest.raises(CaptureError, match=r"nothing\.py: there is no such script"):
+        run_guarded("nothing.py", [], Guard("collect", gpu=FakeGpu()))
+
+
+def pinprof(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pinprof", "run", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("status", ["0", "3"])
+def test_the_command_prints_the_report_and_exits_as_the_script_does(tmp_path: Path, status: str) -> None:
+    (tmp_path / "train.py").write_text("import sys, torch\ntorch.ones(3).sum()\nsys.exit(int(sys.argv[1]))\n")
+    done = pinprof("--guard", "train.py", status, cwd=tmp_path)
+    assert done.returncode == int(status)
+    assert done.stdout == "No unsafe use of host memory was seen.\n"
+    assert done.stderr == ("" if status == "0" else "The script failed with exit status 3.\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--guard", "nothing.py"], "nothing.py: there is no such script"),
+        (["--guard", "--steps", "3", "train.py"], "--guard records nothing, so --steps does not go with it"),
+        (["--guard", "-o", "x.json", "train.py"], "--guard records nothing, so --output does not go with it"),
+    ],
+)
+def test_wrong_usage_is_one_line(tmp_path: Path, words: list[str], error: str) -> None:
+    done = pinprof(*words, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"Error: {error}\n")

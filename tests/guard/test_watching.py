@@ -1,0 +1,655 @@
+"""Programs with and without a race, on a GPU of plain objects (`fake_gpu.py`): no CUDA is needed."""
+
+import copy
+import io
+import os
+import pickle
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from inspect import currentframe
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fake_gpu import FakeGpu
+
+from pinprof.errors import PinprofError, UnsafeCopyError
+from pinprof.guard.watching import Guard, UnsafeCopyWarning
+
+
+@pytest.fixture
+def gpu() -> FakeGpu:
+    return FakeGpu()
+
+
+@pytest.fixture(autouse=True)
+def no_job() -> Iterator[None]:
+    shows_errors = sys.excepthook
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+        sys.excepthook = shows_errors  # a job puts its rank before them
+
+
+def here(offset: int = 0) -> int:
+    frame = currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno + offset
+
+
+def rules(guard: Guard) -> list[str]:
+    return [found.rule.id for found in guard.violations]
+
+
+def test_a_result_that_is_read_before_its_copy_has_ended_is_found_with_both_lines(gpu: FakeGpu) -> None:
+    result, host = gpu.device_tensor(100, 9), torch.zeros(100, 9)
+    with Guard("collect", gpu=gpu) as guard:
+        host.copy_(result, non_blocking=True)
+        host.mean()
+    (found,) = guard.violations
+    assert (found.rule.id, found.direction, found.shape, found.nbytes) == ("PIN502", "DtoH", (100, 9), 3600)
+    assert (found.copy.line, found.access.line) == (here(-4), here(-3))
+    assert found.copy.function == found.access.function == currentframe().f_code.co_name  # type: ignore[union-attr]
+    assert found.action == "aten::mean reads"
+    assert (found.had_ended, found.copy_ns, found.thread) == (False, 1.5e6, "MainThread")
+
+
+def test_a_pinned_source_that_is_written_before_its_copy_has_ended_is_found_with_both_lines(gpu: FakeGpu) -> None:
+    host = torch.ones(8, 8)
+    with Guard("collect", gpu=gpu) as guard:
+        host.to("meta", non_blocking=True)
+        host.sum()
+        host.zero_()
+    (found,) = guard.violations
+    assert (found.rule.id, found.direction, found.action) == ("PIN503", "HtoD", "aten::zero_ writes")
+    assert (found.copy.line, found.access.line) == (here(-5), here(-3))
+
+
+def test_the_report_says_if_the_race_was_won(gpu: FakeGpu) -> None:
+    result, host = gpu.device_tensor(4), torch.zeros(4)
+    with Guard("collect", gpu=gpu) as guard:
+        host.copy_(result, non_blocking=True)
+        gpu.current.run()
+        host.mean()
+    assert guard.violations[0].had_ended
+    assert "had in fact ended; it took 1.50 ms" in str(guard)
+
+
+Access = Callable[[torch.Tensor], Any]
+
+
+@pytest.mark.parametrize(
+    ("access", "rule"),
+    [
+        (lambda x: x[0, 0].item(), "PIN502"),
+        (lambda x: float(x[0, 0]), "PIN502"),
+        (lambda x: bool(x[0, 0]), "PIN502"),
+        (lambda x: x.tolist(), "PIN502"),
+        (lambda x: x.view(-1)[3:].tolist(), "PIN502"),
+        (lambda x: x.numpy(), "PIN506"),
+        (lambda x: x.detach().numpy(), "PIN506"),
+        (np.asarray, "PIN506"),
+        (np.from_dlpack, "PIN506"),
+        (repr, "PIN502"),
+        (lambda x: f"{x}", "PIN502"),
+        (lambda x: f"{x[0, 0]:.2f}", "PIN502"),
+        (lambda x: torch.save(x, io.BytesIO()), "PIN502"),
+        (lambda x: torch.save({"model": {"w": x}}, io.BytesIO()), "PIN502"),
+        (lambda x: pickle.dumps(x[1:]), "PIN502"),
+        (copy.deepcopy, "PIN502"),
+        (ForkingPickler.dumps, "PIN502"),
+        (lambda x: x[:, 1] + 1, "PIN502"),
+        (lambda x: x.t().contiguous(), "PIN502"),
+        (lambda x: torch.stack([x, x]), "PIN502"),
+        (lambda x: torch.equal(x, x), "PIN502"),
+        (lambda x: x.add_(1), "PIN504"),
+        (lambda x: torch.zeros(4, 4, out=x), "PIN504"),
+        (lambda x: torch.add(torch.ones(4, 4), 1, out=x), "PIN504"),
+        (lambda x: x.__setitem__((0, 0), 1), "PIN504"),
+        (lambda x: x.untyped_storage().fill_(0), "PIN504"),
+    ],
+)
+def test_everything_that_uses_a_destination_counts(gpu: FakeGpu, access: Access, rule: str) -> None:
+    result, host = gpu.device_tensor(4, 4), torch.zeros(4, 4)
+    with Guard("collect", gpu=gpu) as guard:
+        host.copy_(result, non_blocking=True)
+        access(host)
+    assert rules(guard)[:1] == [rule]
+    with Guard("collect", gpu=gpu) as guard:
+        host.copy_(result, non_blocking=True)
+        gpu.synchronize()
+        access(host)
+    assert rules(guard) == []
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda x: x.shape,
+        lambda x: x.view(-1)[1:].unsqueeze(0).expand(3, -1),
+        lambda x: x.is_pinned(),
+        torch.empty_like,
+        torch.zeros_like,
+        lambda x: x.new_ones(3),
+        lambda x: x.data_ptr(),
+        lambda x: x.detach().t_(),
+        lambda x: x.untyped_storage().nbytes(),
+        lambda x: list(x.unbind()),
+    ],
+)
+def test_what_only_looks_at_the_outside_of_a_tensor_does_not_count(gpu: FakeGpu, look: Access) -> None:
+    result, host = gpu.device_tensor(4, 4), torch.zeros(4, 4)
+    with Guard("collect", gpu=gpu) as guard:
+        host.copy_(result, non_blocking=True)
+        look(host)
+    assert rules(guard) == []
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x.mean(),
+        repr,
+        lambda x: x.tolist(),
+        lambda x: torch.save(x, io.BytesIO()),
+        lambda x: x.to("meta", non_blocking=True),
+        lambda x: torch.zeros(4, 4).copy_(x),
+    ],
+)
+def test_a_source_may_be_read(gpu: FakeGpu, read: Access) -> None:
+    host = torch.ones(4, 4)
+    with Guard("raise", gpu=gpu) as guard:
+        host.to("meta", non_blocking=True)
+        read(host)
+    assert rules(guard) == []
+
+
+def test_a_view_of_a_source_is_told_but_is_no_fault(gpu: FakeGpu) -> None:
+    host = torch.ones(4)
+    with Guard("raise", gpu=gpu) as guard:
+        host.to("meta", non_blocking=True)
+        host.numpy()
+    assert rules(guard) == ["PIN506"]
+    assert guard.is_clean
+    assert "safe if it is only read" in str(guard)
+
+
+@pytest.mark.parametrize(
+    ("copied", "used", "safe"),
+    [
+        (slice(0, 4), slice(4, 8), True),
+        (slice(0, 4), slice(3, 8), False),
+        (slice(4, 8), slice(0, 4), True),
+        (slice(2, 4), slice(0, 8), False),
+    ],
+)
+def test_bytes_count_and_not_tensors(gpu: FakeGpu, copied: slice, used: slice, *, safe: bool) -> None:
+    ring = torch.zeros(8, 3)
+    with Guard("collect", gpu=gpu) as guard:
+        ring[copied].to("meta", non_blocking=True)
+        ring[used] = 1
+    assert (rules(guard) == []) == safe
+
+
+def test_columns_beside_each_other_share_no_byte(gpu: FakeGpu) -> None:
+    result, host = gpu.device_tensor(4, 6), torch.zeros(4, 6)
+    with Guard("collect", gpu=gpu) as guard:
+        host.copy_(result, non_blocking=True)
+        host[:, ::2].sum()
+    assert rules(guard) == ["PIN502"]
+    left = torch.zeros(10)[::2]
+    with Guard("collect", gpu=gpu) as guard:
+        gpu.device_tensor(4)
+        torch.zeros(12)[1::2].zero_()
+        left.zero_()
+    assert rules(guard) == []
+
+
+def test_memory_that_numpy_shares_is_the_same_memory(gpu: FakeGpu) -> None:
+    host = torch.zeros(8)
+    again = torch.from_numpy(host.numpy()[2:4])
+    with Guard("collect", gpu=gpu) as guard:
+        host.to("meta", non_blocking=True)
+        again.fill_(1)
+    assert rules(guard) == ["PIN503"]
+
+
+def end_by_device(gpu: FakeGpu) -> None:
+    gpu.synchronize()
+
+
+def end_by_stream(gpu: FakeGpu) -> None:
+    gpu.current.synchronize()
+
+
+def end_by_event(gpu: FakeGpu) -> None:
+    event = gpu.cuda.Event()
+    event.record()
+    event.synchronize()
+
+
+def end_by_event_query(gpu: FakeGpu) -> None:
+    event = gpu.cuda.Event()
+    event.record()
+    gpu.current.run()
+    assert event.query()
+
+
+def end_by_stream_query(gpu: FakeGpu) -> None:
+    gpu.current.run()
+    assert gpu.current.query()
+
+
+def end_by_item(gpu: FakeGpu) -> None:
+    gpu.item()
+
+
+def end_by_blocking_copy(gpu: FakeGpu) -> None:
+    torch.zeros(2).copy_(gpu.device_tensor(2))
+
+
+def join_job() -> None:
+    if not torch.distributed.is_initialized():
+        store: Any = vars(torch.distributed)["HashStore"]()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+
+
+def end_by_barrier(gpu: FakeGpu) -> None:
+    join_job()
+    torch.distributed.barrier()
+
+
+def end_by_chain(gpu: FakeGpu) -> None:
+    later = gpu.stream()
+    later.wait_stream(gpu.current)
+    later.synchronize()
+
+
+def end_by_longer_chain(gpu: FakeGpu) -> None:
+    second, third = gpu.stream(), gpu.stream()
+    second.wait_stream(gpu.current)
+    event = gpu.cuda.Event()
+    event.record(second)
+    event.wait(third)
+    third.synchronize()
+
+
+def end_by_elapsed_time(gpu: FakeGpu) -> None:
+    first, last = gpu.cuda.Event(), gpu.cuda.Event()
+    first.record()
+    last.record()
+    first.elapsed_time(last)
+
+
+def no_end_by_nothing(gpu: FakeGpu) -> None:
+    pass
+
+
+def no_end_by_an_asynchronous_barrier(gpu: FakeGpu) -> None:
+    join_job()
+    torch.distributed.barrier(async_op=True)
+
+
+def no_end_by_query_that_says_no(gpu: FakeGpu) -> None:
+    event = gpu.cuda.Event()
+    event.record()
+    assert not event.query()
+    assert not gpu.current.query()
+
+
+def no_end_by_another_stream(gpu: FakeGpu) -> None:
+    gpu.stream().synchronize()
+
+
+def no_end_by_an_event_on_another_stream(gpu: FakeGpu) -> None:
+    event = gpu.cuda.Event()
+    event.record(gpu.stream())
+    event.synchronize()
+
+
+def no_end_by_item_on_another_stream(gpu: FakeGpu) -> None:
+    with gpu.on(gpu.stream()):
+        gpu.item()
+
+
+def no_end_by_a_chain_the_other_way(gpu: FakeGpu) -> None:
+    earlier = gpu.stream()
+    gpu.current.wait_stream(earlier)
+    earlier.synchronize()
+
+
+def no_end_by_a_non_blocking_copy_behind(gpu: FakeGpu) -> None:
+    torch.zeros(2).copy_(gpu.device_tensor(2), non_blocking=True)
+
+
+def no_end_by_an_event_never_recorded(gpu: FakeGpu) -> None:
+    event = gpu.cuda.Event()
+    event.synchronize()
+    assert event.query()
+
+
+ENDS = [value for name, value in list(globals().items()) if name.startswith("end_by_")]
+NO_ENDS = [value for name, value in list(globals().items()) if name.startswith("no_end_by_")]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_makes_sure_that_a_copy_has_ended(gpu: FakeGpu, end: Callable[[FakeGpu], None]) -> None:
+    result, host = gpu.device_tensor(4), torch.zeros(4)
+    with Guard("raise", gpu=gpu):
+        host.copy_(result, non_blocking=True)
+        end(gpu)
+        host.mean()
+
+
+@pytest.mark.parametrize("end", NO_ENDS)
+def test_what_does_not(gpu: FakeGpu, end: Callable[[FakeGpu], None]) -> None:
+    result, host = gpu.device_tensor(4), torch.zeros(4)
+    with Guard("collect", gpu=gpu) as guard:
+        host.copy_(result, non_blocking=True)
+        end(gpu)
+        host.mean()
+    assert rules(guard) == ["PIN502"]
+
+
+def test_an_event_that_was_recorded_before_the_copy_is_no_help(gpu: FakeGpu) -> None:
+    result, host = gpu.device_tensor(4), torch.zeros(4)
+    event = gpu.cuda.Event()
+    with Guard("collect", gpu=gpu) as guard:
+        event.record()
+        host.copy_(result, non_blocking=True)
+        event.synchronize()
+        host.mean()
+        event.record()
+        event.synchronize()
+        host.mean()
+    assert [found.access.line for found in guard.violations] == [here(-4)]
+
+
+def test_a_double_buffered_loader_is_right(gpu: FakeGpu) -> None:
+    side = gpu.stream()
+    slots = [(torch.zeros(4), gpu.cuda.Event()) for _ in range(2)]
+    with Guard("raise", gpu=gpu):
+        for step in range(10):
+            slot, copied = slots[step % 2]
+            copied.synchronize()
+            slot.fill_(step)
+            with gpu.on(side):
+                slot.to("meta", non_blocking=True)
+                copied.record(side)
+            gpu.current.wait_stream(side)
+
+
+def test_a_ring_that_is_refilled_a_step_too_early_is_found_once_and_counted(gpu: FakeGpu) -> None:
+    slots = [(torch.zeros(4), gpu.cuda.Event()) for _ in range(2)]
+    with Guard("collect", gpu=gpu) as guard:
+        for step in range(10):
+            slot, _ = slots[step % 2]
+            _, copied = slots[1 - step % 2]
+            slot.fill_(step)
+            slot.to("meta", non_blocking=True)
+            copied.record()
+    (found,) = guard.violations
+    assert (found.rule.id, found.times) == ("PIN503", 8)
+    assert (found.copy.line, found.access.line) == (here(-4), here(-5))
+
+
+def test_freed_memory_of_torch_may_be_used_for_another_tensor(gpu: FakeGpu) -> None:
+    host = torch.zeros(1 << 16)
+    with Guard("raise", gpu=gpu) as guard:
+        for _ in range(100):
+            host.to("meta", non_blocking=True)
+            del host
+            host = torch.zeros(1 << 16)  # torch's own allocator hands out the same address
+            host.fill_(1)
+    assert rules(guard) == []
+
+
+def test_freed_memory_that_the_program_registered_may_not(gpu: FakeGpu) -> None:
+    hosts = [torch.zeros(5000) for _ in range(50)]
+    addresses = {host.data_ptr() for host in hosts}
+    with Guard("collect", gpu=gpu) as guard:
+        while hosts:
+            host = hosts.pop()
+            gpu.c._cudart.cudaHostRegister(host.data_ptr(), host.nbytes, 0)
+            host.to("meta", non_blocking=True)
+            del host
+        others = [torch.zeros(5000) for _ in range(50)]
+    assert addresses & {other.data_ptr() for other in others}
+    (found,) = guard.violations
+    assert (found.rule.id, found.access.line) == ("PIN505", here(-3))
+
+
+def test_registered_memory_may_be_used_by_one_tensor_after_the_other(gpu: FakeGpu) -> None:
+    pool = np.zeros(64, np.float32)
+    with Guard("collect", gpu=gpu) as guard:
+        gpu.c._cudart.cudaHostRegister(pool.ctypes.data, pool.nbytes, 0)
+        torch.from_numpy(pool).to("meta", non_blocking=True)
+        torch.from_numpy(pool).sum()
+    assert rules(guard) == []
+    with Guard("collect", gpu=gpu) as guard:
+        gpu.c._cudart.cudaHostRegister(pool.ctypes.data, pool.nbytes, 0)
+        torch.from_numpy(pool).to("meta", non_blocking=True)
+        torch.from_numpy(pool).zero_()
+    assert rules(guard) == ["PIN503"]
+
+
+def test_memory_may_not_be_unregistered_before_its_copy_has_ended(gpu: FakeGpu) -> None:
+    host = torch.zeros(16)
+    cudart = gpu.c._cudart
+    with Guard("collect", gpu=gpu) as guard:
+        cudart.cudaHostRegister(host.data_ptr(), host.nbytes, 0)
+        host.to("meta", non_blocking=True)
+        cudart.cudaHostUnregister(host.data_ptr())
+    assert rules(guard) == ["PIN505"]
+    with Guard("raise", gpu=gpu):
+        cudart.cudaHostRegister(host.data_ptr(), host.nbytes, 0)
+        host.to("meta", non_blocking=True)
+        gpu.synchronize()
+        cudart.cudaHostUnregister(host.data_ptr())
+
+
+def test_copies_of_pageable_memory_are_over_when_they_return(gpu: FakeGpu) -> None:
+    host, result = gpu.pageable_tensor(4), gpu.device_tensor(4)
+    with Guard("raise", gpu=gpu):
+        host.to("meta", non_blocking=True)
+        host.zero_()
+        host.copy_(result, non_blocking=True)
+        host.mean()
+
+
+def test_copies_by_way_of_a_contiguous_tensor_are_over_for_the_host(gpu: FakeGpu) -> None:
+    ring, result = torch.zeros(8, 8), gpu.device_tensor(8, 4)
+    with Guard("raise", gpu=gpu):
+        ring[:, ::2].to("meta", non_blocking=True)
+        ring.zero_()
+        ring[:, ::2].copy_(result, non_blocking=True)
+        ring.mean()
+
+
+def test_a_transposed_source_is_copied_as_it_is(gpu: FakeGpu) -> None:
+    host = torch.zeros(4, 8)
+    with Guard("collect", gpu=gpu) as guard:
+        host.t().to("meta", non_blocking=True)
+        host.zero_()
+    assert rules(guard) == ["PIN503"]
+
+
+def test_lists_of_copies_count(gpu: FakeGpu) -> None:
+    hosts, results = [torch.zeros(4), torch.zeros(2)], [gpu.device_tensor(4), gpu.device_tensor(2)]
+    with Guard("collect", gpu=gpu) as guard:
+        torch._foreach_copy_(hosts, results, non_blocking=True)
+        hosts[1].mean()
+        gpu.synchronize()
+        hosts[0].mean()
+    assert [found.shape for found in guard.violations] == [(2,)]
+
+
+@pytest.mark.parametrize("pool", [True, False])
+def test_other_threads_that_begin_within_the_block_are_seen(gpu: FakeGpu, *, pool: bool) -> None:
+    result, host = gpu.device_tensor(4), torch.zeros(4)
+
+    def read() -> float:
+        return host.mean().item()
+
+    with Guard("collect", gpu=gpu) as guard:
+        host.copy_(result, non_blocking=True)
+        if pool:
+            with ThreadPoolExecutor(1, "reader") as executor:
+                executor.submit(read).result()
+        else:
+            thread = threading.Thread(target=read, name="reader_0")
+            thread.start()
+            thread.join()
+    (found,) = guard.violations
+    assert (found.thread, found.access.line) == ("reader_0", here(-12))
+    assert "in thread reader_0" in str(guard)
+    with ThreadPoolExecutor(1) as executor:
+        assert executor.submit(torch._C._len_torch_dispatch_stack).result() == 0
+
+
+def test_backward_is_seen(gpu: FakeGpu) -> None:
+    result, host = gpu.device_tensor(4), torch.zeros(4)
+    x = torch.ones(4, requires_grad=True)
+    with Guard("collect", gpu=gpu) as guard:
+        loss = (x * host).sum()
+        host.copy_(result, non_blocking=True)
+        try:
+            loss.backward()  # type: ignore[no-untyped-call]
+        except RuntimeError:  # torch saw that a saved tensor was changed in place
+            loss = (x * torch.ones(4)).sum()
+        x.register_hook(lambda grad: grad + host)  # type: ignore[no-untyped-call]
+        (x * 2).sum().backward()  # type: ignore[no-untyped-call]
+    assert rules(guard) == ["PIN502"]
+
+
+def test_mode_warn_warns_once_at_the_line_of_the_access(gpu: FakeGpu) -> None:
+    result, host = gpu.device_tensor(4), torch.zeros(4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with Guard("warn", gpu=gpu):
+            for _ in range(3):
+                host.copy_(result, non_blocking=True)
+                host.mean()
+    (warning,) = caught
+    assert warning.category is UnsafeCopyWarning
+    assert (os.path.basename(warning.filename), warning.lineno) == (os.path.basename(__file__), here(-3))  # noqa: PTH119
+    assert "PIN502" in str(warning.message)
+
+
+def test_mode_raise_raises_before_the_access(gpu: FakeGpu) -> None:
+    host = torch.ones(4)
+    with Guard("raise", gpu=gpu):
+        host.to("meta", non_blocking=True)
+        with pytest.raises(UnsafeCopyError, match="PIN503"):
+            host.zero_()
+    assert host.tolist() == [1, 1, 1, 1]
+
+
+def test_another_mode_is_refused() -> None:
+    with pytest.raises(PinprofError, match="'strict': choose one of warn, raise, collect"):
+        Guard("strict")  # type: ignore[arg-type]
+
+
+def test_a_guard_is_for_one_block(gpu: FakeGpu) -> None:
+    with Guard(gpu=gpu) as guard:
+        pass
+    with pytest.raises(PinprofError, match="make a new one"):
+        guard.__enter__()
+
+
+def test_all_is_as_before_afterwards(gpu: FakeGpu) -> None:
+    def state() -> list[Any]:
+        return [
+            torch.Tensor.numpy,
+            torch.Tensor.tolist,
+            vars(torch.Tensor).get("numpy"),
+            torch._tensor_str._str,
+            threading.Thread.__dict__["_bootstrap_inner"],
+            ForkingPickler._extra_reducers[torch.Tensor],  # type: ignore[attr-defined]
+            gpu.cuda.Event.record,
+            gpu.c._cuda_synchronize,
+            list(warnings.filters),
+            gpu.sync_debug_mode,
+            torch._C._len_torch_dispatch_stack(),
+        ]
+
+    before = state()
+    with Guard("collect", gpu=gpu):
+        torch.ones(2).to("meta", non_blocking=True)
+        assert gpu.sync_debug_mode == 1
+        assert state() != before
+    assert state() == before
+
+
+def test_guards_within_each_other_both_see(gpu: FakeGpu) -> None:
+    host = torch.zeros(4)
+    with Guard("collect", gpu=gpu) as outer, Guard("collect", gpu=gpu) as inner:
+        host.to("meta", non_blocking=True)
+        host.zero_()
+        gpu.item()
+        host.zero_()
+    assert rules(outer) == rules(inner) == ["PIN503"]
+
+
+def test_captured_copies_are_not_followed_and_that_is_said(gpu: FakeGpu) -> None:
+    host = torch.zeros(4)
+    with Guard("collect", gpu=gpu) as guard:
+        gpu.capturing = True
+        host.to("meta", non_blocking=True)
+        gpu.capturing = False
+        host.zero_()
+    assert rules(guard) == []
+    assert "CUDA graphs" in str(guard)
+
+
+def test_a_forked_process_is_not_the_user_of_the_copies(gpu: FakeGpu) -> None:
+    result, host = gpu.device_tensor(4), torch.zeros(4)
+    with Guard("raise", gpu=gpu):
+        host.copy_(result, non_blocking=True)
+        child = os.fork()
+        if child == 0:
+            try:
+                host.mean()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_synchronizes_that_no_access_needed_are_candidates(gpu: FakeGpu) -> None:
+    result, host, batch = gpu.device_tensor(4), torch.zeros(4), torch.ones(4)
+    with Guard("raise", report_unneeded=True, gpu=gpu) as guard:
+        for _ in range(3):
+            batch.to("meta", non_blocking=True)
+            gpu.c._cuda_synchronize()
+            host.copy_(result, non_blocking=True)
+            gpu.current.synchronize()
+            host.mean()
+            gpu.c._cuda_synchronize()
+    first, last = guard.unneeded
+    assert (first.call, first.place.line, first.times, first.copies) == ("torch.cuda.synchronize", here(-6), 3, 3)
+    assert (last.place.line, last.copies) == (here(-3), 0)
+    assert "Candidates only" in str(guard)
+
+
+def test_a_synchronize_before_a_refill_is_needed(gpu: FakeGpu) -> None:
+    batch = torch.ones(4)
+    with Guard("raise", report_unneeded=True, gpu=gpu) as guard:
+        batch.to("meta", non_blocking=True)
+        gpu.c._cuda_synchronize()
+        batch.mean()
+        batch.fill_(2)
+    assert guard.unneeded == ()
+
+
+def test_without_a_copy_nothing_is_found(gpu: FakeGpu) -> None:
+    with Guard("raise", gpu=gpu) as guard:
+        torch.ones(3).add_(1).numpy()
+    assert guard.violations == ()
+    assert str(guard) == "No unsafe use of host memory was seen."
