@@ -456,7 +456,7 @@ def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
 
 
 def test_run_lets_the_script_finish_if_asked(tmp_path: Path) -> None:
-    words = ("run", "--keep-going", "--steps", "1", "--warmup", "1", "-o", "out.json", "train.py", "20000")
+    words = ("run", "--keep-going", "--steps", "1", "--warmup", "1", "-o", "out.json", "train.py", "1000")
     done = run_program(tmp_path, *words)
     assert done.returncode == 0, done.stderr
     assert "finished" in done.stdout
