@@ -62,8 +62,7 @@ def report(
     Several traces that are the ranks of one job are compared: who holds up the others, by how much, and with what. Then
     follows the report on that rank. They are measured side by side, in processes of this machine or on a Dask cluster,
     whose workers read them themselves; one that cannot be read is skipped with a word. Of several runs in one folder
-    (the traces tell when they were recorded) one is shown. The
-    page of a job shows all ranks in one figure.
+    (the traces tell when they were recorded) one is shown. The page of a job shows all ranks in one figure.
 
     \b
     Examples:
