@@ -1,0 +1,116 @@
+"""What the experiments measured on a machine, and its JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from pinprof.errors import PinprofError
+
+SCHEMA = "pinprof.bench/1"
+
+
+class BenchError(PinprofError):
+    """A file is no result of `pinprof bench`."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One thing that was measured: the median of its runs with the least and the most of them."""
+
+    name: str
+    """What was measured; the same on every machine."""
+    unit: str
+    """`ms`, `GB/s`, `%`, `wrong` (wrong values in `runs` tries), `waits` (calls that wait), `yes` (0, 1)."""
+    median: float
+    low: float
+    high: float
+    runs: int
+    size: int | None = None
+    """Where one thing was measured at several sizes: bytes of a copy, or number of workers."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Something that ran, for a picture; times in ms from the beginning of the step."""
+
+    row: str
+    """`host`, or the stream."""
+    name: str
+    start_ms: float
+    end_ms: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One step of a case as its trace shows it."""
+
+    case: str
+    bars: Sequence[Bar]
+    why: str = ""
+    """What the report on the trace says about its copies."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one experiment gave."""
+
+    number: str
+    """`E1` to `E14`."""
+    sizes: Mapping[str, int]
+    """The options it ran with."""
+    figures: Sequence[Figure]
+    seconds: float
+    """How long it took in all."""
+    pictures: Sequence[Picture] = ()
+    problem: str | None = None
+    """Why it has no figures, or not all of them."""
+
+    def figure(self, name: str, size: int | None = None) -> Figure | None:
+        """Return the figure of this name, None if it was not measured."""
+        return next((each for each in self.figures if each.name == name and each.size == size), None)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where it was measured; None is unknown."""
+
+    gpu: str
+    driver: str | None
+    cuda: str | None
+    torch: str
+    python: str
+    cpu: str | None
+    cores: int
+    pcie_generation: int | None
+    pcie_width: int | None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The results of one machine."""
+
+    machine: Machine
+    results: Sequence[Result]
+    date: str
+    quick: bool
+    pinprof_version: str
+    schema: Literal["pinprof.bench/1"] = field(default=SCHEMA)
+
+    def result(self, number: str) -> Result | None:
+        """Return the result of an experiment, None if it did not run."""
+        return next((each for each in self.results if each.number == number), None)
+
+
+def to_json(bench: Bench) -> str:
+    """Return the results as JSON."""
+    return msgspec.json.format(msgspec.json.encode(bench), indent=1).decode()
+
+
+def from_json(text: bytes, name: str) -> Bench:
+    """Return the results in a file's text; `name` is the file, for the error. Raises BenchError."""
+    try:
+        return msgspec.json.decode(text, type=Bench)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BenchError(f"{name}: is no result of pinprof bench ({error})") from error
