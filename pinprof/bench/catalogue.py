@@ -1,7 +1,7 @@
 """All seed experiments, in plain sight: what each does, what its text claims, and what was published of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pinprof.errors import PinprofError
 
@@ -53,6 +53,8 @@ class Experiment:
     said: str = ""
     """What the text shows where it is no figure."""
     sizes: tuple[Size, ...] = ()
+    cases: tuple[str, ...] = ()
+    """What can be recorded of it, each as a trace."""
 
     def defaults(self, *, quick: bool = False) -> dict[str, int]:
         """Return the sizes that it runs with if none is chosen."""
@@ -73,6 +75,7 @@ EXPERIMENTS = (
             Published("pageable.pin_memory().to", 0.433),
         ),
         sizes=(Size("floats", 1_000_000, "numbers of 4 bytes in the tensor"),),
+        cases=("pageable.to", "pinned.to", "pageable.pin_memory()", "pageable.pin_memory().to"),
     ),
     Experiment(
         "E2",
@@ -90,6 +93,7 @@ EXPERIMENTS = (
             Size("tensors", 1000, "how many tensors"),
             Size("floats", 1000, "numbers of 4 bytes in each tensor"),
         ),
+        cases=("blocking", "non_blocking, one synchronize"),
     ),
     Experiment(
         "E3",
@@ -109,6 +113,14 @@ EXPERIMENTS = (
             Size("tensors", 1000, "how many tensors", quick=200),
             Size("floats", 1_000_000, "numbers of 4 bytes in each tensor"),
         ),
+        cases=(
+            "pageable, blocking",
+            "pageable, non_blocking",
+            "pinned, blocking",
+            "pinned, non_blocking",
+            "pin and copy, blocking",
+            "pin and copy, non_blocking",
+        ),
     ),
     Experiment(
         "E4",
@@ -118,6 +130,7 @@ EXPERIMENTS = (
         TUTORIAL,
         said="of four traces, one shows the copy beside the kernels: side stream, pinned",
         sizes=(Size("floats", 5 * MIB, "numbers of 4 bytes in the copied tensor"),),
+        cases=("default stream, pageable", "default stream, pinned", "side stream, pageable", "side stream, pinned"),
     ),
     Experiment(
         "E5",
@@ -131,6 +144,7 @@ EXPERIMENTS = (
             Size("columns", 999_999, "numbers of 8 bytes in a row"),
             Size("tries", 100, "how often it is tried", quick=10),
         ),
+        cases=("read at once", "read after synchronize"),
     ),
     Experiment(
         "E6",
@@ -143,6 +157,7 @@ EXPERIMENTS = (
             Size("side", 1024, "rows and columns of the tensor, of 4 bytes each"),
             Size("tries", 100, "how often it is tried", quick=20),
         ),
+        cases=("pinned source", "pageable source", "pinned source, written after synchronize"),
     ),
     Experiment(
         "E7",
@@ -161,6 +176,7 @@ EXPERIMENTS = (
             Size("floats", 1_000_000, "numbers of 4 bytes in each tensor"),
             Size("threads", 4, "threads that pin"),
         ),
+        cases=("blocking", "non_blocking", "pin then copy", "pin in threads then copy"),
     ),
     Experiment(
         "E8",
@@ -173,6 +189,7 @@ EXPERIMENTS = (
             Size("features", 3072, "numbers of 4 bytes in a sample"),
             Size("workers", 2, "worker processes of the training steps"),
         ),
+        cases=("pageable, blocking", "pageable, non_blocking", "pinned, blocking", "pinned, non_blocking", "no copy"),
     ),
     Experiment(
         "E9",
@@ -182,6 +199,7 @@ EXPERIMENTS = (
         TUTORIAL,
         (Published("pinned, without pin_memory()", 0), Published("pinned, with pin_memory()", 1)),
         sizes=(Size("rows", 64, "samples in a batch"),),
+        cases=("pinned, without pin_memory()", "pinned, with pin_memory()"),
     ),
     Experiment(
         "E10",
@@ -193,6 +211,7 @@ EXPERIMENTS = (
             Size("rows", 4096, "samples in a batch"),
             Size("features", 3072, "numbers of 4 bytes in a sample"),
         ),
+        cases=("plain loop", "prefetcher", "no copy"),
     ),
     Experiment(
         "E11",
@@ -205,6 +224,7 @@ EXPERIMENTS = (
             Size("floats", 10_000_000, "numbers of 4 bytes that each process copies"),
             Size("processes", 2, "processes that copy at the same time"),
         ),
+        cases=("pageable", "pinned"),
     ),
     Experiment(
         "E12",
@@ -214,6 +234,7 @@ EXPERIMENTS = (
         PROCESSES,
         (Published("pageable", 13.7), Published("pinned, sent to the child", 13.5)),
         sizes=(Size("floats", 10_000_000, "numbers of 4 bytes in the tensor"),),
+        cases=("pageable", "pinned, sent to the child", "pinned in the child itself"),
     ),
     Experiment(
         "E13",
@@ -227,6 +248,7 @@ EXPERIMENTS = (
             Size("least", 4096, "bytes of the smallest copy"),
             Size("most", GIB, "bytes of the largest copy; each is four times the one before", quick=64 * MIB),
         ),
+        cases=("HtoD pageable", "HtoD pinned", "DtoH pageable", "DtoH pinned"),
     ),
     Experiment(
         "E14",
@@ -239,6 +261,7 @@ EXPERIMENTS = (
             Size("features", 3072, "numbers of 4 bytes in a sample"),
             Size("workers", 2, "worker processes of the loader"),
         ),
+        cases=("as written", "without .item()"),
     ),
 )
 
@@ -252,6 +275,9 @@ def experiment(name: str) -> Experiment:
     raise UnknownExperimentError(f"no experiment is named {name!r}; there are {names}")
 
 
-def sized(known: Experiment, chosen: Mapping[str, int], *, quick: bool = False) -> dict[str, int]:
-    """Return the experiment's sizes, the chosen ones among them."""
-    return {**known.defaults(quick=quick), **chosen}
+def resized(known: Experiment, chosen: Mapping[str, int]) -> Experiment:
+    """Return the experiment with the chosen sizes in place of its own, quick or not."""
+    sizes = (
+        replace(size, default=chosen[size.name], quick=None) if size.name in chosen else size for size in known.sizes
+    )
+    return replace(known, sizes=tuple(sizes))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.bench.catalogue import EXPERIMENTS, Experiment, UnknownExperimentError, experiment, sized
+from pinprof.bench.catalogue import EXPERIMENTS, Experiment, UnknownExperimentError, experiment, resized
 
 each = pytest.mark.parametrize("known", EXPERIMENTS, ids=lambda known: known.number)
 
@@ -47,5 +47,12 @@ def test_unknown_name_lists_the_known_ones() -> None:
 
 
 def test_chosen_sizes_win() -> None:
-    assert sized(experiment("E3"), {"floats": 7}) == {"tensors": 1000, "floats": 7}
-    assert sized(experiment("E3"), {"floats": 7}, quick=True) == {"tensors": 200, "floats": 7}
+    chosen = resized(experiment("E3"), {"floats": 7})
+    assert chosen.defaults() == {"tensors": 1000, "floats": 7}
+    assert chosen.defaults(quick=True) == {"tensors": 200, "floats": 7}
+    assert resized(experiment("E3"), {"tensors": 500}).defaults(quick=True)["tensors"] == 500
+
+
+@each
+def test_cases_are_named_once(known: Experiment) -> None:
+    assert len(set(known.cases)) == len(known.cases) >= 2
