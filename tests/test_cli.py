@@ -11,7 +11,19 @@ from trace_builder import TraceBuilder
 
 from pinprof.cli import main
 
-COMMANDS = ("report", "timeline", "run", "explain", "check", "whatif", "verify", "compare", "export")
+COMMANDS = (
+    "report",
+    "timeline",
+    "run",
+    "explain",
+    "check",
+    "whatif",
+    "verify",
+    "compare",
+    "export",
+    "bench",
+    "workload",
+)
 RECORDED = Path(__file__).parents[1] / "traces"
 
 TRAINING = """
