@@ -3,7 +3,7 @@
 from typing import Literal
 
 from pinprof.bench.results import Figure, Result
-from pinprof.units import NS_PER_MS, duration, rate
+from pinprof.units import NS_PER_MS, between, duration, rate
 
 SAME = 0.03
 """Figures that differ by less than this share are the same: two runs of a program differ by as much."""
@@ -52,11 +52,13 @@ def amount(unit: str, value: float, runs: int = 0) -> str:
         return f"{value:g} of {runs} wrong"
     if unit == "yes":
         return "yes" if value else "no"
-    return f"{value:.4g} {unit}"
+    return f"{value:.4g}"
 
 
 def spread(figure: Figure) -> str:
     """Return the least and the most of a figure's runs; empty where it is no median of several."""
     if figure.runs < 2 or figure.unit in {"wrong", "yes"} or figure.low == figure.high:  # noqa: PLR2004
         return ""
+    if figure.unit == "ms":
+        return between(figure.low * NS_PER_MS, figure.high * NS_PER_MS)
     return f"{amount(figure.unit, figure.low)} to {amount(figure.unit, figure.high)}"

@@ -149,7 +149,7 @@ def _safe(figure: Figure) -> Judgement:
 
 def _waits(measured: _Measured) -> Judgement:
     blocking, asynchronous = measured("waits, blocking"), measured("waits, non_blocking")
-    said = f"{asynchronous.median:g} waits against {blocking.median:g}"
+    said = f"{asynchronous.median:g} instead of {blocking.median:g}"
     if asynchronous.median <= FEW * blocking.median and blocking.median > 0:
         return "confirmed", said
     return ("refuted" if asynchronous.median >= blocking.median else "depends"), said
@@ -183,12 +183,12 @@ def _off_the_path(measured: _Measured) -> Judgement:
 
 def _unpinned(measured: _Measured) -> Judgement:
     without = measured("pinned, without pin_memory()")
-    return ("refuted" if without.median else "confirmed"), f"is_pinned() of such a batch: {shown(without)}"
+    return ("refuted" if without.median else "confirmed"), f"its is_pinned() says {shown(without)}"
 
 
 def _pinned(measured: _Measured) -> Judgement:
     with_method = measured("pinned, with pin_memory()")
-    return ("confirmed" if with_method.median else "refuted"), f"is_pinned() of such a batch: {shown(with_method)}"
+    return ("confirmed" if with_method.median else "refuted"), f"its is_pinned() says {shown(with_method)}"
 
 
 def _prefetched(measured: _Measured) -> Judgement:
