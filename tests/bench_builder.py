@@ -24,12 +24,12 @@ def measured(
 ) -> Figure:
     low = 0.99 * median if low is None else low
     high = 1.01 * median if high is None else high
-    return Figure(name, unit, median, low, high, 10, size)
+    return Figure(name, unit, float(median), float(low), float(high), 10, size)
 
 
 def count(name: str, unit: str, value: float, runs: int = 1) -> Figure:
     """Return what has no spread: wrong values in so many tries, waits, yes or no."""
-    return Figure(name, unit, value, value, value, runs)
+    return Figure(name, unit, float(value), float(value), float(value), runs)
 
 
 @dataclass

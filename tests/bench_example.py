@@ -108,9 +108,9 @@ def example() -> Bench:
 def _picture(case: str, copy: float, start: float, share: float) -> Picture:
     stream = "stream 7" if case.startswith("default") else "stream 20"
     bars = (
-        Bar("host", "cudaMemcpyAsync", 0.0, copy if "pageable" in case else 0.01),
-        Bar("host", "cudaEventSynchronize", max(copy, 0.02), start + 2),
-        Bar(stream, "Memcpy HtoD", 0.02, copy),
-        *(Bar("stream 7", "mul", start + 0.03 + 0.6 * place, start + 0.6 * (place + 1)) for place in range(3)),
+        Bar("host", "copy", 0.0, copy if "pageable" in case else 0.01),
+        Bar("host", "wait", max(copy, 0.02), start + 2),
+        Bar(stream, "copy", 0.02, copy),
+        *(Bar("stream 7", "kernel", start + 0.03 + 0.6 * place, start + 0.6 * (place + 1)) for place in range(3)),
     )
     return Picture(case, bars, f"{share:.0f} % of the copy is under kernels")

@@ -10,7 +10,7 @@ from pinprof.bench.results import Bench, Figure, Result
 from pinprof.units import rate, size
 
 HELD_MS = 0.5
-"""A call that takes longer waited for the stream, on which a kernel of many ms runs; one that only launches, or stages
+"""A call that takes longer waited for the stream, on which a kernel of some ms runs; one that only launches, or stages
 64 KiB, takes some tens of µs."""
 FLOAT_BYTES = 4
 WAYS = {"HtoD": "to", "DtoH": "from"}

@@ -10,7 +10,7 @@ from pinprof.bench.advice import advice
 from pinprof.bench.catalogue import Experiment
 from pinprof.bench.results import Bench, Result
 from pinprof.bench.verdicts import Verdict, verdicts
-from pinprof.report.bench_words import OUTCOMES, elsewhere, grids, machine_line, not_run, ran, rows, said
+from pinprof.report.bench_words import OUTCOMES, elsewhere, grids, machine_line, not_run, ran, rows, said, sentence
 from pinprof.report.layout import bullet, laid_out, section, table
 from pinprof.report.words import printable
 
@@ -40,7 +40,7 @@ def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
 
 def _experiment(known: Experiment, result: Result, judged: Sequence[Verdict]) -> Iterable[RenderableType]:
     yield section(f"{known.number} {known.name}")
-    yield Text(f"{known.summary[0].upper()}{known.summary[1:]}.")
+    yield Text(sentence(known.summary))
     if result.problem:
         yield Text(f"Problem: {printable(result.problem)}", "bold red")
     compared = rows(known, result)

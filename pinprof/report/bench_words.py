@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from pinprof.bench.advice import Advice
 from pinprof.bench.catalogue import EXPERIMENTS, Experiment
 from pinprof.bench.link import link_of
 from pinprof.bench.order import amount, shown, spread
@@ -18,6 +19,17 @@ OUTCOMES = {
 }
 WORKERS = "batch, N workers"
 """The figure whose sizes are numbers of workers; those of all others are bytes."""
+ADVICE = {
+    "pinning_pays_from_htod": "Pin what is copied to the GPU",
+    "pinning_pays_from_dtoh": "Pin what is copied from the GPU",
+    "pinning_paid_after": "Pinning is paid for",
+    "pin_then_copy": "x.pin_memory().to(device)",
+    "side_stream": "A side stream for copies",
+    "pageable_free_up_to": "Pageable memory and non_blocking",
+    "pin_workers": "Enough for the pin thread",
+    "link_reached": "The link",
+}
+"""What each piece of advice is about."""
 TRIES = "tries"
 """The size that changes no figure but that of wrong values."""
 HOW = (
@@ -63,6 +75,11 @@ def machine_line(bench: Bench) -> str:
 def elsewhere(bench: Bench) -> str:
     """Return the mark of results that come with pinprof."""
     return f"Recorded on an {bench.machine.gpu}, {bench.date}; not this machine."
+
+
+def sentence(text: str) -> str:
+    """Return a text of the catalogue as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def ran(bench: Bench) -> list[tuple[Experiment, Result]]:
@@ -139,6 +156,21 @@ def sizes_line(known: Experiment, result: Result) -> str:
     """Return the sizes that an experiment ran with, and what they mean."""
     means = {option.name: option.means for option in known.sizes}
     return "; ".join(f"{name} {value:,} ({means[name]})" for name, value in result.sizes.items() if name in means)
+
+
+def value(piece: Advice) -> str:
+    """Return the value of a piece of advice as it reads large, above its sentence."""
+    if piece.value is None:
+        return {"bytes": "at no size", "copies": "never"}.get(piece.unit, NOTHING)
+    if piece.unit == "bytes":
+        return f"{'up to' if piece.name == 'pageable_free_up_to' else 'from'} {size(piece.value)}"
+    if piece.unit == "copies":
+        return f"after {piece.value:g} {'copy' if piece.value == 1 else 'copies'}"
+    if piece.unit == "workers":
+        return f"{piece.value:g} {'worker' if piece.value == 1 else 'workers'}"
+    if piece.unit == "of the link":
+        return percent(piece.value)
+    return f"{piece.value:.3g} {piece.unit}"
 
 
 def not_run(bench: Bench) -> str:
