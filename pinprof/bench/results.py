@@ -8,7 +8,7 @@ import msgspec
 
 from pinprof.errors import PinprofError
 
-SCHEMA = "pinprof.bench/1"
+SCHEMA: Literal["pinprof.bench/1"] = "pinprof.bench/1"
 
 
 class BenchError(PinprofError):
