@@ -157,8 +157,8 @@ def _waits(measured: _Measured) -> Judgement:
 
 def _overlaps(measured: _Measured) -> Judgement:
     *others, both = (measured(f"overlapped, {case}") for case in CASES)
-    said = "overlapped: " + "; ".join(
-        f"{case} {shown(figure)}" for case, figure in zip(CASES, (*others, both), strict=True)
+    said = "under kernels are " + "; ".join(
+        f"{shown(figure)} ({case})" for case, figure in zip(CASES, (*others, both), strict=True)
     )
     if both.low >= HIDDEN and all(other.high <= BARELY for other in others):
         return "confirmed", said
