@@ -40,9 +40,9 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
     if "-" not in (json_file, html_file):
         print_bench(found)
     if json_file:
-        from pinprof.bench.results import to_json
+        from pinprof.report.bench_json import to_json
 
-        write(json_file, to_json(found) + "\n")
+        write(json_file, to_json(found))
     if html_file:
         from pinprof.report.bench_page import to_html
 

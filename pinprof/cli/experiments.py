@@ -1,7 +1,8 @@
 """What the commands that run experiments share: their progress, and what they show where there is no GPU."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -50,16 +51,21 @@ def need_gpu(experiments: Sequence[Experiment], *, on_paper: bool = True) -> Non
     The exit status is that of unusable input, so that no script takes the other machine's figures for its own;
     `on_paper` is false where standard output is for a program.
     """
+    from pinprof.bench.results import BenchError
     from pinprof.workloads.gpu import why_no_gpu
 
     why = why_no_gpu()
     if why is None:
         return
     if on_paper:
-        from pinprof.bench import recorded
-
-        bench = recorded()
-        chosen = {known.number for known in experiments}
-        click.echo(f"Not measured here, but recorded on {bench.machine.gpu}, {bench.date}:\n")
-        print_bench(replace(bench, results=[result for result in bench.results if result.number in chosen]))
+        with suppress(BenchError):  # what is missing here is the GPU, whatever else is
+            _show_recorded({known.number for known in experiments})
     fail(f"nothing was measured: {why}")
+
+
+def _show_recorded(numbers: AbstractSet[str]) -> None:
+    from pinprof.bench import recorded
+
+    bench = recorded()
+    click.echo(f"Not measured here, but recorded on {bench.machine.gpu}, {bench.date}:\n")
+    print_bench(replace(bench, results=[result for result in bench.results if result.number in numbers]))
