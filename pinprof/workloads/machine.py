@@ -24,7 +24,7 @@ def describe_machine() -> Iterator[Machine]:
         gpu=torch.cuda.get_device_name(),
         driver=driver,
         cuda=torch.version.cuda,
-        torch=torch.__version__,
+        torch=str(torch.__version__),  # a class of its own, which JSON does not know
         python=platform.python_version(),
         cpu=cpu_name(CPU_INFO.read_text(errors="replace") if CPU_INFO.exists() else ""),
         cores=cores(),
