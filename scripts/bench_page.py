@@ -29,7 +29,7 @@ def _markdown(bench: Bench) -> Iterator[str]:
         for row in rows(known, result)
     ]
     yield ""
-    yield from _table(("", "figure", "measured", "least to most", "published"), figures)
+    yield from _table(("", "figure", "measured", "spread", "published"), figures)
     for known, result in ran(bench):
         for grid in grids(result):
             yield f"\n{known.number} {known.name}" + (

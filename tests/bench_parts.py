@@ -1,5 +1,6 @@
 """Parts of experiments that go wrong in every way, for the runner's tests; importable from another process."""
 
+import multiprocessing
 import os
 import time
 from collections.abc import Iterator
@@ -33,6 +34,11 @@ def kill_itself() -> Iterator[object]:
     """Die as a crash in native code does."""
     os.kill(os.getpid(), 11)
     yield None
+
+
+def start_method() -> Iterator[str]:
+    """Yield how processes are started here if nothing else is said."""
+    yield multiprocessing.get_start_method()
 
 
 def print_and_echo(value: object) -> Iterator[object]:

@@ -14,8 +14,8 @@ Order = Literal["less", "more", "same", "unsure"]
 def order(first: Figure, second: Figure) -> Order:
     """Return whether the first figure is less or more than the second.
 
-    They are the `same` if their medians hardly differ; where those differ, but their runs lie among each other, it is
-    `unsure`.
+    They are the `same` if their medians hardly differ; where those differ, but their spreads have something in common,
+    it is `unsure`.
     """
     if abs(first.median - second.median) <= SAME * max(abs(first.median), abs(second.median)):
         return "same"
@@ -56,7 +56,7 @@ def amount(unit: str, value: float, runs: int = 0) -> str:
 
 
 def spread(figure: Figure) -> str:
-    """Return the least and the most of a figure's runs; empty where it is no median of several."""
+    """Return from where to where a figure goes; empty where it is no median of several runs."""
     if figure.runs < 2 or figure.unit in {"wrong", "yes"} or figure.low == figure.high:  # noqa: PLR2004
         return ""
     if figure.unit == "ms":

@@ -1,7 +1,8 @@
 """What the experiments measured on a machine, and its JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Literal
 
 import msgspec
@@ -17,7 +18,13 @@ class BenchError(PinprofError):
 
 @dataclass(frozen=True)
 class Figure:
-    """One thing that was measured: the median of its runs with the least and the most of them."""
+    """One thing that was measured: its median, and its spread from `low` to `high`.
+
+    It is measured in rounds, each a process of its own: some of what it depends on, as the place of its memory, stays
+    for the life of a process. The median is that of the rounds' medians; `low` is the 10th percentile of
+    the runs of the lowest round, `high` the 90th of the highest: one run that is far out widens nothing, and the median
+    of another bench is to lie between them. `--quick` has one round only, whose spread is too narrow for that.
+    """
 
     name: str
     """What was measured; the same on every machine."""
@@ -27,8 +34,20 @@ class Figure:
     low: float
     high: float
     runs: int
+    """Of all rounds; for `wrong` the tries."""
     size: int | None = None
     """Where one thing was measured at several sizes: bytes of a copy, or number of workers."""
+
+
+def of_rounds(rounds: Sequence[Figure]) -> Figure:
+    """Return one figure of those that several rounds gave for the same thing."""
+    return replace(
+        rounds[0],
+        median=median(each.median for each in rounds),
+        low=min(each.low for each in rounds),
+        high=max(each.high for each in rounds),
+        runs=sum(each.runs for each in rounds),
+    )
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ def measured(experiments: Sequence[Experiment], *, quick: bool) -> "Bench":
 def _shown() -> "Iterator[OnProgress]":
     with progress("starting the GPU") as tell:
 
-        def show(number: int, of: int, known: Experiment, last: str) -> None:
-            tell(f"{known.number} {known.name} ({number} of {of})" + (f": {last}" if last else ""))
+        def show(far: str, known: Experiment, last: str) -> None:
+            tell(f"{known.number} {known.name} ({far})" + (f": {last}" if last else ""))
 
         yield show
 

@@ -108,14 +108,14 @@ def _experiment(bench: Bench, known: Experiment, result: Result, judged: Sequenc
     if compared:
         columns = [
             Column("figure"),
-            *(Column(title, is_number=True) for title in ("here", "least to most", "published")),
+            *(Column(title, is_number=True) for title in ("here", "spread", "published")),
         ]
         yield table(f"Figures of {known.number}", columns, compared)
     for grid in grids(result):
         first, *others = grid.columns
         columns = [Column(first), *(Column(title, is_number=True) for title in others)]
         found = [(unbroken(name), *cells) for name, *cells in grid.rows]
-        yield table(f"By {first}, with the largest deviation of a run", columns, found)
+        yield table(f"By {first}, with how far the spread goes from the median", columns, found)
     if said(known, result):
         yield f'<p class="note">Published: {escaped(said(known, result))}.</p>'
 

@@ -10,7 +10,18 @@ from pinprof.bench.advice import advice
 from pinprof.bench.catalogue import Experiment
 from pinprof.bench.results import Bench, Result
 from pinprof.bench.verdicts import Verdict, verdicts
-from pinprof.report.bench_words import OUTCOMES, elsewhere, grids, machine_line, not_run, ran, rows, said, sentence
+from pinprof.report.bench_words import (
+    OUTCOMES,
+    SPREAD,
+    elsewhere,
+    grids,
+    machine_line,
+    not_run,
+    ran,
+    rows,
+    said,
+    sentence,
+)
 from pinprof.report.layout import bullet, laid_out, section, table
 from pinprof.report.words import printable
 
@@ -26,6 +37,7 @@ def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
     yield Text(printable(machine_line(bench)), "bold")
     if recorded:
         yield Text(printable(elsewhere(bench)), "bold yellow")
+    yield Text(SPREAD, "dim")
     judged = verdicts(bench)
     for known, result in ran(bench):
         yield from _experiment(known, result, [verdict for verdict in judged if verdict.number == known.number])
@@ -45,7 +57,7 @@ def _experiment(known: Experiment, result: Result, judged: Sequence[Verdict]) ->
         yield Text(f"Problem: {printable(result.problem)}", "bold red")
     compared = rows(known, result)
     if compared:
-        figures = table("figure", "here", "least to most", "published", text_columns=1)
+        figures = table("figure", "here", "spread", "published", text_columns=1)
         for row in compared:
             figures.add_row(*map(printable, row))
         yield figures

@@ -32,10 +32,14 @@ ADVICE = {
 """What each piece of advice is about."""
 TRIES = "tries"
 """The size that changes no figure but that of wrong values."""
+SPREAD = (
+    "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; each round is a process "
+    "of its own, and a quick bench has one."
+)
 HOW = (
-    "After a warm-up each figure is the median of repeated runs, with the least and the most of them; times are taken "
-    "with CUDA events, or with a synchronize on both sides. Two figures differ where their runs have nothing in common "
-    "and their medians are more than 3 % apart. Published figures are of other machines."
+    f"After a warm-up each figure is the median of repeated runs. {SPREAD} Times are taken with CUDA events, or with a "
+    "synchronize on both sides. Two figures differ where their spreads have nothing in common and their medians are "
+    "more than 3 % apart. Published figures are of other machines."
 )
 
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, set_start_method
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
@@ -121,6 +121,9 @@ def _serve(connection: Connection) -> None:
     os.setsid()  # what it starts ends with it; Ctrl-C is the business of the process that started it
     os.dup2(2, 1)  # standard output may be for a program, and libraries print
     warnings.simplefilter("ignore")
+    # A process that was spawned spawns its own: each worker of a loader would import torch anew, and abort at its end,
+    # when Python stops under its threads. So loaders start workers here as they do in a user's program.
+    set_start_method(None, force=True)
     with suppress(EOFError, BrokenPipeError):
         while (job := connection.recv()) is not None:
             function, args = job

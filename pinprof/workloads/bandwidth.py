@@ -47,11 +47,8 @@ def bandwidth(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Fi
     while count <= sizes["most"]:
         cases = _copies(device, count)
         in_a_row = max(1, min(MOST_IN_A_ROW, IN_A_ROW_BYTES // count))
-        taken: dict[str, list[float]] = {name: [] for name in cases}
-        for _ in range(budget.turns):
-            for name, run in cases.items():
-                taken[name] += repeated(partial(_row, run, in_a_row), by_events, budget)
-        for name, times in taken.items():
+        for name, run in cases.items():
+            times = repeated(partial(_row, run, in_a_row), by_events, budget)
             yield figure(name, "GB/s", [count * in_a_row / (ms * 1e6) for ms in times], count)
         held = [_held(cases["HtoD pageable"]) for _ in range(HELD)][1:]
         yield figure("blocked, HtoD pageable", "ms", held, count)

@@ -12,9 +12,10 @@ from pinprof.bench.results import Figure, Picture
 from pinprof.capture.profiling import profile
 from pinprof.measure import Profile, measure
 from pinprof.trace import Trace, read_trace
+from pinprof.trace.tables import HTOD
 from pinprof.workloads import bandwidth, custom_batch, hazards, overlap, processes, training, transfers
 from pinprof.workloads.pictures import picture
-from pinprof.workloads.timing import FULL, QUICK, Budget, by_host, time_cases
+from pinprof.workloads.timing import FULL, QUICK, Budget, by_host, figure, time_cases
 from pinprof.workloads.transfers import Sizes
 
 TRACED_STEPS = 5
@@ -45,6 +46,8 @@ class Program:
     """What the trace of a case tells."""
     told: tuple[str, ...] | None = None
     """The cases whose traces are read; None for all."""
+    once: bool = False
+    """Whether it asks what is so, and no time is taken: one round tells all."""
 
 
 def _waits(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:  # noqa: ARG001  one shape for all that tell
@@ -54,13 +57,14 @@ def _waits(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:  # n
     yield Figure(name, "waits", waits, waits, waits, measured.steps.count)
 
 
-def _overlapped(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:  # noqa: ARG001
-    """Yield the share of the time of copies to the GPU that kernels overlap."""
-    copies = [group for group in measured.copies if group.direction == "HtoD"]
-    time_ns = sum(group.time_ns for group in copies)
-    if time_ns:
-        share = 100 * sum(group.overlapped_ns for group in copies) / time_ns
-        yield Figure(f"overlapped, {case}", "%", share, share, share, sum(group.count for group in copies))
+def _overlapped(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:
+    """Yield the share of the time of a copy to the GPU that kernels overlap, in the middle and over the copies."""
+    to_gpu = trace.gpu.direction[measured.overlap.row] == HTOD
+    time_ns = trace.gpu.duration_ns[measured.overlap.row[to_gpu]]
+    exposed_ns = measured.overlap.exposed_ns[to_gpu]
+    shares = [100 * (1 - float(part)) for part in exposed_ns[time_ns > 0] / time_ns[time_ns > 0]]
+    if shares:
+        yield figure(f"overlapped, {case}", "%", shares)
 
 
 def _overlapped_and_drawn(case: str, trace: Trace, measured: Profile) -> Iterator[Found]:
@@ -77,11 +81,13 @@ PROGRAMS: Mapping[str, Program] = {
     "E2": Program(transfers.small_tensors, tell=_waits),
     "E3": Program(transfers.six_strategies),
     "E4": Program(overlap.copy_overlap, tell=_overlapped_and_drawn),
-    "E5": Program(hazards.early_read, timing=_tries(hazards.early_read)),
-    "E6": Program(hazards.early_write, timing=_tries(hazards.early_write)),
+    "E5": Program(hazards.early_read, timing=_tries(hazards.early_read), once=True),
+    "E6": Program(hazards.early_write, timing=_tries(hazards.early_write), once=True),
     "E7": Program(transfers.threaded_pinning),
     "E8": Program(training.loader, steps=training.STEPS, besides=training.loader_rate),
-    "E9": Program(custom_batch.custom_batch, timing=lambda _device, sizes, _budget: custom_batch.are_pinned(sizes)),
+    "E9": Program(
+        custom_batch.custom_batch, timing=lambda _device, sizes, _budget: custom_batch.are_pinned(sizes), once=True
+    ),
     "E10": Program(training.prefetching, steps=training.STEPS, tell=_overlapped, told=("plain loop", "prefetcher")),
     "E11": Program(processes.each_copies, timing=processes.first_and_later),
     "E12": Program(processes.as_sent, timing=processes.pinned_in_object),

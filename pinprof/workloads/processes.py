@@ -27,22 +27,21 @@ def each_copies(device: torch.device, sizes: Sizes) -> Cases:
     return {"pageable": lambda: pageable.to(device), "pinned": lambda: pinned.to(device)}
 
 
-def first_and_later(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
+def first_and_later(device: torch.device, sizes: Sizes, _budget: Budget) -> Iterator[Figure]:
     """E11: yield what a process's first copy costs and what later ones cost, of fresh processes for each kind.
 
     As in the text, only the copy is timed, and not the pinning before it: but that is what starts the GPU there, while
     the first pageable copy has that cost in it.
     """
     taken: dict[str, list[float]] = {f"{kind}, {when}": [] for kind in KINDS for when in ("first", "later")}
-    for _ in range(budget.turns):
-        with _processes(_copy_when_told, [(kind, sizes["floats"], str(device)) for kind in KINDS], sizes) as ready:
-            for kind, connections in ready.items():
-                for connection in connections:
-                    connection.send("go")
-                for connection in connections:
-                    first, later = _answer(connection)
-                    taken[f"{kind}, first"].append(first)
-                    taken[f"{kind}, later"] += later
+    with _processes(_copy_when_told, [(kind, sizes["floats"], str(device)) for kind in KINDS], sizes) as ready:
+        for kind, connections in ready.items():
+            for connection in connections:
+                connection.send("go")
+            for connection in connections:
+                first, later = _answer(connection)
+                taken[f"{kind}, first"].append(first)
+                taken[f"{kind}, later"] += later
     for name, times in taken.items():
         yield figure(name, "ms", times)
 
@@ -144,8 +143,5 @@ def _copy_what_was_sent(connection: Connection, pageable: Holder, pinned: Holder
     stopwatch = by_host(torch.device(device))
     arrived = answer("pinned in the child", [pinned.tensor.is_pinned()])
     cases = {"pageable": pageable, "pinned, sent to the child": pinned, "pinned in the child itself": own}
-    times: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(budget.turns):
-        for name, holder in cases.items():
-            times[name] += repeated(lambda: holder.tensor.to(device), stopwatch, budget)  # noqa: B023  called at once
+    times = {name: repeated(lambda: holder.tensor.to(device), stopwatch, budget) for name, holder in cases.items()}  # noqa: B023
     connection.send([arrived] + [figure(name, "ms", taken) for name, taken in times.items()])

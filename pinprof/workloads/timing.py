@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 
 import torch
 
@@ -20,18 +20,17 @@ Stopwatch = Callable[[Run], float]
 class Budget:
     """How often the cases of an experiment run.
 
-    The cases take turns, so that whatever drifts meanwhile is in the spread of each. A turn is one run that is not
-    counted, then at least `least` runs, and more, up to `most`, as long as they take no more than `seconds`.
+    One run that is not counted, then at least `least` runs, and more, up to `most`, as long as they take no more than
+    `seconds`.
     """
 
-    turns: int
     least: int
     most: int
     seconds: float
 
 
-FULL = Budget(turns=4, least=2, most=50, seconds=0.25)
-QUICK = Budget(turns=1, least=3, most=20, seconds=0.1)
+FULL = Budget(least=3, most=50, seconds=0.3)
+QUICK = Budget(least=3, most=20, seconds=0.1)
 
 
 def synchronize(device: torch.device) -> None:
@@ -67,23 +66,21 @@ def by_events(run: Run) -> float:
 
 def time_cases(cases: Cases, stopwatch: Stopwatch, budget: Budget) -> Iterator[Figure]:
     """Yield the milliseconds of each case. If one fails, those that ran come first, then its error."""
-    times: dict[str, list[float]] = {name: [] for name in cases}
+    times: dict[str, list[float]] = {}
     problem: Exception | None = None
     try:
-        for _ in range(budget.turns):
-            for name, run in cases.items():
-                times[name] += repeated(run, stopwatch, budget)
+        for name, run in cases.items():
+            times[name] = repeated(run, stopwatch, budget)
     except Exception as error:  # noqa: BLE001  whatever it is, it costs no other case its figure
         problem = error
     for name, taken in times.items():
-        if taken:
-            yield figure(name, "ms", taken)
+        yield figure(name, "ms", taken)
     if problem is not None:
         raise problem
 
 
 def repeated(run: Run, stopwatch: Stopwatch, budget: Budget) -> list[float]:
-    """Return the milliseconds of one turn's runs."""
+    """Return the milliseconds of each run that counts."""
     stopwatch(run)
     taken: list[float] = []
     while len(taken) < budget.least or (len(taken) < budget.most and sum(taken) < budget.seconds * 1e3):
@@ -92,8 +89,9 @@ def repeated(run: Run, stopwatch: Stopwatch, budget: Budget) -> list[float]:
 
 
 def figure(name: str, unit: str, values: Sequence[float], size: int | None = None) -> Figure:
-    """Return the median of the values with the least and the most of them."""
-    return Figure(name, unit, median(values), min(values), max(values), len(values), size)
+    """Return the median of the values, with their 10th and 90th percentile: one that is far out widens nothing."""
+    tenths = quantiles(values, n=10, method="inclusive") if len(values) > 1 else values
+    return Figure(name, unit, median(values), tenths[0], tenths[-1], len(values), size)
 
 
 def answer(name: str, answers: Sequence[bool]) -> Figure:

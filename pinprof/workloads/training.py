@@ -93,7 +93,7 @@ def _batch_times(device: torch.device, size: Sizes, workers: int, budget: Budget
     )
     steps = PREFETCHED * workers  # what was made ahead is used up in the run that is not counted
     draw, stopwatch = partial(next, iter(loader)), by_host(device, steps=steps)
-    return [taken for _ in range(budget.turns) for taken in repeated(draw, stopwatch, budget)]
+    return repeated(draw, stopwatch, budget)
 
 
 def prefetching(device: torch.device, chosen: Chosen) -> Cases:

@@ -1,16 +1,20 @@
 """Each experiment gives its figures by name; on the CPU those that mean something there, with tiny sizes."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Figure
+from pinprof.measure import measure
+from pinprof.trace import read_trace
 from pinprof.workloads import overlap
 from pinprof.workloads.custom_batch import PinnableBatch, PlainBatch
 from pinprof.workloads.experiments import PROGRAMS, time_experiment, trace_experiment
 
+TRACES = Path(__file__).parents[2] / "traces"
 TINY = {
     "floats": 1000,
     "tensors": 5,
@@ -162,3 +166,16 @@ def test_a_pinnable_batch_pins_and_moves_all_that_it_holds() -> None:
     assert batch.inputs.tolist() == [[0.0] * 3, [1.0] * 3]
     assert batch.targets.tolist() == [0, 1]
     assert not hasattr(PlainBatch, "pin_memory")
+
+
+@pytest.mark.parametrize(
+    ("recording", "least", "most"),
+    [("default_pageable", 0, 1), ("default_pinned", 0, 1), ("side_pageable", 0, 1), ("side_pinned", 85, 95)],
+)
+def test_the_share_under_kernels_is_that_of_each_copy(recording: str, least: float, most: float) -> None:
+    trace = read_trace(str(TRACES / f"overlap_{recording}.json.gz"))
+    tell = PROGRAMS["E10"].tell
+    assert tell is not None
+    (found,) = (each for each in tell("copy", trace, measure(trace)) if isinstance(each, Figure))
+    assert (found.name, found.unit, found.runs) == ("overlapped, copy", "%", 5)
+    assert least <= found.low <= found.median <= found.high <= most

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pinprof.workloads.timing import Budget, by_host, repeated, time_cases
+from pinprof.bench.results import Figure
+from pinprof.workloads.timing import Budget, by_host, figure, repeated, time_cases
 
 CPU = torch.device("cpu")
 
@@ -31,24 +32,23 @@ class Clock:
 
 def test_the_first_run_is_the_warm_up() -> None:
     clock = Clock()
-    budget = Budget(turns=1, least=3, most=3, seconds=0)
-    (figure,) = time_cases({"copy": clock.taking(9, 1, 4, 2)}, by_host(CPU, clock=clock), budget)
-    assert (figure.name, figure.unit, figure.runs) == ("copy", "ms", 3)
-    assert (figure.low, figure.median, figure.high) == (1000, 2000, 4000)
+    budget = Budget(least=3, most=3, seconds=0)
+    (found,) = time_cases({"copy": clock.taking(9, 1, 4, 2)}, by_host(CPU, clock=clock), budget)
+    assert (found.name, found.unit, found.runs) == ("copy", "ms", 3)
+    assert (found.low, found.median, found.high) == (1200, 2000, 3600)  # a tenth of the way from each end
 
 
 @pytest.mark.parametrize(("seconds", "runs"), [(0.0, 2), (3.5, 4), (99.0, 5)])
 def test_runs_fill_the_time_between_least_and_most(seconds: float, runs: int) -> None:
     clock = Clock()
-    budget = Budget(turns=1, least=2, most=5, seconds=seconds)
+    budget = Budget(least=2, most=5, seconds=seconds)
     assert len(repeated(clock.taking(1), by_host(CPU, clock=clock), budget)) == runs
 
 
-def test_cases_take_turns_each_with_a_warm_up() -> None:
-    order: list[str] = []
-    cases = {name: (lambda name=name: order.append(name)) for name in "ab"}
-    list(time_cases(cases, by_host(CPU), Budget(turns=2, least=1, most=1, seconds=0)))
-    assert "".join(order) == "aabbaabb"
+def test_one_run_of_ten_that_is_far_out_widens_nothing() -> None:
+    found = figure("copy", "ms", [10.0, 10.1, 10.2, 10.3, 10.4, 10.5, 10.6, 10.7, 10.8, 10.9, 99.0])
+    assert (found.low, found.median, found.high) == (10.1, 10.5, 10.9)
+    assert figure("copy", "ms", [3.0]) == Figure("copy", "ms", 3.0, 3.0, 3.0, 1)
 
 
 def test_steps_are_timed_together_and_told_each() -> None:
@@ -63,7 +63,7 @@ def test_a_case_that_fails_leaves_the_figures_of_those_before_it() -> None:
         raise RuntimeError("out of memory")
 
     cases = {"good": clock.taking(1), "bad": fails, "late": clock.taking(1)}
-    figures = time_cases(cases, by_host(CPU, clock=clock), Budget(turns=2, least=1, most=1, seconds=0))
+    figures = time_cases(cases, by_host(CPU, clock=clock), Budget(least=1, most=1, seconds=0))
     assert next(figures).name == "good"
     with pytest.raises(RuntimeError, match="out of memory"):
         next(figures)

@@ -115,10 +115,7 @@ def _marks(compared: Sequence[tuple[int, float]]) -> dict[str, object]:
 
 def _of_times(times: Sequence[Figure]) -> str:
     least, most = (choose(times, key=lambda figure: figure.median) for choose in (min, max))
-    return (
-        f"From {shown(least)} ({least.name}) to {shown(most)} ({most.name}). "
-        "Thin lines: from the least to the most of the runs."
-    )
+    return f"From {shown(least)} ({least.name}) to {shown(most)} ({most.name}). Thin lines: the spread."
 
 
 def bandwidth_chart(result: Result, link: Link | None) -> Chart | None:
