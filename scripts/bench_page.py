@@ -1,4 +1,4 @@
-"""Makes of a recorded bench its page, and the tables of the README: figures beside the published ones, and verdicts.
+"""Makes of a recorded bench its page, and the tables of the README: verdicts, and figures beside the published ones.
 
 PYTHONPATH=. python scripts/bench_page.py traces/bench.json traces/bench.html > bench.md
 """
@@ -11,6 +11,7 @@ from pinprof.bench.results import Bench, from_json
 from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench_page import to_html
 from pinprof.report.bench_words import OUTCOMES, grids, machine_line, ran, rows, said
+from pinprof.report.words import NOTHING
 
 
 def main(source: str, page: str) -> None:
@@ -27,6 +28,7 @@ def _markdown(bench: Bench) -> Iterator[str]:
         (known.number, row.name, row.here, row.spread, row.published)
         for known, result in ran(bench)
         for row in rows(known, result)
+        if row.published != NOTHING
     ]
     yield ""
     yield from _table(("", "figure", "measured", "spread", "published"), figures)

@@ -37,12 +37,12 @@ def _shown() -> "Iterator[OnProgress]":
         yield show
 
 
-def print_bench(bench: "Bench") -> None:
-    """Print the figures, as wide as the terminal."""
+def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
+    """Print the figures, as wide as the terminal; `recorded` marks those that come with pinprof."""
     from pinprof.report.bench_text import to_text
 
     width, color = page_options()
-    click.echo(to_text(bench, width=width, color=color), nl=False)
+    click.echo(to_text(bench, width=width, color=color, recorded=recorded), nl=False)
 
 
 def need_gpu(experiments: Sequence[Experiment], *, on_paper: bool = True) -> None:
@@ -67,5 +67,5 @@ def _show_recorded(numbers: AbstractSet[str]) -> None:
     from pinprof.bench import recorded
 
     bench = recorded()
-    click.echo(f"Not measured here, but recorded on {bench.machine.gpu}, {bench.date}:\n")
-    print_bench(replace(bench, results=[result for result in bench.results if result.number in numbers]))
+    shown = replace(bench, results=[result for result in bench.results if result.number in numbers])
+    print_bench(shown, recorded=True)
