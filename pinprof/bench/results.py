@@ -23,8 +23,8 @@ class Figure:
     It is measured in rounds, each a process of its own: some of what it depends on, as the place of its memory, stays
     for the life of a process. The median is that of the rounds' medians; `low` is the 10th percentile of
     the runs of the lowest round, `high` the 90th of the highest: one run that is far out widens nothing. Of two benches
-    on an H200 the spreads of 109 of 110 figures overlapped, and 91 medians of one lay in the spread of the other. With
-    `--quick` there is one round, whose spread shows less.
+    on an H200 the spreads of 90 of 91 times and rates overlapped, and 72 medians of the second lay in the spread of the
+    first. With `--quick` there is one round, whose spread shows less.
     """
 
     name: str
