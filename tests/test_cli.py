@@ -3,16 +3,31 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench_builder import H200, BenchBuilder, gbps
 from click.testing import CliRunner, Result
 from page_reader import Page
 from trace_builder import TraceBuilder
 
+from pinprof.bench.results import to_json
 from pinprof.cli import main
 
-COMMANDS = ("report", "timeline", "run", "explain", "check", "whatif", "verify", "compare", "export")
+COMMANDS = (
+    "report",
+    "timeline",
+    "run",
+    "explain",
+    "check",
+    "whatif",
+    "verify",
+    "compare",
+    "export",
+    "bench",
+    "workload",
+)
 RECORDED = Path(__file__).parents[1] / "traces"
 
 TRAINING = """
@@ -338,6 +353,44 @@ def test_a_number_that_makes_no_sense_is_one_line(trace: Path, option: str, valu
 def test_a_rate_of_nothing_that_is_pinned_is_one_line(trace: Path) -> None:
     assert "--pin" in invoke("whatif", trace, "--non-blocking", "--pinned-gbps", 40).stderr
     assert invoke("whatif", trace, "--pinned-gbps", 40).exit_code == 0
+
+
+def test_rates_of_a_machine_take_the_place_of_the_usual_ones(trace: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    bench = BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 20, 20.0), gbps("HtoD pinned", 1 << 30, 50.0))
+    file.write_text(to_json(bench.build()))
+    result = invoke("whatif", trace, "--pin", "--machine", file, "--json", tmp_path / "out.json")
+    assert result.exit_code == 0
+    assert "at the rates measured on NVIDIA H200" in result.stdout
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert document["scenario"]["machine"] == {"gpu": "NVIDIA H200", "htod": [[1 << 20, 20], [1 << 30, 50]], "dtoh": []}
+    given = invoke("whatif", trace, "--pin", "--machine", file, "--pinned-gbps", 40)
+    assert "at 40.0 GB/s" in given.stdout
+    usual = json.loads(invoke("whatif", trace, "--machine", file, "--json", "-").stdout)
+    assert f"--pin --machine {file}" in [scenario["options"] for scenario in usual["scenarios"]]
+    assert "--pin" in invoke("whatif", trace, "--non-blocking", "--machine", file).stderr
+
+
+def test_rates_of_another_gpu_are_said_to_be_those(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    bench = BenchBuilder(replace(H200, gpu="NVIDIA A100")).add("E13", gbps("HtoD pinned", 1 << 30, 25.0))
+    file.write_text(to_json(bench.build()))
+    result = invoke("whatif", RECORDED / "pageable_blocking.json.gz", "--pin", "--machine", file)
+    assert result.exit_code == 0
+    assert f"Note: {file} was measured on NVIDIA A100, the trace is of NVIDIA H200" in result.stderr
+
+
+def test_a_machine_without_rates_is_one_line(trace: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    assert is_one_line_error(missing := invoke("whatif", trace, "--pin", "--machine", file))
+    assert f"{file}: No such file or directory; measure it with: pinprof bench --json {file}" in missing.stderr
+    for text in ("", "{}", '{"schema": "pinprof.report/1"}', "\0"):
+        file.write_text(text)
+        assert is_one_line_error(broken := invoke("whatif", trace, "--pin", "--machine", file))
+        assert str(file) in broken.stderr
+    file.write_text(to_json(BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 20, 0.0)).build()))
+    assert is_one_line_error(empty := invoke("whatif", trace, "--pin", "--machine", file))
+    assert "pinprof bench --only E13" in empty.stderr
 
 
 def test_a_place_without_a_wait_is_one_line_with_the_places_there_are() -> None:

@@ -254,3 +254,27 @@ def test_the_line_of_a_wait_is_the_line_that_waits(workload: str, cause: str, co
         sites = [site for site in loaded(name)[1].syncs.sites if site.cause == cause and site.line is not None]
         lines = [(root / str(site.file)).read_text().splitlines()[(site.line or 0) - 1] for site in sites]
         assert any(code in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("workload", "reason"),
+    [
+        ("overlap_default_pageable", "pageable"),
+        ("overlap_default_pinned", "same_stream"),
+        ("overlap_side_pageable", "pageable"),
+        ("overlap_side_pinned", None),
+    ],
+)
+def test_of_the_four_ways_to_copy_beside_kernels_one_overlaps(workload: str, reason: str | None) -> None:
+    trace, profile = loaded(LEAN[workload])
+    share = sum(each.overlapped_ns for each in profile.overlap.devices) / sum(
+        each.copy_ns for each in profile.overlap.devices
+    )
+    found = {finding.rule.id for finding in find(profile, trace)}
+    if reason is None:
+        assert share > 0.6
+        assert not {"PIN101", "PIN301"} & found  # PIN302: the copy begins some 30 µs before the first kernel
+        return
+    assert share < 0.1
+    assert profile.overlap.by_reason()[0][0] == reason
+    assert ("PIN101" if reason == "pageable" else "PIN301") in found

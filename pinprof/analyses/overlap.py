@@ -7,7 +7,15 @@ import numpy as np
 from pinprof.intervals import Intervals, contains, covered, length, subtract, union
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 
-REASONS = ("pageable", "same_stream", "no_kernels_to_overlap", "launched_late", "other")
+SENTENCES = {
+    "pageable": "the host memory is pageable: the driver stages the copy and nothing runs beside it",
+    "same_stream": "the copy is on the stream of the kernels around it, so they run one after the other",
+    "no_kernels_to_overlap": "no kernel was queued that could have run beside it",
+    "launched_late": "it was launched too late: the kernels that it could hide behind had ended",
+    "other": "none of the known reasons",
+}
+"""Why a copy is exposed, in the words that all reports share."""
+REASONS = tuple(SENTENCES)
 
 LAUNCH_LATENCY_NS = 20_000
 """A copy that starts within this time after its launch call began was not queued behind other work. A launch takes

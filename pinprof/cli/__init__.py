@@ -2,6 +2,7 @@
 
 import click
 
+from pinprof.cli.bench import bench
 from pinprof.cli.check import check
 from pinprof.cli.compare import compare
 from pinprof.cli.explain import explain
@@ -10,6 +11,7 @@ from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
 from pinprof.cli.terminal import Commands
 from pinprof.cli.whatif import verify, whatif
+from pinprof.cli.workload import workload
 from pinprof.version import VERSION
 
 
@@ -35,8 +37,11 @@ def main() -> None:
       pinprof check trace.json.gz --max-hidden-syncs 0
     Look at it in Perfetto, with pinprof's own tracks:
       pinprof export trace.json.gz -o annotated.json.gz
+    Measure what copies to the GPU cost on this machine, and what of the usual advice holds here:
+      pinprof bench
+      pinprof workload --list
     """  # noqa: D301  click looks for the backspace itself
 
 
-for _command in (run, report, timeline, whatif, verify, compare, explain, check, export):
+for _command in (run, report, timeline, whatif, verify, compare, explain, check, export, bench, workload):
     main.add_command(_command)

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pinprof.analyses.syncs import Syncs
     from pinprof.measure import Profile
     from pinprof.trace import Trace
-    from pinprof.whatif import Scenario
+    from pinprof.whatif import PinnedRates, Scenario
 
 LEAST, MOST = 1e-6, 1e9
 """Between these lies every time, rate and speed that means something."""
@@ -45,7 +46,14 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
     metavar="X",
     type=float,
     callback=_positive,
-    help="Rate of pinned copies [best in the trace, else 55 for PCIe 5 and 25 for PCIe 4].",
+    help="Rate of pinned copies [that of --machine, else best in the trace, else 55 for PCIe 5 and 25 for PCIe 4].",
+)
+@click.option(
+    "--machine",
+    "machine_file",
+    metavar="BENCH.json",
+    type=click.Path(),
+    help="Rates of pinned copies by direction and size, as pinprof bench --json measured them.",
 )
 @click.option("--non-blocking", is_flag=True, help="Copies no longer block the host.")
 @click.option("--overlap-copies", is_flag=True, help="HtoD copies move one step ahead onto a stream of their own.")
@@ -62,6 +70,7 @@ def whatif(
     traces: tuple[str, ...],
     *,
     drop_syncs: tuple[str, ...],
+    machine_file: str | None,
     step_ms: float | None,
     json_file: str | None,
     force: bool,
@@ -78,6 +87,7 @@ def whatif(
     Examples:
       pinprof whatif trace.json.gz
       pinprof whatif trace.json.gz --pin --non-blocking
+      pinprof whatif trace.json.gz --pin --machine bench.json
       pinprof whatif trace.json.gz --drop-syncs train.py:42
       pinprof whatif trace.json.gz --drop-syncs all --step-ms 12.4
       pinprof whatif trace.json.gz --overlap-copies --json -
@@ -90,18 +100,21 @@ def whatif(
 
     check_outputs((json_file,), force=force)
     given = {name: value for name, value in options.items() if value is not None}
-    scenario = Scenario(drop_syncs=drop_syncs, **given)
-    usual = replace(scenario, pinned_gbps=None) == Scenario()
-    if scenario.pinned_gbps and not scenario.pin and not usual:
-        fail("--pinned-gbps is about copies that become pinned; add --pin")
+    machine = _machine(machine_file) if machine_file else None
+    scenario = Scenario(drop_syncs=drop_syncs, machine=machine, **given)
+    usual = replace(scenario, pinned_gbps=None, machine=None) == Scenario()
+    if (scenario.pinned_gbps or machine) and not scenario.pin and not usual:
+        fail(f"--{'pinned-gbps' if scenario.pinned_gbps else 'machine'} is about copies that become pinned; add --pin")
     recorded = list(each_trace(traces, lambda trace: trace))
+    if machine:
+        _warn_of_other_gpu(machine, machine_file, recorded)
     with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         model = model_of(recorded, step_ms)
         _refuse_unfit(model)
         chosen = _places(" ".join(traces), [rank.syncs for rank in model.ranks], drop_syncs)
         scenario = replace(scenario, drop_syncs=chosen)
         prediction = predict_edits(model, model.edits(scenario), scenario)
-        named = _usual(model, scenario.pinned_gbps) if usual else None
+        named = _usual(model, scenario, machine_file) if usual else None
     ranks = [(rank.trace, changes_of(rank.trace, rank.syncs, scenario)) for rank in model.ranks]
     width, color = page_options()
     if json_file != "-":
@@ -130,7 +143,29 @@ def _refuse_unfit(model: Any) -> None:
             fail(f"{rank.trace.path}: has {reason.what}, so that no change can be predicted; {reason.remedy}")
 
 
-def _usual(model: Any, pinned_gbps: float | None) -> list[tuple[str, str, Any]]:
+def _machine(path: str) -> "PinnedRates":
+    """Return the rates that a bench measured."""
+    from pinprof.bench.rates import pinned_rates
+    from pinprof.bench.results import BenchError, from_json
+
+    try:
+        bench = from_json(Path(path).read_bytes(), path)
+    except OSError as error:
+        fail(f"{path}: {error.strerror}; measure it with: pinprof bench --json {shlex.quote(path)}")
+    try:
+        return pinned_rates(bench)
+    except BenchError as error:
+        fail(f"{path}: {error}")
+
+
+def _warn_of_other_gpu(machine: "PinnedRates", path: str | None, traces: "Sequence[Trace]") -> None:
+    """Say so if the rates are those of another GPU than the traces'."""
+    names = sorted({device.name for trace in traces for device in trace.info.devices if device.name})
+    if names and machine.gpu not in names:
+        say(f"Note: {path} was measured on {machine.gpu}, the trace is of {' and '.join(names)}")
+
+
+def _usual(model: Any, given: "Scenario", machine_file: str | None) -> list[tuple[str, str, Any]]:
     """Return the predictions of the usual scenarios, with their names and options."""
     from dataclasses import replace
 
@@ -139,12 +174,12 @@ def _usual(model: Any, pinned_gbps: float | None) -> list[tuple[str, str, Any]]:
 
     made = []
     for name, bare in USUAL:
-        scenario = replace(bare, pinned_gbps=pinned_gbps) if bare.pin else bare
-        made.append((name, _options(scenario), predict_edits(model, model.edits(scenario), scenario)))
+        scenario = replace(bare, pinned_gbps=given.pinned_gbps, machine=given.machine) if bare.pin else bare
+        made.append((name, _options(scenario, machine_file), predict_edits(model, model.edits(scenario), scenario)))
     return made
 
 
-def _options(scenario: "Scenario") -> str:
+def _options(scenario: "Scenario", machine_file: str | None) -> str:
     """Return the options that make a scenario."""
     from dataclasses import fields
 
@@ -153,6 +188,8 @@ def _options(scenario: "Scenario") -> str:
     words += [f"--{name.replace('_', '-')}" for name in flags]
     if scenario.pinned_gbps:
         words.append(f"--pinned-gbps {scenario.pinned_gbps:g}")
+    if scenario.machine and machine_file:
+        words.append(f"--machine {shlex.quote(machine_file)}")
     return " ".join(words)
 
 

@@ -69,7 +69,7 @@ def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[Ren
     yield section("Step")
     yield from _step(prediction)
     yield section("What changes")
-    yield from _changes(ranks, prediction.scenario.pinned_gbps)
+    yield from _changes(ranks, prediction.scenario)
     yield from (bullet(text) for text in _speeds(prediction.scenario))
     yield section("What this takes for granted")
     scenario = prediction.scenario
@@ -91,11 +91,11 @@ def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
         yield bullet(f"{len(traces)} of {size} ranks; the others come to each collective as late as they did")
 
 
-def _changes(ranks: Sequence[RankChanges], pinned_gbps: float | None) -> Iterator[RenderableType]:
+def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[RenderableType]:
     """Yield what changes, said once for all ranks on which it is the same."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for position, (trace, changes) in enumerate(ranks):
-        lines = tuple(line for change in changes for line in change_lines(trace, change, pinned_gbps))
+        lines = tuple(line for change in changes for line in change_lines(trace, change, scenario))
         rank = position if trace.info.rank is None else trace.info.rank
         alike.setdefault(lines, []).append(str(rank))
     for lines, numbers in alike.items():
@@ -124,7 +124,7 @@ def difference(before_ns: float, after_ns: float) -> str:
     )
 
 
-def change_lines(trace: Trace, change: Change, pinned_gbps: float | None = None) -> Iterator[str]:
+def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None) -> Iterator[str]:
     """Yield how many things a change is about per step, and at which places."""
     if not change.per_step and not change.sites:
         yield NONE_THERE[change.option]
@@ -133,8 +133,15 @@ def change_lines(trace: Trace, change: Change, pinned_gbps: float | None = None)
     number = f"{change.per_step:.3g}"
     noun = one if number == "1" else several
     details = f" ({size(change.bytes_per_step)})" if change.bytes_per_step and change.option != "drop_syncs" else ""
-    at_rate = f", at {rate(pinned_gbps or pinned_rate(trace))}" if change.option == "pin" else ""
+    at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
     yield f"{number} {noun} per step{details} {what}{at_rate}{_at(change.sites)}"
+
+
+def _pinned(trace: Trace, scenario: Scenario | None) -> str:
+    """Return at which rate pinned copies run in a scenario."""
+    if scenario and scenario.machine and not scenario.pinned_gbps:
+        return f"the rates measured on {printable(scenario.machine.gpu)}"
+    return rate((scenario and scenario.pinned_gbps) or pinned_rate(trace))
 
 
 def _at(sites: Sequence[Site]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
@@ -9,13 +10,7 @@ from pinprof.trust import FIGURES, Missing
 from pinprof.units import between, duration, percent
 from pinprof.whatif import StepEstimate
 
-REASONS = {
-    "pageable": "the host memory is pageable: the driver stages the copy and nothing runs beside it",
-    "same_stream": "the copy is on the stream of the kernels around it, so they run one after the other",
-    "no_kernels_to_overlap": "no kernel was queued that could have run beside it",
-    "launched_late": "it was launched too late: the kernels that it could hide behind had ended",
-    "other": "none of the known reasons",
-}
+REASONS = SENTENCES
 IDLE = {
     "host_wait": "the next launch came late: the host is busy elsewhere",
     "sync_bubble": "the host had waited for the GPU and had nothing queued",

@@ -3,11 +3,13 @@
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.estimate import StepEstimate
 from pinprof.whatif.predict import Model, Prediction, Recorded, model_of, predict, predict_edits
+from pinprof.whatif.rates import PinnedRates
 from pinprof.whatif.scenarios import Scenario
 
 __all__ = [
     "Edits",
     "Model",
+    "PinnedRates",
     "Prediction",
     "Recorded",
     "Scenario",

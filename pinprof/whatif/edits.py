@@ -11,6 +11,7 @@ from pinprof.intervals import Intervals, union
 from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
 from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Device, Trace
 from pinprof.whatif.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
+from pinprof.whatif.rates import PinnedRates
 
 LARGE_COPY_BYTES = 1 << 20
 """Copies from this size on show the rate of the link; below it latency decides how long a copy takes."""
@@ -54,6 +55,7 @@ class Edits:
     ahead: frozenset[int] = frozenset()
     """HtoD copies that are made one step ahead."""
     pinned_gbps: float | None = None
+    machine: PinnedRates | None = None
     removed_ops: frozenset[int] = frozenset()
     """Ops that are no more."""
 
@@ -64,6 +66,7 @@ class Edits:
             self.unblocked | other.unblocked,
             self.ahead | other.ahead,
             self.pinned_gbps or other.pinned_gbps,
+            self.machine or other.machine,
             self.removed_ops | other.removed_ops,
         )
 
@@ -204,5 +207,11 @@ class _Change:
 
     def _as_pinned(self, work: Work) -> Work:
         size = int(self.trace.gpu.bytes[work.row])
-        time = COPY_START_NS + size / self.gbps if size > 0 else work.duration_ns
+        time = self._pinned_ns(int(self.trace.gpu.direction[work.row]), size) if size > 0 else work.duration_ns
         return replace(work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS)
+
+    def _pinned_ns(self, direction: int, size: int) -> float:
+        """Return what a pinned copy takes: at the rate that is given, else as measured on the machine that is given."""
+        machine = None if self.edits.pinned_gbps else self.edits.machine
+        measured = machine.time_ns(direction, size) if machine else None
+        return COPY_START_NS + size / self.gbps if measured is None else measured

@@ -10,6 +10,7 @@ from pinprof.trace.callers import outermost_op
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, Trace
 from pinprof.whatif.edits import Edits
+from pinprof.whatif.rates import PinnedRates
 
 READS = frozenset({"item", "bool", "tolist", "to_cpu", "print", "equal", "tensor_from_host"})
 """Causes of waits that go with all that their op does: its kernels, its copy, and the host's time in it."""
@@ -25,7 +26,10 @@ class Scenario:
     pin: bool = False
     """The host sides of copies are pinned."""
     pinned_gbps: float | None = None
-    """Rate of pinned copies in GB/s; None: the best that the trace shows, else what the GPU's link is known for."""
+    """Rate of pinned copies in GB/s; None: as measured on `machine`, else the best that the trace shows, else what the
+    GPU's link is known for."""
+    machine: PinnedRates | None = None
+    """What pinned copies were measured at, as `pinprof.bench.rates.pinned_rates` takes it from a bench."""
     non_blocking: bool = False
     """The host does not wait for copies; those of pageable memory hold it all the same."""
     overlap_copies: bool = False
@@ -39,7 +43,7 @@ class Scenario:
 def edits_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> Edits:
     """Return what a scenario changes in a trace."""
     copies = np.flatnonzero(trace.gpu.category == MEMCPY)
-    result = Edits(pinned_gbps=scenario.pinned_gbps)
+    result = Edits(pinned_gbps=scenario.pinned_gbps, machine=scenario.machine)
     if scenario.drop_syncs:
         sites = [number for number, site in enumerate(syncs.sites) if _is_chosen(site, scenario.drop_syncs)]
         result |= without_waits(trace, syncs, sites)

@@ -7,6 +7,7 @@ from pinprof.errors import PinprofError
 from pinprof.workloads.copies import copied, pin_then_copy, prefetch
 from pinprof.workloads.loaders import loaded
 from pinprof.workloads.model import Build
+from pinprof.workloads.overlap import overlap_case
 from pinprof.workloads.readback import readback_async, readback_blocking
 from pinprof.workloads.waits import clean, empty_cache, loss_item, loss_item_host_work, mask_loss, small_kernels
 
@@ -121,6 +122,30 @@ WORKLOADS = (
         "hundreds of tiny operations, no wait",
         "bound by the host: the GPU is idle between kernels, and no wait or copy is to blame",
         small_kernels,
+    ),
+    Workload(
+        "overlap_default_pageable",
+        "a copy of 20 MiB beside kernels: default stream, pageable memory (E4)",
+        "HtoD pageable, nothing overlapped: the call holds the host until the copy is staged, then the kernels come",
+        partial(overlap_case, case="default stream, pageable"),
+    ),
+    Workload(
+        "overlap_default_pinned",
+        "a copy of 20 MiB beside kernels: default stream, pinned memory (E4)",
+        "HtoD pinned, nothing overlapped: the kernels queue behind the copy on its stream",
+        partial(overlap_case, case="default stream, pinned"),
+    ),
+    Workload(
+        "overlap_side_pageable",
+        "a copy of 20 MiB beside kernels: side stream, pageable memory (E4)",
+        "HtoD pageable, (nearly) nothing overlapped: the kernels are launched when the copy is staged",
+        partial(overlap_case, case="side stream, pageable"),
+    ),
+    Workload(
+        "overlap_side_pinned",
+        "a copy of 20 MiB beside kernels: side stream, pinned memory (E4)",
+        "HtoD pinned, overlapped but for its beginning, before the first kernel is launched",
+        partial(overlap_case, case="side stream, pinned"),
     ),
 )
 

@@ -5,7 +5,8 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.errors import TraceError
 from pinprof.trace import read_trace
-from pinprof.whatif import Prediction, Scenario, predict
+from pinprof.trace.tables import DTOH, HTOD
+from pinprof.whatif import PinnedRates, Prediction, Scenario, predict
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
 STEPS = 6
@@ -75,6 +76,25 @@ def test_a_pinned_copy_takes_its_bytes_over_the_rate(tmp_path: Path) -> None:
     faster = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
     assert step.predicted_ns == pytest.approx(1_000_000 - 198_000, rel=0.01)  # 102 instead of 300 µs
     assert faster.predicted_ns == pytest.approx(680_000 + 102_000, rel=0.01)  # the GPU alone
+
+
+def test_a_pinned_copy_takes_what_it_was_measured_at_on_a_machine(tmp_path: Path) -> None:
+    builder = copying(PAGEABLE, copy=300)
+    machine = PinnedRates("H200", htod=((1_000_000, 27.5), (10_000_000, 27.5)), dtoh=((1_000_000, 1.0),))
+    step = predicted(builder, tmp_path, 1.0, pin=True, machine=machine)
+    assert step.predicted_ns == pytest.approx(1_000_000 - 100_000, rel=0.01)  # 200 instead of 300 µs
+    given = predicted(builder, tmp_path, 1.0, pin=True, machine=machine, pinned_gbps=55.0)
+    assert given.predicted_ns == pytest.approx(1_000_000 - 198_000, rel=0.01)  # the rate that is given wins
+
+
+def test_between_measured_sizes_the_time_of_a_copy_is_between_theirs() -> None:
+    machine = PinnedRates("H200", htod=((1_000, 0.1), (1_000_000, 10.0), (100_000_000, 50.0)))
+    assert machine.time_ns(HTOD, 1) == pytest.approx(10_000)  # no less than the smallest
+    assert machine.time_ns(HTOD, 1_000) == pytest.approx(10_000)
+    assert machine.time_ns(HTOD, 1_000_000) == pytest.approx(100_000)
+    assert machine.time_ns(HTOD, 31_623) == pytest.approx(31_623, rel=1e-4)  # half way on both logarithmic axes
+    assert machine.time_ns(HTOD, 200_000_000) == pytest.approx(4_000_000)  # at the rate of the largest
+    assert machine.time_ns(DTOH, 1_000) is None
 
 
 def test_non_blocking_changes_nothing_for_pageable_memory(tmp_path: Path) -> None:

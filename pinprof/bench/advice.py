@@ -1,0 +1,222 @@
+"""What to do on a machine, made of what was measured on it: each a sentence with its figures, and a value."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pinprof.bench.link import link_of
+from pinprof.bench.order import amount, by_size, order, shown
+from pinprof.bench.results import Bench, Figure, Result
+from pinprof.units import rate, size
+
+HELD_MS = 0.5
+"""A call that takes longer waited for the stream, on which a kernel of some ms runs; one that only launches, or stages
+64 KiB, takes some tens of µs."""
+FLOAT_BYTES = 4
+WAYS = {"HtoD": "to", "DtoH": "from"}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do on this machine."""
+
+    name: str
+    """The same on every machine."""
+    text: str
+    value: float | None
+    """What programs can use; None where there is no such value: nothing pays, or none was found."""
+    unit: str
+
+
+def advice(bench: Bench) -> list[Advice]:
+    """Return what the figures of a machine say to do; nothing on what was not measured."""
+    pieces = (
+        _pinning_pays(bench, "HtoD"),
+        _pinning_pays(bench, "DtoH"),
+        _pinning_paid_for(bench),
+        _pin_then_copy(bench),
+        _side_stream(bench),
+        _not_blocking(bench),
+        _workers(bench),
+        _link(bench),
+    )
+    return [each for piece in pieces for each in piece]
+
+
+def _figures(result: Result | None, *names: str) -> list[Figure]:
+    """Return the figures of these names; none if one of them is missing."""
+    found = [result.figure(name) if result else None for name in names]
+    known = [figure for figure in found if figure is not None]
+    return known if len(known) == len(names) else []
+
+
+def _sized(result: Result | None, name: str) -> list[Figure]:
+    return by_size(result, name) if result else []
+
+
+def _pinning_pays(bench: Bench, way: str) -> Iterator[Advice]:
+    """Yield from which size on a copy from pinned memory is faster, at it and at all larger ones."""
+    pinned = {figure.size: figure for figure in _sized(bench.result("E13"), f"{way} pinned")}
+    pairs = [
+        (each, pinned[each.size]) for each in _sized(bench.result("E13"), f"{way} pageable") if each.size in pinned
+    ]
+    if not pairs:
+        return
+    paying: list[tuple[Figure, Figure]] = []
+    for pageable, of_pinned in reversed(pairs):
+        if order(pageable, of_pinned) != "less":
+            break
+        paying.insert(0, (pageable, of_pinned))
+    name = f"pinning_pays_from_{way.lower()}"
+    first, last = (paying or pairs)[0], pairs[-1]
+    if not paying:
+        text = f"Copies {WAYS[way]} the GPU need no pinned memory: {_rates(last)} at {size(last[0].size or 0)}."
+        yield Advice(name, text, None, "bytes")
+        return
+    least = first[0].size or 0
+    at_end = f"; {_rates(last)} at {size(last[0].size or 0)}" if last != first else ""
+    text = f"Pin host memory of copies {WAYS[way]} the GPU from {size(least)} on: {_rates(first)} there{at_end}."
+    yield Advice(name, text, least, "bytes")
+
+
+def _rates(pair: tuple[Figure, Figure]) -> str:
+    pageable, pinned = pair
+    return f"{rate(pinned.median)} pinned, {rate(pageable.median)} pageable"
+
+
+def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
+    """Yield how often pinned memory must be used to pay for its pinning."""
+    result = bench.result("E1")
+    found = _figures(result, "pageable.to", "pinned.to", "pageable.pin_memory()")
+    if result is None or not found:
+        return
+    pageable, pinned, pinning = found
+    cost = f"to pin {_size_of(result)} costs {shown(pinning)}"
+    if order(pinned, pageable) != "less":
+        text = f"Do not pin for copies of this size: {cost}, and no copy is faster for it."
+        yield Advice("pinning_paid_after", text, None, "copies")
+        return
+    saved = pageable.median - pinned.median
+    copies = max(math.ceil(pinning.median / saved), 1)
+    text = (
+        f"Pin once and use the memory again: {cost} and saves {amount('ms', saved)} per copy, "
+        f"so it is paid for after {copies} {'copy' if copies == 1 else 'copies'}."
+    )
+    yield Advice("pinning_paid_after", text, copies, "copies")
+
+
+def _size_of(result: Result) -> str:
+    floats = result.sizes.get("floats")
+    return size(floats * FLOAT_BYTES) if floats else "a tensor"
+
+
+def _pin_then_copy(bench: Bench) -> Iterator[Advice]:
+    """Yield what `pin_memory().to()` costs against a plain `.to()`."""
+    found = _figures(bench.result("E1"), "pageable.pin_memory().to", "pageable.to")
+    many = _figures(bench.result("E3"), "pin and copy, blocking", "pageable, blocking")
+    if not (found or many):
+        return
+    pinning, plain = found or many
+    relation = order(pinning, plain)
+    do = {
+        "more": "Write x.to(device), not x.pin_memory().to(device)",
+        "less": "x.pin_memory().to(device) is faster than x.to(device)",
+    }.get(relation, "x.pin_memory().to(device) brings nothing over x.to(device)")
+    both = [pair for pair in (found, many) if pair]
+    figures = " and for many tensors ".join(f"{shown(pair[0])} against {shown(pair[1])}" for pair in both)
+    ratio = pinning.median / plain.median if plain.median > 0 else None
+    yield Advice("pin_then_copy", f"{do}: it takes {figures}.", _rounded(ratio), "times the time")
+
+
+def _side_stream(bench: Bench) -> Iterator[Advice]:
+    """Yield whether copies on a stream of their own make the step shorter."""
+    loop = _figures(bench.result("E10"), "prefetcher", "plain loop")
+    single = _figures(bench.result("E4"), "side stream, pinned", "default stream, pinned")
+    if not (loop or single):
+        return
+    ahead, plain = loop or single
+    what = "prefetched batches" if loop else "a pinned copy on a side stream"
+    than = f"{shown(ahead)} per step with {what}, {shown(plain)} without"
+    share = _figures(bench.result("E4"), "overlapped, side stream, pinned")
+    hidden = f" ({shown(share[0])} of a pinned copy is under kernels)" if share else ""
+    relation = order(ahead, plain)
+    ratio = plain.median / ahead.median if ahead.median > 0 else None
+    if relation == "less":
+        text = f"Copy on a side stream: {than}{hidden}."
+    elif relation == "more":
+        text = f"Leave copies on the default stream: {than}{hidden}."
+    else:
+        text = f"A side stream brings nothing that can be told here: {than}{hidden}."
+    yield Advice("side_stream", text, _rounded(ratio), "times as fast")
+
+
+def _not_blocking(bench: Bench) -> Iterator[Advice]:
+    """Yield the largest size up to which a copy of pageable memory does not hold the host."""
+    blocked = _sized(bench.result("E13"), "blocked, HtoD pageable")
+    if not blocked:
+        return
+    free = _while_free(blocked)
+    if not free:
+        text = f"Pageable copies hold the host at every size: {shown(blocked[0])} at {size(blocked[0].size or 0)}."
+        yield Advice("pageable_free_up_to", text, None, "bytes")
+        return
+    largest = free[-1].size or 0
+    held = blocked[len(free) :]
+    beyond = f"; one of {size(held[0].size or 0)} holds the host for {shown(held[0])}" if held else ""
+    text = (
+        f"Up to {size(largest)} a non_blocking copy of pageable memory does not wait for the stream: "
+        f"the call takes {shown(free[-1])}{beyond}."
+    )
+    yield Advice("pageable_free_up_to", text, largest, "bytes")
+
+
+def _while_free(blocked: Sequence[Figure]) -> list[Figure]:
+    """Return the figures up to the first call that waits."""
+    waits = [number for number, figure in enumerate(blocked) if figure.median > HELD_MS]
+    return list(blocked[: waits[0] if waits else len(blocked)])
+
+
+def _workers(bench: Bench) -> Iterator[Advice]:
+    """Yield the smallest number of workers with which a pinned batch takes no longer than with more of them."""
+    batches = _sized(bench.result("E8"), "batch, N workers")
+    if not batches:
+        return
+    enough = next(
+        few
+        for number, few in enumerate(batches)
+        if not any(order(more, few) == "less" for more in batches[number + 1 :])
+    )
+    others = ", ".join(f"{shown(figure)} with {figure.size}" for figure in batches if figure is not enough)
+    noun = "worker is" if enough.size == 1 else "workers are"
+    text = f"{enough.size} {noun} enough for the pin thread: a pinned batch takes {shown(enough)}"
+    yield Advice("pin_workers", f"{text}; {others}." if others else f"{text}.", enough.size, "workers")
+
+
+def _link(bench: Bench) -> Iterator[Advice]:
+    """Yield what copies of pinned memory reach of the link."""
+    best = [max(found, key=lambda figure: figure.median) for found in _pinned(bench) if found]
+    if not best:
+        return
+    reached = max(best, key=lambda figure: figure.median)
+    ways = ", ".join(f"{figure.name.split()[0]} {rate(figure.median)}" for figure in best)
+    link = link_of(bench.machine)
+    if link is None:
+        text = f"Pinned copies reach {ways}; the driver does not tell what the link could carry."
+        yield Advice("link_reached", text, None, "of the link")
+        return
+    share = reached.median / link.theoretical
+    text = f"Pinned copies reach {ways} of the {rate(link.theoretical)} of {link.name}; {rate(link.usual)} are usual."
+    if share > 1:
+        text = (
+            f"Pinned copies reach {ways}, more than {link.name} carries: the driver reports the link as it is at rest."
+        )
+    yield Advice("link_reached", text, _rounded(share), "of the link")
+
+
+def _pinned(bench: Bench) -> Iterator[list[Figure]]:
+    for way in WAYS:
+        yield _sized(bench.result("E13"), f"{way} pinned")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -1,0 +1,64 @@
+"""Which of two figures is less, and when that is not to be told; and how figures read."""
+
+from typing import Literal
+
+from pinprof.bench.results import Figure, Result
+from pinprof.units import NS_PER_MS, between, duration, rate
+
+SAME = 0.03
+"""Figures that differ by less than this share are the same: two runs of a program differ by as much."""
+
+Order = Literal["less", "more", "same", "unsure"]
+
+
+def order(first: Figure, second: Figure) -> Order:
+    """Return whether the first figure is less or more than the second.
+
+    They are the `same` if their medians hardly differ; where those differ, but their spreads have something in common,
+    it is `unsure`.
+    """
+    if abs(first.median - second.median) <= SAME * max(abs(first.median), abs(second.median)):
+        return "same"
+    if first.high < second.low:
+        return "less"
+    return "more" if first.low > second.high else "unsure"
+
+
+def by_size(result: Result, name: str) -> list[Figure]:
+    """Return the figures of this name that were measured at several sizes, the smallest first."""
+    sized = [(figure.size, figure) for figure in result.figures if figure.name == name and figure.size is not None]
+    return [figure for _, figure in sorted(sized, key=lambda each: each[0])]
+
+
+def times(more: float, less: float) -> str:
+    """Return how many times one number is another: "1.17 times"."""
+    return f"{more / less:.3g} times" if less > 0 else "many times"
+
+
+def shown(figure: Figure) -> str:
+    """Return the median of a figure with its unit."""
+    return amount(figure.unit, figure.median, figure.runs)
+
+
+def amount(unit: str, value: float, runs: int = 0) -> str:
+    """Return a value in the unit of a figure as it reads; `runs` are the tries of those that count wrong values."""
+    if unit == "ms":
+        return duration(value * NS_PER_MS)
+    if unit == "GB/s":
+        return rate(value)
+    if unit == "%":
+        return f"{value:.0f} %"
+    if unit == "wrong":
+        return f"{value:g} of {runs} wrong"
+    if unit == "yes":
+        return "yes" if value else "no"
+    return f"{value:.4g}"
+
+
+def spread(figure: Figure) -> str:
+    """Return from where to where a figure goes; empty where it is no median of several runs."""
+    if figure.runs < 2 or figure.unit in {"wrong", "yes"} or figure.low == figure.high:  # noqa: PLR2004
+        return ""
+    if figure.unit == "ms":
+        return between(figure.low * NS_PER_MS, figure.high * NS_PER_MS)
+    return f"{amount(figure.unit, figure.low)} to {amount(figure.unit, figure.high)}"

@@ -1,0 +1,136 @@
+"""What the experiments measured on a machine, and its JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Literal
+
+import msgspec
+
+from pinprof.errors import PinprofError
+
+SCHEMA: Literal["pinprof.bench/1"] = "pinprof.bench/1"
+
+
+class BenchError(PinprofError):
+    """A file is no result of `pinprof bench`."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One thing that was measured: its median, and its spread from `low` to `high`.
+
+    It is measured in rounds, each a process of its own: some of what it depends on, as the place of its memory, stays
+    for the life of a process. The median is that of the rounds' medians; `low` is the 10th percentile of
+    the runs of the lowest round, `high` the 90th of the highest: one run that is far out widens nothing. Of two benches
+    on an H200 the spreads of 90 of 91 times and rates overlapped, and 72 medians of the second lay in the spread of the
+    first. With `--quick` there is one round, whose spread shows less.
+    """
+
+    name: str
+    """What was measured; the same on every machine."""
+    unit: str
+    """`ms`, `GB/s`, `%`, `wrong` (wrong values in `runs` tries), `waits` (calls that wait), `yes` (0, 1)."""
+    median: float
+    low: float
+    high: float
+    runs: int
+    """Of all rounds; for `wrong` the tries."""
+    size: int | None = None
+    """Where one thing was measured at several sizes: bytes of a copy, or number of workers."""
+
+
+def of_rounds(rounds: Sequence[Figure]) -> Figure:
+    """Return one figure of those that several rounds gave for the same thing."""
+    return replace(
+        rounds[0],
+        median=median(each.median for each in rounds),
+        low=min(each.low for each in rounds),
+        high=max(each.high for each in rounds),
+        runs=sum(each.runs for each in rounds),
+    )
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Something that ran, for a picture; times in ms from the beginning of the step."""
+
+    row: str
+    """`host`, or the stream."""
+    name: str
+    start_ms: float
+    end_ms: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One step of a case as its trace shows it."""
+
+    case: str
+    bars: Sequence[Bar]
+    why: str = ""
+    """What the report on the trace says about its copies."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one experiment gave."""
+
+    number: str
+    """`E1` to `E14`."""
+    sizes: Mapping[str, int]
+    """The options it ran with."""
+    figures: Sequence[Figure]
+    seconds: float
+    """How long it took in all."""
+    pictures: Sequence[Picture] = ()
+    problem: str | None = None
+    """Why it has no figures, or not all of them."""
+
+    def figure(self, name: str, size: int | None = None) -> Figure | None:
+        """Return the figure of this name, None if it was not measured."""
+        return next((each for each in self.figures if each.name == name and each.size == size), None)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where it was measured; None is unknown."""
+
+    gpu: str
+    driver: str | None
+    cuda: str | None
+    torch: str
+    python: str
+    cpu: str | None
+    cores: int
+    pcie_generation: int | None
+    pcie_width: int | None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The results of one machine."""
+
+    machine: Machine
+    results: Sequence[Result]
+    date: str
+    quick: bool
+    pinprof_version: str
+    schema: Literal["pinprof.bench/1"] = field(default=SCHEMA)
+
+    def result(self, number: str) -> Result | None:
+        """Return the result of an experiment, None if it did not run."""
+        return next((each for each in self.results if each.number == number), None)
+
+
+def to_json(bench: Bench) -> str:
+    """Return the results as JSON."""
+    return msgspec.json.format(msgspec.json.encode(bench), indent=1).decode()
+
+
+def from_json(text: bytes, name: str) -> Bench:
+    """Return the results in a file's text; `name` is the file, for the error. Raises BenchError."""
+    try:
+        return msgspec.json.decode(text, type=Bench)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BenchError(f"{name}: is no result of pinprof bench ({error})") from error

@@ -1,0 +1,71 @@
+"""What the commands that run experiments share: their progress, and what they show where there is no GPU."""
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from pinprof.bench.catalogue import Experiment
+from pinprof.cli.terminal import fail, page_options, progress
+
+if TYPE_CHECKING:
+    from pinprof.bench.results import Bench
+    from pinprof.workloads.runner import OnProgress
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+
+def measured(experiments: Sequence[Experiment], *, quick: bool) -> "Bench":
+    """Return what the experiments measure on this machine."""
+    from pinprof.workloads.runner import run_bench
+
+    with _shown() as show:
+        return run_bench(experiments, quick=quick, on_progress=show)
+
+
+@contextmanager
+def _shown() -> "Iterator[OnProgress]":
+    with progress("starting the GPU") as tell:
+
+        def show(far: str, known: Experiment, last: str) -> None:
+            tell(f"{known.number} {known.name} ({far})" + (f": {last}" if last else ""))
+
+        yield show
+
+
+def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
+    """Print the figures, as wide as the terminal; `recorded` marks those that come with pinprof."""
+    from pinprof.report.bench_text import to_text
+
+    width, color = page_options()
+    click.echo(to_text(bench, width=width, color=color, recorded=recorded), nl=False)
+
+
+def need_gpu(experiments: Sequence[Experiment], *, on_paper: bool = True) -> None:
+    """Without a GPU, print what another machine gave instead, marked as such, and fail: nothing was measured here.
+
+    The exit status is that of unusable input, so that no script takes the other machine's figures for its own;
+    `on_paper` is false where standard output is for a program.
+    """
+    from pinprof.bench.results import BenchError
+    from pinprof.workloads.gpu import why_no_gpu
+
+    why = why_no_gpu()
+    if why is None:
+        return
+    if on_paper:
+        with suppress(BenchError):  # what is missing here is the GPU, whatever else is
+            _show_recorded({known.number for known in experiments})
+    fail(f"nothing was measured: {why}")
+
+
+def _show_recorded(numbers: AbstractSet[str]) -> None:
+    from pinprof.bench import recorded
+
+    bench = recorded()
+    shown = replace(bench, results=[result for result in bench.results if result.number in numbers])
+    print_bench(shown, recorded=True)

@@ -1,0 +1,162 @@
+"""`pinprof workload`: one of the seed experiments, run or recorded."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pinprof.bench.catalogue import EXPERIMENTS, Experiment, Size, experiment, resized
+from pinprof.cli.experiments import measured, need_gpu, print_bench
+from pinprof.cli.terminal import check_outputs, fail, progress, say
+
+RECORDING_TIMEOUT_S = 300.0
+SUFFIXES = (".json.gz", ".json")
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+
+class Experiments(click.Group):
+    """The experiments as commands, by name or number."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's own signature
+        """Return the numbers, in order."""
+        return [known.number for known in EXPERIMENTS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:  # noqa: ARG002
+        """Return the command of an experiment. Raises UnknownExperimentError."""
+        return _command(experiment(cmd_name))
+
+
+@click.group(
+    cls=Experiments,
+    invoke_without_command=True,
+    subcommand_metavar="NAME [OPTIONS]",
+    short_help="Run or record one experiment.",
+)
+@click.option("--list", "listed", is_flag=True, help="List the experiments, one line each.")
+@click.pass_context
+def workload(context: click.Context, *, listed: bool) -> None:
+    """Run one of the experiments by its NAME or number and print its figures, or record its cases as traces.
+
+    Each is a few lines to copy, in pinprof/workloads. `pinprof workload NAME --help` says what one does, what its text
+    claims, and which sizes it takes.
+
+    \b
+    Examples:
+      pinprof workload --list
+      pinprof workload E1 --floats 10000000
+      pinprof workload copy_overlap --record e4.json.gz
+      pinprof report e4.side-stream-pinned.json.gz
+    """  # noqa: D301  click looks for the backspace itself
+    if listed:
+        width = max(len(known.name) for known in EXPERIMENTS)
+        for known in EXPERIMENTS:
+            click.echo(f"{known.number:<4} {known.name:<{width}}  {known.summary}")
+    elif context.invoked_subcommand is None:
+        fail("name an experiment; pinprof workload --list has them")
+
+
+def _command(known: Experiment) -> click.Command:
+    options = [
+        click.Option(["--case"], metavar="NAME", help="Record this case alone."),
+        click.Option(["--record"], metavar="FILE", help="Record each case as a trace; its name goes into the file's."),
+        click.Option(["--quick"], is_flag=True, help="Smaller and fewer."),
+        click.Option(["--force"], is_flag=True, help="Overwrite output files that exist."),
+    ]
+    return click.Command(
+        known.name,
+        params=[*map(_option, known.sizes), *options],
+        callback=lambda **chosen: _run(known, **chosen),
+        help=_help(known),
+        short_help=known.summary,
+    )
+
+
+def _option(size: Size) -> click.Option:
+    return click.Option(
+        [f"--{size.name}"],
+        type=click.IntRange(min=1),
+        help=f"{size.means[:1].upper()}{size.means[1:]}.  [default: {size.default}"
+        + (f", with --quick {size.quick}]" if size.quick else "]"),
+    )
+
+
+def _help(known: Experiment) -> str:
+    number, name = known.number, known.name
+    figures = "; ".join(f"{each.figure} {each.value:g}" for each in known.published)
+    examples = (
+        number,
+        f"{name} --record {name}.json.gz",
+        f"{number} --record one.json.gz --case {shlex.quote(known.cases[-1])}",
+    )
+    parts = (
+        f"{number}: {known.summary}.",
+        f"The claim of {known.source}: {known.claim}.",
+        f"Published: {figures}." if figures else "",
+        f"Shown: {known.said}." if known.said else "",
+        _lines("Cases that --record records:", known.cases),
+        _lines("Examples:", [f"pinprof workload {example}" for example in examples]),
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _lines(title: str, lines: Sequence[str]) -> str:
+    """Return a paragraph that click leaves as it is."""
+    return "\n".join(("\b", title, *(f"  {line}" for line in lines)))
+
+
+def _run(
+    known: Experiment, *, case: str | None, record: str | None, quick: bool, force: bool, **sizes: int | None
+) -> None:
+    chosen = resized(known, {name: value for name, value in sizes.items() if value is not None})
+    if chosen.number == "E13" and chosen.defaults(quick=quick)["least"] > chosen.defaults(quick=quick)["most"]:
+        fail("--least is more than --most")
+    if case is not None and record is None:
+        fail("--case is for --record; without it all cases are timed")
+    files = _files(chosen, case, record) if record is not None else {}
+    check_outputs(files.values(), force=force)
+    need_gpu([known])
+    if record is None:
+        print_bench(measured([chosen], quick=quick))
+        say(f"Next: pinprof workload {known.number} --record {known.name}.json.gz")
+        return
+    for name, file in files.items():
+        _record(chosen, name, file, quick=quick)
+    say(f"Next: pinprof report {shlex.quote(file)}")
+
+
+def _files(known: Experiment, case: str | None, record: str) -> dict[str, str]:
+    """Return the file of each case that is to be recorded."""
+    suffix = next((suffix for suffix in SUFFIXES if record.endswith(suffix)), None)
+    if suffix is None:
+        fail(f"{record}: a trace's name must end in {' or '.join(SUFFIXES)}")
+    if case is not None:
+        if case not in known.cases:
+            fail(f"{known.number} has no case {case!r}; there are {'; '.join(known.cases)}")
+        return {case: record}
+    stem = record.removesuffix(suffix)
+    return {each: f"{stem}.{_slug(each)}{suffix}" for each in known.cases}
+
+
+def _slug(case: str) -> str:
+    """Return a case's name as part of a file's."""
+    return re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
+
+
+def _record(known: Experiment, case: str, file: str, *, quick: bool) -> None:
+    """Record a case in a process of its own: where one was recorded, the next could not be timed."""
+    from pinprof.errors import CaptureError
+    from pinprof.workloads.apart import Apart, ApartError
+    from pinprof.workloads.experiments import record_case
+
+    with progress(f"recording {known.number}: {case}"), Apart() as apart:
+        try:
+            arguments: tuple[Any, ...] = (known.number, known.defaults(quick=quick), case, str(Path(file).absolute()))
+            list(apart.call(record_case, *arguments, timeout_s=RECORDING_TIMEOUT_S))
+        except ApartError as error:
+            raise CaptureError(f"{known.number}, {case}: {error}") from error
+    say(f"Wrote {file}")

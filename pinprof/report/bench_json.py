@@ -1,0 +1,20 @@
+"""The bench of a machine for programs: what was measured, with what it says of each claim and to do."""
+
+from typing import Any
+
+import msgspec
+
+from pinprof.bench.advice import advice
+from pinprof.bench.link import link_of
+from pinprof.bench.results import Bench
+from pinprof.bench.verdicts import verdicts
+
+
+def to_json(bench: Bench) -> str:
+    """Return the bench as JSON text that `results.from_json` reads again."""
+    link = link_of(bench.machine)
+    document: dict[str, Any] = msgspec.to_builtins(bench)
+    document["link"] = link._asdict() if link else None
+    document["verdicts"] = msgspec.to_builtins(verdicts(bench))
+    document["advice"] = msgspec.to_builtins(advice(bench))
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"

@@ -1,0 +1,182 @@
+"""What the bench of a machine says, in the words that the terminal, the page and the README share."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pinprof.bench.advice import Advice
+from pinprof.bench.catalogue import EXPERIMENTS, Experiment
+from pinprof.bench.link import link_of
+from pinprof.bench.order import amount, shown, spread
+from pinprof.bench.results import Bench, Figure, Result
+from pinprof.report.words import NOTHING
+from pinprof.units import percent, size
+
+OUTCOMES = {
+    "confirmed": "confirmed",
+    "refuted": "refuted",
+    "depends": "it depends",
+    "unknown": "not known",
+}
+WORKERS = "batch, N workers"
+"""The figure whose sizes are numbers of workers; those of all others are bytes."""
+ADVICE = {
+    "pinning_pays_from_htod": "Pin what is copied to the GPU",
+    "pinning_pays_from_dtoh": "Pin what is copied from the GPU",
+    "pinning_paid_after": "Pinning is paid for",
+    "pin_then_copy": "x.pin_memory().to(device)",
+    "side_stream": "A side stream for copies",
+    "pageable_free_up_to": "Pageable memory and non_blocking",
+    "pin_workers": "Enough for the pin thread",
+    "link_reached": "The link",
+}
+"""What each piece of advice is about."""
+TRIES = "tries"
+"""The size that changes no figure but that of wrong values."""
+SPREAD = (
+    "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; each round is a process "
+    "of its own, and a quick bench has one."
+)
+HOW = (
+    f"After a warm-up each figure is the median of repeated runs. {SPREAD} Times are taken with CUDA events, or with a "
+    "synchronize on both sides. Two figures differ where their spreads have nothing in common and their medians are "
+    "more than 3 % apart. Published figures are of other machines."
+)
+
+
+class Row(NamedTuple):
+    """A figure beside the published one."""
+
+    name: str
+    here: str
+    spread: str
+    published: str
+
+
+class Grid(NamedTuple):
+    """Figures that were measured at several sizes: a row for each size, a column for each figure."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def machine_line(bench: Bench) -> str:
+    """Return where it was measured."""
+    machine, link = bench.machine, link_of(bench.machine)
+    parts = (
+        machine.gpu,
+        link.name if link else None,
+        f"{machine.cpu}, {machine.cores} cores" if machine.cpu else f"{machine.cores} cores",
+        f"driver {machine.driver}" if machine.driver else None,
+        f"CUDA {machine.cuda}" if machine.cuda else None,
+        f"torch {machine.torch}",
+        f"Python {machine.python}",
+        bench.date,
+        "quick" if bench.quick else None,
+    )
+    return " · ".join(part for part in parts if part)
+
+
+def elsewhere(bench: Bench) -> str:
+    """Return the mark of results that come with pinprof."""
+    return f"Recorded on an {bench.machine.gpu}, {bench.date}; not this machine."
+
+
+def sentence(text: str) -> str:
+    """Return a text of the catalogue as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def ran(bench: Bench) -> list[tuple[Experiment, Result]]:
+    """Return the experiments that ran, in the order of the catalogue."""
+    found = ((known, bench.result(known.number)) for known in EXPERIMENTS)
+    return [(known, result) for known, result in found if result is not None]
+
+
+def rows(known: Experiment, result: Result) -> list[Row]:
+    """Return the figures without a size, each beside the published one of the same name."""
+    published = {} if other_sizes(known, result) else {each.figure: each.value for each in known.published}
+    return [
+        Row(figure.name, shown(figure), spread(figure) or NOTHING, _published(figure, published))
+        for figure in result.figures
+        if figure.size is None
+    ]
+
+
+def _published(figure: Figure, values: Mapping[str, float]) -> str:
+    return amount(figure.unit, values[figure.name]) if figure.name in values else NOTHING
+
+
+def other_sizes(known: Experiment, result: Result) -> dict[str, int]:
+    """Return the sizes of the published figures that an experiment did not run with."""
+    return {
+        name: value
+        for name, value in known.defaults().items()
+        if name != TRIES and result.sizes.get(name, value) != value
+    }
+
+
+def said(known: Experiment, result: Result) -> str:
+    """Return what was published that stands beside no figure; empty if nothing."""
+    beside = {figure.name: figure for figure in result.figures if figure.size is not None}
+    of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in other_sizes(known, result).items())
+    parts = [
+        f"{each.figure} {amount(beside[each.figure].unit, each.value)}"
+        for each in known.published
+        if each.figure in beside
+    ]
+    parts += [f"figures for {of_other_sizes}"] if known.published and of_other_sizes and not parts else []
+    return "; ".join(filter(None, (*parts, known.said)))
+
+
+def grids(result: Result) -> list[Grid]:
+    """Return the figures with sizes, those of the same sizes together."""
+    names = dict.fromkeys(figure.name for figure in result.figures if figure.size is not None)
+    by_sizes: dict[tuple[int, ...], list[str]] = {}
+    for name in names:
+        sizes = sorted({figure.size for figure in result.figures if figure.name == name and figure.size is not None})
+        by_sizes.setdefault(tuple(sizes), []).append(name)
+    return [_grid(result, sizes, together) for sizes, together in by_sizes.items()]
+
+
+def _grid(result: Result, sizes: Iterable[int], names: Sequence[str]) -> Grid:
+    of_workers = names[0] == WORKERS
+    found = (
+        (str(each) if of_workers else size(each), *(_cell(result.figure(name, each)) for name in names))
+        for each in sizes
+    )
+    return Grid(("workers" if of_workers else "size", *names), tuple(found))
+
+
+def _cell(figure: Figure | None) -> str:
+    if figure is None:
+        return NOTHING
+    if not spread(figure) or not figure.median:
+        return shown(figure)
+    most = max(figure.high - figure.median, figure.median - figure.low) / abs(figure.median)
+    return f"{shown(figure)} ±{percent(most)}"
+
+
+def sizes_line(known: Experiment, result: Result) -> str:
+    """Return the sizes that an experiment ran with, and what they mean."""
+    means = {option.name: option.means for option in known.sizes}
+    return "; ".join(f"{name} {value:,} ({means[name]})" for name, value in result.sizes.items() if name in means)
+
+
+def value(piece: Advice) -> str:
+    """Return the value of a piece of advice as it reads large, above its sentence."""
+    if piece.value is None:
+        return {"bytes": "at no size", "copies": "never"}.get(piece.unit, NOTHING)
+    if piece.unit == "bytes":
+        return f"{'up to' if piece.name == 'pageable_free_up_to' else 'from'} {size(piece.value)}"
+    if piece.unit == "copies":
+        return f"after {piece.value:g} {'copy' if piece.value == 1 else 'copies'}"
+    if piece.unit == "workers":
+        return f"{piece.value:g} {'worker' if piece.value == 1 else 'workers'}"
+    if piece.unit == "of the link":
+        return percent(piece.value)
+    return f"{piece.value:.3g} {piece.unit}"
+
+
+def not_run(bench: Bench) -> str:
+    """Return the experiments that did not run."""
+    return ", ".join(known.number for known in EXPERIMENTS if bench.result(known.number) is None)

@@ -1,0 +1,71 @@
+"""E13: how fast copies of all sizes are, and how long the call of a pageable one holds the host."""
+
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from pinprof.bench.results import Figure
+from pinprof.workloads.hazards import long_kernel
+from pinprof.workloads.timing import Budget, Cases, Run, by_events, figure, repeated
+from pinprof.workloads.transfers import Sizes
+
+GROWTH = 4
+IN_A_ROW_BYTES = 4 * 1024**2
+MOST_IN_A_ROW = 64
+"""Small copies are timed in a row of up to so many, so that the distance of two events says something."""
+HELD = 6
+"""Calls that are timed for how long they hold the host; the first is not counted."""
+
+
+def directions(device: torch.device, sizes: Sizes) -> Cases:
+    """Return the copies of the largest size, in both directions, from and to pageable and pinned memory."""
+    return _copies(device, sizes["most"])
+
+
+def _copies(device: torch.device, count: int) -> Cases:
+    pageable = torch.ones(count, dtype=torch.uint8)
+    pinned = pageable.pin_memory()
+    on_device = torch.ones(count, dtype=torch.uint8, device=device)
+
+    def copy(target: Tensor, source: Tensor) -> Run:
+        return lambda: target.copy_(source, non_blocking=True)
+
+    return {
+        "HtoD pageable": copy(on_device, pageable),
+        "HtoD pinned": copy(on_device, pinned),
+        "DtoH pageable": copy(pageable, on_device),
+        "DtoH pinned": copy(pinned, on_device),
+    }
+
+
+def bandwidth(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
+    """Yield the rate of each kind of copy at each size, and how long a pageable copy holds the host."""
+    count = sizes["least"]
+    while count <= sizes["most"]:
+        cases = _copies(device, count)
+        in_a_row = max(1, min(MOST_IN_A_ROW, IN_A_ROW_BYTES // count))
+        for name, run in cases.items():
+            times = repeated(partial(_row, run, in_a_row), by_events, budget)
+            yield figure(name, "GB/s", [count * in_a_row / (ms * 1e6) for ms in times], count)
+        held = [_held(cases["HtoD pageable"]) for _ in range(HELD)][1:]
+        yield figure("blocked, HtoD pageable", "ms", held, count)
+        count *= GROWTH
+
+
+def _row(run: Run, times: int) -> None:
+    for _ in range(times):
+        run()
+
+
+def _held(run: Run) -> float:
+    """Return the milliseconds that a call holds the host while the stream has a long kernel before it."""
+    torch.cuda.synchronize()
+    long_kernel()
+    start = time.perf_counter()
+    run()
+    held = (time.perf_counter() - start) * 1e3
+    torch.cuda.synchronize()
+    return held

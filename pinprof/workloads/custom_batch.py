@@ -1,0 +1,79 @@
+"""E9: a batch of a class of one's own, and the method without which a DataLoader cannot pin it."""
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from pinprof.bench.results import Figure
+from pinprof.workloads.timing import Cases, answer
+from pinprof.workloads.transfers import Sizes
+
+FEATURES = 1024
+Sample = tuple[Tensor, Tensor]
+
+
+class PlainBatch:
+    """A batch that a DataLoader does not know how to pin: it hands it on as it is, and says nothing."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        """Stack the samples: the class itself is the loader's `collate_fn`."""
+        self.inputs = torch.stack([inputs for inputs, _ in samples])
+        self.targets = torch.stack([targets for _, targets in samples])
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "PlainBatch":
+        """Copy both tensors to the device; the batch itself stays what it is."""
+        moved = object.__new__(type(self))
+        moved.inputs = self.inputs.to(device, non_blocking=non_blocking)
+        moved.targets = self.targets.to(device, non_blocking=non_blocking)
+        return moved
+
+
+@final
+class PinnableBatch(PlainBatch):
+    """The same batch with the method that DataLoader(pin_memory=True) looks for; it runs in the pin thread."""
+
+    def pin_memory(self) -> "PinnableBatch":
+        """Pin what the batch holds. The loader takes what is returned: do not forget to."""
+        self.inputs = self.inputs.pin_memory()
+        self.targets = self.targets.pin_memory()
+        return self
+
+
+class Samples(Dataset[Sample]):
+    """Four batches of samples."""
+
+    def __init__(self, rows: int) -> None:
+        self._inputs = torch.randn(4 * rows, FEATURES)
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self._inputs[index], torch.tensor(index)
+
+
+def loader_of(kind: type[PlainBatch], rows: int) -> "DataLoader[Sample]":
+    """Return a loader whose batches are of this class."""
+    return DataLoader(Samples(rows), batch_size=rows, collate_fn=kind, pin_memory=True)
+
+
+def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
+    """E9, to be recorded: draw the batches of a loader and copy them."""
+
+    def step(kind: type[PlainBatch]) -> list[PlainBatch]:
+        return [batch.to(device, non_blocking=True) for batch in loader_of(kind, sizes["rows"])]
+
+    return {
+        "pinned, without pin_memory()": lambda: step(PlainBatch),
+        "pinned, with pin_memory()": lambda: step(PinnableBatch),
+    }
+
+
+def are_pinned(sizes: Sizes) -> Iterator[Figure]:
+    """Yield for each class whether the loader pinned its batches."""
+    for name, kind in (("pinned, without pin_memory()", PlainBatch), ("pinned, with pin_memory()", PinnableBatch)):
+        pinned = [batch.inputs.is_pinned() and batch.targets.is_pinned() for batch in loader_of(kind, sizes["rows"])]
+        yield answer(name, pinned)

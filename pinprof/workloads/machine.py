@@ -1,0 +1,72 @@
+"""Where the experiments run: the GPU, its link to the host as its driver reports it, and the host."""
+
+import csv
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from pinprof.bench.results import Machine
+
+QUERY = ("driver_version", "pcie.link.gen.max", "pcie.link.width.max")
+"""The most that GPU and slot can do together: the present link is slower while the GPU rests."""
+CPU_INFO = Path("/proc/cpuinfo")
+
+
+def describe_machine() -> Iterator[Machine]:
+    """Yield the machine with its current CUDA device, once."""
+    driver, generation, width = link(nvidia_smi(torch.cuda.get_device_properties(torch.cuda.current_device())))
+    yield Machine(
+        gpu=torch.cuda.get_device_name(),
+        driver=driver,
+        cuda=torch.version.cuda,
+        torch=str(torch.__version__),  # a class of its own, which JSON does not know
+        python=platform.python_version(),
+        cpu=cpu_name(CPU_INFO.read_text(errors="replace") if CPU_INFO.exists() else ""),
+        cores=cores(),
+        pcie_generation=generation,
+        pcie_width=width,
+    )
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_name(info: str) -> str | None:
+    """Return the processor's name out of the text of /proc/cpuinfo, or None."""
+    lines = (line.partition(":") for line in info.splitlines())
+    found = next((value.strip() for key, _, value in lines if key.strip() == "model name"), platform.processor())
+    return found or None
+
+
+def nvidia_smi(gpu: object) -> str:
+    """Return what nvidia-smi answers about the GPU with these properties; nothing where it cannot be asked."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ""
+    identity = getattr(gpu, "uuid", None)  # an index would be wrong where CUDA_VISIBLE_DEVICES hides some
+    chosen = [f"--id=GPU-{identity}"] if identity else []
+    command = [program, *chosen, f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def link(answer: str) -> tuple[str | None, int | None, int | None]:
+    """Return driver, PCIe generation and PCIe width out of an answer of nvidia-smi; None for what it does not tell."""
+    cells = [cell.strip() for cell in next(csv.reader(answer.splitlines()), [])]
+    if len(cells) != len(QUERY):
+        return None, None, None
+    driver, generation, width = cells
+    return driver or None, _number(generation), _number(width)
+
+
+def _number(cell: str) -> int | None:
+    return int(cell) if cell.isdecimal() else None

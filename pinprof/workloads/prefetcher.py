@@ -1,0 +1,68 @@
+"""A prefetcher to take as it is: the next batch is copied to the GPU while this one is trained on."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Generic, TypeVar, cast, final
+
+import torch
+from torch import Tensor
+
+Batch = TypeVar("Batch")
+
+
+@final
+class Prefetcher(Generic[Batch]):
+    """The batches of a loader, on the device: each is copied on a stream of its own while the one before is used.
+
+        for images, labels in Prefetcher(DataLoader(..., pin_memory=True), device):
+            train(images, labels)
+
+    A batch is a tensor, anything with `to(device, non_blocking=True)`, or a dict, list or tuple of these; all else
+    stays as it is. Without a GPU the copies are plain ones. The rules of a correct prefetcher are marked where they are
+    kept; two are the caller's: the batches must be pinned and dense (else the copy blocks the host and hides nothing),
+    and a pinned batch must not be written again before its copy has ended (a DataLoader makes new ones).
+    """
+
+    def __init__(self, batches: Iterable[Batch], device: torch.device | str) -> None:
+        self._batches = batches
+        self._device = torch.device(device)
+        on_gpu = self._device.type == "cuda"
+        # One stream, made once: memory that was used on one stream is not given to another.
+        self._side = torch.cuda.Stream(self._device) if on_gpu else None  # type: ignore[no-untyped-call]
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches, each safe to use on the stream that is current when it is asked for."""
+        batches = iter(self._batches)
+        ahead = [self._copied(batch) for batch in islice(batches, 1)]
+        while ahead:
+            if self._side is not None:  # no kernel reads the batch before its copy is complete
+                torch.cuda.current_stream(self._device).wait_stream(self._side)
+            batch = ahead.pop()
+            ahead = [self._copied(later) for later in islice(batches, 1)]
+            yield batch
+
+    def _copied(self, batch: Batch) -> Batch:
+        if self._side is None:
+            return moved(batch, self._device)
+        # The kernels queued so far come first: they may still read the memory that this copy is given, if it was that
+        # of an earlier batch. It also keeps the copy one step ahead, not many, when the host runs ahead of the GPU.
+        self._side.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._side):
+            return moved(batch, self._device)
+
+
+def moved(batch: Batch, device: torch.device) -> Batch:
+    """Return the batch with all that it holds on the device, without waiting for copies of pinned memory."""
+    return cast("Batch", _moved(batch, device))
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor) or hasattr(value, "to"):
+        return value.to(device, non_blocking=True)
+    if isinstance(value, Mapping):
+        return {key: _moved(item, device) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_moved(item, device) for item in value))
+    if isinstance(value, list | tuple):
+        return type(value)(_moved(item, device) for item in value)
+    return value

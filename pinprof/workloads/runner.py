@@ -1,0 +1,145 @@
+"""Runs the experiments one after the other, so that what becomes of one costs no other its figures."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from pinprof.bench.catalogue import Experiment
+from pinprof.bench.results import Bench, Figure, Machine, Picture, Result, of_rounds
+from pinprof.version import VERSION
+from pinprof.workloads.apart import Apart, ApartError
+from pinprof.workloads.experiments import PROGRAMS, time_experiment, trace_experiment
+from pinprof.workloads.machine import describe_machine
+
+TIMEOUT_S = 120.0
+"""How long a part of one experiment may take; on an H200 none takes a minute."""
+
+Part = Callable[[str, dict[str, int], bool], Iterator[Figure | Picture]]
+"""Yields what it finds of an experiment, given its number, its sizes and whether to be quick; picklable."""
+OnProgress = Callable[[str, Experiment, str], None]
+"""Called with how far it is ("round 1 of 3, 2 of 14"), the experiment, and what was measured of it last, if any."""
+ROUNDS = 3
+"""In which everything is timed, each in a process of its own; `--quick` has one."""
+
+
+def _silent(_far: str, _known: Experiment, _last: str) -> None:
+    """Show nothing."""
+
+
+@dataclass
+class _Gathered:
+    """What an experiment has given so far."""
+
+    figures: dict[tuple[str, int | None], list[Figure]] = field(default_factory=dict)
+    """Those of all rounds, by name and size."""
+    pictures: list[Picture] = field(default_factory=list)
+    problem: str | None = None
+    seconds: float = 0.0
+
+    def take(self, found: Figure | Picture) -> str:
+        """Keep what was found and return its name."""
+        if isinstance(found, Figure):
+            self.figures.setdefault((found.name, found.size), []).append(found)
+            return found.name
+        self.pictures.append(found)
+        return found.case
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the work that all experiments do before any does the next."""
+
+    name: str
+    part: Part
+    numbers: frozenset[str] | None = None
+    """The experiments that have this part; None for all."""
+    fresh: bool = False
+    """Whether it begins in a new process."""
+
+
+def stages(*, quick: bool) -> tuple[Stage, ...]:
+    """Return the rounds in which everything is timed, then the traces.
+
+    Nothing is timed in a process that was profiled: CUPTI, once loaded, slows what the host bounds. What was timed may
+    be profiled: starting a process takes some seconds.
+    """
+    rounds = 1 if quick else ROUNDS
+    timed = frozenset(number for number, program in PROGRAMS.items() if not program.once)
+    told = frozenset(number for number, program in PROGRAMS.items() if program.tell)
+    return (
+        Stage(f"round 1 of {rounds}", time_experiment),
+        *(Stage(f"round {number} of {rounds}", time_experiment, timed, fresh=True) for number in range(2, rounds + 1)),
+        Stage("traces", trace_experiment, told),
+    )
+
+
+def run_bench(
+    experiments: Sequence[Experiment], *, quick: bool = False, on_progress: OnProgress = _silent, date: str = ""
+) -> Bench:
+    """Return what the experiments measure on this machine. ApartError if its GPU cannot be used at all."""
+    with Apart() as apart:
+        machines: list[Machine] = list(apart.call(describe_machine, timeout_s=TIMEOUT_S))
+        results = run_experiments(experiments, stages(quick=quick), quick=quick, on_progress=on_progress, apart=apart)
+    return Bench(machines[0], results, date or datetime.now(timezone.utc).date().isoformat(), quick, VERSION)
+
+
+def run_experiments(
+    experiments: Sequence[Experiment],
+    stages: Sequence[Stage],
+    *,
+    apart: Apart,
+    quick: bool = False,
+    timeout_s: float = TIMEOUT_S,
+    on_progress: OnProgress = _silent,
+) -> tuple[Result, ...]:
+    """Return the results of the experiments, each with all figures that it gave before anything went wrong.
+
+    They share a process; a stage may begin in a new one. One that fails, dies or takes longer than `timeout_s` has that
+    as its problem and is left out of later stages; the others go on in a new process.
+    """
+    gathered = {known.number: _Gathered() for known in experiments}
+    for stage in stages:
+        if stage.fresh:
+            apart.renew()
+        for number, known in enumerate(experiments, start=1):
+            has_part = stage.numbers is None or known.number in stage.numbers
+            if has_part and gathered[known.number].problem is None:
+                tell = _teller(on_progress, f"{stage.name}, {number} of {len(experiments)}", known)
+                _run(apart, stage.part, known, gathered[known.number], quick=quick, timeout_s=timeout_s, tell=tell)
+    return tuple(_result(known, gathered[known.number], quick=quick) for known in experiments)
+
+
+def _teller(on_progress: OnProgress, far: str, known: Experiment) -> Callable[[str], None]:
+    return lambda last: on_progress(far, known, last)
+
+
+def _run(
+    apart: Apart,
+    part: Part,
+    known: Experiment,
+    gathered: _Gathered,
+    *,
+    quick: bool,
+    timeout_s: float,
+    tell: Callable[[str], None],
+) -> None:
+    tell("")
+    start = time.monotonic()
+    try:
+        for found in apart.call(part, known.number, known.defaults(quick=quick), quick, timeout_s=timeout_s):
+            tell(gathered.take(found))
+    except ApartError as error:
+        gathered.problem = str(error)
+    gathered.seconds += time.monotonic() - start
+
+
+def _result(known: Experiment, gathered: _Gathered, *, quick: bool) -> Result:
+    return Result(
+        number=known.number,
+        sizes=known.defaults(quick=quick),
+        figures=tuple(map(of_rounds, gathered.figures.values())),
+        seconds=round(gathered.seconds, 3),
+        pictures=tuple(gathered.pictures),
+        problem=gathered.problem,
+    )

@@ -1,0 +1,99 @@
+"""How the experiments are timed: a warm-up, then repeated runs, each with nothing else on the device."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+import torch
+
+from pinprof.bench.results import Figure
+
+Run = Callable[[], object]
+"""One case of an experiment, run once."""
+Cases = Mapping[str, Run]
+Stopwatch = Callable[[Run], float]
+"""Runs a case once and returns its milliseconds."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How often the cases of an experiment run.
+
+    One run that is not counted, then at least `least` runs, and more, up to `most`, as long as they take no more than
+    `seconds`.
+    """
+
+    least: int
+    most: int
+    seconds: float
+
+
+FULL = Budget(least=3, most=50, seconds=0.3)
+QUICK = Budget(least=3, most=20, seconds=0.1)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def by_host(device: torch.device, *, steps: int = 1, clock: Callable[[], float] = time.perf_counter) -> Stopwatch:
+    """Return a stopwatch that runs a case `steps` times, synchronizes on both sides, and gives the time of one."""
+
+    def timed(run: Run) -> float:
+        synchronize(device)
+        start = clock()
+        for _ in range(steps):
+            run()
+        synchronize(device)
+        return (clock() - start) * 1e3 / steps
+
+    return timed
+
+
+def by_events(run: Run) -> float:
+    """Run a case between two CUDA events of the current stream and return their distance in milliseconds."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
+
+
+def time_cases(cases: Cases, stopwatch: Stopwatch, budget: Budget) -> Iterator[Figure]:
+    """Yield the milliseconds of each case. If one fails, those that ran come first, then its error."""
+    times: dict[str, list[float]] = {}
+    problem: Exception | None = None
+    try:
+        for name, run in cases.items():
+            times[name] = repeated(run, stopwatch, budget)
+    except Exception as error:  # noqa: BLE001  whatever it is, it costs no other case its figure
+        problem = error
+    for name, taken in times.items():
+        yield figure(name, "ms", taken)
+    if problem is not None:
+        raise problem
+
+
+def repeated(run: Run, stopwatch: Stopwatch, budget: Budget) -> list[float]:
+    """Return the milliseconds of each run that counts."""
+    stopwatch(run)
+    taken: list[float] = []
+    while len(taken) < budget.least or (len(taken) < budget.most and sum(taken) < budget.seconds * 1e3):
+        taken.append(stopwatch(run))
+    return taken
+
+
+def figure(name: str, unit: str, values: Sequence[float], size: int | None = None) -> Figure:
+    """Return the median of the values, with their 10th and 90th percentile: one that is far out widens nothing."""
+    tenths = quantiles(values, n=10, method="inclusive") if len(values) > 1 else values
+    return Figure(name, unit, median(values), tenths[0], tenths[-1], len(values), size)
+
+
+def answer(name: str, answers: Sequence[bool]) -> Figure:
+    """Return whether something holds: 1 if it always does, 0 if not, with the spread of the answers."""
+    return Figure(name, "yes", float(all(answers)), float(min(answers)), float(max(answers)), len(answers))

@@ -1,0 +1,163 @@
+"""E8, E10, E14: training loops, with what the texts say of them taken away one by one."""
+
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812  torch's own name for it
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from pinprof.bench.results import Figure
+from pinprof.errors import PinprofError
+from pinprof.workloads.loaders import BatchStream
+from pinprof.workloads.model import CLASSES, Sizes, Step, forever, host_batches, trainer
+from pinprof.workloads.prefetcher import Prefetcher
+from pinprof.workloads.timing import Budget, Cases, by_host, figure, repeated
+from pinprof.workloads.transfers import Sizes as Chosen
+
+STEPS = 10
+"""Steps between two synchronizes: in a training loop the host runs ahead of the GPU."""
+WORKER_COUNTS = (1, 2, 4, 8)
+PREFETCHED = 2
+"""Batches that a worker makes ahead, as a DataLoader has it by default."""
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  where the workers put their batches
+PENALTY = 1e-4
+
+
+class SharedMemoryError(PinprofError):
+    """The workers of a loader have too little shared memory for their batches."""
+
+
+def loader(device: torch.device, chosen: Chosen) -> Cases:
+    """E8: a step that copies a loader's batch, pinned or not, waiting for the copy or not; and one that copies none."""
+    size = _size(chosen)
+    training = trainer(device, size, hidden=4)
+    batches = host_batches(size)
+    resident = batches[0].to(device)
+
+    def step(*, pinned: bool, non_blocking: bool) -> Step:
+        stream = iter(
+            DataLoader(BatchStream(batches), batch_size=None, num_workers=chosen["workers"], pin_memory=pinned)
+        )
+
+        def run() -> None:
+            training.train(next(stream).to(device, non_blocking=non_blocking))
+
+        return run
+
+    return {
+        "pageable, blocking": step(pinned=False, non_blocking=False),
+        "pageable, non_blocking": step(pinned=False, non_blocking=True),
+        "pinned, blocking": step(pinned=True, non_blocking=False),
+        "pinned, non_blocking": step(pinned=True, non_blocking=True),
+        "no copy": lambda: training.train(resident),
+    }
+
+
+class RandomBatches(Dataset[Tensor]):
+    """Makes each batch anew, as decoding and augmenting would."""
+
+    def __init__(self, size: Sizes, count: int) -> None:
+        self._size, self._count = size, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.rand(self._size.rows, self._size.features)
+
+
+def loader_rate(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
+    """Yield what a batch of a pinned loader costs when nothing else is done, by its number of workers."""
+    size = _size(chosen)
+    for workers in WORKER_COUNTS:
+        needed = size.rows * size.features * 4 * (PREFETCHED + 1) * workers
+        if SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free < needed:
+            raise SharedMemoryError(
+                f"{workers} workers need {needed / 1e6:.0f} MB of shared memory ({SHARED_MEMORY}), and it has less; "
+                f"give more (docker run --shm-size) or choose fewer --rows"
+            )
+        yield figure("batch, N workers", "ms", _batch_times(device, size, workers, budget), workers)
+
+
+def _batch_times(device: torch.device, size: Sizes, workers: int, budget: Budget) -> list[float]:
+    loader = DataLoader(
+        RandomBatches(size, 1_000_000),
+        batch_size=None,
+        num_workers=workers,
+        pin_memory=device.type == "cuda",
+        prefetch_factor=PREFETCHED,
+    )
+    steps = PREFETCHED * workers  # what was made ahead is used up in the run that is not counted
+    draw, stopwatch = partial(next, iter(loader)), by_host(device, steps=steps)
+    return repeated(draw, stopwatch, budget)
+
+
+def prefetching(device: torch.device, chosen: Chosen) -> Cases:
+    """E10: the plain loop, the same with a prefetcher, and one whose batch is on the device already."""
+    size = _size(chosen)
+    training = trainer(device, size)
+    pinned = host_batches(size, count=3, pinned=device.type == "cuda")
+    resident = pinned[0].to(device)
+    plain, prefetched = forever(pinned), iter(Prefetcher(forever(pinned), device))
+    return {
+        "plain loop": lambda: training.train(next(plain).to(device, non_blocking=True)),
+        "prefetcher": lambda: training.train(next(prefetched)),
+        "no copy": lambda: training.train(resident),
+    }
+
+
+class LabelledStream(IterableDataset[tuple[Tensor, Tensor]]):
+    """Yields the same batches of inputs and labels again and again, so that the workers always keep up."""
+
+    def __init__(self, size: Sizes) -> None:
+        super().__init__()
+        self._inputs = [batch.share_memory_() for batch in host_batches(size)]  # type: ignore[no-untyped-call]
+        self._labels = torch.randint(size.classes, (size.rows,)).share_memory_()  # type: ignore[no-untyped-call]
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((inputs, self._labels) for inputs in forever(self._inputs))
+
+
+def training_loop(device: torch.device, chosen: Chosen) -> Cases:
+    """E14: asynchronous copies, a penalty over all parameters; the loss and the hits read in every step, or kept."""
+    size = _size(chosen)
+    training = trainer(device, size)
+    parameters = list(training.model.parameters())
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        stream = LabelledStream(size)
+        made = DataLoader(stream, batch_size=None, num_workers=chosen["workers"], pin_memory=device.type == "cuda")
+        for inputs, labels in made:
+            yield inputs.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+
+    def trained(inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        output = training.model(inputs)
+        penalty = sum(parameter.pow(2).sum() for parameter in parameters)
+        loss = F.cross_entropy(output, labels) + PENALTY * penalty
+        training.update(loss)
+        return loss.detach(), output.argmax(1).eq(labels).sum()
+
+    read, kept = batches(), batches()
+    total_loss, total_hits = 0.0, 0
+    device_loss, device_hits = torch.zeros((), device=device), torch.zeros((), dtype=torch.long, device=device)
+
+    def as_written() -> None:
+        nonlocal total_loss, total_hits
+        loss, hits = trained(*next(read))
+        total_loss += loss.item()
+        total_hits += int(hits.item())
+
+    def without_item() -> None:
+        loss, hits = trained(*next(kept))
+        device_loss.add_(loss)
+        device_hits.add_(hits)
+
+    return {"as written": as_written, "without .item()": without_item}
+
+
+def _size(chosen: Chosen) -> Sizes:
+    return Sizes(chosen["rows"], chosen["features"], CLASSES)

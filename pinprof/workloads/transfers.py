@@ -1,0 +1,81 @@
+"""E1, E2, E3, E7: tensors on their way to the GPU, by every strategy that the tutorial compares."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from pinprof.workloads.timing import Cases, synchronize
+
+Sizes = Mapping[str, int]
+
+
+def pinning_cost(device: torch.device, sizes: Sizes) -> Cases:
+    """E1: what a copy costs from pageable and from pinned memory, and what pinning costs before it."""
+    pageable = torch.ones(sizes["floats"])
+    pinned = pageable.pin_memory()
+    return {
+        "pageable.to": lambda: pageable.to(device),
+        "pinned.to": lambda: pinned.to(device),
+        "pageable.pin_memory()": pageable.pin_memory,
+        "pageable.pin_memory().to": lambda: pageable.pin_memory().to(device),
+    }
+
+
+def small_tensors(device: torch.device, sizes: Sizes) -> Cases:
+    """E2: many small tensors, each waited for, or all together."""
+    tensors = many(sizes)
+
+    def non_blocking() -> list[Tensor]:
+        copies = [tensor.to(device, non_blocking=True) for tensor in tensors]
+        synchronize(device)
+        return copies
+
+    return {
+        "blocking": lambda: [tensor.to(device) for tensor in tensors],
+        "non_blocking, one synchronize": non_blocking,
+    }
+
+
+def six_strategies(device: torch.device, sizes: Sizes) -> Cases:
+    """E3: many large tensors, pageable, pinned or pinned just before the copy, each waited for or not."""
+    pageable = many(sizes)
+    pinned = [tensor.pin_memory() for tensor in pageable]
+    return {
+        "pageable, blocking": lambda: [tensor.to(device) for tensor in pageable],
+        "pageable, non_blocking": lambda: [tensor.to(device, non_blocking=True) for tensor in pageable],
+        "pinned, blocking": lambda: [tensor.to(device) for tensor in pinned],
+        "pinned, non_blocking": lambda: [tensor.to(device, non_blocking=True) for tensor in pinned],
+        "pin and copy, blocking": lambda: [tensor.pin_memory().to(device) for tensor in pageable],
+        "pin and copy, non_blocking": lambda: [
+            tensor.pin_memory().to(device, non_blocking=True) for tensor in pageable
+        ],
+    }
+
+
+def threaded_pinning(device: torch.device, sizes: Sizes) -> Cases:
+    """E7: a dictionary of tensors, pinned in the main thread or by others while the first ones are copied."""
+    tensors = dict(enumerate(many(sizes)))
+
+    def pin_then_copy() -> dict[int, Tensor]:
+        pinned = {key: tensor.pin_memory() for key, tensor in tensors.items()}
+        return {key: tensor.to(device, non_blocking=True) for key, tensor in pinned.items()}
+
+    pool = ThreadPoolExecutor(sizes["threads"])
+
+    def pin_in_threads_then_copy() -> dict[int, Tensor]:
+        pinned = pool.map(Tensor.pin_memory, tensors.values())
+        return {key: tensor.to(device, non_blocking=True) for key, tensor in zip(tensors, pinned, strict=True)}
+
+    return {
+        "blocking": lambda: {key: tensor.to(device) for key, tensor in tensors.items()},
+        "non_blocking": lambda: {key: tensor.to(device, non_blocking=True) for key, tensor in tensors.items()},
+        "pin then copy": pin_then_copy,
+        "pin in threads then copy": pin_in_threads_then_copy,
+    }
+
+
+def many(sizes: Sizes) -> list[Tensor]:
+    """Return the tensors that an experiment copies: ones, since fresh zeros all lie in one page of memory."""
+    return [torch.ones(sizes["floats"]) for _ in range(sizes["tensors"])]

@@ -1,0 +1,57 @@
+"""Makes of a recorded bench its page, and the tables of the README: verdicts, and figures beside the published ones.
+
+PYTHONPATH=. python scripts/bench_page.py traces/bench.json traces/bench.html > bench.md
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pinprof.bench.results import Bench, from_json
+from pinprof.bench.verdicts import verdicts
+from pinprof.report.bench_page import to_html
+from pinprof.report.bench_words import OUTCOMES, grids, machine_line, ran, rows, said
+from pinprof.report.words import NOTHING
+
+
+def main(source: str, page: str) -> None:
+    """Write the page, and print the tables."""
+    bench = from_json(Path(source).read_bytes(), source)
+    Path(page).write_text(to_html(bench, recorded=True), encoding="utf-8")
+    print("\n".join(_markdown(bench)))
+
+
+def _markdown(bench: Bench) -> Iterator[str]:
+    yield f"{machine_line(bench)}\n"
+    yield from _table(("", "claim", "here", "why"), _claims(bench))
+    figures = [
+        (known.number, row.name, row.here, row.spread, row.published)
+        for known, result in ran(bench)
+        for row in rows(known, result)
+        if row.published != NOTHING
+    ]
+    yield ""
+    yield from _table(("", "figure", "measured", "spread", "published"), figures)
+    for known, result in ran(bench):
+        for grid in grids(result):
+            yield f"\n{known.number} {known.name}" + (
+                f" (published: {said(known, result)})" if said(known, result) else ""
+            )
+            yield ""
+            yield from _table(grid.columns, grid.rows)
+
+
+def _claims(bench: Bench) -> Iterator[Sequence[str]]:
+    for verdict in verdicts(bench):
+        yield verdict.number, verdict.claim, OUTCOMES[verdict.outcome], verdict.text
+
+
+def _table(columns: Sequence[str], lines: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    for line in lines:
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in line)} |"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

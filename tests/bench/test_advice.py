@@ -1,0 +1,135 @@
+"""Advice whose figures and values can be checked by eye."""
+
+import pytest
+from bench_builder import BenchBuilder, count, gbps, ms
+
+from pinprof.bench.advice import Advice, advice
+from pinprof.bench.link import link_of
+from pinprof.bench.results import Machine
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def said(bench: BenchBuilder, name: str) -> Advice:
+    (found,) = (each for each in advice(bench.build()) if each.name == name)
+    return found
+
+
+def rates(pinned: list[float], pageable: list[float]) -> BenchBuilder:
+    """Return rates of copies to the GPU of 4 KiB, 16 KiB, 64 KiB and so on."""
+    return BenchBuilder().add(
+        "E13",
+        *(gbps("HtoD pinned", 4 * KIB * 4**place, rate) for place, rate in enumerate(pinned)),
+        *(gbps("HtoD pageable", 4 * KIB * 4**place, rate) for place, rate in enumerate(pageable)),
+    )
+
+
+def test_nothing_is_advised_without_figures() -> None:
+    assert advice(BenchBuilder().build()) == []
+    assert advice(BenchBuilder().add("E1").add("E13").add("E8").build()) == []
+
+
+def test_pinning_pays_from_the_size_on_from_which_all_are_faster() -> None:
+    piece = said(rates([1, 3, 10, 50], [2, 2, 8, 9]), "pinning_pays_from_htod")
+    assert (piece.value, piece.unit) == (16 * KIB, "bytes")
+    assert piece.text == (
+        "Pin host memory of copies to the GPU from 16.0 KiB on: 3.00 GB/s pinned, 2.00 GB/s pageable there; "
+        "50.0 GB/s pinned, 9.00 GB/s pageable at 256 KiB."
+    )
+
+
+def test_pinning_does_not_pay_below_a_size_at_which_it_does_not() -> None:
+    assert said(rates([3, 2, 10, 50], [2, 2, 8, 9]), "pinning_pays_from_htod").value == 64 * KIB
+
+
+def test_pinning_that_never_pays_has_no_size() -> None:
+    piece = said(rates([1, 2, 9], [1, 2, 9]), "pinning_pays_from_htod")
+    assert piece.value is None
+    assert "need no pinned memory" in piece.text
+
+
+def test_pinning_is_paid_for_by_the_copies_that_it_makes_faster() -> None:
+    bench = BenchBuilder().add(
+        "E1",
+        ms("pageable.to", 0.4),
+        ms("pinned.to", 0.1),
+        ms("pageable.pin_memory()", 0.7),
+        ms("pageable.pin_memory().to", 0.8),
+        sizes={"floats": 1_048_576},
+    )
+    piece = said(bench, "pinning_paid_after")
+    assert piece.value == 3  # 700 µs, at 300 µs a copy
+    assert "to pin 4.00 MiB costs 700 µs and saves 300 µs per copy, so it is paid for after 3 copies" in piece.text
+    piece = said(bench, "pin_then_copy")
+    assert piece.value == 2
+    assert piece.text == "Write x.to(device), not x.pin_memory().to(device): it takes 800 µs against 400 µs."
+
+
+def test_pinning_that_makes_no_copy_faster_is_never_paid_for() -> None:
+    bench = BenchBuilder().add(
+        "E1", ms("pageable.to", 0.1), ms("pinned.to", 0.1), ms("pageable.pin_memory()", 0.7), sizes={"floats": 1024}
+    )
+    assert said(bench, "pinning_paid_after").value is None
+
+
+@pytest.mark.parametrize(
+    ("pinning", "words"), [(0.2, "is faster than"), (0.4, "brings nothing over"), (0.6, "Write x.to(device), not")]
+)
+def test_to_pin_and_copy_is_told_for_what_it_is(pinning: float, words: str) -> None:
+    bench = BenchBuilder().add("E1", ms("pageable.pin_memory().to", pinning), ms("pageable.to", 0.4))
+    assert words in said(bench, "pin_then_copy").text
+
+
+@pytest.mark.parametrize(
+    ("ahead", "words"), [(10, "Copy on a side stream"), (12, "brings nothing"), (14, "Leave copies on the default")]
+)
+def test_a_side_stream_is_told_for_what_it_brings(ahead: float, words: str) -> None:
+    bench = BenchBuilder().add("E10", ms("prefetcher", ahead), ms("plain loop", 12))
+    bench.add("E4", count("overlapped, side stream, pinned", "%", 98))
+    piece = said(bench, "side_stream")
+    assert words in piece.text
+    assert "98 %" in piece.text
+    assert piece.value == pytest.approx(12 / ahead, abs=1e-3)
+
+
+def test_pageable_copies_do_not_block_up_to_the_first_that_waits() -> None:
+    blocked = (0.01, 0.02, 15.0, 0.03)
+    bench = BenchBuilder().add(
+        "E13", *(ms("blocked, HtoD pageable", time, size=16 * KIB * 4**place) for place, time in enumerate(blocked))
+    )
+    piece = said(bench, "pageable_free_up_to")
+    assert (piece.value, piece.unit) == (64 * KIB, "bytes")
+    assert "one of 256 KiB holds the host for 15.0 ms" in piece.text
+
+
+def test_pageable_copies_that_block_at_every_size_have_no_free_one() -> None:
+    bench = BenchBuilder().add("E13", ms("blocked, HtoD pageable", 15.0, size=4096))
+    assert said(bench, "pageable_free_up_to").value is None
+
+
+@pytest.mark.parametrize(
+    ("times", "enough"), [((8, 4, 2, 1), 8), ((8, 4, 4, 4.1), 2), ((4, 4, 4, 4), 1), ((4, 4, 2, 2), 4)]
+)
+def test_enough_workers_are_those_after_which_more_bring_nothing(times: tuple[float, ...], enough: int) -> None:
+    bench = BenchBuilder().add("E8", *(ms("batch, N workers", time, size=2**place) for place, time in enumerate(times)))
+    assert said(bench, "pin_workers").value == enough
+
+
+def test_the_link_is_told_with_what_is_reached_of_it() -> None:
+    piece = said(rates([1, 31.508], [1, 2]), "link_reached")
+    assert piece.value == pytest.approx(0.5, abs=1e-3)
+    assert piece.text == ("Pinned copies reach HtoD 31.5 GB/s of the 63.0 GB/s of PCIe 5.0 x16; 55.5 GB/s are usual.")
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "rate"), [(5, 16, 63.0), (4, 16, 31.5), (3, 8, 7.88), (2, 16, 8.0), (6, 16, 121.0)]
+)
+def test_a_link_carries_its_transfers_times_lanes_less_the_encoding(generation: int, width: int, rate: float) -> None:
+    link = link_of(Machine("", None, None, "", "", None, 1, generation, width))
+    assert link is not None
+    assert link.theoretical == pytest.approx(rate, rel=2e-3)
+
+
+@pytest.mark.parametrize(("generation", "width"), [(None, None), (5, None), (None, 16), (99, 16), (5, 0)])
+def test_a_link_that_is_not_reported_is_none(generation: int | None, width: int | None) -> None:
+    assert link_of(Machine("", None, None, "", "", None, 1, generation, width)) is None

@@ -1,0 +1,58 @@
+"""The catalogue of the seed experiments tests itself."""
+
+import pytest
+
+from pinprof.bench.catalogue import EXPERIMENTS, Experiment, UnknownExperimentError, experiment, resized
+
+each = pytest.mark.parametrize("known", EXPERIMENTS, ids=lambda known: known.number)
+
+
+def test_fourteen_in_order_with_names_of_their_own() -> None:
+    assert [known.number for known in EXPERIMENTS] == [f"E{number}" for number in range(1, 15)]
+    assert len({known.name for known in EXPERIMENTS}) == 14
+
+
+@each
+def test_each_says_what_it_does_and_what_its_text_claims(known: Experiment) -> None:
+    assert known.name.isidentifier()
+    assert known.summary
+    assert known.claim
+    assert known.source
+    assert len(f"{known.number:4} {known.name:17} {known.summary}") <= 130
+
+
+@each
+def test_sizes_are_named_once_and_the_quick_ones_are_smaller(known: Experiment) -> None:
+    assert len({size.name for size in known.sizes}) == len(known.sizes) >= 1
+    for size in known.sizes:
+        assert size.name.isidentifier()
+        assert size.means
+        assert 1 <= (size.quick or 1) <= size.default
+    assert known.defaults().keys() == known.defaults(quick=True).keys()
+
+
+@each
+def test_published_figures_are_named_once(known: Experiment) -> None:
+    assert len({figure.figure for figure in known.published}) == len(known.published)
+
+
+@pytest.mark.parametrize("name", ["E4", "e4", "copy_overlap", "COPY_OVERLAP"])
+def test_found_by_name_and_number(name: str) -> None:
+    assert experiment(name).number == "E4"
+
+
+def test_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownExperimentError, match=r"no experiment is named 'E15'; there are E1 pinning_cost, .*E14"):
+        experiment("E15")
+
+
+def test_chosen_sizes_win() -> None:
+    chosen = resized(experiment("E3"), {"floats": 7})
+    assert chosen.defaults() == {"tensors": 1000, "floats": 7}
+    assert chosen.defaults(quick=True) == {"tensors": 200, "floats": 7}
+    assert resized(experiment("E3"), {"tensors": 500}).defaults(quick=True)["tensors"] == 500
+
+
+@each
+def test_cases_are_named_once(known: Experiment) -> None:
+    assert len(set(known.cases)) == len(known.cases) >= 2

@@ -1,0 +1,54 @@
+"""Builds the bench of a machine by hand, so that what is said of it can be checked by eye."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pinprof.bench.results import Bench, Figure, Machine, Picture, Result
+
+H200 = Machine("NVIDIA H200", "580.1", "13.0", "2.11.0", "3.12.3", "a CPU", 16, 5, 16)
+
+
+def ms(
+    name: str, median: float, low: float | None = None, high: float | None = None, size: int | None = None
+) -> Figure:
+    """Return a time; without bounds its runs lie within 1 % of the median."""
+    return measured(name, "ms", median, low, high, size)
+
+
+def gbps(name: str, size: int, median: float, low: float | None = None, high: float | None = None) -> Figure:
+    return measured(name, "GB/s", median, low, high, size)
+
+
+def measured(
+    name: str, unit: str, median: float, low: float | None = None, high: float | None = None, size: int | None = None
+) -> Figure:
+    low = 0.99 * median if low is None else low
+    high = 1.01 * median if high is None else high
+    return Figure(name, unit, float(median), float(low), float(high), 10, size)
+
+
+def count(name: str, unit: str, value: float, runs: int = 1) -> Figure:
+    """Return what has no spread: wrong values in so many tries, waits, yes or no."""
+    return Figure(name, unit, float(value), float(value), float(value), runs)
+
+
+@dataclass
+class BenchBuilder:
+    """The results of some experiments."""
+
+    machine: Machine = H200
+    results: dict[str, Result] = field(default_factory=dict)
+
+    def add(
+        self,
+        number: str,
+        *figures: Figure,
+        sizes: Mapping[str, int] | None = None,
+        problem: str | None = None,
+        pictures: tuple[Picture, ...] = (),
+    ) -> "BenchBuilder":
+        self.results[number] = Result(number, sizes or {}, figures, 1.5, pictures, problem)
+        return self
+
+    def build(self) -> Bench:
+        return Bench(self.machine, list(self.results.values()), "2026-09-30", quick=False, pinprof_version="0.1")

@@ -1,0 +1,116 @@
+"""A bench with all experiments: figures made up for tests, in the order of the published ones."""
+
+from bench_builder import BenchBuilder, count, gbps, ms
+
+from pinprof.bench.results import Bar, Bench, Picture
+
+KIB = 1 << 10
+SIZES = tuple(4 * KIB * 4**power for power in range(10))
+CASES = {
+    "default stream, pageable": (2.3, 2.3, 0.0),
+    "default stream, pinned": (0.4, 0.4, 0.0),
+    "side stream, pageable": (2.3, 2.3, 0.0),
+    "side stream, pinned": (0.4, 0.0, 98.0),
+}
+"""What the copy takes, when the kernels begin, and how much of the copy is under them."""
+
+
+def example() -> Bench:
+    """Return figures of one machine; E12 failed, E7 did not run."""
+    builder = BenchBuilder()
+    builder.add(
+        "E1",
+        ms("pageable.to", 0.44),
+        ms("pinned.to", 0.09),
+        ms("pageable.pin_memory()", 0.7, 0.6, 1.1),
+        ms("pageable.pin_memory().to", 0.8, 0.7, 1.2),
+        sizes={"floats": 1_000_000},
+    )
+    builder.add(
+        "E2",
+        ms("blocking", 9.0),
+        ms("non_blocking, one synchronize", 5.0),
+        count("waits, blocking", "waits", 1000),
+        count("waits, non_blocking", "waits", 1),
+        sizes={"tensors": 1000, "floats": 1000},
+    )
+    builder.add(
+        "E3",
+        ms("pageable, blocking", 440),
+        ms("pageable, non_blocking", 430),
+        ms("pinned, blocking", 82),
+        ms("pinned, non_blocking", 75),
+        ms("pin and copy, blocking", 900, 800, 1100),
+        ms("pin and copy, non_blocking", 850, 790, 990),
+        sizes={"tensors": 1000, "floats": 1_000_000},
+    )
+    builder.add(
+        "E4",
+        *(ms(case, max(copy, start) + 2) for case, (copy, start, _) in CASES.items()),
+        *(count(f"overlapped, {case}", "%", share) for case, (_, _, share) in CASES.items()),
+        sizes={"floats": 5 << 20},
+        pictures=tuple(_picture(case, *times) for case, times in CASES.items()),
+    )
+    builder.add("E5", count("read at once", "wrong", 100, 100), count("read after synchronize", "wrong", 0, 100))
+    builder.add(
+        "E6",
+        count("pinned source", "wrong", 0, 100),
+        count("pageable source", "wrong", 0, 100),
+        count("pinned source, written after synchronize", "wrong", 0, 100),
+    )
+    builder.add(
+        "E8",
+        ms("pageable, blocking", 12),
+        ms("pageable, non_blocking", 11.9, 11, 13),
+        ms("pinned, blocking", 9.4),
+        ms("pinned, non_blocking", 9.0),
+        ms("no copy", 8.5),
+        *(ms("batch, N workers", time, size=workers) for workers, time in ((1, 8), (2, 4), (4, 3), (8, 3.02))),
+        sizes={"rows": 2048, "features": 3072, "workers": 2},
+    )
+    builder.add("E9", count("pinned, without pin_memory()", "yes", 0), count("pinned, with pin_memory()", "yes", 1))
+    builder.add(
+        "E10",
+        ms("plain loop", 10.5),
+        ms("prefetcher", 9.5),
+        ms("no copy", 9.5),
+        count("overlapped, plain loop", "%", 0),
+        count("overlapped, prefetcher", "%", 97),
+        sizes={"rows": 4096, "features": 3072},
+    )
+    builder.add(
+        "E11",
+        ms("pageable, first", 900, 700, 1200),
+        ms("pageable, later", 5),
+        ms("pinned, first", 1.2),
+        ms("pinned, later", 0.8),
+    )
+    builder.add("E12", problem="the child was killed: out of memory")
+    builder.add(
+        "E13",
+        *(gbps("HtoD pageable", size, 9.0 * size / (size + 40_000)) for size in SIZES),
+        *(gbps("HtoD pinned", size, 55.3 * size / (size + 300_000)) for size in SIZES),
+        *(gbps("DtoH pageable", size, 7.0 * size / (size + 60_000)) for size in SIZES),
+        *(gbps("DtoH pinned", size, 52.0 * size / (size + 300_000)) for size in SIZES),
+        *(ms("blocked, HtoD pageable", 0.01 if size <= 64 * KIB else 15 + size / 9e6, size=size) for size in SIZES),
+        sizes={"least": 4096, "most": 1 << 30},
+    )
+    builder.add(
+        "E14",
+        ms("as written", 12),
+        ms("without .item()", 10),
+        count("waits, as written", "waits", 2),
+        count("waits, without .item()", "waits", 0),
+    )
+    return builder.build()
+
+
+def _picture(case: str, copy: float, start: float, share: float) -> Picture:
+    stream = "stream 7" if case.startswith("default") else "stream 20"
+    bars = (
+        Bar("host", "copy", 0.0, copy if "pageable" in case else 0.01),
+        Bar("host", "wait", max(copy, 0.02), start + 2),
+        Bar(stream, "copy", 0.02, copy),
+        *(Bar("stream 7", "kernel", start + 0.03 + 0.6 * place, start + 0.6 * (place + 1)) for place in range(3)),
+    )
+    return Picture(case, bars, f"{share:.0f} % of the copy is under kernels")

@@ -1,0 +1,155 @@
+"""The bench of a machine as a page: what a person reads, and what the charts are drawn from."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from bench_builder import H200, BenchBuilder, ms
+from bench_example import example
+from page_reader import Page
+from playwright.sync_api import sync_playwright
+
+from pinprof.bench.advice import advice
+from pinprof.bench.link import link_of
+from pinprof.bench.results import Bar, Picture
+from pinprof.bench.verdicts import verdicts
+from pinprof.report.bench_page import to_html
+from pinprof.report.bench_words import ADVICE, OUTCOMES, value
+from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def charts(page: Page) -> list[dict[str, Any]]:
+    return [json.loads(code) for kind, code in page.scripts if kind.get("type") == "application/json"]
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())  # numbers keep their units by blanks that do not break
+
+
+def test_the_page_begins_with_what_to_do() -> None:
+    page = Page(to_html(example()))
+    assert page.misnested == []
+    text = words(page.text)
+    for piece in advice(example()):
+        assert words(piece.text) in text
+        assert f"{ADVICE[piece.name]}: {words(value(piece))}" in text
+    assert text.index("What to do on NVIDIA H200") < text.index("What holds of the published claims")
+    assert words(advice(example())[-1].text) in text[: text.index("What holds of the published claims")]
+
+
+def test_every_claim_has_its_verdict() -> None:
+    text = words(Page(to_html(example())).text)
+    for verdict in verdicts(example()):
+        assert f"{verdict.claim} {OUTCOMES[verdict.outcome]} {verdict.number} {words(verdict.text)}" in text
+
+
+def test_experiments_that_failed_or_did_not_run_are_named() -> None:
+    text = words(Page(to_html(example())).text)
+    assert "Problem: the child was killed: out of memory" in text
+    assert "Not run: E7." in text
+
+
+def test_recorded_results_are_marked_as_such() -> None:
+    mark = "Recorded on an NVIDIA H200, 2026-09-30; not this machine."
+    assert mark in Page(to_html(example(), recorded=True)).text
+    assert mark not in Page(to_html(example())).text
+
+
+def test_a_bench_without_results_is_a_page_all_the_same() -> None:
+    page = Page(to_html(BenchBuilder().build()))
+    assert page.misnested == []
+    assert "did not run or failed" in page.text
+    assert charts(page) == []
+
+
+def test_there_is_a_chart_for_all_times_the_rates_and_each_case() -> None:
+    titles = [chart["layout"]["xaxis"]["title"]["text"] for chart in charts(Page(to_html(example())))]
+    assert titles.count("size of the copy") == 1
+    assert titles.count("ms") == 8 + 4  # experiments with several times, and the cases of E4
+
+
+def test_a_bar_is_a_time_with_its_spread_and_the_published_one() -> None:
+    chart = times_chart([ms("pageable.to", 0.4, 0.3, 0.6), ms("pinned.to", 0.1)], {"pageable.to": 0.369})
+    assert chart is not None
+    pageable, _, published = chart.data
+    assert (pageable["x"], pageable["y"]) == ([0.4], [0])
+    assert pageable["error_x"]["array"] == [pytest.approx(0.2)]
+    assert pageable["error_x"]["arrayminus"] == [pytest.approx(0.1)]
+    assert (published["x"], published["y"]) == ([0.369], [0])
+
+
+def test_rates_are_drawn_with_those_of_the_link() -> None:
+    result = example().result("E13")
+    assert result is not None
+    chart = bandwidth_chart(result, link_of(H200))
+    assert chart is not None
+    assert [len(line["x"]) for line in chart.data] == [10] * 4
+    assert chart.layout["xaxis"]["type"] == "log"
+    assert [shape["y0"] for shape in chart.layout["shapes"]] == pytest.approx([63.0, 55.5], rel=1e-3)
+    without = bandwidth_chart(result, None)
+    assert without is not None
+    assert "shapes" not in without.layout
+
+
+def test_a_picture_has_the_host_above_its_streams() -> None:
+    bars = (
+        Bar("stream 7", "kernel", 1.0, 3.0),
+        Bar("host", "launch", 0.0, 0.5),
+        Bar("stream 7", "copy", 0, 1),
+    )
+    chart = picture_chart(Picture("side stream, pinned", bars, "it overlaps"), 4.0)
+    assert chart.layout["yaxis"]["ticktext"] == ["host", "stream 7"]
+    assert chart.caption == "side stream, pinned: it overlaps"
+    kernel = next(each for each in chart.data if each["name"] == "kernel")
+    assert (kernel["base"], kernel["x"], kernel["y"]) == ([1.0], [2.0], [1])
+
+
+def test_what_a_file_holds_is_no_code_of_the_page() -> None:
+    bench = BenchBuilder(replace(H200, gpu=HOSTILE, cpu=HOSTILE, torch=HOSTILE))
+    bars = (Bar(HOSTILE, HOSTILE, 0.0, 1.0),)
+    bench.add(
+        "E4", ms(HOSTILE, 1.0), ms(f"{HOSTILE}2", 1.0), problem=HOSTILE, pictures=(Picture(HOSTILE, bars, HOSTILE),)
+    )
+    page = Page(to_html(bench.build(), recorded=True))
+    assert "img" not in [tag for tag, _ in page.tags]
+    assert page.misnested == []
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, list[str]]]:
+    """Give a browser page with the bench, and what it complained of."""
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium (apt-get install chromium)")
+    file = tmp_path_factory.mktemp("page") / "bench.html"
+    file.write_text(to_html(example()))
+    complaints: list[str] = []
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: complaints.append(request.url) if "://" in request.url else None)
+        page.goto(file.as_uri())
+        complaints.remove(file.as_uri())
+        yield page, complaints
+        browser.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1440, 390])
+def test_all_charts_are_drawn_and_nothing_is_wider_than_the_screen(opened: tuple[Any, list[str]], width: int) -> None:
+    page, complaints = opened
+    page.set_viewport_size({"width": width, "height": 900})
+    for chart in page.locator(".chart").all():
+        chart.scroll_into_view_if_needed()
+    page.wait_for_function(
+        "() => document.querySelectorAll('.chart .main-svg').length >= document.querySelectorAll('.chart').length"
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert [each for each in complaints if not each.startswith(("data:", "blob:"))] == []

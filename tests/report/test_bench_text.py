@@ -1,0 +1,71 @@
+"""What the bench of a machine reads like, in the terminal and for programs."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from bench_builder import H200, BenchBuilder, ms
+from bench_example import example
+
+from pinprof.bench.results import from_json
+from pinprof.report.bench_json import to_json
+from pinprof.report.bench_text import to_text
+
+HOSTILE = "\x1b[31mout of\nmemory"
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_bench_reads_as_kept(golden: Callable[[str, str], None]) -> None:
+    golden("bench.txt", to_text(example(), width=110))
+
+
+def test_recorded_results_are_marked_as_such() -> None:
+    mark = "Recorded on an NVIDIA H200, 2026-09-30; not this machine."
+    assert mark in to_text(example(), recorded=True)
+    assert mark not in to_text(example())
+
+
+def test_no_results_at_all_are_said() -> None:
+    text = to_text(BenchBuilder().build())
+    assert "Not run" in text
+    assert "E1, E2" in text
+    assert "What to do" not in text
+
+
+def test_only_what_ran_is_shown() -> None:
+    text = to_text(BenchBuilder().add("E1", ms("pageable.to", 0.4), ms("pinned.to", 0.1)).build())
+    assert "E1 pinning_cost" in text
+    assert "six_strategies" not in text
+    assert "E2, E3" in text
+
+
+def test_published_figures_of_other_sizes_stand_beside_nothing() -> None:
+    text = flat(to_text(BenchBuilder().add("E3", ms("pinned, blocking", 63), sizes={"tensors": 200}).build()))
+    assert "315 ms" not in text
+    assert "published: figures for tensors 1,000" in text
+
+
+def test_what_a_file_holds_does_no_harm_to_a_terminal() -> None:
+    bench = BenchBuilder(replace(H200, gpu=HOSTILE)).add("E1", problem=HOSTILE).build()
+    assert "\x1b" not in to_text(bench, recorded=True)
+
+
+def test_programs_read_figures_verdicts_and_advice() -> None:
+    document = json.loads(to_json(example()))
+    assert document["schema"] == "pinprof.bench/1"
+    assert document["link"]["theoretical"] == pytest.approx(63.0, rel=1e-3)
+    assert document["verdicts"][0].keys() == {"number", "claim", "outcome", "text"}
+    assert {verdict["outcome"] for verdict in document["verdicts"]} == {"confirmed", "depends", "unknown"}
+    values = {piece["name"]: piece["value"] for piece in document["advice"]}
+    assert values["pageable_free_up_to"] == 65536
+    assert values["pin_workers"] == 4
+    assert values["pinning_pays_from_htod"] == 16384
+
+
+def test_the_json_can_be_read_again() -> None:
+    written = to_json(example())
+    assert to_json(from_json(written.encode(), "bench.json")) == written

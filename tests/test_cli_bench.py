@@ -1,0 +1,152 @@
+"""`pinprof bench` and `pinprof workload`: on a machine without a GPU, and (marked) on one with it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from pinprof.bench.catalogue import EXPERIMENTS, Experiment
+from pinprof.bench.results import from_json
+from pinprof.cli import main
+
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+RECORDED = Path(__file__).parents[1] / "traces" / "bench.json"
+each = pytest.mark.parametrize("known", EXPERIMENTS, ids=lambda known: known.number)
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def is_one_line_error(result: Result) -> bool:
+    return result.exit_code == 2 and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+
+
+def test_list_has_one_line_for_each_experiment() -> None:
+    lines = invoke("workload", "--list").stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [[known.number, known.name] for known in EXPERIMENTS]
+
+
+@each
+def test_help_of_an_experiment_has_claim_sizes_and_cases(known: Experiment) -> None:
+    text = invoke("workload", known.number, "--help").stdout
+    flowing = " ".join(text.split())
+    assert known.claim in flowing
+    assert all(f"--{size.name}" in text and str(size.default) in text for size in known.sizes)
+    assert all(case in text for case in known.cases)
+    assert text == invoke("workload", known.name.upper(), "--help").stdout.replace(known.name.upper(), known.number)
+
+
+def test_unknown_experiment_is_a_line_with_the_known_ones() -> None:
+    for words in (("workload", "E15"), ("bench", "--only", "E1,E15")):
+        result = invoke(*words)
+        assert is_one_line_error(result)
+        assert "E14 training_loop" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("workload",), "--list"),
+        (("workload", "E1", "--floats", "0"), "x>=1"),
+        (("workload", "E1", "--case", "pinned.to"), "--record"),
+        (("workload", "E1", "--record", "e1.txt"), ".json.gz"),
+        (("workload", "E1", "--record", "e1.json", "--case", "nope"), "pinned.to"),
+        (("workload", "E13", "--least", "2", "--most", "1"), "--least"),
+        (("bench", "--only", "E1,pinning_cost"), "twice"),
+        (("bench", "--only", ""), "E1 pinning_cost"),
+        (("bench", "--json", "missing/bench.json"), "missing"),
+    ],
+)
+def test_wrong_usage_is_one_line(words: tuple[str, ...], said: str) -> None:
+    result = invoke(*words)
+    assert is_one_line_error(result)
+    assert said in result.stderr
+
+
+def test_outputs_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "bench.json").write_text("kept")
+    (tmp_path / "e4.side-stream-pinned.json.gz").write_text("kept")
+    for words in (
+        ("bench", "--json", tmp_path / "bench.json"),
+        ("bench", "--html", tmp_path / "bench.json"),
+        ("workload", "E4", "--record", tmp_path / "e4.json.gz"),
+    ):
+        result = invoke(*words)
+        assert is_one_line_error(result)
+        assert "--force" in result.stderr
+
+
+@no_gpu
+@pytest.mark.skipif(not RECORDED.exists(), reason="no bench is recorded so far")
+@pytest.mark.parametrize("words", [("bench", "--only", "E4"), ("workload", "E4")])
+def test_without_a_gpu_the_recorded_result_is_shown_and_nothing_succeeds(words: tuple[str, ...]) -> None:
+    result = invoke(*words)
+    assert is_one_line_error(result)
+    assert "nothing was measured: torch" in result.stderr
+    assert "Recorded on an NVIDIA H200" in result.stdout
+    assert "What to do on that machine" in result.stdout
+    assert "copy_overlap" in result.stdout
+    assert "pinning_cost" not in result.stdout
+
+
+@no_gpu
+def test_without_a_gpu_no_file_is_written_and_no_program_gets_foreign_figures(tmp_path: Path) -> None:
+    result = invoke("bench", "--json", "-")
+    assert is_one_line_error(result)
+    assert "nothing was measured: torch" in result.stderr
+    assert result.stdout == ""
+    assert invoke("bench", "--json", tmp_path / "bench.json", "--html", tmp_path / "bench.html").exit_code == 2
+    assert invoke("workload", "E4", "--record", tmp_path / "e4.json.gz").exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.gpu
+def test_bench_writes_what_it_measured(tmp_path: Path) -> None:
+    file, page = tmp_path / "bench.json", tmp_path / "bench.html"
+    result = invoke("bench", "--quick", "--only", "E1,copy_overlap", "--json", file, "--html", page)
+    assert result.exit_code == 0
+    assert "pinning_cost" in result.stdout
+    found = from_json(file.read_bytes(), file.name)
+    assert [each.number for each in found.results] == ["E1", "E4"]
+    assert all(each.problem is None and each.figures for each in found.results)
+    assert found.machine.gpu == torch.cuda.get_device_name()
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.gpu
+def test_bench_for_programs() -> None:
+    result = invoke("bench", "--quick", "--only", "E9", "--json", "-")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["schema"] == "pinprof.bench/1"
+
+
+@pytest.mark.gpu
+def test_workload_prints_its_figures() -> None:
+    result = invoke("workload", "e1", "--floats", 100_000, "--quick")
+    assert result.exit_code == 0
+    assert "pageable.pin_memory().to" in result.stdout
+
+
+@pytest.mark.gpu
+def test_a_recorded_case_can_be_reported_on(tmp_path: Path) -> None:
+    result = invoke("workload", "E4", "--record", tmp_path / "e4.json.gz")
+    assert result.exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "e4.default-stream-pageable.json.gz",
+        "e4.default-stream-pinned.json.gz",
+        "e4.side-stream-pageable.json.gz",
+        "e4.side-stream-pinned.json.gz",
+    ]
+    for path in tmp_path.iterdir():
+        assert invoke("report", path).exit_code == 0
+
+
+@pytest.mark.gpu
+def test_one_case_goes_to_the_file_itself(tmp_path: Path) -> None:
+    file = tmp_path / "one.json.gz"
+    words = ("--floats", 100_000, "--tensors", 20, "--case", "pinned, blocking", "--record", file)
+    assert invoke("workload", "E3", *words).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["one.json.gz"]

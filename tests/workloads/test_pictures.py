@@ -1,0 +1,74 @@
+"""A picture of one step, from a trace of three whose every bar can be checked by eye."""
+
+from pathlib import Path
+
+from trace_builder import SIDE, TraceBuilder
+
+from pinprof.bench.results import Bar, Figure, Picture
+from pinprof.measure import measure
+from pinprof.trace import read_trace
+from pinprof.workloads.experiments import PROGRAMS
+from pinprof.workloads.pictures import picture
+
+
+def drawn(path: Path, copy: str, stream: int) -> Picture:
+    """Return the picture of steps of 1 ms: a copy of 400 µs, a kernel that runs beside the last 300 of it."""
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.copy(copy, start + 20, 400, launch=start + 10, stream=stream)
+        builder.kernel(start + 120, 600, launch=start + 110)
+        builder.call("cudaStreamSynchronize", start + 130, 600)
+        builder.call("cudaEventRecord", start + 740, 5)
+    trace = read_trace(str(builder.write(path)))
+    return picture("a case", trace, measure(trace))
+
+
+def test_bars_of_host_and_streams_from_the_start_of_the_step(tmp_path: Path) -> None:
+    made = drawn(tmp_path / "trace.json", "HtoD (Pinned -> Device)", SIDE)
+    assert made.case == "a case"
+    assert made.bars == (
+        Bar("host", "copy", 0.01, 0.012),
+        Bar("stream 20", "copy", 0.02, 0.42),
+        Bar("host", "launch", 0.11, 0.112),
+        Bar("stream 7", "kernel", 0.12, 0.72),
+        Bar("host", "wait", 0.13, 0.73),
+    )
+
+
+def test_why_is_the_share_and_the_reason_of_the_rest(tmp_path: Path) -> None:
+    assert drawn(tmp_path / "pinned.json", "HtoD (Pinned -> Device)", SIDE).why.startswith(
+        "75 % of the copy time overlapped; else: "
+    )
+    assert drawn(tmp_path / "pageable.json", "HtoD (Pageable -> Device)", SIDE).why == (
+        "75 % of the copy time overlapped; "
+        "else: the host memory is pageable: the driver stages the copy and nothing runs beside it"
+    )
+
+
+def test_without_steps_or_copies_there_is_still_a_picture(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(10, 5, launch=1)
+    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    assert picture("none", trace, measure(trace)).why == "no copy was recorded"
+
+
+def test_figures_of_a_trace(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.copy("HtoD (Pinned -> Device)", start + 20, 400, launch=start + 10, stream=SIDE)
+        builder.kernel(start + 120, 600, launch=start + 110)
+        builder.call("cudaStreamSynchronize", start + 130, 600)
+        builder.call("cudaDeviceSynchronize", start + 740, 5)
+    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    measured = measure(trace)
+    found: dict[str, float] = {}
+    for experiment, case in (("E2", "non_blocking, one synchronize"), ("E14", "as written"), ("E10", "prefetcher")):
+        tell = PROGRAMS[experiment].tell
+        assert tell is not None
+        figures = (each for each in tell(case, trace, measured) if isinstance(each, Figure))
+        found |= {figure.name: figure.median for figure in figures}
+    assert found == {"waits, non_blocking": 2, "waits, as written": 2, "overlapped, prefetcher": 75}
