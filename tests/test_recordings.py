@@ -276,5 +276,5 @@ def test_of_the_four_ways_to_copy_beside_kernels_one_overlaps(workload: str, rea
         assert not {"PIN101", "PIN301"} & found  # PIN302: the copy begins some 30 µs before the first kernel
         return
     assert share < 0.1
-    assert profile.overlap.by_reason()[0][0] == reason
+    assert profile.overlap.by_reason[0][0] == reason
     assert ("PIN101" if reason == "pageable" else "PIN301") in found

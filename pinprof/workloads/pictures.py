@@ -32,7 +32,7 @@ def why_exposed(measured: Profile) -> str:
     if not copy_ns:
         return "no copy was recorded"
     share = percent(sum(device.overlapped_ns for device in measured.overlap.devices) / copy_ns)
-    reasons = measured.overlap.by_reason()
+    reasons = measured.overlap.by_reason
     return f"{share} of the copy time overlapped" + (f"; else: {SENTENCES[reasons[0][0]]}" if reasons else "")
 
 

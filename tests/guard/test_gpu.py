@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from pinprof.errors import UnsafeCopyError
 from pinprof.guard.watching import Guard
 from pinprof.workloads.catalogue import WORKLOADS, Workload
-from pinprof.workloads.copies import Prefetcher
+from pinprof.workloads.prefetcher import Prefetcher
 from pinprof.workloads.readback import LateReader
 
 pytestmark = pytest.mark.gpu
@@ -477,9 +477,8 @@ def double_buffered_loader() -> None:
 
 
 def own_prefetcher() -> None:
-    prefetcher = Prefetcher([pinned(512, 512) for _ in range(3)], torch.device("cuda"))
-    for _ in range(20):
-        prefetcher.next_batch().sum()
+    for batch in Prefetcher([pinned(512, 512) for _ in range(20)], "cuda"):
+        batch.sum()
 
 
 def prefetcher_as_in_timm() -> None:
