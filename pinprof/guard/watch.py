@@ -60,6 +60,8 @@ class Watch:
         on_copy: Callable[[], None] = lambda: None,
     ) -> None:
         self.gpu = gpu
+        self.followed = 0
+        """How many copies were followed so far."""
         self.notes: set[str] = set()
         """What could not be followed."""
         self._report = report
@@ -183,6 +185,7 @@ class Watch:
         stack = stack_from(sys._getframe(1))  # noqa: SLF001  the only way to the caller's frames
         with self._lock:
             ticket = self._clocks.submit(self.gpu.current_stream(made.device.device.index))
+            self.followed += 1
             self._ledger.add(
                 Copy(
                     ticket=ticket,

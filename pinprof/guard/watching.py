@@ -96,7 +96,7 @@ class Guard:
             self._watch.forget()
 
     def __str__(self) -> str:
-        parts = [str(found) for found in self.violations] or ["No unsafe use of host memory was seen."]
+        parts = [str(found) for found in self.violations] or [_clean(self._watch.followed if self._watch else 0)]
         if self._waits is not None:
             parts += _about_waits(self.unneeded)
         return "\n\n".join(parts + [f"Not seen: {note}." for note in self.notes])
@@ -129,6 +129,12 @@ def guard(mode: Mode = "warn", *, report_unneeded: bool = False) -> Guard:
     Raises PinprofError for another mode.
     """
     return Guard(mode, report_unneeded=report_unneeded)
+
+
+def _clean(followed: int) -> str:
+    copies = f"{followed} asynchronous cop{'y' if followed == 1 else 'ies'} followed"
+    none = "There was no asynchronous copy between pinned memory and a GPU to follow."
+    return f"No unsafe use of host memory was seen: {copies}." if followed else none
 
 
 def _about_waits(unneeded: tuple[UnneededWait, ...]) -> list[str]:

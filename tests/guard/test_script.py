@@ -60,7 +60,7 @@ def test_the_command_prints_the_report_and_exits_as_the_script_does(tmp_path: Pa
     (tmp_path / "train.py").write_text("import sys, torch\ntorch.ones(3).sum()\nsys.exit(int(sys.argv[1]))\n")
     done = pinprof("--guard", "train.py", status, cwd=tmp_path)
     assert done.returncode == int(status)
-    assert done.stdout == "No unsafe use of host memory was seen.\n"
+    assert done.stdout == "There was no asynchronous copy between pinned memory and a GPU to follow.\n"
     assert done.stderr == ("" if status == "0" else "The script failed with exit status 3.\n")
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 

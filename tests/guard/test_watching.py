@@ -652,4 +652,13 @@ def test_without_a_copy_nothing_is_found(gpu: FakeGpu) -> None:
     with Guard("raise", gpu=gpu) as guard:
         torch.ones(3).add_(1).numpy()
     assert guard.violations == ()
-    assert str(guard) == "No unsafe use of host memory was seen."
+    assert str(guard) == "There was no asynchronous copy between pinned memory and a GPU to follow."
+
+
+def test_a_clean_program_is_told_with_how_many_copies_were_followed(gpu: FakeGpu) -> None:
+    batch = torch.ones(4)
+    with Guard("raise", gpu=gpu) as guard:
+        for _ in range(2):
+            batch.to("meta", non_blocking=True)
+            gpu.c._cuda_synchronize()
+    assert str(guard) == "No unsafe use of host memory was seen: 2 asynchronous copies followed."
