@@ -12,6 +12,9 @@ from pinprof.units import rate, size
 HELD_MS = 0.5
 """A call that takes longer waited for the stream, on which a kernel of some ms runs; one that only launches, or stages
 64 KiB, takes some tens of µs."""
+WORTH_WORKERS = 0.1
+"""Share of a batch's time that more workers must save to be worth their memory. Batches come in bursts, so that single
+ones differ by more than that; their median does not."""
 FLOAT_BYTES = 4
 WAYS = {"HtoD": "to", "DtoH": "from"}
 
@@ -177,14 +180,14 @@ def _while_free(blocked: Sequence[Figure]) -> list[Figure]:
 
 
 def _workers(bench: Bench) -> Iterator[Advice]:
-    """Yield the smallest number of workers with which a pinned batch takes no longer than with more of them."""
+    """Yield the smallest number of workers after which more of them bring little."""
     batches = _sized(bench.result("E8"), "batch, N workers")
     if not batches:
         return
     enough = next(
         few
         for number, few in enumerate(batches)
-        if not any(order(more, few) == "less" for more in batches[number + 1 :])
+        if all(more.median >= (1 - WORTH_WORKERS) * few.median for more in batches[number + 1 :])
     )
     others = ", ".join(f"{shown(figure)} with {figure.size}" for figure in batches if figure is not enough)
     noun = "worker is" if enough.size == 1 else "workers are"

@@ -108,9 +108,17 @@ def test_pageable_copies_that_block_at_every_size_have_no_free_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "enough"), [((8, 4, 2, 1), 8), ((8, 4, 4, 4.1), 2), ((4, 4, 4, 4), 1), ((4, 4, 2, 2), 4)]
+    ("times", "enough"),
+    [
+        ((8, 4, 2, 1), 8),
+        ((8, 4, 4, 4.1), 2),
+        ((4, 4, 4, 4), 1),
+        ((4, 4, 2, 2), 4),
+        ((8, 4, 3.7, 3.7), 2),
+        ((8, 4, 3.5, 3.4), 4),
+    ],
 )
-def test_enough_workers_are_those_after_which_more_bring_nothing(times: tuple[float, ...], enough: int) -> None:
+def test_enough_workers_are_those_after_which_more_bring_little(times: tuple[float, ...], enough: int) -> None:
     bench = BenchBuilder().add("E8", *(ms("batch, N workers", time, size=2**place) for place, time in enumerate(times)))
     assert said(bench, "pin_workers").value == enough
 
