@@ -129,11 +129,9 @@ def job_of(parts: Sequence[RankPart], number: int | None = None) -> Run:
 
 def _why_no_job(parts: Sequence[RankPart]) -> str | None:
     """Return why traces are not the ranks of one job, in words; None if they are."""
-    paths: dict[int, str] = {}
+    paths: dict[int | None, str] = {}
     for part in parts:
         rank = rank_of(part)
-        if rank is None:
-            return f"of {part.profile.path} nothing tells the rank"
         if rank in paths:
             return f"{paths[rank]} and {part.profile.path} are both of rank {rank}"
         paths[rank] = part.profile.path
