@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from pinprof.analyses.overlap import SENTENCES
 from pinprof.measure import Profile
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import (
@@ -14,9 +15,9 @@ from pinprof.report.words import (
     DISTRUST,
     IDLE,
     NOTHING,
-    REASONS,
     absences,
     consequence,
+    copy_cells,
     doubts,
     joint_worth,
     place,
@@ -30,7 +31,7 @@ from pinprof.report.words import (
 )
 from pinprof.rules import Findings, unsearched
 from pinprof.trust import Missing
-from pinprof.units import duration, percent, rate, size
+from pinprof.units import duration, percent
 
 MAX_SITES = 10
 """More sites than this are counted, not listed."""
@@ -114,26 +115,17 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     else:
         share = percent(hidden / total) if total else "0 %"
         yield fact(share, f"of {duration(total)} copy time is hidden behind kernels")
-    of_copies, of_overlap, of_stalls = (unless(profile, figure) for figure in ("copies", "overlap", "stalls"))
     rows = table("copy", "host memory", "count", "bytes", "time", "hidden", "exposed", "rate", "host blocked")
-    for group in profile.copies:
-        rows.add_row(
-            group.direction,
-            NOTHING if group.host_memory == "none" else group.host_memory,
-            of_copies(str(group.count)),
-            of_copies(size(group.bytes) if group.bytes else NOTHING),
-            of_copies(duration(group.time_ns)),
-            of_overlap(duration(group.overlapped_ns)),
-            of_overlap(duration(group.exposed_ns)),
-            of_copies(rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else NOTHING),
-            of_stalls(duration(group.host_blocked_ns)),
-        )
+    for cells in copy_cells(profile):
+        rows.add_row(*cells)
     yield rows
     if profile.withheld.keys() & {"overlap", "causes"}:
         yield bullet(f"why copies are exposed: {why_not(profile, 'overlap', 'causes')}")
         return
     for reason, count, exposed in overlap.by_reason:
-        yield bullet(f"{duration(exposed)} exposed in {count} {'copy' if count == 1 else 'copies'}: {REASONS[reason]}")
+        yield bullet(
+            f"{duration(exposed)} exposed in {count} {'copy' if count == 1 else 'copies'}: {SENTENCES[reason]}"
+        )
 
 
 def _waits(profile: Profile) -> Iterable[RenderableType]:

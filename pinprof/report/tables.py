@@ -1,11 +1,12 @@
 """The tables of the page: all numbers that the charts are drawn from, and what each means."""
 
+from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import StepParts
 from pinprof.analyses.syncs.sites import Cost, Site
 from pinprof.measure import Profile
 from pinprof.report.elements import Column, Markup, details, escaped, table
-from pinprof.report.words import IDLE, NOTHING, REASONS, place, surprises, unless
-from pinprof.units import between, duration, percent, rate, size
+from pinprof.report.words import IDLE, NOTHING, copy_cells, place, surprises, unless
+from pinprof.units import between, duration, percent
 
 FEW = 10
 """Of so many steps each length is said."""
@@ -23,22 +24,7 @@ def copies_table(profile: Profile) -> str:
         return ""
     columns = [Column("direction"), Column("host memory")]
     columns += _numbers("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
-    of_copies, of_overlap, of_stalls = (unless(profile, figure) for figure in ("copies", "overlap", "stalls"))
-    rows = (
-        (
-            group.direction,
-            NOTHING if group.host_memory == "none" else group.host_memory,
-            of_copies(f"{group.count:,}"),
-            of_copies(size(group.bytes) if group.bytes else NOTHING),
-            of_copies(duration(group.time_ns)),
-            of_overlap(duration(group.overlapped_ns)),
-            of_overlap(duration(group.exposed_ns)),
-            of_copies(rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else NOTHING),
-            of_stalls(duration(group.host_blocked_ns)),
-        )
-        for group in profile.copies
-    )
-    return table("In the whole trace, each copy counted by itself", columns, rows)
+    return table("In the whole trace, each copy counted by itself", columns, copy_cells(profile, ","))
 
 
 def reasons_table(profile: Profile) -> str:
@@ -47,7 +33,9 @@ def reasons_table(profile: Profile) -> str:
         return ""
     rows = profile.overlap.by_reason
     columns = [Column("reason"), *_numbers("copies", "exposed"), Column("meaning")]
-    cells = ((reason.replace("_", " "), f"{count:,}", duration(time), REASONS[reason]) for reason, count, time in rows)
+    cells = (
+        (reason.replace("_", " "), f"{count:,}", duration(time), SENTENCES[reason]) for reason, count, time in rows
+    )
     return table("In the whole trace; the first reason that holds for a copy", columns, cells) if rows else ""
 
 

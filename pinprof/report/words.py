@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Iterator
 
-from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.trust import FIGURES, Missing
-from pinprof.units import between, duration, percent
+from pinprof.units import between, duration, percent, rate, size
 from pinprof.whatif import StepEstimate
 
-REASONS = SENTENCES
 IDLE = {
     "host_wait": "the next launch came late: the host is busy elsewhere",
     "sync_bubble": "the host had waited for the GPU and had nothing queued",
@@ -69,6 +67,26 @@ def unless(profile: Profile, *figures: str) -> Callable[[str], str]:
     """Return what shows a number as it is, or as nothing where one of the figures that it is part of is withheld."""
     hidden = bool(profile.withheld.keys() & set(figures))
     return lambda number: NOTHING if hidden else number
+
+
+def copy_cells(profile: Profile, separator: str = "") -> Iterator[list[str]]:
+    """Yield per group of copies: direction, memory, count, bytes, time, hidden, exposed, rate, host blocked.
+
+    `separator` stands between the thousands of the count.
+    """
+    of_copies, of_overlap, of_stalls = (unless(profile, figure) for figure in ("copies", "overlap", "stalls"))
+    for group in profile.copies:
+        yield [
+            group.direction,
+            NOTHING if group.host_memory == "none" else group.host_memory,
+            of_copies(f"{group.count:{separator}}"),
+            of_copies(size(group.bytes) if group.bytes else NOTHING),
+            of_copies(duration(group.time_ns)),
+            of_overlap(duration(group.overlapped_ns)),
+            of_overlap(duration(group.exposed_ns)),
+            of_copies(rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else NOTHING),
+            of_stalls(duration(group.host_blocked_ns)),
+        ]
 
 
 def why_not(profile: Profile, *figures: str) -> str:

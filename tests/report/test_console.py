@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from trace_builder import TraceBuilder
 
+from pinprof.analyses.overlap import SENTENCES
 from pinprof.measure import measure
 from pinprof.report.console import to_text
-from pinprof.report.words import BOUNDS, IDLE, REASONS
+from pinprof.report.words import BOUNDS, IDLE
 from pinprof.rules import Findings, find
 from pinprof.trace import read_trace
 
@@ -79,7 +80,7 @@ def test_names_of_the_trace_cannot_write_to_the_terminal(tmp_path: Path) -> None
     assert "[bold]" in text
 
 
-@pytest.mark.parametrize("sentences", [REASONS, IDLE, BOUNDS])
+@pytest.mark.parametrize("sentences", [SENTENCES, IDLE, BOUNDS])
 def test_every_code_has_a_sentence(sentences: dict[str, str]) -> None:
     assert all(sentences.values())
 
@@ -87,7 +88,7 @@ def test_every_code_has_a_sentence(sentences: dict[str, str]) -> None:
 def test_the_codes_are_those_of_the_analyses() -> None:
     from pinprof.analyses import idle, overlap  # noqa: PLC0415  only to compare
 
-    assert set(REASONS) == set(overlap.REASONS)
+    assert set(SENTENCES) == set(overlap.REASONS)
     assert set(IDLE) == set(idle.IDLE_CAUSES)
 
 

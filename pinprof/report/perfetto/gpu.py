@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
-from pinprof.analyses.overlap import REASONS, exposed_pieces
+from pinprof.analyses.overlap import REASONS, SENTENCES, exposed_pieces
 from pinprof.intervals import covered, intersect, union
 from pinprof.measure import Profile
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, encoded, micros
 from pinprof.report.perfetto.waits import ms
 from pinprof.report.words import IDLE, place, printable
-from pinprof.report.words import REASONS as REASONS_IN_WORDS
 from pinprof.rules import RULE_OF_EXPOSURE
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace
 
@@ -77,7 +76,7 @@ def _exposed(trace: Trace, profile: Profile, number: int) -> Label:
         return Label("exposed", args)
     reason = REASONS[overlap.reason[number]]
     rule = RULE_OF_EXPOSURE.get((reason, DIRECTIONS[gpu.direction[row]]))
-    args |= {"why": REASONS_IN_WORDS[reason]} | ({"more": f"pinprof explain {rule}"} if rule else {})
+    args |= {"why": SENTENCES[reason]} | ({"more": f"pinprof explain {rule}"} if rule else {})
     return Label(f"exposed: {reason}", args)
 
 
