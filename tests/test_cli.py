@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from bench_builder import H200, BenchBuilder, gbps
-from click.testing import CliRunner, Result
+from command_line import copying_trace, invoke, is_one_line_error
 from page_reader import Page
 from trace_builder import TraceBuilder
 
 from pinprof.bench.results import to_json
-from pinprof.cli import main
 
 COMMANDS = (
     "report",
@@ -48,23 +47,9 @@ print("finished")
 """
 
 
-def invoke(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
-        builder.kernel(start + 100, 300, launch=start + 50)
-        builder.copy("HtoD (Pageable -> Device)", start + 500, 400, launch=start + 450, call=430)
-    return builder.write(tmp_path / "trace.json.gz")
-
-
-def is_one_line_error(result: Result) -> bool:
-    return result.exit_code == 2 and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+    return copying_trace(tmp_path)
 
 
 def test_help_teaches_every_command() -> None:

@@ -5,23 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from command_line import invoke, is_one_line_error
 
 from pinprof.bench.catalogue import EXPERIMENTS, Experiment
 from pinprof.bench.results import from_json
-from pinprof.cli import main
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 RECORDED = Path(__file__).parents[1] / "traces" / "bench.json"
 each = pytest.mark.parametrize("known", EXPERIMENTS, ids=lambda known: known.number)
-
-
-def invoke(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def is_one_line_error(result: Result) -> bool:
-    return result.exit_code == 2 and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
 
 
 def test_list_has_one_line_for_each_experiment() -> None:

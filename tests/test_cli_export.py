@@ -5,32 +5,16 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from trace_builder import TraceBuilder
+from command_line import copying_trace, invoke, is_one_line_error
 
-from pinprof.cli import main
 from pinprof.trace import read_trace
 
 RECORDED = Path(__file__).parents[1] / "traces" / "loss_item.stack.json.gz"
 
 
-def invoke(*words: object, given: bytes | None = None) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words], input=given)
-
-
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
-        builder.kernel(start + 100, 300, launch=start + 50)
-        builder.copy("HtoD (Pageable -> Device)", start + 500, 400, launch=start + 450, call=430)
-    return builder.write(tmp_path / "trace.json.gz")
-
-
-def is_one_line_error(result: Result) -> bool:
-    return result.exit_code == 2 and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+    return copying_trace(tmp_path)
 
 
 def test_a_trace_is_written_with_tracks_and_the_way_on_is_said(trace: Path, tmp_path: Path) -> None:

@@ -11,20 +11,11 @@ from typing import Any
 
 import fsspec
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import invoke, is_one_line_error
 from trace_builder import TraceBuilder
 
-from pinprof.cli import main
-
 LIMIT = ("--max-step-ms", "99")
-
-
-def invoke(*words: object, given: bytes | None = None) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words], input=given)
-
-
-def is_one_line_error(result: Result) -> bool:
-    return result.exit_code == 2 and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
 
 
 def paths_of(result: Result) -> list[str]:

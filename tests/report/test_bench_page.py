@@ -1,7 +1,6 @@
 """The bench of a machine as a page: what a person reads, and what the charts are drawn from."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,8 +8,8 @@ from typing import Any
 import pytest
 from bench_builder import H200, BenchBuilder, ms
 from bench_example import example
+from chromium import chromium, open_file
 from page_reader import Page
-from playwright.sync_api import sync_playwright
 
 from pinprof.bench.advice import advice
 from pinprof.bench.link import link_of
@@ -20,7 +19,6 @@ from pinprof.report.bench_page import to_html
 from pinprof.report.bench_words import ADVICE, OUTCOMES, value
 from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
@@ -124,21 +122,13 @@ def test_what_a_file_holds_is_no_code_of_the_page() -> None:
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, list[str]]]:
     """Give a browser page with the bench, and what it complained of."""
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (apt-get install chromium)")
     file = tmp_path_factory.mktemp("page") / "bench.html"
     file.write_text(to_html(example()))
     complaints: list[str] = []
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: complaints.append(request.url) if "://" in request.url else None)
-        page.goto(file.as_uri())
-        complaints.remove(file.as_uri())
+        open_file(page, file, complaints)
         yield page, complaints
-        browser.close()
 
 
 @pytest.mark.browser
@@ -152,4 +142,4 @@ def test_all_charts_are_drawn_and_nothing_is_wider_than_the_screen(opened: tuple
         "() => document.querySelectorAll('.chart .main-svg').length >= document.querySelectorAll('.chart').length"
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert [each for each in complaints if not each.startswith(("data:", "blob:"))] == []
+    assert complaints == []

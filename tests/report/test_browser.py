@@ -2,13 +2,13 @@
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from chromium import chromium, open_file
+from playwright.sync_api import Browser, Locator, Page
 from playwright.sync_api import TimeoutError as TookTooLong
 from trace_builder import TraceBuilder
 
@@ -23,16 +23,6 @@ from pinprof.trace import Trace, read_trace
 pytestmark = pytest.mark.browser
 
 TRACES = Path(__file__).parents[2] / "traces"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--no-first-run",
-    "--disable-component-update",
-    "--disable-sync",
-)
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 ZOOM_TIME = """async () => {
   const plot = document.querySelector(".plot");
@@ -42,17 +32,12 @@ ZOOM_TIME = """async () => {
   await drawn;
   return performance.now() - start;
 }"""
-OWN_SCHEMES = ("file:", "data:", "blob:")
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (apt-get install chromium)")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 Opened = Callable[..., Page]
@@ -76,11 +61,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
-        page.on("request", lambda request: _complain(complaints, request.url))
-        page.goto(file.as_uri())
+        open_file(page, file, complaints)
         if page.locator(".timeline").count():
             page.locator(".timeline").first.scroll_into_view_if_needed()
             page.wait_for_selector(".timeline[data-drawn]", timeout=20_000)
@@ -90,11 +71,6 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
     for context in contexts:
         context.close()
     assert complaints == []
-
-
-def _complain(complaints: list[str], url: str) -> None:
-    if not url.startswith(OWN_SCHEMES):
-        complaints.append(f"request: {url}")
 
 
 def point_at(page: Page, label: str, fraction: float, timeout: float = 10_000) -> str:
@@ -467,10 +443,7 @@ def test_in_a_notebook_the_report_draws_itself_and_keeps_to_its_frame(browser: B
     context = browser.new_context()
     page = context.new_page()
     complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-    page.on("request", lambda request: _complain(complaints, request.url))
-    page.goto(file.as_uri())
+    open_file(page, file, complaints)
     frame = page.frame_locator("iframe")
     frame.locator(".timeline").first.scroll_into_view_if_needed()
     frame.locator(".timeline[data-drawn]").wait_for(timeout=20_000)

@@ -1,43 +1,34 @@
 """Opens the page of a comparison in a real Chromium: two timelines on one time axis."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from chromium import chromium, open_file
+from playwright.sync_api import Page
 
 from pinprof.notebook import compare
 
 pytestmark = pytest.mark.browser
 
 TRACES = Path(__file__).parents[2] / "traces"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 RANGES = "() => [...document.querySelectorAll('.plot')].map((plot) => plot.layout.xaxis.range.map(Number))"
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """Give the page with both timelines drawn; in the end it must have kept to itself and complained of nothing."""
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (apt-get install chromium)")
     file = tmp_path_factory.mktemp("page") / "compare.html"
     compare(TRACES / "pageable_blocking.stack.json.gz", TRACES / "prefetch.stack.json.gz").html(file)
     complaints: list[str] = []
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: complaints.append(request.url) if "://" in request.url else None)
-        page.goto(file.as_uri())
-        complaints.remove(file.as_uri())
+        open_file(page, file, complaints)
         page.locator(".timeline").first.scroll_into_view_if_needed()
         page.locator(".timeline").last.scroll_into_view_if_needed()
         page.wait_for_selector(".timeline[data-drawn] >> nth=1", timeout=20_000)
         yield page
-        browser.close()
-    assert [each for each in complaints if not each.startswith(("data:", "blob:"))] == []
+    assert complaints == []
 
 
 def ranges(page: Page) -> list[list[float]]:

@@ -1,13 +1,13 @@
 """Opens the page of a job of 1,024 ranks in a real Chromium: the heat map of its ranks."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import chromium, open_file
 from job_builder import job
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from pinprof.ranks import compare_ranks
 from pinprof.report.ranks_page import to_html
@@ -15,7 +15,6 @@ from pinprof.report.ranks_page import to_html
 pytestmark = pytest.mark.browser
 
 MANY, SLOW = 1024, 700
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CANVAS = "document.querySelector('#job .canvas')"
 ORDER = f"() => {CANVAS}._fullLayout.xaxis._categories"
 
@@ -31,12 +30,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (apt-get install chromium)")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(params=[1440, 360])
@@ -44,16 +39,12 @@ def page(browser: Browser, file: Path, request: pytest.FixtureRequest) -> Iterat
     """Give the page with the heat map drawn; in the end it must have kept to itself and complained of nothing."""
     complaints: list[str] = []
     page = browser.new_page(viewport={"width": request.param, "height": 900})
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: complaints.append(request.url) if "://" in request.url else None)
-    page.goto(file.as_uri())
-    complaints.remove(file.as_uri())
+    open_file(page, file, complaints)
     page.locator("#job .chart").scroll_into_view_if_needed()
     page.wait_for_selector("#job .chart[data-drawn] .heatmaplayer image", state="attached", timeout=20_000)
     yield page
     page.close()
-    assert [each for each in complaints if not each.startswith(("data:", "blob:"))] == []
+    assert complaints == []
 
 
 def press(page: Page, name: str) -> None:
