@@ -1,9 +1,14 @@
 """Changes a function of torch while a program is watched, and puts it back."""
 
+import ctypes
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import getattr_static
 from typing import Any
+
+IMMUTABLE = 1 << 8
+"""The flag of classes whose attributes Python does not set (Py_TPFLAGS_IMMUTABLETYPE); most of those written in C."""
 
 
 @contextmanager
@@ -11,11 +16,20 @@ def replaced(holder: Any, name: str, change: Callable[[Any], Any]) -> Iterator[N
     """Change an attribute of a class or module within the block; an inherited one is covered."""
     own = name in vars(holder)
     before = getattr_static(holder, name)
-    setattr(holder, name, change(before))
+    _set(holder, name, change(before))
     try:
         yield
     finally:
         if own:
-            setattr(holder, name, before)
+            _set(holder, name, before)
         else:
             delattr(holder, name)
+
+
+def _set(holder: Any, name: str, value: Any) -> None:
+    if not (isinstance(holder, type) and holder.__flags__ & IMMUTABLE):
+        setattr(holder, name, value)
+        return
+    (attributes,) = gc.get_referents(vars(holder))  # what the read-only view that Python gives is a view of
+    attributes[name] = value
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(holder))

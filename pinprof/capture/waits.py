@@ -137,7 +137,10 @@ def _uncovered() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
     """Yield (holder, name, condition) of the functions that wait without a warning of the sync debug mode."""
     yield torch._C, "_cuda_synchronize", _always  # noqa: SLF001  what torch.cuda.synchronize calls, however imported
     yield torch._C, "_cuda_emptyCache", _always  # noqa: SLF001
+    if hasattr(torch._C, "_accelerator_synchronizeDevice"):  # noqa: SLF001  since torch 2.6
+        yield torch._C, "_accelerator_synchronizeDevice", _always  # noqa: SLF001
     yield torch.cuda.Event, "synchronize", _always
+    yield torch.Event, "synchronize", _is_of_a_gpu
     if not has_compiled():  # compiled code guards on the methods of Tensor: it would compile again
         for name in ("to", "cuda", "cpu", "copy_"):
             yield torch.Tensor, name, copies_pageable_memory
@@ -151,6 +154,10 @@ def has_compiled() -> bool:
 
 def _always(*_: object, **__: object) -> bool:
     return True
+
+
+def _is_of_a_gpu(_: object, event: torch.Event) -> bool:
+    return event.device.type == "cuda"
 
 
 def copies_pageable_memory(result: Any, source: torch.Tensor, *args: Any, non_blocking: bool = False, **_: Any) -> bool:
