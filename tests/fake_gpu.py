@@ -40,6 +40,31 @@ class FakeStream:
         event.wait(self)
 
 
+class FakeGenericStream(FakeStream):
+    """The same stream as an object of torch's own class, whose methods are written in C and call no others."""
+
+    def __init__(self, stream: FakeStream, device: str = "meta") -> None:
+        super().__init__(stream.gpu, stream.cuda_stream)
+        self.stream, self.device = stream, torch.device(device)
+
+    def synchronize(self) -> None:
+        self.stream.run()
+
+    def query(self) -> bool:
+        return self.stream.query()
+
+    def record_event(self, event: Any = None) -> Any:
+        event = event or self.gpu.generic.Event()
+        event.stand_for(self.stream)
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        pass
+
+    def wait_stream(self, other: FakeStream) -> None:
+        pass
+
+
 class FakeMark:
     def __init__(self, stream: FakeStream) -> None:
         self.stream, self.number = stream, 0
@@ -55,8 +80,50 @@ class FakeMark:
         return 1_500_000.0
 
 
+def _events(gpu: "FakeGpu") -> tuple[Any, Any]:
+    """Return the classes of a GPU's events: torch's own, and that of torch.cuda."""
+
+    class GenericEvent:
+        """An event as one of torch's own class is."""
+
+        handles = iter(range(1, 1000))
+
+        def __init__(self, device: str = "meta") -> None:
+            self.device, self.event_id = torch.device(device), 0
+            self.behind: list[tuple[FakeStream, int]] = []
+
+        def stand_for(self, stream: FakeStream) -> None:
+            self.event_id = self.event_id or next(self.handles)
+            self.behind = [(stream, stream.queued)]
+
+        def record(self, stream: FakeStream | None = None) -> None:
+            self.stand_for(stream or gpu.current)
+
+        def wait(self, stream: FakeStream | None = None) -> None:
+            pass
+
+        def synchronize(self) -> None:
+            for stream, queued in self.behind:
+                stream.ran = max(stream.ran, queued)
+
+        def query(self) -> bool:
+            return all(stream.ran >= queued for stream, queued in self.behind)
+
+        def elapsed_time(self, other: "GenericEvent") -> float:
+            return float(other.event_id - self.event_id)
+
+    class Event(GenericEvent):
+        """An event as one of torch.cuda is."""
+
+        @property
+        def cuda_event(self) -> int:
+            return self.event_id
+
+    return GenericEvent, Event
+
+
 class FakeGpu:
-    """What the guard asks of a GPU, and `cuda` and `c` in place of `torch.cuda` and `torch._C`."""
+    """What the guard asks of a GPU, with `cuda`, `generic` and `c` in place of `torch.cuda`, `torch` and `torch._C`."""
 
     def __init__(self) -> None:
         self.streams = [FakeStream(self, 0)]
@@ -66,32 +133,7 @@ class FakeGpu:
         self._owned: set[int] = set()
         self.sync_debug_mode = 0
         gpu = self
-
-        class Event:
-            """An event of the fake."""
-
-            handles = iter(range(1, 1000))
-
-            def __init__(self) -> None:
-                self.cuda_event = 0
-                self.behind: list[tuple[FakeStream, int]] = []
-
-            def record(self, stream: FakeStream) -> None:
-                self.cuda_event = self.cuda_event or next(self.handles)
-                self.behind = [(stream, stream.queued)]
-
-            def wait(self, stream: FakeStream) -> None:
-                pass
-
-            def synchronize(self) -> None:
-                for stream, queued in self.behind:
-                    stream.ran = max(stream.ran, queued)
-
-            def query(self) -> bool:
-                return all(stream.ran >= queued for stream, queued in self.behind)
-
-            def elapsed_time(self, other: "Event") -> float:
-                return float(other.cuda_event - self.cuda_event)
+        generic_events, events = _events(gpu)
 
         class OwnStream(FakeStream):
             def __init__(self) -> None:
@@ -100,12 +142,12 @@ class FakeGpu:
 
         self.stream_class = OwnStream
         self.cuda: Any = SimpleNamespace(
-            Event=Event,
+            Event=events,
             Stream=FakeStream,
-            current_stream=lambda: self.current,
             get_sync_debug_mode=lambda: self.sync_debug_mode,
             set_sync_debug_mode=self._set_mode,
         )
+        self.generic: Any = SimpleNamespace(Event=generic_events, Stream=FakeGenericStream)
         self._cudart = SimpleNamespace(
             cudaHostRegister=lambda _address, _size, _flags: 0, cudaHostUnregister=lambda _address: 0
         )

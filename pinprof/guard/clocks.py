@@ -52,6 +52,10 @@ class Clocks:
         """Let the later work of a stream wait for an event; for one that was never recorded it does not wait."""
         _join(self._streams.setdefault(stream, {}), self.behind_event(event))
 
+    def follow(self, stream: Stream, other: Stream) -> None:
+        """Let the later work of a stream wait for all work that is on another now."""
+        _join(self._streams.setdefault(stream, {}), self.behind_stream(other))
+
     def behind_stream(self, stream: Stream) -> Known:
         """Return what has ended once all work has that is on a stream now."""
         return dict(self._streams.get(stream, {}))

@@ -31,6 +31,8 @@ class Gpu(Protocol):
 
     cuda: Any
     """`torch.cuda`, or what has its streams and events."""
+    generic: Any
+    """`torch`, or what has its classes of events and streams, which are of any device."""
     c: Any
     """`torch._C`, or what has its functions."""
 
@@ -54,6 +56,7 @@ class Cuda:
     """The GPUs of torch.cuda."""
 
     cuda: Any = torch.cuda
+    generic: Any = torch
     c: Any = _C
 
     def owns(self, where: Tensor | torch.device) -> bool:

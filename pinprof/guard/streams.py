@@ -11,6 +11,7 @@ import torch
 from pinprof.capture.replaced import replaced
 from pinprof.capture.waits import taking_warnings
 from pinprof.guard.clocks import Known, Stream
+from pinprof.guard.gpu import Gpu
 from pinprof.guard.watch import Watch
 
 
@@ -38,7 +39,38 @@ class _Spelled(threading.local):
 
 def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     """Yield (holder, name, change) of the functions that order streams, events and the host."""
-    cuda, c = watch.gpu.cuda, watch.gpu.c
+    gpu = watch.gpu
+    yield from _of_classes(watch, spelled, gpu.cuda.Event, gpu.cuda.Stream)
+    for holder, name, change in _of_classes(watch, spelled, gpu.generic.Event, gpu.generic.Stream):
+        yield holder, name, _if_of_a_gpu(gpu, change)
+    for name, note in _methods_of_streams(watch):  # those of torch.cuda call the methods of events
+        yield gpu.generic.Stream, name, _if_of_a_gpu(gpu, _noting(note))
+    of_device = _changed(watch, spelled, lambda: watch.behind_device(gpu.c._cuda_getDevice()), call=OF_DEVICE)  # noqa: SLF001
+    yield gpu.c, "_cuda_synchronize", of_device
+    yield gpu.c, "_accelerator_synchronizeDevice", _changed(watch, spelled, watch.behind_device, call=OF_ACCELERATOR)
+    if torch.distributed.is_available():  # waits for the current stream, and without a warning
+        behind_current = _changed(watch, spelled, lambda *_: watch.behind_current(), is_over=_is_none)
+        yield torch.distributed, "barrier", behind_current
+
+
+OF_DEVICE, OF_ACCELERATOR = "torch.cuda.synchronize", "torch.accelerator.synchronize"
+
+
+def _of_classes(
+    watch: Watch, spelled: _Spelled, events: Any, streams: Any
+) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
+    """Yield the same of the methods that a class of events and one of streams have: torch.cuda's, or torch's own."""
+
+    def on(event: Any, stream: Any) -> Stream:
+        if stream is not None:
+            return key_of_stream(stream)
+        return watch.gpu.current_stream(None if isinstance(event, watch.gpu.cuda.Event) else event.device.index)
+
+    def recorded(_: None, event: Any, stream: Any = None) -> None:
+        watch.recorded(key_of_event(event), on(event, stream))
+
+    def waits(_: None, event: Any, stream: Any = None) -> None:
+        watch.stream_waits(on(event, stream), key_of_event(event))
 
     def behind_event(event: Any) -> Known:
         return watch.behind_event(key_of_event(event))
@@ -50,34 +82,47 @@ def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callab
     def behind_stream(stream: Any) -> Known:
         return watch.behind_stream(key_of_stream(stream))
 
-    def waiting(call: str, known: Callable[..., Known]) -> Callable[[Any], Any]:
-        return _changed(watch, spelled, known, lambda _: True, call)
+    yield events, "record", _noting(recorded)
+    yield events, "wait", _noting(waits)
+    yield events, "synchronize", _changed(watch, spelled, behind_event, call="Event.synchronize")
+    yield events, "query", _changed(watch, spelled, behind_event, is_over=bool)
+    yield events, "elapsed_time", _changed(watch, spelled, behind_both)
+    yield streams, "synchronize", _changed(watch, spelled, behind_stream, call="Stream.synchronize")
+    yield streams, "query", _changed(watch, spelled, behind_stream, is_over=bool)
 
-    def asking(known: Callable[..., Known]) -> Callable[[Any], Any]:
-        return _changed(watch, spelled, known, bool, None)
 
-    def ordering(note: Callable[[Any, Stream], None]) -> Callable[[Any], Any]:
-        return _ordering(note, cuda)
+def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]]]:
+    """Yield the methods of torch's own streams that order them, and what each of them means."""
 
-    yield cuda.Event, "record", ordering(lambda event, stream: watch.recorded(key_of_event(event), stream))
-    yield cuda.Event, "wait", ordering(lambda event, stream: watch.stream_waits(stream, key_of_event(event)))
-    yield cuda.Event, "synchronize", waiting("Event.synchronize", behind_event)
-    yield cuda.Event, "query", asking(behind_event)
-    yield cuda.Event, "elapsed_time", _changed(watch, spelled, behind_both, lambda _: True, None)
-    yield cuda.Stream, "synchronize", waiting("Stream.synchronize", behind_stream)
-    yield cuda.Stream, "query", asking(behind_stream)
-    here = "torch.cuda.synchronize"
-    yield c, "_cuda_synchronize", waiting(here, lambda: watch.behind_device(c._cuda_getDevice()))  # noqa: SLF001
-    if (
-        torch.distributed.is_available()
-    ):  # waits for the current stream, and without a warning; asynchronous, it does not
-        barrier = _changed(watch, spelled, lambda *_: watch.behind_current(), lambda work: work is None, None)
-        yield torch.distributed, "barrier", barrier
-    yield c, "_accelerator_synchronizeDevice", waiting("torch.accelerator.synchronize", watch.behind_device)
+    def records(made: Any, stream: Any, _event: Any = None) -> None:
+        watch.recorded(key_of_event(made), key_of_stream(stream))
+
+    def waits(_: None, stream: Any, event: Any) -> None:
+        watch.stream_waits(key_of_stream(stream), key_of_event(event))
+
+    def follows(_: None, stream: Any, other: Any) -> None:
+        watch.stream_follows(key_of_stream(stream), key_of_stream(other))
+
+    yield "record_event", records
+    yield "wait_event", waits
+    yield "wait_stream", follows
+
+
+def _always(_: Any) -> bool:
+    return True
+
+
+def _is_none(result: Any) -> bool:
+    return result is None  # else it goes on
 
 
 def _changed(
-    watch: Watch, spelled: _Spelled, behind: Callable[..., Known], is_over: Callable[[Any], bool], call: str | None
+    watch: Watch,
+    spelled: _Spelled,
+    behind: Callable[..., Known],
+    *,
+    is_over: Callable[[Any], bool] = _always,
+    call: str | None = None,
 ) -> Callable[[Any], Any]:
     """Return what makes a function tell the watch what has ended once it returns."""
 
@@ -99,25 +144,39 @@ def _changed(
     return change
 
 
-def _ordering(note: Callable[[Any, Stream], None], cuda: Any) -> Callable[[Any], Any]:
-    """Return what makes a method of events tell on which stream it was called."""
+def _noting(note: Callable[..., None]) -> Callable[[Any], Any]:
+    """Return what makes a function hand its result and its arguments to `note` once it returns."""
 
     def change(function: Any) -> Any:
         @wraps(function)
-        def told(event: Any, stream: Any = None) -> Any:
-            on = cuda.current_stream() if stream is None else stream
-            result = function(event, on)
-            note(event, key_of_stream(on))
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            note(result, *args, **kwargs)
             return result
 
-        return told
+        return noted
 
     return change
 
 
+def _if_of_a_gpu(gpu: Gpu, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the same change of a method of torch's own events or streams, for those that are of a GPU."""
+
+    def change_some(function: Any) -> Any:
+        changed = change(function)
+
+        @wraps(function)
+        def called(own: Any, *args: Any, **kwargs: Any) -> Any:
+            return (changed if gpu.owns(own.device) else function)(own, *args, **kwargs)
+
+        return called
+
+    return change_some
+
+
 def key_of_event(event: Any) -> int:
     """Return the handle of an event: it has one from its first record on, and none has it beside it."""
-    return int(event.cuda_event)
+    return int(event.cuda_event if hasattr(event, "cuda_event") else event.event_id)
 
 
 def key_of_stream(stream: Any) -> Stream:

@@ -237,6 +237,11 @@ class Watch:
         with self._lock:
             self._clocks.wait(stream, event)
 
+    def stream_follows(self, stream: Stream, other: Stream) -> None:
+        """Take note that the later work of a stream waits for what is on another now."""
+        with self._lock:
+            self._clocks.follow(stream, other)
+
     def learn(self, known: Known, call: str | None = None) -> None:
         """Take note that the host knows now what has ended, in a synchronize of this name or in some other way."""
         with self._lock:

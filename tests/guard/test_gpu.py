@@ -145,6 +145,23 @@ def event_recorded_too_early() -> None:
     host.sum()  # access
 
 
+def torch_event_recorded_too_early() -> None:
+    x, copied = torch.ones(1024, 1024, device="cuda"), torch.Event("cuda")
+    sleep()
+    copied.record()
+    host = x.to("cpu", non_blocking=True)  # copy
+    copied.synchronize()
+    host.sum()  # access
+
+
+def torch_stream_of_another_copy() -> None:
+    x, side = torch.ones(1024, 1024, device="cuda"), torch.Stream(device="cuda")
+    sleep()
+    host = x.to("cpu", non_blocking=True)  # copy
+    side.synchronize()
+    host.sum()  # access
+
+
 def query_that_says_no() -> None:
     x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
     sleep()
@@ -243,6 +260,8 @@ FAULTY = {
     item_on_the_wrong_stream: "PIN502",
     event_on_the_wrong_stream: "PIN502",
     event_recorded_too_early: "PIN502",
+    torch_event_recorded_too_early: "PIN502",
+    torch_stream_of_another_copy: "PIN502",
     query_that_says_no: "PIN502",
     numpy_of_a_destination: "PIN506",
     array_of_a_destination: "PIN506",
@@ -417,6 +436,40 @@ def result_after_accelerator_synchronize() -> None:
     host.sum()
 
 
+def result_after_torch_event() -> None:
+    x, copied = torch.ones(1024, 1024, device="cuda"), torch.Event("cuda")
+    host = x.to("cpu", non_blocking=True)
+    copied.record()
+    copied.synchronize()
+    host.sum()
+
+
+def result_after_torch_stream() -> None:
+    x, side = torch.ones(1024, 1024, device="cuda"), torch.Stream(device="cuda")
+    side.wait_stream(torch.accelerator.current_stream())
+    with side:
+        host = x.to("cpu", non_blocking=True)
+    side.synchronize()
+    host.sum()
+
+
+def result_after_a_chain_of_torch_streams() -> None:
+    x, side, last = torch.ones(1024, 1024, device="cuda"), *(torch.Stream(device="cuda") for _ in range(2))
+    side.wait_stream(torch.accelerator.current_stream())
+    with side:
+        host = x.to("cpu", non_blocking=True)
+    last.wait_event(side.record_event())
+    while not last.query():
+        pass
+    host.sum()
+
+
+def result_after_accelerator_stream() -> None:
+    host = torch.ones(1024, 1024, device="cuda").to("cpu", non_blocking=True)
+    torch.accelerator.current_stream().synchronize()
+    host.sum()
+
+
 def source_that_is_read() -> None:
     source = pinned(1024, 1024)
     sleep()
@@ -501,6 +554,15 @@ def prefetcher_as_in_timm() -> None:
         batch.sum()
 
 
+def timms_prefetcher() -> None:
+    loader = pytest.importorskip("timm.data.loader")
+    images = TensorDataset(torch.zeros(256, 3, 32, 32, dtype=torch.uint8), torch.zeros(256, dtype=torch.int64))
+    for batch, _ in loader.PrefetchLoader(
+        DataLoader(images, 8, pin_memory=True, num_workers=1), device=torch.device("cuda")
+    ):
+        batch.sum()
+
+
 def late_reader() -> None:
     reader = LateReader(torch.empty(512, 512, device="cuda"))
     for step in range(20):
@@ -559,6 +621,10 @@ RIGHT: tuple[Program, ...] = (
     result_after_a_chain,
     result_after_timing,
     result_after_accelerator_synchronize,
+    result_after_torch_event,
+    result_after_torch_stream,
+    result_after_a_chain_of_torch_streams,
+    result_after_accelerator_stream,
     source_that_is_read,
     pageable_memory,
     source_with_gaps,
@@ -567,6 +633,7 @@ RIGHT: tuple[Program, ...] = (
     double_buffered_loader,
     own_prefetcher,
     prefetcher_as_in_timm,
+    timms_prefetcher,
     late_reader,
     activations_on_the_host,
     reader_thread_with_an_event,
@@ -638,6 +705,8 @@ def test_torch_is_as_before_afterwards() -> None:
             cuda.Event.record,
             cuda.Event.synchronize,
             cuda.Stream.synchronize,
+            vars(torch.Event)["synchronize"],
+            vars(torch.Stream)["wait_stream"],
             vars(torch._C)["_cuda_synchronize"],
             torch.Tensor.numpy,
             torch._C._len_torch_dispatch_stack(),

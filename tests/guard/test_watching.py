@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fake_gpu import FakeGpu
+from fake_gpu import FakeGenericStream, FakeGpu
 
 from pinprof.errors import PinprofError, UnsafeCopyError
 from pinprof.guard.watching import Guard, UnsafeCopyWarning
@@ -285,6 +285,51 @@ def end_by_elapsed_time(gpu: FakeGpu) -> None:
     first.record()
     last.record()
     first.elapsed_time(last)
+
+
+def end_by_generic_event(gpu: FakeGpu) -> None:
+    event = gpu.generic.Event()
+    event.record()
+    event.synchronize()
+
+
+def end_by_generic_event_query(gpu: FakeGpu) -> None:
+    event = gpu.generic.Event()
+    event.record(gpu.current)
+    gpu.current.run()
+    assert event.query()
+
+
+def end_by_generic_stream(gpu: FakeGpu) -> None:
+    FakeGenericStream(gpu.current).synchronize()
+
+
+def end_by_event_of_a_generic_stream(gpu: FakeGpu) -> None:
+    FakeGenericStream(gpu.current).record_event().synchronize()
+
+
+def end_by_chain_of_generic_streams(gpu: FakeGpu) -> None:
+    second, third = FakeGenericStream(gpu.stream()), FakeGenericStream(gpu.stream())
+    second.wait_stream(gpu.current)
+    third.wait_event(second.record_event())
+    assert third.query()
+
+
+def no_end_by_an_event_of_the_host(gpu: FakeGpu) -> None:
+    event = gpu.generic.Event("cpu")
+    event.record(gpu.current)
+    event.synchronize()
+
+
+def no_end_by_a_stream_of_the_host(gpu: FakeGpu) -> None:
+    FakeGenericStream(gpu.current, "cpu").synchronize()
+
+
+def no_end_by_a_generic_event_recorded_before(gpu: FakeGpu) -> None:
+    second = FakeGenericStream(gpu.stream())
+    event = second.record_event()
+    second.wait_stream(gpu.current)
+    event.synchronize()
 
 
 def no_end_by_nothing(gpu: FakeGpu) -> None:
