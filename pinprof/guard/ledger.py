@@ -31,7 +31,15 @@ class Copy:
     is_freed: Callable[[], bool]
     """Whether the storage on the host is gone."""
     protected: bool
-    """Whether freed memory stays unused until the copy has ended: what torch has allocated as pinned is."""
+    """Whether freed memory stays unused until the copy has ended: what torch has allocated as pinned does."""
+
+    @property
+    def is_past(self) -> bool:
+        """Whether the memory is another tensor's by now.
+
+        Memory that torch did not allocate can have lost its tensor and be in use again under the copy: numba's, say.
+        """
+        return self.protected and self.is_freed() and self.mark.has_ended()
 
     def conflicts_with(self, kind: Kind) -> bool:
         """Return whether the host must not do this before the copy has ended: only reading its source is safe."""
@@ -65,7 +73,7 @@ class Ledger:
         self._copies.insert(after, copy)
         self._longest = max(self._longest, copy.memory.end - copy.memory.address)
         if len(self) >= self._sweep_at:
-            self.drop(lambda old: old.protected and old.is_freed())
+            self.drop(lambda old: old.is_past)
             self._sweep_at = max(SWEEP, 2 * len(self))
 
     def overlapping(self, memory: Extent) -> list[Copy]:

@@ -38,9 +38,8 @@ class Waits:
     def used(self, memory: Extent, kind: Kind) -> None:
         """Note that the host uses memory: the synchronizes were needed without which that would not be safe."""
         for copy in self._settled.overlapping(memory):
-            of_others = copy.protected and copy.is_freed()
-            if of_others or copy.conflicts_with(kind):
-                self._settled_by[copy].needed |= not of_others
+            if copy.is_past or copy.conflicts_with(kind):
+                self._settled_by[copy].needed |= not copy.is_past
                 self._settled.remove(copy)
 
     def unneeded(self) -> tuple[UnneededWait, ...]:

@@ -124,8 +124,8 @@ class Watch:
                 if self._waits is not None:
                     self._waits.used(extent, kind)
                 for copy in self._ledger.overlapping(extent):
-                    if copy.protected and copy.is_freed():
-                        continue  # the memory is that of another tensor now
+                    if copy.is_past:
+                        continue
                     if copy.conflicts_with(kind) and found.get(copy) != "write":
                         found[copy] = kind
             return [(copy, kind, copy.mark.has_ended()) for copy, kind in found.items()]

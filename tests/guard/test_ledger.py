@@ -1,3 +1,4 @@
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,15 +15,15 @@ def memory(start: int, size: int) -> Extent:
 
 
 def copy(start: int, size: int, number: int = 1, **fields: Any) -> Copy:
-    values: dict[str, Any] = {"to_host": True, "freed": False, "protected": True, "stream": Stream(0, 0)}
-    values |= fields
+    values: dict[str, Any] = {"to_host": True, "freed": False, "protected": True, "ended": True}
+    values |= {"stream": Stream(0, 0)} | fields
     return Copy(
         ticket=Ticket(values["stream"], number),
         memory=memory(start, size),
         to_host=values["to_host"],
         dtype="uint8",
         stack=None,
-        mark=None,
+        mark=SimpleNamespace(has_ended=lambda: values["ended"]),
         is_freed=lambda: bool(values["freed"]),
         protected=values["protected"],
     )
@@ -65,6 +66,19 @@ def test_copies_of_memory_that_is_gone_do_not_gather() -> None:
     for number in range(2 * SWEEP):
         ledger.add(copy(8 * number, 4, number, freed=True, protected=False))
     assert len(ledger) >= 2 * SWEEP
+
+
+@pytest.mark.parametrize(
+    ("fields", "past"),
+    [
+        ({"freed": True}, True),
+        ({"freed": False}, False),
+        ({"freed": True, "protected": False}, False),
+        ({"freed": True, "ended": False}, False),  # torch would not have let it be used again
+    ],
+)
+def test_freed_memory_that_torch_looks_after_is_another_tensors(fields: dict[str, bool], past: bool) -> None:
+    assert copy(0, 1, **fields).is_past == past
 
 
 @pytest.mark.parametrize(

@@ -450,9 +450,19 @@ def test_freed_memory_of_torch_may_be_used_for_another_tensor(gpu: FakeGpu) -> N
         for _ in range(100):
             host.to("meta", non_blocking=True)
             del host
+            gpu.current.run()
             host = torch.zeros(1 << 16)  # torch's own allocator hands out the same address
             host.fill_(1)
     assert rules(guard) == []
+
+
+def test_pinned_memory_of_another_library_may_not_though_its_tensor_is_gone(gpu: FakeGpu) -> None:
+    of_numba = np.zeros(64, np.float32)
+    with Guard("collect", gpu=gpu) as guard:
+        torch.from_numpy(of_numba).to("meta", non_blocking=True)
+        torch.from_numpy(of_numba).zero_()
+    (found,) = guard.violations
+    assert (found.rule.id, found.copy.line, found.access.line) == ("PIN503", here(-3), here(-2))
 
 
 def test_freed_memory_that_the_program_registered_may_not(gpu: FakeGpu) -> None:
