@@ -20,6 +20,8 @@ class Copy:
     """An asynchronous copy between a device and pinned memory of the host."""
 
     ticket: Ticket
+    order: int
+    """Its number among all copies."""
     memory: Extent
     """Of the host."""
     to_host: bool

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -24,7 +24,9 @@ def followed(watch: Watch) -> Iterator[None]:
     """
     known = _Spelled()
     with ExitStack() as undo:
-        undo.enter_context(taking_warnings(lambda: None if known.inside else watch.learn(watch.behind_current())))
+        undo.enter_context(
+            taking_warnings(lambda: None if known.inside else watch.learn(watch.behind_current(), "an operator"))
+        )
         for holder, name, change in _changes(watch, known):
             if hasattr(holder, name):
                 undo.enter_context(replaced(holder, name, change))
@@ -39,25 +41,26 @@ class _Spelled(threading.local):
 
 def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     """Yield (holder, name, change) of the functions that order streams, events and the host."""
-    gpu = watch.gpu
-    yield from _of_classes(watch, spelled, gpu.cuda.Event, gpu.cuda.Stream)
-    for holder, name, change in _of_classes(watch, spelled, gpu.generic.Event, gpu.generic.Stream):
+    gpu, ends = watch.gpu, partial(_changed, watch, spelled)
+    yield from _of_classes(watch, ends, gpu.cuda.Event, gpu.cuda.Stream)
+    for holder, name, change in _of_classes(watch, ends, gpu.generic.Event, gpu.generic.Stream):
         yield holder, name, _if_of_a_gpu(gpu, change)
     for name, note in _methods_of_streams(watch):  # those of torch.cuda call the methods of events
         yield gpu.generic.Stream, name, _if_of_a_gpu(gpu, _noting(note))
-    of_device = _changed(watch, spelled, lambda: watch.behind_device(gpu.c._cuda_getDevice()), call=OF_DEVICE)  # noqa: SLF001
-    yield gpu.c, "_cuda_synchronize", of_device
-    yield gpu.c, "_accelerator_synchronizeDevice", _changed(watch, spelled, watch.behind_device, call=OF_ACCELERATOR)
+
+    def behind_device() -> Known:
+        return watch.behind_device(gpu.c._cuda_getDevice())  # noqa: SLF001
+
+    of_accelerator = ends("torch.accelerator.synchronize", watch.behind_device, removable=True)
+    yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", behind_device, removable=True)
+    yield gpu.c, "_accelerator_synchronizeDevice", of_accelerator
     if torch.distributed.is_available():  # waits for the current stream, and without a warning
-        behind_current = _changed(watch, spelled, lambda *_: watch.behind_current(), is_over=_is_none)
-        yield torch.distributed, "barrier", behind_current
-
-
-OF_DEVICE, OF_ACCELERATOR = "torch.cuda.synchronize", "torch.accelerator.synchronize"
+        barrier = ends("a barrier", lambda *_: watch.behind_current(), is_over=_is_none)
+        yield torch.distributed, "barrier", barrier
 
 
 def _of_classes(
-    watch: Watch, spelled: _Spelled, events: Any, streams: Any
+    watch: Watch, ends: Callable[..., Callable[[Any], Any]], events: Any, streams: Any
 ) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     """Yield the same of the methods that a class of events and one of streams have: torch.cuda's, or torch's own."""
 
@@ -84,11 +87,11 @@ def _of_classes(
 
     yield events, "record", _noting(recorded)
     yield events, "wait", _noting(waits)
-    yield events, "synchronize", _changed(watch, spelled, behind_event, call="Event.synchronize")
-    yield events, "query", _changed(watch, spelled, behind_event, is_over=bool)
-    yield events, "elapsed_time", _changed(watch, spelled, behind_both)
-    yield streams, "synchronize", _changed(watch, spelled, behind_stream, call="Stream.synchronize")
-    yield streams, "query", _changed(watch, spelled, behind_stream, is_over=bool)
+    yield events, "synchronize", ends("Event.synchronize", behind_event, removable=True)
+    yield events, "query", ends("Event.query", behind_event, is_over=bool)
+    yield events, "elapsed_time", ends("Event.elapsed_time", behind_both)
+    yield streams, "synchronize", ends("Stream.synchronize", behind_stream, removable=True)
+    yield streams, "query", ends("Stream.query", behind_stream, is_over=bool)
 
 
 def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]]]:
@@ -119,10 +122,11 @@ def _is_none(result: Any) -> bool:
 def _changed(
     watch: Watch,
     spelled: _Spelled,
+    how: str,
     behind: Callable[..., Known],
     *,
     is_over: Callable[[Any], bool] = _always,
-    call: str | None = None,
+    removable: bool = False,
 ) -> Callable[[Any], Any]:
     """Return what makes a function tell the watch what has ended once it returns."""
 
@@ -136,7 +140,7 @@ def _changed(
             finally:
                 spelled.inside = outer
             if is_over(result):
-                watch.learn(known, call)
+                watch.learn(known, how, removable=removable)
             return result
 
         return told

@@ -17,6 +17,15 @@ WIDTH_OF_SOURCE = 100
 
 
 @dataclass(frozen=True)
+class Wait:
+    """A wait of the host."""
+
+    how: str
+    """The call, or what waited: `Event.synchronize`, `an operator`."""
+    place: SourceLine
+
+
+@dataclass(frozen=True)
 class Violation:
     """Memory of the host, and the two uses of it that nothing keeps apart."""
 
@@ -43,6 +52,8 @@ class Violation:
     """How long the copy took on the GPU."""
     sources: tuple[str, str]
     """The text of the copy's line and of the access's, empty where there is none."""
+    in_vain: Wait | None
+    """The latest wait between the two, which did not cover the copy: of another stream, or for what came before it."""
     times: int = 1
     """How often these two places came to it."""
 
@@ -99,6 +110,9 @@ def _lines(found: Violation) -> list[str]:
     thread = "" if found.thread == "MainThread" else f" in thread {found.thread}"
     lines += _side(f"the access: {found.action}{thread}", found.access, found.sources[1])
     lines.append(f"  {_timing(found)}")
+    if found.in_vain:
+        where = _at(found.in_vain.place)
+        lines.append(f"  The host waited in between, but not for this copy: {found.in_vain.how} at {where}")
     if found.times > 1:
         lines.append(f"  Seen {found.times} times from these two places; all but the times are of the first.")
     lines.append(f"  Fix: {found.rule.fix}")

@@ -21,7 +21,7 @@ from pinprof.guard.ledger import Copy, Kind, Ledger
 from pinprof.guard.memory import Extent
 from pinprof.guard.transfer import COPIES, Transfer, crosses, device_of, is_non_blocking, transfers
 from pinprof.guard.unneeded import Waits
-from pinprof.guard.violation import Violation, rule_for, source_of
+from pinprof.guard.violation import Violation, Wait, rule_for, source_of
 from pinprof.trace.lines import SourceLine
 
 Report = Callable[[Violation], None]
@@ -71,6 +71,8 @@ class Watch:
         self._clocks = Clocks()
         self._ledger = Ledger()
         self._registered: dict[int, int] = {}
+        self._in_vain: tuple[str, Stack, int] = "", (), 0
+        """The latest wait that left copies open: how, where, and how many copies had been followed by then."""
         self._lock = threading.RLock()
 
     # Operators and other uses of memory
@@ -152,8 +154,14 @@ class Watch:
                     had_ended=had_ended,
                     copy_ns=copy.mark.took_ns(),
                     sources=(source_of(copied_at), source_of(place)),
+                    in_vain=self._wait_after(copy),
                 )
             )
+
+    def _wait_after(self, copy: Copy) -> Wait | None:
+        """Return the latest wait between a copy and now, which did not cover it; None if there was none."""
+        how, stack, followed = self._in_vain
+        return Wait(how, place_of(stack)) if followed >= copy.order else None
 
     # Copies
 
@@ -164,7 +172,7 @@ class Watch:
         if not is_non_blocking(op, args, kwargs):
             result = op(*args, **kwargs)
             for made in transfers(self.gpu, op, args, result):
-                self.learn(self.behind_stream(self.gpu.current_stream(made.device.device.index)))
+                self.learn(self.behind_stream(self.gpu.current_stream(made.device.device.index)), "a blocking copy")
             return result
         self._on_copy()
         mark = self.gpu.begin(device_of(self.gpu, op, args, kwargs))
@@ -189,6 +197,7 @@ class Watch:
             self._ledger.add(
                 Copy(
                     ticket=ticket,
+                    order=self.followed,
                     memory=memory,
                     to_host=made.to_host,
                     dtype=str(made.host.dtype).removeprefix("torch."),
@@ -242,13 +251,16 @@ class Watch:
         with self._lock:
             self._clocks.follow(stream, other)
 
-    def learn(self, known: Known, call: str | None = None) -> None:
-        """Take note that the host knows now what has ended, in a synchronize of this name or in some other way."""
+    def learn(self, known: Known, how: str, *, removable: bool = False) -> None:
+        """Take note that the host knows now what has ended; how, and whether by a call that could be left out."""
         with self._lock:
             news = self._clocks.host_learns(known)
             settled = self._ledger.drop(lambda copy: self._clocks.is_over(copy.ticket)) if news else []
-            if self._waits is not None and call:
-                self._waits.waited(call, place_of(stack_from(sys._getframe(1))), settled)  # noqa: SLF001
+            stack = stack_from(sys._getframe(1)) if self._ledger or self._waits is not None else ()  # noqa: SLF001
+            if self._ledger:
+                self._in_vain = how, stack, self.followed
+            if self._waits is not None and removable:
+                self._waits.waited(how, place_of(stack), settled)
 
     def behind_current(self) -> Known:
         """Return what has ended once the current stream of this thread has, on whichever device."""

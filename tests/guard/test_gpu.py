@@ -132,7 +132,7 @@ def event_on_the_wrong_stream() -> None:
         sleep()
         host = x.to("cpu", non_blocking=True)  # copy
     copied.record()
-    copied.synchronize()
+    copied.synchronize()  # in vain
     host.sum()  # access
 
 
@@ -315,6 +315,15 @@ def test_the_report_says_whether_the_copy_had_ended_and_how_long_it_took() -> No
     print(guard)  # noqa: T201
     assert (early.had_ended, late.had_ended) == (False, True)
     assert 5e6 < early.copy_ns < 500e6
+
+
+def test_the_report_names_the_wait_that_was_for_something_else() -> None:
+    with Guard("collect") as guard:
+        event_on_the_wrong_stream()
+    (found,) = guard.violations
+    assert found.in_vain is not None
+    line = line_of(event_on_the_wrong_stream, "in vain")
+    assert (found.in_vain.how, found.in_vain.place.line) == ("Event.synchronize", line), str(guard)
 
 
 def marks(guard: Guard) -> list[Any]:

@@ -19,6 +19,7 @@ def copy(start: int, size: int, number: int = 1, **fields: Any) -> Copy:
     values |= {"stream": Stream(0, 0)} | fields
     return Copy(
         ticket=Ticket(values["stream"], number),
+        order=number,
         memory=memory(start, size),
         to_host=values["to_host"],
         dtype="uint8",

@@ -81,6 +81,36 @@ def test_the_report_says_if_the_race_was_won(gpu: FakeGpu) -> None:
     assert "had in fact ended; it took 1.50 ms" in str(guard)
 
 
+def test_the_report_says_for_what_the_host_waited_instead(gpu: FakeGpu) -> None:
+    result, hosts, event = gpu.device_tensor(4), [torch.zeros(4) for _ in range(2)], gpu.cuda.Event()
+    with Guard("collect", gpu=gpu) as guard:
+        event.record()
+        hosts[0].copy_(result, non_blocking=True)
+        event.synchronize()
+        hosts[1].copy_(result, non_blocking=True)
+        hosts[0].mean()
+        hosts[1].mean()
+    first, second = guard.violations
+    assert first.in_vain is not None
+    assert (first.in_vain.how, first.in_vain.place.line) == ("Event.synchronize", here(-6))
+    assert f"not for this copy: Event.synchronize at {first.access.file}:{here(-7)} in test" in str(first)
+    assert second.in_vain is None
+    assert "The host waited" not in str(second)
+
+
+def test_a_wait_that_an_operator_hides_is_named_too(gpu: FakeGpu) -> None:
+    result, host, other = gpu.device_tensor(4), torch.zeros(4), gpu.stream()
+    with Guard("collect", gpu=gpu) as guard:
+        with gpu.on(other):
+            host.copy_(result, non_blocking=True)
+        gpu.item()
+        host.mean()
+    (found,) = guard.violations
+    assert found.in_vain is not None
+    assert (found.in_vain.how, found.in_vain.place.function) == ("an operator", "item")
+    assert f":{here(-5)}:test_a_wait_that" in found.in_vain.place.stack[1]
+
+
 Access = Callable[[torch.Tensor], Any]
 
 
