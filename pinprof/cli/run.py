@@ -105,7 +105,8 @@ def run(
     -o is best a folder that all machines share; without one each machine keeps its own.
 
     With --guard nothing is recorded: the script runs to its end, slower, and what it does with host memory that a
-    non-blocking copy still reads or writes is reported, with both lines. The exit status is the script's own then, too.
+    non-blocking copy still reads or writes is reported: on a line when it happens, at the end with both stacks and the
+    fix. The exit status is the script's own then, too.
 
     \b
     Examples:
@@ -208,9 +209,11 @@ def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoRetur
     from pinprof.guard.script import run_guarded
     from pinprof.guard.watching import Guard
 
-    watching = Guard("collect")
+    job = _rank_of_job()
+    of_rank = f"Rank {job.rank}: " if job else ""
+    watching = Guard("collect", on_found=lambda found: say(of_rank + found.headline))
     status = run_guarded(script, args, watching, module=module)
-    click.echo(str(watching))
+    click.echo(f"{of_rank}{watching}")
     if status:
         say(f"The script failed with exit status {status}.")
     elif watching.violations:

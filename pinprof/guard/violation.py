@@ -62,6 +62,13 @@ class Violation:
         """Whether something is wrong: a view of a copy's source may be for reading, which is safe."""
         return self.direction == "DtoH" or self.rule.id != "PIN506"
 
+    @property
+    def headline(self) -> str:
+        """Rule and both places on one line."""
+        return (
+            f"{self.rule.id}: {self.action} at {_at(self.access)}; nothing had waited for the copy at {_at(self.copy)}"
+        )
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 

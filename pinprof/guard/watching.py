@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Literal
@@ -41,10 +42,18 @@ class UnsafeCopyWarning(RuntimeWarning):
 class Guard:
     """The context manager that `guard()` returns, and what it has found."""
 
-    def __init__(self, mode: Mode = "warn", *, report_unneeded: bool = False, gpu: Gpu | None = None) -> None:
+    def __init__(
+        self,
+        mode: Mode = "warn",
+        *,
+        report_unneeded: bool = False,
+        on_found: Callable[[Violation], None] = lambda _: None,
+        gpu: Gpu | None = None,
+    ) -> None:
         if mode not in MODES:
             raise PinprofError(f"mode={mode!r}: choose one of {', '.join(MODES)}")
         self.mode = mode
+        self._on_found = on_found
         self._gpu = gpu or Cuda()
         self._waits = Waits() if report_unneeded else None
         self._undo = ExitStack()
@@ -106,6 +115,8 @@ class Guard:
         with self._lock:
             earlier = self._found.get(key)
             self._found[key] = replace(earlier, times=earlier.times + 1) if earlier else found
+        if earlier is None:
+            self._on_found(found)
         if self.mode == "raise" and found.is_certain:
             raise UnsafeCopyError(str(found))
         if self.mode == "warn" and earlier is None:

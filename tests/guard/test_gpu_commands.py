@@ -47,6 +47,9 @@ def test_a_script_with_a_race_is_told_with_both_lines(tmp_path: Path) -> None:
     done = shown(tmp_path, "pass", "pinprof", "run", "--guard", "train.py")
     assert done.returncode == 0, done.stderr
     assert "PIN503" in done.stdout
+    assert done.stderr.startswith(
+        "PIN503: aten::zero_ writes at train.py:9 in test_refill; nothing had waited for the copy"
+    )
     assert all(place in done.stdout for place in PLACES), done.stdout
 
 

@@ -36,6 +36,24 @@ def test_a_script_runs_to_its_end_and_its_races_are_known(tmp_path: Path, capsys
     assert "x.zero_()" in str(guard)
 
 
+def test_each_race_is_told_once_when_it_happens(tmp_path: Path) -> None:
+    script, told = tmp_path / "race.py", list[str]()
+    script.write_text(RACE.replace("step(torch.ones(4))", "for _ in range(3):\n    step(torch.ones(4))"))
+    guard = Guard("collect", gpu=FakeGpu(), on_found=lambda found: told.append(found.headline))
+    assert run_guarded(script, ["0"], guard) == 0
+    path = guard.violations[0].access.file
+    assert told == [
+        f"PIN503: aten::zero_ writes at {path}:7 in step; nothing had waited for the copy at {path}:6 in step"
+    ]
+
+
+def test_the_report_of_a_rank_says_whose_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text("import torch\ntorch.ones(3).sum()\n")
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert pinprof("--guard", "train.py", cwd=tmp_path).stdout.startswith("Rank 3: There was no asynchronous copy")
+
+
 def test_a_script_that_fails_shows_its_own_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "fails.py"
     script.write_text("import torch\n\n1 / 0\n")
