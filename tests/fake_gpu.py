@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pinprof.capture.waits import SYNC_WARNING
 from pinprof.guard.clocks import Stream
+from pinprof.guard.transfer import parts
 
 
 class FakeStream:
@@ -172,8 +173,10 @@ class FakeGpu:
         self.current = before
 
     def device_tensor(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        tensor = torch.ones(shape, dtype=dtype)
-        self._owned.add(tensor.data_ptr())
+        return self.taken_over(torch.ones(shape, dtype=dtype))
+
+    def taken_over(self, tensor: Tensor) -> Tensor:
+        self._owned.update(part.untyped_storage().data_ptr() for part in parts(tensor))
         self._keep = (*getattr(self, "_keep", ()), tensor)
         return tensor
 
@@ -196,10 +199,8 @@ class FakeGpu:
         device = where.device if isinstance(where, Tensor) else where
         if device.type == "meta":
             return True
-        return (
-            isinstance(where, Tensor)
-            and where.layout == torch.strided
-            and where.untyped_storage().data_ptr() in self._owned
+        return isinstance(where, Tensor) and any(
+            part.untyped_storage().data_ptr() in self._owned for part in parts(where)
         )
 
     def is_pinned(self, tensor: Tensor) -> bool:

@@ -16,6 +16,10 @@ class Stream(NamedTuple):
     device: int
     handle: int
 
+    def __str__(self) -> str:
+        name = f"stream {self.handle:#x}" if self.handle else "the default stream"
+        return f"{name} of cuda:{self.device}"
+
 
 class Ticket(NamedTuple):
     """A copy by its place in a stream: the first copy of each is number 1."""
@@ -82,6 +86,10 @@ class Clocks:
     def host_learns(self, known: Known) -> bool:
         """Let the host know that what it waited for has ended; return whether it did not know all of that before."""
         return _join(self._host, known)
+
+    def precedes(self, copy: Ticket, stream: Stream) -> bool:
+        """Return whether a copy has ended before whatever is queued on a stream next begins."""
+        return self._streams.get(stream, {}).get(copy.stream, 0) >= copy.number
 
     def is_over(self, copy: Ticket) -> bool:
         """Return whether the host knows that a copy has ended."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pinprof.capture.replaced import replaced
+from pinprof.guard.effects import may_copy_within
 from pinprof.guard.ledger import Kind
 from pinprof.guard.watch import Watch
 
@@ -37,11 +38,24 @@ class Operators(_Mode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call one operator."""
-        if types and any(hasattr(each, "__tensor_flatten__") for each in types):
-            return NotImplemented  # tensors made of other tensors: the operators on those come here, too
-        if isinstance(func, torch._ops.OpOverload):
-            return self._watch.call(func, args, kwargs or {})
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if any(each.__torch_dispatch__ is not Tensor.__torch_dispatch__ for each in types):
+            return NotImplemented  # tensors of classes that call operators themselves: those come here, too
+        if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **kwargs)
+        if may_copy_within(func):  # in inference mode only: else torch has taken it apart before
+            with _turned_on(self):
+                return func.decompose(*args, **kwargs)
+        return self._watch.call(func, args, kwargs)
+
+
+@contextmanager
+def _turned_on(mode: Operators) -> Iterator[None]:
+    _C._push_on_torch_dispatch_stack(mode)
+    try:
+        yield
+    finally:
+        _C._pop_torch_dispatch_stack(None)
 
 
 @contextmanager
@@ -54,11 +68,8 @@ def seen_in_new_threads(mode: Operators) -> Iterator[None]:
     def change(begin: Any) -> Any:
         @wraps(begin)
         def begun(thread: threading.Thread) -> None:
-            _C._push_on_torch_dispatch_stack(mode)
-            try:
+            with _turned_on(mode):
                 begin(thread)
-            finally:
-                _C._pop_torch_dispatch_stack(None)
 
         return begun
 
@@ -72,6 +83,8 @@ def seen_without_operators(watch: Watch) -> Iterator[None]:
     with ExitStack() as undo:
         for holder, name, kind, action in _others():
             undo.enter_context(replaced(holder, name, _shown(watch, kind, action)))
+        for name in ("__float__", "__index__", "__complex__"):
+            undo.enter_context(replaced(Tensor, name, _shown(watch, "read", "torch.tensor", only_if=_are_unseen)))
         undo.enter_context(_sent_to_processes(watch))
         yield
 
@@ -83,23 +96,40 @@ def _others() -> Iterator[tuple[Any, str, Kind, str]]:
     yield Tensor, "tolist", "read", "Tensor.tolist"
     yield Tensor, "__reduce_ex__", "read", "pickling, as torch.save does it,"
     yield torch._tensor_str, "_str", "read", "printing"
+    yield Tensor, "apply_", "write", "Tensor.apply_"
+    yield Tensor, "map_", "write", "Tensor.map_"
 
 
-def _shown(watch: Watch, kind: Kind, action: str) -> Callable[[Any], Any]:
+def _are_unseen() -> bool:
+    """Return whether operators are not shown to any mode now, as torch.tensor has it while it reads numbers."""
+    return bool(_C._dispatch_tls_is_dispatch_key_excluded(_C.DispatchKey.Python))
+
+
+def _always() -> bool:
+    return True
+
+
+def _shown(watch: Watch, kind: Kind, action: str, *, only_if: Callable[[], bool] = _always) -> Callable[[Any], Any]:
     def change(function: Any) -> Any:
         @wraps(function)
         def shown(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             def call() -> Any:
                 return function(tensor, *args, **kwargs)
 
-            if type(tensor) not in PLAIN or watch.gpu.owns(tensor):
+            if not only_if():
                 return call()
-            return watch.use([(tensor, kind)], action, call)
+            others: list[tuple[Tensor, Kind]] = [(arg, "read") for arg in args if type(arg) in PLAIN]
+            uses = [(each, use) for each, use in [(tensor, kind), *others] if _is_shown(watch, each)]
+            return watch.use(uses, action, call)
 
         shown._torchdynamo_disable = True  # type: ignore[attr-defined]
         return shown
 
     return change
+
+
+def _is_shown(watch: Watch, tensor: Any) -> bool:
+    return type(tensor) in PLAIN and not watch.gpu.owns(tensor)
 
 
 PLAIN = (Tensor, torch.nn.Parameter)

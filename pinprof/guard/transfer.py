@@ -35,6 +35,20 @@ class Transfer:
         return self.host.dtype == self.device.dtype and _same_order(self.host, self.device)
 
 
+def parts(tensor: Tensor) -> Iterator[Tensor]:
+    """Yield the tensors that hold the memory of a tensor: itself, or the indices and the values of a sparse one."""
+    if tensor.is_nested:
+        yield tensor.values()
+    elif tensor.layout == torch.strided:
+        yield tensor
+    elif tensor.layout == torch.sparse_coo:
+        yield from (tensor._indices(), tensor._values())  # noqa: SLF001  those without the underscore want it coalesced
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        yield from (tensor.crow_indices(), tensor.col_indices(), tensor.values())
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        yield from (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
+
+
 def crosses(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether one of `COPIES` copies between the host and a device."""
     if op is TO_COPY:
@@ -58,8 +72,10 @@ def transfers(gpu: Gpu, op: Any, args: tuple[Any, ...], result: Any) -> Iterator
     """Yield the copies between host and device that a call of one of `COPIES` has made."""
     for to, source in _pairs(op, args, result):
         to_host = not gpu.owns(to)
-        if to_host == gpu.owns(source) and to.numel():
-            yield Transfer(*((to, source) if to_host else (source, to)), to_host)
+        if to_host == gpu.owns(source):
+            for pair in zip(parts(to), parts(source), strict=False):
+                host, device = pair if to_host else pair[::-1]
+                yield Transfer(host, device, to_host)
 
 
 def is_non_blocking(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """Which synchronizes the host could have done without, as far as its own uses of memory tell."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -35,9 +36,14 @@ class Waits:
             self._settled.add(copy)
             self._settled_by[copy] = site
 
-    def used(self, memory: Extent, kind: Kind) -> None:
-        """Note that the host uses memory: the synchronizes were needed without which that would not be safe."""
+    def used(self, memory: Extent, kind: Kind, is_over: Callable[[Copy], bool]) -> None:
+        """Note that memory is used: the synchronizes were needed without which that would not be safe.
+
+        `is_over` tells of a copy whether it would have ended before without the host, too.
+        """
         for copy in self._settled.overlapping(memory):
+            if is_over(copy):
+                continue
             if copy.is_past or copy.conflicts_with(kind):
                 self._settled_by[copy].needed |= not copy.is_past
                 self._settled.remove(copy)

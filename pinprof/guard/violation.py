@@ -44,6 +44,8 @@ class Violation:
     """Where the host used the memory, with its stack."""
     action: str
     """What used it, and how: `aten::mean reads`."""
+    access_stream: Stream | None
+    """The stream that uses the memory if the access is a copy itself; None if the host uses it."""
     thread: str
     """Name of the thread that did."""
     had_ended: bool
@@ -61,6 +63,16 @@ class Violation:
     def is_certain(self) -> bool:
         """Whether something is wrong: a view of a copy's source may be for reading, which is safe."""
         return self.direction == "DtoH" or self.rule.id != "PIN506"
+
+    @property
+    def fix(self) -> str:
+        """What to do."""
+        if self.access_stream is None:
+            return self.rule.fix
+        return (
+            f"Record an event behind the copy, on {self.stream}, and let {self.access_stream} wait for it (wait_event) "
+            "before the second copy is queued."
+        )
 
     @property
     def headline(self) -> str:
@@ -112,17 +124,18 @@ def rule_for(kind: Kind, *, to_host: bool) -> Rule:
 def _lines(found: Violation) -> list[str]:
     doubt = "" if found.is_certain else " (safe if it is only read)"
     lines = [f"{found.rule.id}: {found.rule.title}{doubt}"]
-    copied = f"{found.direction} of {found.dtype} {found.shape}, {size(found.nbytes)}, on {_stream(found.stream)}"
+    copied = f"{found.direction} of {found.dtype} {found.shape}, {size(found.nbytes)}, on {found.stream}"
     lines += _side(f"the copy: {copied}", found.copy, found.sources[0])
     thread = "" if found.thread == "MainThread" else f" in thread {found.thread}"
-    lines += _side(f"the access: {found.action}{thread}", found.access, found.sources[1])
+    on = f" on {found.access_stream}" if found.access_stream else ""
+    lines += _side(f"the access: {found.action}{on}{thread}", found.access, found.sources[1])
     lines.append(f"  {_timing(found)}")
     if found.in_vain:
         where = _at(found.in_vain.place)
         lines.append(f"  The host waited in between, but not for this copy: {found.in_vain.how} at {where}")
     if found.times > 1:
         lines.append(f"  Seen {found.times} times from these two places; all but the times are of the first.")
-    lines.append(f"  Fix: {found.rule.fix}")
+    lines.append(f"  Fix: {found.fix}")
     return lines
 
 
@@ -150,11 +163,6 @@ def _at(place: SourceLine) -> str:
 
 def _frame(frame: str) -> str:
     return " in ".join(frame.rsplit(":", 1))
-
-
-def _stream(stream: Stream) -> str:
-    name = "the default stream" if stream.handle == 0 else f"stream {stream.handle:#x}"
-    return f"{name} of cuda:{stream.device}"
 
 
 def _timing(found: Violation) -> str:

@@ -8,7 +8,6 @@ from itertools import dropwhile
 from types import CodeType
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -19,7 +18,7 @@ from pinprof.guard.effects import makes_new, tensors_in, touched
 from pinprof.guard.gpu import Gpu, Mark
 from pinprof.guard.ledger import Copy, Kind, Ledger
 from pinprof.guard.memory import Extent
-from pinprof.guard.transfer import COPIES, Transfer, crosses, device_of, is_non_blocking, transfers
+from pinprof.guard.transfer import COPIES, Transfer, crosses, device_of, is_non_blocking, parts, transfers
 from pinprof.guard.unneeded import Waits
 from pinprof.guard.violation import Violation, Wait, rule_for, source_of
 from pinprof.trace.lines import SourceLine
@@ -99,7 +98,7 @@ class Watch:
         """Do what uses memory of the host, and return its result; what is not safe about it is reported."""
         if not self._ledger and self._waits is None:
             return call()
-        return self._using([(extent, kind) for tensor, kind in used if (extent := _extent(tensor))], action, call)
+        return self._using([(extent, kind) for tensor, kind in used for extent in self._extents(tensor)], action, call)
 
     def _using(self, uses: list[Use], action: str, call: Callable[[], Any]) -> Any:
         found = self._conflicts(uses)
@@ -112,27 +111,28 @@ class Watch:
 
     def _look_for_reuse(self, fresh: Iterable[Tensor], action: str) -> None:
         """Look whether new tensors lie in memory that was freed under a copy."""
-        extents = [_extent(tensor) for tensor in fresh if not self.gpu.owns(tensor)]
+        extents = [extent for tensor in fresh if not self.gpu.owns(tensor) for extent in self._extents(tensor)]
         with self._lock:
-            taken = {copy for extent in extents if extent for copy in self._ledger.overlapping(extent)}
+            taken = {copy for extent in extents for copy in self._ledger.overlapping(extent)}
             taken = {copy for copy in taken if not copy.protected and copy.is_freed()}
         if taken:
             self._tell([(copy, "unpin", copy.mark.has_ended()) for copy in taken], action)
 
-    def _conflicts(self, uses: Iterable[Use]) -> list[_Conflict]:
+    def _conflicts(self, uses: Iterable[Use], is_over: Callable[[Copy], bool] = lambda _: False) -> list[_Conflict]:
         with self._lock:
             found: dict[Copy, Kind] = {}
             for extent, kind in uses:
                 if self._waits is not None:
-                    self._waits.used(extent, kind)
+                    self._waits.used(extent, kind, is_over)
                 for copy in self._ledger.overlapping(extent):
-                    if copy.is_past:
+                    if copy.is_past or is_over(copy):
                         continue
                     if copy.conflicts_with(kind) and found.get(copy) != "write":
                         found[copy] = kind
             return [(copy, kind, copy.mark.has_ended()) for copy, kind in found.items()]
 
-    def _tell(self, found: list[_Conflict], action: str) -> None:
+    def _tell(self, found: list[_Conflict], action: str, by: Stream | None = None) -> None:
+        """Report conflicts of the host, or of a copy on a stream."""
         place = place_of(stack_from(sys._getframe(1)))  # noqa: SLF001  the only way to the caller's frames
         for copy, kind, had_ended in found:
             copied_at = place_of(copy.stack)
@@ -150,6 +150,7 @@ class Watch:
                     copy=copied_at,
                     access=place,
                     action=f"{action} {VERBS[kind]}",
+                    access_stream=by,
                     thread=threading.current_thread().name,
                     had_ended=had_ended,
                     copy_ns=copy.mark.took_ns(),
@@ -169,46 +170,68 @@ class Watch:
         if self.gpu.is_capturing():
             self.notes.add(CAPTURED)
             return op(*args, **kwargs)
+        name = op._schema.name  # noqa: SLF001  the only place where an operator says it
         if not is_non_blocking(op, args, kwargs):
             result = op(*args, **kwargs)
             for made in transfers(self.gpu, op, args, result):
-                self.learn(self.behind_stream(self.gpu.current_stream(made.device.device.index)), "a blocking copy")
+                stream = self.gpu.current_stream(made.device.device.index)
+                self._use_by_copy(made, stream, name)
+                self.learn(self.behind_stream(stream), "a blocking copy")
             return result
         self._on_copy()
         mark = self.gpu.begin(device_of(self.gpu, op, args, kwargs))
         result = op(*args, **kwargs)
         mark.end()
         for made in transfers(self.gpu, op, args, result):
-            if made.is_direct and self.gpu.is_pinned(made.host):
-                self._add(made, mark)
-            else:  # by way of memory that torch or the driver has: the host's own side is done with
-                self.use([(made.host, "write" if made.to_host else "read")], op._schema.name, _nothing)  # noqa: SLF001
+            stream = self.gpu.current_stream(made.device.device.index)
+            if self._use_by_copy(made, stream, name):
+                self._add(made, stream, mark)
         return result
 
-    def _add(self, made: Transfer, mark: Mark) -> None:
-        memory = _extent(made.host)
-        if memory is None:
-            return
+    def _use_by_copy(self, made: Transfer, stream: Stream, name: str) -> bool:
+        """Look whether a copy uses memory safely; return whether the GPU uses it, and not the host within the call."""
+        kind: Kind = "write" if made.to_host else "read"
+        if not (made.is_direct and self.gpu.is_pinned(made.host)):  # by way of memory that torch or the driver has
+            self.use([(made.host, kind)], name, _nothing)
+            return False
+        uses = [(extent, kind) for extent in self._extents(made.host)]
+        found = self._conflicts(uses, lambda copy: self._clocks.precedes(copy.ticket, stream))
+        if found:
+            self._tell(found, name, stream)
+        return True
+
+    def _add(self, made: Transfer, stream: Stream, mark: Mark) -> None:
         storage = _weak_ref(made.host.untyped_storage())
         stack = stack_from(sys._getframe(1))  # noqa: SLF001  the only way to the caller's frames
-        with self._lock:
-            ticket = self._clocks.submit(self.gpu.current_stream(made.device.device.index))
-            self.followed += 1
-            self._ledger.add(
-                Copy(
-                    ticket=ticket,
-                    order=self.followed,
-                    memory=memory,
-                    to_host=made.to_host,
-                    dtype=str(made.host.dtype).removeprefix("torch."),
-                    stack=stack,
-                    mark=mark,
-                    is_freed=storage.expired,
-                    protected=not any(
-                        start < memory.end and memory.address < start + size for start, size in self._registered.items()
-                    ),
+        for memory in self._extents(made.host):
+            with self._lock:
+                self.followed += 1
+                self._ledger.add(
+                    Copy(
+                        ticket=self._clocks.submit(stream),
+                        order=self.followed,
+                        memory=memory,
+                        to_host=made.to_host,
+                        dtype=str(made.host.dtype).removeprefix("torch."),
+                        stack=stack,
+                        mark=mark,
+                        is_freed=storage.expired,
+                        protected=not any(
+                            start < memory.end and memory.address < start + size
+                            for start, size in self._registered.items()
+                        ),
+                    )
                 )
+
+    def _extents(self, tensor: Tensor) -> list[Extent]:
+        """Return the bytes of a tensor; none if torch does not tell where they are."""
+        try:
+            return [_extent(part) for part in parts(tensor) if part.numel()]
+        except RuntimeError:
+            self.notes.add(
+                f"{type(tensor).__name__} of layout {tensor.layout}: torch does not tell where its memory is"
             )
+            return []
 
     def registered(self, address: int, size: int) -> None:
         """Take note of memory that the program has pinned itself."""
@@ -288,10 +311,7 @@ def _is_between(code: CodeType) -> bool:
     return code.co_filename.startswith(OWN_FOLDERS) or code.co_filename.endswith(AROUND_A_MODE)
 
 
-def _extent(tensor: Tensor) -> Extent | None:
-    """Return the bytes of a tensor; None if it has none of its own, as a sparse one."""
-    if tensor.layout != torch.strided or not tensor.numel():
-        return None
+def _extent(tensor: Tensor) -> Extent:
     size = tensor.element_size()
     return Extent(tensor.data_ptr(), tuple(tensor.shape), tuple(stride * size for stride in tensor.stride()), size)
 

@@ -6,8 +6,9 @@ RULES = (
     Rule(
         "PIN502",
         "a result read before its copy has ended",
-        "Reads of host memory that a non-blocking DtoH copy writes, before the host has waited for that copy. "
-        "Found by pinprof.guard() while the program runs; a trace does not show what the host reads.",
+        "Reads of host memory that a non-blocking DtoH copy writes: by the host, before it has waited for that copy, "
+        "or by a copy on a stream that has not. Found by pinprof.guard() while the program runs; a trace does not show "
+        "what the host reads.",
         "x.to('cpu', non_blocking=True) returns before the copy has run. What reads the result without a wait gets "
         "what the memory held before, or a part of the result, without any error.",
         "Record an event behind the copy, on the stream of the copy, and wait for it before the first read.",
@@ -21,8 +22,8 @@ RULES = (
     Rule(
         "PIN503",
         "a pinned source written before its copy has ended",
-        "Writes to pinned memory that a non-blocking HtoD copy reads, before the host has waited for that copy. "
-        "Found by pinprof.guard() while the program runs.",
+        "Writes to pinned memory that a non-blocking HtoD copy reads: by the host, before it has waited for that copy, "
+        "or by a copy on a stream that has not. Found by pinprof.guard() while the program runs.",
         "The GPU reads pinned memory when the copy's turn comes, behind all that is queued before it. What the host "
         "writes until then is what arrives: the batch after, or zeros. torch keeps the memory from being given to "
         "others, not from being written to.",
@@ -40,8 +41,8 @@ RULES = (
     Rule(
         "PIN504",
         "a destination written before its copy has ended",
-        "Writes of the host to memory that a non-blocking DtoH copy writes, too, before the host has waited for it. "
-        "Found by pinprof.guard() while the program runs.",
+        "Writes to memory that a non-blocking DtoH copy writes, too: by the host, before it has waited for that copy, "
+        "or by a copy on a stream that has not. Found by pinprof.guard() while the program runs.",
         "Which of the two comes last is a matter of time: what the host has written may be gone, or stand in the "
         "middle of the result.",
         "Wait for the copy first, or give it memory of its own.",

@@ -138,6 +138,9 @@ Access = Callable[[torch.Tensor], Any]
         (lambda x: x.t().contiguous(), "PIN502"),
         (lambda x: torch.stack([x, x]), "PIN502"),
         (lambda x: torch.equal(x, x), "PIN502"),
+        (lambda x: torch.tensor([x[0, 0], x[1, 1]]), "PIN502"),
+        (lambda x: torch.zeros(4, 4).map_(x, lambda _, b: b), "PIN502"),
+        (lambda x: x.apply_(lambda value: value + 1), "PIN504"),
         (lambda x: x.add_(1), "PIN504"),
         (lambda x: torch.zeros(4, 4, out=x), "PIN504"),
         (lambda x: torch.add(torch.ones(4, 4), 1, out=x), "PIN504"),
@@ -156,6 +159,111 @@ def test_everything_that_uses_a_destination_counts(gpu: FakeGpu, access: Access,
         gpu.synchronize()
         access(host)
     assert rules(guard) == []
+
+
+def test_operators_are_seen_in_inference_mode_where_torch_does_not_take_them_apart(gpu: FakeGpu) -> None:
+    host = torch.zeros(4, 4)
+    with Guard("collect", gpu=gpu) as guard, torch.inference_mode():
+        x = torch.ones(4, 4, device="meta")
+        gpu.device_tensor(1)
+        host.to("meta", non_blocking=True)
+        host.contiguous()
+        host.reshape(-1).fill_(1)
+        assert x.to("meta") is x
+    (found,) = guard.violations
+    assert (found.copy.line, found.access.line, found.action) == (here(-5), here(-3), "aten::fill_ writes")
+
+
+def test_operators_within_a_tensor_that_wraps_another_are_seen(gpu: FakeGpu) -> None:
+    result, host = gpu.device_tensor(4), torch.zeros(4)
+    with Guard("collect", gpu=gpu) as guard:
+        host.copy_(result, non_blocking=True)
+        Wrapped(host).sum()
+    assert rules(guard) == ["PIN502"]
+
+
+class Wrapped(torch.Tensor):
+    """A tensor without memory of its own, which calls operators on another that has."""
+
+    held: torch.Tensor
+
+    @staticmethod
+    def __new__(cls: Any, held: torch.Tensor) -> Any:
+        make: Any = torch.Tensor._make_wrapper_subclass
+        made = make(cls, held.shape)
+        made.held = held
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        return func(*(arg.held if isinstance(arg, Wrapped) else arg for arg in args), **(kwargs or {}))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_the_indices_and_values_of_a_sparse_tensor_count(gpu: FakeGpu, layout: torch.layout) -> None:
+    result, host = gpu.taken_over(torch.eye(4).to_sparse(layout=layout)), torch.eye(4).to_sparse(layout=layout)
+    with Guard("collect", gpu=gpu) as guard:
+        host.copy_(result, non_blocking=True)
+        host.to_dense()
+    found = guard.violations
+    assert {(each.rule.id, each.copy.line, each.access.line) for each in found} == {("PIN502", here(-3), here(-2))}
+    assert guard.violations[0].times == (2 if layout == torch.sparse_coo else 3)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_used_as_without_the_guard(gpu: FakeGpu) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    with Guard("collect", gpu=gpu) as guard:
+        torch.ones(3).to("meta", non_blocking=True)
+        assert (nested * 2).values().sum() == 10
+    assert rules(guard) == []
+
+
+@pytest.mark.parametrize(("training", "expected"), [(True, ["PIN503"]), (False, [])])
+def test_batch_norm_writes_its_statistics_while_it_trains(gpu: FakeGpu, training: bool, expected: list[str]) -> None:
+    norm = torch.nn.BatchNorm1d(8).train(training)
+    assert norm.running_mean is not None
+    with Guard("collect", gpu=gpu) as guard:
+        norm.running_mean.to("meta", non_blocking=True)
+        norm(torch.randn(4, 8))
+    assert rules(guard) == expected
+
+
+UNORDERED = "Record an event behind the copy, on stream 0x1 of cuda:0, and let the default stream of cuda:0 wait for it"
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_copy_may_use_the_memory_of_another_only_behind_it(gpu: FakeGpu, wait: bool, blocking: bool) -> None:
+    result, host, side = gpu.device_tensor(4), torch.zeros(4), gpu.stream()
+    with Guard("collect", gpu=gpu) as guard:
+        with gpu.on(side):
+            host.copy_(result, non_blocking=True)
+            host.to("meta", non_blocking=True)  # on the same stream
+        if wait:
+            gpu.current.wait_stream(side)
+        host.to("meta", non_blocking=not blocking)
+    if wait:
+        assert rules(guard) == []
+        return
+    (found,) = guard.violations
+    assert (found.rule.id, found.copy.line, found.access.line) == ("PIN502", here(-9), here(-5))
+    assert "aten::_to_copy reads on the default stream of cuda:0" in str(found)
+    assert UNORDERED in str(found)
+
+
+@pytest.mark.parametrize(("to_host", "rule"), [(True, "PIN504"), (False, "PIN503")])
+def test_a_copy_may_not_overwrite_what_another_uses(gpu: FakeGpu, to_host: bool, rule: str) -> None:
+    result, host = gpu.device_tensor(4), torch.zeros(4)
+    with Guard("collect", gpu=gpu) as guard:
+        with gpu.on(gpu.stream()):
+            if to_host:
+                host.copy_(result, non_blocking=True)
+            else:
+                host.to("meta", non_blocking=True)
+        host.copy_(result, non_blocking=True)
+    assert rules(guard) == [rule]
 
 
 @pytest.mark.parametrize(
