@@ -21,6 +21,9 @@ from pinprof.guard.watch import Watch
 _C: Any = torch._C
 _Mode: Any = TorchDispatchMode
 
+COMPILERS = "torch._subclasses."
+"""Where tensors without memory are defined, which stand for others while a program is compiled."""
+
 
 class Operators(_Mode):  # type: ignore[misc]
     """Calls each operator by way of the watch."""
@@ -40,7 +43,9 @@ class Operators(_Mode):  # type: ignore[misc]
         """Call one operator."""
         kwargs = kwargs or {}
         if any(each.__torch_dispatch__ is not Tensor.__torch_dispatch__ for each in types):
-            return NotImplemented  # tensors of classes that call operators themselves: those come here, too
+            if not any(each.__module__.startswith(COMPILERS) for each in types):
+                return NotImplemented  # tensors of classes that call operators themselves: those come here, too
+            return func(*args, **kwargs)
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
         if may_copy_within(func):  # in inference mode only: else torch has taken it apart before

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from fake_gpu import FakeGenericStream, FakeGpu
+from torch._subclasses import FakeTensorMode
 
 from pinprof.errors import PinprofError, UnsafeCopyError
 from pinprof.guard.watching import Guard, UnsafeCopyWarning
@@ -180,6 +181,14 @@ def test_operators_within_a_tensor_that_wraps_another_are_seen(gpu: FakeGpu) -> 
         host.copy_(result, non_blocking=True)
         Wrapped(host).sum()
     assert rules(guard) == ["PIN502"]
+
+
+def test_shapes_of_tensors_without_memory_can_be_asked_for(gpu: FakeGpu) -> None:
+    with Guard("collect", gpu=gpu) as guard, FakeTensorMode() as mode:
+        torch.ones(4).to("meta", non_blocking=True)
+        like = mode.from_tensor(torch.empty(4, 4, device="meta"))
+        assert torch.nn.Parameter(like.detach()).t().shape == (4, 4)
+    assert rules(guard) == []
 
 
 class Wrapped(torch.Tensor):
