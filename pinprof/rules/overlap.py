@@ -27,7 +27,7 @@ def _exposed(reason: str) -> Look:
             gain = min(copies.exposed_ns, kernels)
             yield Evidence(
                 gain,
-                f"{copies.per_step:.3g} {DIRECTIONS[HTOD]} copies per step{copies.place} ({size(copies.bytes)}) are "
+                f"{copies.per_step:.3g} {DIRECTIONS[HTOD]} copies per step{copies.at} ({size(copies.bytes)}) are "
                 f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}, beside {duration(kernels)} "
                 "of kernels that could hide them",
                 *copies.place,

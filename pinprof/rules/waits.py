@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
-from pinprof.rules.sums import Place, idle_within
+from pinprof.rules.sums import at, idle_within
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
 from pinprof.whatif.edits import Edits
@@ -56,12 +56,10 @@ def _at_site(profile: Profile, site: Site, idle: float) -> Evidence:
     group = f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
     return Evidence(
         idle,
-        f"{site.op or site.call}{Place(site.file, site.line, site.function)}: {site.in_steps.count / steps:.3g} per "
+        f"{site.op or site.call}{at(site.place)}: {site.in_steps.count / steps:.3g} per "
         f"step, the host waits {duration(site.in_steps.stall_ns / steps)} and the GPU is idle for {duration(idle)} "
         "after it" + (group if others else ""),
-        file=site.file,
-        line=site.line,
-        function=site.function,
+        *site.place,
     )
 
 

@@ -114,4 +114,4 @@ def _places_of(syncs: Syncs) -> Iterator[str]:
     """Yield the places `FILE:LINE` at which the host waits by the code's doing, the costliest first."""
     for site in syncs.sites:
         if site.line is not None and site.is_of_the_code:
-            yield f"{site.file}:{site.line}"
+            yield str(site.place)

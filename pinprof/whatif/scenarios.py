@@ -66,7 +66,7 @@ def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
         return False
     if ALL in wanted:
         return site.cause not in ALLOCATIONS
-    return site.line is not None and f"{site.file}:{site.line}" in wanted
+    return site.line is not None and str(site.place) in wanted
 
 
 def without_waits(trace: Trace, syncs: Syncs, sites: Iterable[int]) -> Edits:

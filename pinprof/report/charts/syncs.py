@@ -68,7 +68,6 @@ def _caption(sites: list[Site], count: int) -> str:
 
 
 def _named(site: Site) -> str:
-    at = f"{site.file}:{site.line}" if site.line is not None else site.function
-    where = at or site.op or site.call
+    where = str(site.place) or site.op or site.call
     where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]
     return f"{site.cause.replace('_', ' ')}: {where}"

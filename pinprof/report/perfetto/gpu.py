@@ -71,7 +71,7 @@ def _exposed(trace: Trace, profile: Profile, number: int) -> Label:
     args |= {"stream": int(gpu.stream[row]), "copy": printable(gpu.name_of(row))}
     line = profile.copy_places[number]
     if line:
-        args["at"] = printable(place(line.file, line.line, line.function))
+        args["at"] = printable(place(line.place))
     if "causes" in profile.withheld:
         return Label("exposed", args)
     reason = REASONS[overlap.reason[number]]

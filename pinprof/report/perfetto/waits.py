@@ -72,7 +72,7 @@ def stall_args(trace: Trace, profile: Profile, row: int) -> dict[str, Any]:
     """Return what is known of a stall, without what is withheld."""
     syncs = profile.syncs
     stalls, site, line = syncs.stalls, syncs.sites[syncs.site[row]], syncs.lines[row]
-    at = place(line.file, line.line, line.function) if line else place(site.file, None, site.function)
+    at = place(line.place if line else site.place._replace(line=None))
     args: dict[str, Any] = {"wait_ms": ms(stalls.stall_ns[row])}
     if "drain" not in profile.withheld:
         args |= {

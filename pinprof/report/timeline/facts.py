@@ -110,7 +110,7 @@ def stall_facts(facts: Facts, row: int) -> list[str]:
         lines.append(f"then the GPU is idle for {duration(stalls.bubble_ns[row])}")
     line = facts.profile.syncs.lines[row]
     if line:
-        return [*lines, f"called at {literal(place(line.file, line.line, line.function))}"]
+        return [*lines, f"called at {literal(place(line.place))}"]
     return lines + _around(facts, call)
 
 
