@@ -181,11 +181,7 @@ RULES = (
         "copied.synchronize()  # only now may host be read",
         "To the device: the source is not written to before the copy has ended. To the host: nothing reads the "
         "destination before the event; what is read too early is silently wrong.",
-        waits_of("blocking_copy_htod", "blocking_copy_dtoh"),
-        (
-            "blocking_copy_htod",
-            "blocking_copy_dtoh",
-        ),
+        *waits_of("blocking_copy_htod", "blocking_copy_dtoh"),
     ),
     Rule(
         "PIN103",

@@ -115,11 +115,7 @@ RULES = (
         "for batch in batches:\n    train(batch)\n    torch.cuda.empty_cache()",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
         "Without empty_cache() the process keeps its memory; others on the same GPU may need it.",
-        waits_of("device_malloc", "device_free"),
-        (
-            "device_malloc",
-            "device_free",
-        ),
+        *waits_of("device_malloc", "device_free"),
     ),
     Rule(
         "PIN304",
