@@ -1,4 +1,9 @@
-"""The timeline as a piece of a page: what is drawn in words, what steers the view, and the packed columns."""
+"""The timeline as a piece of a page: what is drawn in words, what steers the view, and the packed columns.
+
+The page's script draws them as heatmaps (`figure.js`), each painted as one image: in Chromium on two cores 20,000
+rectangles took 0.15 s, zooming 0.05 s. Horizontal bars took 0.85 and 0.6 s, filled polygons 0.5 and 0.3 s, WebGL lines
+2.1 and 1.0 s. But plotly leaves out a cell that is much narrower than a pixel, and so the script widens those.
+"""
 
 import html
 from collections import Counter
