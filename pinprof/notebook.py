@@ -22,7 +22,7 @@ from pinprof.report import compare_json, compare_page, compare_text, ranks_text
 from pinprof.report.console import to_text
 from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
-from pinprof.rules import Findings, find
+from pinprof.rules import Findings, examine
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
 
@@ -115,8 +115,8 @@ class Report(_Page):
 def analyze(source: str | os.PathLike[str] | Trace) -> Report:
     """Return the report on a trace, or on the file or URL of one; TraceError if that cannot be read as a trace."""
     trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
-    profile = measure(trace)
-    return Report(trace, profile, find(profile, trace))
+    examined = examine(trace)
+    return Report(trace, examined.profile, examined.findings)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
