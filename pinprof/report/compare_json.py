@@ -8,7 +8,7 @@ from pinprof.compare import Comparison, CopyChange, Figure, FindingChange, Value
 from pinprof.measure import Profile
 from pinprof.report.compare_words import verdict
 from pinprof.rules import Finding
-from pinprof.units import NS_PER_MS
+from pinprof.units import ms
 from pinprof.version import VERSION
 
 SCHEMA = "pinprof.compare/1"
@@ -59,9 +59,7 @@ def _side(profile: Profile) -> dict[str, Any]:
 
 
 def _number(unit: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    return round(value / NS_PER_MS, 6) if unit == "ns" else value
+    return value if value is None or unit != "ns" else ms(value)
 
 
 def _range(unit: str, value: Value) -> list[float | None] | None:

@@ -13,7 +13,7 @@ from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
 from pinprof.ranks import Ranks, SharedFinding, Times
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.trust import FIGURES, Missing
-from pinprof.units import NS_PER_MS
+from pinprof.units import ms
 from pinprof.version import REPORT_SCHEMA, VERSION
 
 FIELDS = {
@@ -116,7 +116,7 @@ def _with_ms(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ms(ns: float | None) -> float | None:
-    return None if ns is None else round(ns / NS_PER_MS, 6)
+    return None if ns is None else ms(ns)
 
 
 def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:

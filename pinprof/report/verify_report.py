@@ -7,11 +7,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.report.layout import bullet, fact, laid_out, section
-from pinprof.report.whatif_json import change_fields, ms, prediction_fields
+from pinprof.report.whatif_json import change_fields, prediction_fields
 from pinprof.report.whatif_text import SOURCES, change_lines, difference, where
 from pinprof.report.words import printable
 from pinprof.trace.tables import Trace
-from pinprof.units import between, duration, percent
+from pinprof.units import between, duration, ms, percent
 from pinprof.verify import Verification
 
 SCHEMA = "pinprof.verify/1"

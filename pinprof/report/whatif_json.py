@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pinprof.trace.tables import Trace
-from pinprof.units import NS_PER_MS
+from pinprof.units import ms
 from pinprof.whatif import Prediction
 from pinprof.whatif.fixes import Change
 
@@ -59,8 +59,3 @@ def change_fields(change: Change) -> dict[str, Any]:
             for site in change.sites
         ],
     }
-
-
-def ms(ns: float) -> float:
-    """Return a time given in ns in milliseconds."""
-    return round(ns / NS_PER_MS, 6)
