@@ -95,9 +95,7 @@ def _wait(change: WaitChange) -> dict[str, Any]:
 
 def _site(site: Site) -> dict[str, Any]:
     return {
-        "file": site.file,
-        "line": site.line,
-        "function": site.function,
+        **site.place._asdict(),
         "call": site.call,
         "thread": site.thread,
         "verdict": site.verdict,
@@ -130,9 +128,7 @@ def _found(finding: Finding) -> dict[str, Any]:
     evidence, made = finding.evidence, finding.saving
     return {
         "severity": finding.severity,
-        "file": evidence.file,
-        "line": evidence.line,
-        "function": evidence.function,
+        **evidence.place._asdict(),
         "evidence": evidence.text,
         "saving_ms": None if made is None else _number("ns", made.saving_ns),
         "range_ms": None if made is None else [_number("ns", bound) for bound in made.range_ns],
