@@ -18,7 +18,7 @@ from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
 from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.timeline.columns import Block
 from pinprof.report.timeline.detail import Detail, detailed
-from pinprof.report.timeline.lanes import LeftOut, levels
+from pinprof.report.timeline.lanes import LeftOut, levels, merged
 from pinprof.report.timeline.names import literal, short, step_names
 from pinprof.report.timeline.thin import in_words, thinned
 from pinprof.report.timeline.window import choose_window
@@ -215,7 +215,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
     shown = sum(int(lane.count.sum()) for lane in drawing.lanes if lane.source in {"ops", "calls", "gpu"})
     assert drawing.left_out == (LeftOut(2, "ops nested deeper than 4"),)
     assert shown + 2 == here
-    events, blocks = drawing.merged
+    events, blocks = merged(drawing.lanes)
     assert 190 <= events <= 200
     assert 2 * blocks <= events
     said = in_words(drawing)

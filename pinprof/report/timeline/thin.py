@@ -1,12 +1,11 @@
 """Thins what is drawn: events narrower than a fraction of a pixel become blocks that say how many they hold."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pinprof.measure import Profile
-from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out
+from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out, merged, not_drawn
 from pinprof.report.timeline.window import Window, choose_window
 from pinprof.trace.tables import Trace
 from pinprof.units import duration
@@ -34,12 +33,6 @@ class Drawing:
     def rectangles(self) -> int:
         """How many rectangles are drawn."""
         return sum(map(len, self.lanes))
-
-    @property
-    def merged(self) -> tuple[int, int]:
-        """How many events are merged, into how many blocks; what the overlap band shows are no events."""
-        blocks = [lane.count[lane.count > 1] for lane in self.lanes if lane.source != "overlap"]
-        return sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
 
 
 def arrange(
@@ -89,16 +82,11 @@ def in_words(drawing: Drawing) -> str:
     """Return in plain text what is drawn, what is merged and what is left out."""
     window = drawing.window
     sentences = [_drawn(window)]
-    events, blocks = drawing.merged
+    events, blocks = merged(drawing.lanes)
     if blocks:
         what = f"{events:,} events shorter than {duration(drawing.narrow_ns)} are merged into {blocks:,} blocks"
         sentences.append(f"{what}: hover over a block to read how many it holds.")
-    left_out: Counter[str] = Counter()
-    for entry in drawing.left_out:
-        left_out[entry.what] += entry.count
-    if left_out:
-        sentences.append(f"Not drawn: {'; '.join(f'{count:,} {what}' for what, count in left_out.items())}.")
-    return " ".join(sentences)
+    return " ".join((*sentences, *not_drawn(drawing.left_out)))
 
 
 def _drawn(window: Window) -> str:
