@@ -29,11 +29,6 @@ class Drawing:
     """Neighbours shorter than this are merged."""
     left_out: tuple[LeftOut, ...]
 
-    @property
-    def rectangles(self) -> int:
-        """How many rectangles are drawn."""
-        return sum(map(len, self.lanes))
-
 
 def arrange(
     trace: Trace, profile: Profile, window: Window | None = None, max_rectangles: int = MAX_RECTANGLES
