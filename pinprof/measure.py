@@ -98,12 +98,21 @@ class Profile:
 
 def measure(trace: Trace, sources: Sources | None = None) -> Profile:
     """Return all measurements of a trace; lines are looked up in `sources`, by default those beside the trace."""
+    return measure_with_model(trace, sources)[0]
+
+
+def measure_with_model(trace: Trace, sources: Sources | None = None) -> tuple[Profile, Model]:
+    """Return all measurements of a trace, and what replays it, with which its step was estimated."""
     sources = sources or Sources(trace.path)
-    steps, syncs, loader = measure_steps(trace), measure_syncs(trace, sources), measure_loader(trace)
+    model = Model([Recorded(trace, measure_syncs(trace, sources), measure_steps(trace), measure_loader(trace))])
+    return _profile(model, sources), model
+
+
+def _profile(model: Model, sources: Sources) -> Profile:
+    (trace, syncs, steps, loader), step = model.ranks[0], model.step
     overlap, communication = measure_overlap(trace), measure_communication(trace)
     stalls = syncs.stalls
     devices = measure_idle(trace, gaps_with_causes(trace, syncs, loader))
-    step = Model([Recorded(trace, syncs, steps, loader)]).step
     missing = find_missing(Seen(trace, steps, step))
     taken = withheld(missing).keys()
     begin, end = _times(trace)

@@ -4,10 +4,11 @@ import html
 import os
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pinprof.compare import Comparison
 from pinprof.compare import compare as compared
@@ -21,7 +22,7 @@ from pinprof.report import compare_json, compare_page, compare_text, ranks_text
 from pinprof.report.console import to_text
 from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
-from pinprof.rules import Findings, find
+from pinprof.rules import Findings, examine
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
 
@@ -32,35 +33,62 @@ FRAME_HEIGHT = "800px"
 """Of the report in a notebook: the numbers, the findings and the head of the timeline on a usual screen."""
 
 
+class _Text(ABC):
+    """What prints itself, and can be written as JSON."""
+
+    @abstractmethod
+    def _summary(self) -> str: ...
+
+    @abstractmethod
+    def _json(self) -> str: ...
+
+    def __repr__(self) -> str:  # here, for IPython takes the repr of a class before what pretty-prints its base
+        return f"<pinprof {self._summary()}; print it>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
+        """Print it where IPython has a terminal only, or there is no page."""
+        printer.text(str(self))
+
+    def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write it as JSON; PinprofError if `path` exists and `force` is not set."""
+        _write(Path(path), self._json(), force=force)
+
+
+class _Page(_Text):
+    """What is a page besides."""
+
+    _title: ClassVar[str]
+
+    @abstractmethod
+    def _page(self) -> str: ...
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, so that neither its styles nor its scripts reach the notebook's."""
+        page, size = html.escape(self._page()), f"width: 100%; height: {FRAME_HEIGHT}"
+        return (
+            f'<iframe srcdoc="{page}" title="{self._title}" width="100%" height="{FRAME_HEIGHT}" '
+            f'sandbox="allow-scripts allow-downloads" style="{size}; border: 0"></iframe>'
+        )
+
+    def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the page with its interactive timelines; PinprofError if `path` exists and `force` is not set."""
+        _write(Path(path), self._page(), force=force)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Report:
+class Report(_Page):
     """A trace, its measurements and findings; prints as the console's text, shows as the page in a notebook."""
 
     trace: Trace
     profile: Profile
     findings: Findings
+    _title = "pinprof report"
 
     def __str__(self) -> str:
         return to_text(self.profile, self.findings)
 
-    def __repr__(self) -> str:
-        return f"<pinprof report on {self.profile.path!r}: {len(self.findings)} findings; print it>"
-
-    def _repr_html_(self) -> str:
-        """Return the page in a frame of its own."""
-        return _framed(self._page(), "pinprof report")
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
-        """Print the report where IPython has a terminal only."""
-        printer.text(str(self))
-
-    def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the page with the interactive timeline; PinprofError if `path` exists and `force` is not set."""
-        _write(Path(path), self._page(), force=force)
-
-    def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the report as JSON; PinprofError if `path` exists and `force` is not set."""
-        _write(Path(path), to_json([(self.profile, self.findings)]), force=force)
+    def _summary(self) -> str:
+        return f"report on {self.profile.path!r}: {len(self.findings)} findings"
 
     def timeline(
         self, *, steps: int | tuple[int, int] | None = None, range_ms: tuple[float, float] | None = None
@@ -77,6 +105,9 @@ class Report:
 
         return {"timeline": self.timeline(), **numbers(self.profile)}
 
+    def _json(self) -> str:
+        return to_json([(self.profile, self.findings)])
+
     def _page(self) -> str:
         return to_html([(self.trace, self.profile, self.findings)])
 
@@ -84,40 +115,27 @@ class Report:
 def analyze(source: str | os.PathLike[str] | Trace) -> Report:
     """Return the report on a trace, or on the file or URL of one; TraceError if that cannot be read as a trace."""
     trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
-    profile = measure(trace)
-    return Report(trace, profile, find(profile, trace))
+    examined = examine(trace)
+    return Report(trace, examined.profile, examined.findings)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ComparisonReport:
+class ComparisonReport(_Page):
     """Two traces and what changed; prints as the console's text, shows as the page in a notebook."""
 
     before: Report
     after: Report
     comparison: Comparison
+    _title = "pinprof comparison"
 
     def __str__(self) -> str:
         return compare_text.to_text(self.comparison)
 
-    def __repr__(self) -> str:
-        paths = f"{self.before.profile.path!r} and {self.after.profile.path!r}"
-        return f"<pinprof comparison of {paths}: {self.comparison.verdict}; print it>"
+    def _summary(self) -> str:
+        return f"comparison of {self.before.profile.path!r} and {self.after.profile.path!r}: {self.comparison.verdict}"
 
-    def _repr_html_(self) -> str:
-        """Return the page in a frame of its own."""
-        return _framed(self._page(), "pinprof comparison")
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
-        """Print the comparison where IPython has a terminal only."""
-        printer.text(str(self))
-
-    def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the page with both timelines; PinprofError if `path` exists and `force` is not set."""
-        _write(Path(path), self._page(), force=force)
-
-    def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the comparison as JSON; PinprofError if `path` exists and `force` is not set."""
-        _write(Path(path), compare_json.to_json(self.comparison), force=force)
+    def _json(self) -> str:
+        return compare_json.to_json(self.comparison)
 
     def _page(self) -> str:
         return compare_page.to_html(self.before.trace, self.after.trace, self.comparison)
@@ -136,7 +154,7 @@ def compare(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JobReport:
+class JobReport(_Text):
     """The ranks of a job side by side; prints as the console's text, with the report on the rank that it is about."""
 
     ranks: Ranks
@@ -151,17 +169,11 @@ class JobReport:
         shown = next((part for part in self.parts if rank_of(part) == self.ranks.slowest_rank), self.parts[0])
         return ranks_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
 
-    def __repr__(self) -> str:
-        return f"<pinprof report on a job: {len(self.parts)} ranks, slowest {self.ranks.slowest_rank}; print it>"
+    def _summary(self) -> str:
+        return f"report on a job: {len(self.parts)} ranks, slowest {self.ranks.slowest_rank}"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
-        """Print the report in a notebook and where IPython has a terminal only."""
-        printer.text(str(self))
-
-    def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the report as JSON; PinprofError if `path` exists and `force` is not set."""
-        entries = [(part.profile, part.findings) for part in self.parts]
-        _write(Path(path), to_json(entries, self.ranks), force=force)
+    def _json(self) -> str:
+        return to_json([(part.profile, part.findings) for part in self.parts], self.ranks)
 
 
 def analyze_job(
@@ -189,14 +201,6 @@ def analyze_job(
         raise TraceError(next(iter(skipped.values()), "no traces are given"))
     job = job_of(numbered(parts, rank_from), run)
     return JobReport(compare_ranks(job.parts), tuple(job.parts), tuple(job.remarks), skipped)
-
-
-def _framed(page: str, title: str) -> str:
-    """Return a page in a frame of its own, so that neither its styles nor its scripts reach the notebook's."""
-    return (
-        f'<iframe srcdoc="{html.escape(page)}" title="{title}" width="100%" height="{FRAME_HEIGHT}" '
-        f'sandbox="allow-scripts allow-downloads" style="width: 100%; height: {FRAME_HEIGHT}; border: 0"></iframe>'
-    )
 
 
 def timeline(

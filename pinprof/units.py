@@ -27,6 +27,11 @@ def milliseconds(ns: float) -> str:
     return _three_digits(ns / NS_PER_MS)
 
 
+def ms(ns: float) -> float:
+    """Return a time given in ns as a number of ms, to the nanosecond, for programs and charts."""
+    return round(float(ns) / NS_PER_MS, 6)
+
+
 def between(start_ns: float, end_ns: float) -> str:
     """Return two times given in ns, the unit only once where it is the same: "1.50 to 2.70 ms"."""
     first, last = duration(start_ns), duration(end_ns)

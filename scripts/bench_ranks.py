@@ -16,8 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +27,7 @@ from isal import igzip
 from pinprof.pool import measure_files
 from pinprof.ranks import RankPart, compare_ranks
 from pinprof.trace.parallel import available_cores
+from scripts.memory import resident
 
 ROOT = Path(__file__).parents[1]
 WAITING, SLEEPING = (ROOT / "traces" / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz" for rank in (0, 1))
@@ -133,7 +132,7 @@ def _report(folder: Path, jobs: int, slowest: int) -> Cost:
                 ended, status, usage = os.wait4(process.pid, os.WNOHANG)
                 if ended:
                     break
-                own, *others = map(_resident, _tree(process.pid)) or [0]
+                own, *others = resident(process.pid)
                 parent, child = max(parent, own), max(child, *others, 0)
                 together = max(together, own + sum(others))
                 time.sleep(SAMPLE_S)
@@ -146,20 +145,6 @@ def _report(folder: Path, jobs: int, slowest: int) -> Cost:
     if (found["slowest_rank"], len(found["rows"])) != (slowest, slowest + 1):
         sys.exit(f"the report on {len(found['rows'])} ranks names rank {found['slowest_rank']}, which is {slowest}")
     return Cost(seconds, usage.ru_utime + usage.ru_stime, parent, child, together)
-
-
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                yield from _tree(int(child))
-
-
-def _resident(pid: int) -> int:
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
-    return 0
 
 
 @main.command()

@@ -15,12 +15,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+
+from scripts.memory import resident
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("small_kernels.stack", "loader_pinned", "small_kernels")
@@ -261,22 +262,8 @@ def _import(reader: str) -> None:
 def _watch(process: Any, peak: list[int]) -> None:
     """Note the largest sum of the memory of a process and its descendants; without /proc its own alone is known."""
     while process.is_alive():
-        with suppress(OSError, ValueError):
-            peak[0] = max(peak[0], sum(map(_resident, _tree(process.pid))))
+        peak[0] = max(peak[0], sum(resident(process.pid)))
         time.sleep(SAMPLE_S)
-
-
-def _tree(pid: int) -> list[int]:
-    children = [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
-    ]
-    return [pid] + [descendant for child in children for descendant in _tree(child)]
-
-
-def _resident(pid: int) -> int:
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
-    return 0
 
 
 if __name__ == "__main__":

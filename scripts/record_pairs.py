@@ -6,36 +6,29 @@ Each measurement has a process of its own: CUPTI, once loaded, slows a process f
 this process, which imports torch once and never starts the GPU. One runs at a time, so that timing has quiet.
 """
 
-import gzip
 import json
 import multiprocessing
 import os
-import platform
-import re
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
-from torch.profiler import ProfilerActivity, profile, schedule
 
+from pinprof.outputs import write_whole
 from scripts.pair_programs.parts import Step, synchronize
 from scripts.pairs import PAIRS, Pair, pair
-from scripts.record_traces import driver_version
+from scripts.recordings import machine_of, of_windows, record, write_packed
 
 WARM_UP_STEPS = 20
 PLAIN_WINDOWS = 5
 LEAST_SECONDS = 0.3  # of each plain window
-PROFILER_WARM_UP, RECORDED_STEPS = 3, 6
-MOST_BYTES = 1_000_000  # of one file: the traces live in the repository
 ALONE_SECONDS = 60  # no measurement may take longer than this
 ENDING_SECONDS = 5  # of a process that sent nothing
 SIDES = ("before", "after")
@@ -129,7 +122,7 @@ class Recorder:
         problem, windows = self._time_both(each)
         for side in SIDES:
             if not problem:
-                problem, _ = self._alone(record, each.name, side, str(self._out), self._device, self._scale)
+                problem, _ = self._alone(record_side, each.name, side, str(self._out), self._device, self._scale)
         if not problem:
             with ThreadPoolExecutor(len(SIDES)) as pool:
                 sizes = list(pool.map(lambda side: tidy(self._out, each.name, side), SIDES))
@@ -168,9 +161,7 @@ class Recorder:
     def _save(self) -> None:
         order = [known.name for known in PAIRS]
         pairs = dict(sorted(self._noted["pairs"].items(), key=lambda item: order.index(item[0])))
-        unfinished = self._out / "pairs.json.tmp"
-        unfinished.write_text(json.dumps({**self._noted, "pairs": pairs}, indent=2) + "\n")
-        unfinished.replace(self._out / "pairs.json")
+        write_whole(self._out / "pairs.json", json.dumps({**self._noted, "pairs": pairs}, indent=2) + "\n")
 
     def _summary(self, each: Pair) -> str:
         entry = self._noted["pairs"][each.name]
@@ -230,30 +221,10 @@ def window(step: Step, device: torch.device) -> float:
     return (time.perf_counter() - start) * 1000 / done
 
 
-def of_windows(means: list[float]) -> Noted:
-    """Return the windows with what is said of them."""
-    return {
-        "median": round(statistics.median(means), 4),
-        "min": round(min(means), 4),
-        "max": round(max(means), 4),
-        "windows": [round(mean, 4) for mean in means],
-    }
-
-
-def record(name: str, side: str, out: str, device_name: str, scale: float) -> bool:
+def record_side(name: str, side: str, out: str, device_name: str, scale: float) -> bool:
     """Record one side as a user would, into a file that is not compressed yet."""
     device = torch.device(device_name)
-    step = built(name, side, device, scale)
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
-    with profile(
-        activities=activities,
-        schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=RECORDED_STEPS, repeat=1),
-        acc_events=True,
-    ) as profiler:
-        for _ in range(PROFILER_WARM_UP + RECORDED_STEPS):
-            step()
-            profiler.step()
-    profiler.export_chrome_trace(str(raw_path(Path(out), name, side)))
+    record(built(name, side, device, scale), device, raw_path(Path(out), name, side))
     return True
 
 
@@ -265,13 +236,9 @@ def raw_path(out: Path, name: str, side: str) -> Path:
 def tidy(out: Path, name: str, side: str) -> int:
     """Compress the trace without a date, and take out the machine's name; return its size."""
     raw = raw_path(out, name, side)
-    text = re.sub(rb'"host_name": *"[^"]*"', b'"host_name": "recorder"', raw.read_bytes())
-    packed = gzip.compress(text, compresslevel=9, mtime=0)
-    raw.with_name(f"{raw.name}.gz").write_bytes(packed)
+    size = write_packed(raw.read_bytes(), raw.with_name(f"{raw.name}.gz"))
     raw.unlink()
-    if len(packed) > MOST_BYTES:
-        print(f"warning: {raw.name}.gz has {len(packed):,} bytes, more than {MOST_BYTES:,}", file=sys.stderr)
-    return len(packed)
+    return size
 
 
 def load_noted(out: Path) -> Noted:
@@ -279,19 +246,6 @@ def load_noted(out: Path) -> Noted:
     path = out / "pairs.json"
     noted: Noted = json.loads(path.read_text()) if path.exists() else {"machine": {}, "command": "", "pairs": {}}
     return noted
-
-
-def machine_of(device_name: str) -> Noted:
-    """Return what there is to know of this machine."""
-    cuda = device_name.startswith("cuda")
-    return {
-        "gpu": torch.cuda.get_device_name() if cuda else None,
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "driver": driver_version() if cuda else None,
-        "python": platform.python_version(),
-        "date": datetime.now(timezone.utc).date().isoformat(),
-    }
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import click
 import torch
 from torch import distributed
-from torch.profiler import ProfilerActivity, profile, schedule
 
 from scripts.pair_programs import of_ranks
 from scripts.pair_programs.of_ranks import RankBuild
@@ -26,15 +25,12 @@ from scripts.pairs import NO_WAITS, PIN_AND_GO_ON, Scenario
 from scripts.record_pairs import (
     LEAST_SECONDS,
     PLAIN_WINDOWS,
-    PROFILER_WARM_UP,
-    RECORDED_STEPS,
     SIDES,
     WARM_UP_STEPS,
-    machine_of,
-    of_windows,
     raw_path,
     tidy,
 )
+from scripts.recordings import machine_of, of_windows, record
 
 SIDE_SECONDS = 120
 
@@ -210,20 +206,6 @@ def window(step: Step, device: torch.device, count: int) -> float:
         step()
     synchronize(device)
     return (time.perf_counter() - start) * 1000 / count
-
-
-def record(step: Step, device: torch.device, path: Path) -> None:
-    """Record some steps as a user would."""
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
-    with profile(
-        activities=activities,
-        schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=RECORDED_STEPS, repeat=1),
-        acc_events=True,
-    ) as profiler:
-        for _ in range(PROFILER_WARM_UP + RECORDED_STEPS):
-            step()
-            profiler.step()
-    profiler.export_chrome_trace(str(path))
 
 
 if __name__ == "__main__":

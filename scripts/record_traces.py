@@ -6,14 +6,8 @@ Run from the repository root:  PYTHONPATH=. python scripts/record_traces.py OUT_
 import gzip
 import json
 import multiprocessing
-import platform
-import re
-import shutil
-import statistics
-import subprocess
 import sys
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +15,17 @@ import click
 import torch
 
 from pinprof.capture.profiling import profile
+from pinprof.outputs import write_whole
 from pinprof.workloads.catalogue import WORKLOADS, Workload, workload
 from pinprof.workloads.model import Step
+from scripts.pair_programs.parts import synchronize
+from scripts.recordings import machine_of, of_windows, write_packed
 
 WARM_UP_STEPS = 10
 PLAIN_WINDOWS = 5
 LEAST_STEPS = 10  # in each plain window
 LEAST_SECONDS = 0.3  # of each plain window
 RECORDED_STEPS = {False: 5, True: 3}  # without and with stacks, which make a trace several times larger
-MOST_BYTES = 1_000_000  # of one file: the traces live in the repository
 ALONE_SECONDS = 120  # no workload may take longer than this
 NS_PER_MS = 1_000_000
 
@@ -100,12 +96,7 @@ def plain_windows(step: Step, device: torch.device) -> dict[str, float | int | l
     """Return the mean step of several windows without a profiler, each synchronized at its two ends only."""
     run_window(step, device, steps=WARM_UP_STEPS, seconds=0.0)
     means = [run_window(step, device, steps=LEAST_STEPS, seconds=LEAST_SECONDS) for _ in range(PLAIN_WINDOWS)]
-    return {
-        "median": round(statistics.median(means), 4),
-        "min": round(min(means), 4),
-        "max": round(max(means), 4),
-        "windows": [round(mean, 4) for mean in means],
-    }
+    return of_windows(means)
 
 
 def run_window(step: Step, device: torch.device, *, steps: int, seconds: float) -> float:
@@ -120,12 +111,6 @@ def run_window(step: Step, device: torch.device, *, steps: int, seconds: float) 
     return (time.perf_counter_ns() - start) / NS_PER_MS / done
 
 
-def synchronize(device: torch.device) -> None:
-    """Wait until the device has done all its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def record(name: str, out: Path, device_name: str, scale: float, with_stack: bool) -> None:
     """Record the workload into its file and note the file in the truth."""
     path = out / f"{name}{'.stack' if with_stack else ''}.json.gz"
@@ -137,20 +122,10 @@ def record(name: str, out: Path, device_name: str, scale: float, with_stack: boo
         while not recording.done:
             step()
             recording.step()
-    tidy(path)
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        print(f"warning: {path.name} has {size:,} bytes, more than {MOST_BYTES:,}", file=sys.stderr)
+    write_packed(gzip.decompress(path.read_bytes()), path)
     truth = load_truth(out)
     truth["workloads"][name]["files"][path.name] = steps
     save_truth(out, truth)
-
-
-def tidy(path: Path) -> None:
-    """Compress the trace again, as small as gzip can and without a date, and take out the machine's name."""
-    text = gzip.decompress(path.read_bytes())
-    text = re.sub(rb'"host_name": *"[^"]*"', b'"host_name": "recorder"', text)
-    path.write_bytes(gzip.compress(text, compresslevel=9, mtime=0))
 
 
 def load_truth(out: Path) -> Truth:
@@ -164,39 +139,18 @@ def save_truth(out: Path, truth: Truth) -> None:
     """Write the truth whole, the workloads in the catalogue's order."""
     order = [known.name for known in WORKLOADS]
     truth["workloads"] = dict(sorted(truth["workloads"].items(), key=lambda item: order.index(item[0])))
-    unfinished = out / "truth.json.tmp"
-    unfinished.write_text(json.dumps(truth, indent=2) + "\n")
-    unfinished.replace(out / "truth.json")
+    write_whole(out / "truth.json", json.dumps(truth, indent=2) + "\n")
 
 
 def write_machine(out: Path, device_name: str, scale: float, only: tuple[str, ...]) -> None:
     """Note where and how the traces were recorded."""
-    cuda = device_name.startswith("cuda")
     truth = load_truth(out)
-    truth["machine"] = {
-        "gpu": torch.cuda.get_device_name() if cuda else None,
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "driver": driver_version() if cuda else None,
-        "python": platform.python_version(),
-        "date": datetime.now(timezone.utc).date().isoformat(),
-        "scale": scale,
-    }
+    truth["machine"] = {**machine_of(device_name), "scale": scale}
     options = [part for name in only for part in ("--only", name)]
     options += [] if device_name == "cuda" else ["--device", device_name]
     options += [] if scale == 1.0 else ["--scale", str(scale)]
     truth["command"] = " ".join(["PYTHONPATH=. python scripts/record_traces.py", out.name, *options])
     save_truth(out, truth)
-
-
-def driver_version() -> str | None:
-    """Return the GPU driver's version, or None where nvidia-smi does not say."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    query = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
-    answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30).stdout.split()
-    return answer[0] if answer else None
 
 
 def summary_line(truth: Truth, name: str) -> str:

@@ -9,15 +9,14 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, Finding
+from pinprof.trace.lines import Place as Source
+from pinprof.trace.lines import Placed
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace
 from pinprof.units import duration, size
 
-Source = tuple[str | None, int | None, str | None]
-"""File, line and function."""
-
 
 @dataclass(frozen=True)
-class Place:
+class Place(Placed):
     """A place in the program that is behind a figure; None where the trace does not tell."""
 
     file: str | None
@@ -34,9 +33,7 @@ def site_place(site: Site, steps: int) -> Place:
     """Return the place of a site, with its cost per complete step."""
     cost, times = site.in_steps, max(steps, 1)
     return Place(
-        site.file,
-        site.line,
-        site.function,
+        *site.place,
         RULE_OF_CAUSE.get(site.cause),
         f"{site.cause} {site.op or site.call}",
         f"{site.op or site.call} ({site.cause}): {cost.count / times:.3g} per step, the host waits "
@@ -48,9 +45,7 @@ def finding_places(findings: Iterable[Finding]) -> tuple[Place, ...]:
     """Return the places of findings, in their order."""
     return tuple(
         Place(
-            finding.evidence.file,
-            finding.evidence.line,
-            finding.evidence.function,
+            *finding.evidence.place,
             finding.rule.id,
             finding.rule.title,
             f"{finding.rule.title}: {finding.evidence.text}",
@@ -72,8 +67,7 @@ def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, s
         return ()
     number: dict[Source, int] = {}
     lines = (profile.copy_places[place] for place in position.tolist())
-    places_of = ((line.file, line.line, line.function) if line else (None, None, None) for line in lines)
-    source = np.array([number.setdefault(place, len(number)) for place in places_of])
+    source = np.array([number.setdefault(line.place if line else Source(), len(number)) for line in lines])
     sources = list(number)
     kinds = np.stack((source, gpu.direction[rows], gpu.host_memory[rows], overlap.reason[position]))
     different, group = np.unique(kinds, axis=1, return_inverse=True)
@@ -86,8 +80,7 @@ def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, s
         message = f"{_amount(profile, trace, mine, texts, steps)} ({texts[2].replace('_', ' ')})"
         subject = " ".join((*texts, "copies"))
         rule = RULE_OF_EXPOSURE.get((texts[2], texts[0]))
-        file, line, function = sources[int(origin)]
-        places.append(Place(file, line, function, rule, subject, message))
+        places.append(Place(*sources[int(origin)], rule, subject, message))
     return tuple(places)
 
 

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 from pinprof.check.judge import Checked, Verdict
 from pinprof.check.places import Place, finding_places
+from pinprof.trace.lines import Place as Source
 
 LEVELS = {"high": "warning", "medium": "warning"}
 """The level of a finding that fails nothing; every other severity is a note."""
 
-Spot = tuple[str, str | None, int | None, str | None]
-"""What it is about, file, line and function."""
+Spot = tuple[str, Source]
+"""What it is about, and where."""
 
 
 @dataclass(frozen=True)
@@ -77,4 +78,4 @@ def _blamed(checked: Checked) -> dict[Place, tuple[Verdict, ...]]:
 
 
 def _spot(place: Place) -> Spot:
-    return place.rule or place.subject, place.file, place.line, place.function
+    return place.rule or place.subject, place.place

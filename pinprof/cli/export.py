@@ -69,9 +69,9 @@ def _export(file: str, name: str, output: str) -> None:
     from dataclasses import replace
 
     from pinprof.errors import TraceError
-    from pinprof.measure import gaps_with_causes, measure
+    from pinprof.measure import gaps_with_causes
     from pinprof.report.perfetto import CATEGORY, events, notes
-    from pinprof.rules import find
+    from pinprof.rules import examine
     from pinprof.trace import read_trace
     from pinprof.trace.files import open_trace
     from pinprof.trace.insert import WithEvents
@@ -84,8 +84,7 @@ def _export(file: str, name: str, output: str) -> None:
             raise TraceError(str(error).replace(file, name, 1)) from error  # a copy has a name of its own
         if trace.counts.get(CATEGORY):
             fail(f"{name}: has pinprof's tracks already; export the trace that it was made from")
-        profile = measure(trace)
-        findings = find(profile, trace)
+        profile, findings, _ = examine(trace)
         idle = gaps_with_causes(trace, profile.syncs, profile.loader)
         said = notes(trace, profile, idle)
     with open_trace(file) as stream:

@@ -44,12 +44,11 @@ jobs_option = click.option(
 
 def measured_traces(arguments: Sequence[str]) -> "Iterator[tuple[Trace, Profile, Findings]]":
     """Yield each trace with its measurements and findings; see `each_trace`."""
-    from pinprof.measure import measure
-    from pinprof.rules import find
+    from pinprof.rules import examine
 
     def measured(trace: "Trace") -> "tuple[Trace, Profile, Findings]":
-        profile = measure(trace)
-        return trace, profile, find(profile, trace)
+        examined = examine(trace)
+        return trace, examined.profile, examined.findings
 
     return each_trace(arguments, measured)
 

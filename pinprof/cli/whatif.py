@@ -12,14 +12,12 @@ from pinprof.cli.traces import each_trace, jobs_option, one_trace
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from pinprof.analyses.syncs import Syncs
     from pinprof.measure import Profile
     from pinprof.trace import Trace
     from pinprof.whatif import PinnedRates, Scenario
 
 LEAST, MOST = 1e-6, 1e9
 """Between these lies every time, rate and speed that means something."""
-ALL = "all"
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -96,7 +94,7 @@ def whatif(
     from dataclasses import replace
 
     from pinprof.whatif import Scenario, model_of, predict_edits
-    from pinprof.whatif.fixes import changes_of
+    from pinprof.whatif.fixes import changes_of, places_in, predict_usual
 
     check_outputs((json_file,), force=force)
     given = {name: value for name, value in options.items() if value is not None}
@@ -111,10 +109,11 @@ def whatif(
     with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         model = model_of(recorded, step_ms)
         _refuse_unfit(model)
-        chosen = _places(" ".join(traces), [rank.syncs for rank in model.ranks], drop_syncs)
+        chosen = places_in(" ".join(traces), [rank.syncs for rank in model.ranks], drop_syncs)
         scenario = replace(scenario, drop_syncs=chosen)
         prediction = predict_edits(model, model.edits(scenario), scenario)
-        named = _usual(model, scenario, machine_file) if usual else None
+        made = predict_usual(model, scenario) if usual else []
+    named = [(name, _options(each.scenario, machine_file), each) for name, each in made] or None
     ranks = [(rank.trace, changes_of(rank.trace, rank.syncs, scenario)) for rank in model.ranks]
     width, color = page_options()
     if json_file != "-":
@@ -165,20 +164,6 @@ def _warn_of_other_gpu(machine: "PinnedRates", path: str | None, traces: "Sequen
         say(f"Note: {path} was measured on {machine.gpu}, the trace is of {' and '.join(names)}")
 
 
-def _usual(model: Any, given: "Scenario", machine_file: str | None) -> list[tuple[str, str, Any]]:
-    """Return the predictions of the usual scenarios, with their names and options."""
-    from dataclasses import replace
-
-    from pinprof.whatif import predict_edits
-    from pinprof.whatif.fixes import USUAL
-
-    made = []
-    for name, bare in USUAL:
-        scenario = replace(bare, pinned_gbps=given.pinned_gbps, machine=given.machine) if bare.pin else bare
-        made.append((name, _options(scenario, machine_file), predict_edits(model, model.edits(scenario), scenario)))
-    return made
-
-
 def _options(scenario: "Scenario", machine_file: str | None) -> str:
     """Return the options that make a scenario."""
     from dataclasses import fields
@@ -191,31 +176,6 @@ def _options(scenario: "Scenario", machine_file: str | None) -> str:
     if scenario.machine and machine_file:
         words.append(f"--machine {shlex.quote(machine_file)}")
     return " ".join(words)
-
-
-def _places(traces: str, ranks: "Sequence[Syncs]", wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the places as the traces name them; of a path its end is enough, if it is that of one place only."""
-    from pinprof.whatif.fixes import places_of
-
-    known = tuple(dict.fromkeys(place for syncs in ranks for place in places_of(syncs)))
-    chosen = []
-    for place in wanted:
-        found = [each for each in known if each == place] or [
-            each for each in known if each.replace("\\", "/").endswith(f"/{place.lstrip('./')}")
-        ]
-        if place == ALL:
-            chosen.append(place)
-        elif len(found) == 1:
-            chosen += found
-        elif found:
-            fail(f"{traces}: {place} is at {' and '.join(found)}; name one of them whole")
-        elif known:
-            fail(f"{traces}: the host does not wait at {place}; it does at {', '.join(known)}")
-        elif any(syncs.sites for syncs in ranks):
-            fail(f"{traces}: has no source lines of waits, so none is at {place}; record with pinprof run, or use all")
-        else:
-            fail(f"{traces}: the host waits nowhere, so not at {place}")
-    return tuple(dict.fromkeys(chosen))
 
 
 def _next(traces: Sequence[str], named: "list[tuple[str, str, Any]] | None", *, several: bool) -> str:

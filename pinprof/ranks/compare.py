@@ -65,8 +65,7 @@ def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[Share
     found: dict[object, list[tuple[int, Finding]]] = defaultdict(list)
     for number, part in zip(numbers, parts, strict=True):
         for finding in part.findings:
-            at = finding.evidence
-            found[finding.rule.id, at.file, at.line, at.function].append((number, finding))
+            found[finding.rule.id, finding.evidence.place].append((number, finding))
     shared = [
         SharedFinding(
             max((finding for _, finding in members), key=lambda finding: finding.evidence.cost_ns),

@@ -11,10 +11,10 @@ import numpy as np
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.parts import step_windows
 from pinprof.intervals import Intervals, covered
-from pinprof.measure import Profile, gaps_with_causes, measure, summary
-from pinprof.rules import Findings, find
+from pinprof.measure import Profile, gaps_with_causes, summary
+from pinprof.rules import Findings, examine
 from pinprof.trace.tables import Trace
-from pinprof.whatif import Model, Recorded
+from pinprof.whatif import Model
 from pinprof.whatif.calibrate import expected
 from pinprof.whatif.ranks import alone
 from pinprof.whatif.replay import pace
@@ -54,11 +54,11 @@ class RankPart:
 
 def measure_rank(trace: Trace) -> RankPart:
     """Return what the report on a job needs of one rank."""
-    profile = measure(trace)
+    profile, findings, model = examine(trace)
     return RankPart(
         summary(profile),
-        find(profile, trace).summary(),
-        _alone(trace, profile),
+        findings.summary(),
+        _alone(trace, model),
         _pause(trace),
         idle=_idle(trace, profile),
     )
@@ -85,8 +85,7 @@ def longest_first(times: Iterable[tuple[str, float]]) -> Times:
     return tuple(sorted(((cause, time) for cause, time in times if time), key=lambda each: -each[1]))
 
 
-def _alone(trace: Trace, profile: Profile) -> tuple[float, float] | None:
-    model = Model([Recorded(trace, profile.syncs, profile.steps, profile.loader)])
+def _alone(trace: Trace, model: Model) -> tuple[float, float] | None:
     if not model.runs:
         return None
     by_itself = alone(trace, model.programs[0], model.chosen[0])

@@ -30,7 +30,7 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
     ways = [(input_more, "it waits for input"), (busy_more, "its GPU works longer")]
     if worst is not None:
         site = stalls[worst]
-        where = f" at {site.file}:{site.line}" if site.line is not None else f" in {site.op or site.call}"
+        where = f" at {site.place}" if site.line is not None else f" in {site.op or site.call}"
         ways.append((stall_more[worst], f"its host waits in {site.cause}{where}"))
     if pause:
         between = f"after {pause.after or 'the beginning of the step'} and before {pause.before or 'its end'}"

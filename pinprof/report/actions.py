@@ -86,7 +86,7 @@ def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> It
 
 def _card(number: int, rank: int, finding: Finding, in_timeline: str, step_ns: float | None) -> str:
     rule, evidence = finding.rule, finding.evidence
-    at = place(evidence.file, evidence.line, evidence.function)
+    at = place(evidence.place)
     where = f'<p class="place"><code>{escaped(at)}</code> {in_timeline}</p>' if at or in_timeline else ""
     unfolded = " open" if rank <= BEST else ""
     return f"""<article class="finding {escaped(finding.severity)}" id="finding-{number}-{rank}">

@@ -67,7 +67,7 @@ def _verdict(verdict: Verdict, *, repeated: bool) -> Iterable[RenderableType]:
 
 
 def _place(at: Place) -> Iterable[RenderableType]:
-    where = place(at.file, at.line, at.function) or "place unknown"
+    where = place(at.place) or "place unknown"
     yield _inset(f"{at.rule + ' ' if at.rule else ''}{where}")
     yield Padding(Text(printable(at.message)), (0, 0, 0, INDENT + WHY_INDENT))
 

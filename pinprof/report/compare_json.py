@@ -8,7 +8,7 @@ from pinprof.compare import Comparison, CopyChange, Figure, FindingChange, Value
 from pinprof.measure import Profile
 from pinprof.report.compare_words import verdict
 from pinprof.rules import Finding
-from pinprof.units import NS_PER_MS
+from pinprof.units import ms
 from pinprof.version import VERSION
 
 SCHEMA = "pinprof.compare/1"
@@ -59,9 +59,7 @@ def _side(profile: Profile) -> dict[str, Any]:
 
 
 def _number(unit: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    return round(value / NS_PER_MS, 6) if unit == "ns" else value
+    return value if value is None or unit != "ns" else ms(value)
 
 
 def _range(unit: str, value: Value) -> list[float | None] | None:
@@ -97,9 +95,7 @@ def _wait(change: WaitChange) -> dict[str, Any]:
 
 def _site(site: Site) -> dict[str, Any]:
     return {
-        "file": site.file,
-        "line": site.line,
-        "function": site.function,
+        **site.place._asdict(),
         "call": site.call,
         "thread": site.thread,
         "verdict": site.verdict,
@@ -132,9 +128,7 @@ def _found(finding: Finding) -> dict[str, Any]:
     evidence, made = finding.evidence, finding.saving
     return {
         "severity": finding.severity,
-        "file": evidence.file,
-        "line": evidence.line,
-        "function": evidence.function,
+        **evidence.place._asdict(),
         "evidence": evidence.text,
         "saving_ms": None if made is None else _number("ns", made.saving_ns),
         "range_ms": None if made is None else [_number("ns", bound) for bound in made.range_ns],

@@ -1,13 +1,13 @@
 """A comparison in words and cells, shared by the terminal and the page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from pinprof.analyses.syncs import Site
 from pinprof.compare import Comparison, Figure, FindingChange, Repinned, WaitChange
 from pinprof.compare.changes import GONE, NEW
 from pinprof.measure import Profile
 from pinprof.report.words import NOTHING, place, step_known
-from pinprof.rules import Evidence, Finding
+from pinprof.rules import Finding
+from pinprof.trace.lines import Place
 from pinprof.units import between, duration, percent, rate, size
 
 LABELS = {
@@ -213,19 +213,15 @@ def pair(figure: Figure) -> str:
 def where(change: WaitChange | FindingChange) -> str:
     """Return the place of waits or findings, before and after where it differs."""
     sides = [
-        _places([(one.file, one.line, one.function) for one in map(_spot, members)])
+        _places(member.evidence.place if isinstance(member, Finding) else member.place for member in members)
         for members in (change.before, change.after)
     ]
     shown = [side for side in dict.fromkeys(sides) if side]
     return f" {ARROW} ".join(shown) or NOTHING
 
 
-def _spot(member: Site | Finding) -> Site | Evidence:
-    return member.evidence if isinstance(member, Finding) else member
-
-
-def _places(places: Sequence[tuple[str | None, int | None, str | None]]) -> str:
-    texts = list(dict.fromkeys(filter(None, (place(*each) for each in places))))
+def _places(places: Iterable[Place]) -> str:
+    texts = list(dict.fromkeys(filter(None, map(place, places))))
     more = f" and {len(texts) - MAX_PLACES} more" if len(texts) > MAX_PLACES else ""
     return ", ".join(texts[:MAX_PLACES]) + more
 

@@ -76,7 +76,7 @@ def _busy(profile: Profile) -> go.Figure:
 def _stalls(profile: Profile) -> go.Figure:
     """Return a bar for each site, coloured as in the timeline, with what the stalls are made of."""
     sites = [site for site in profile.syncs.sites if site.verdict != "profiler"][:MOST_SITES]
-    names = [_site(number, site.cause, place(site.file, site.line, site.function)) for number, site in enumerate(sites)]
+    names = [_site(number, site.cause, place(site.place)) for number, site in enumerate(sites)]
     parts = (
         ("drain: for work queued before", BLUE, [site.total.drain_ns for site in sites]),
         ("own: for its own copy", ORANGE, [site.total.own_ns for site in sites]),

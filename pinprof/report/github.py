@@ -28,7 +28,7 @@ def _command(trace: Checked, remark: Remark) -> str:
     properties = {"file": at.file, "line": str(at.line) if at.file and at.line is not None else None}
     properties["title"] = f"pinprof {remark.rule}"
     written = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
-    where = "" if at.line is not None else place(at.file, None, at.function)
+    where = "" if at.line is not None else place(at.place._replace(line=None))
     message = f"{f'{where}: ' if where else ''}{remark.message} (trace {trace.path})"
     return f"::{COMMANDS[remark.level]} {written}::{_value(message)}"
 

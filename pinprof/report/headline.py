@@ -5,7 +5,8 @@ from typing import NamedTuple
 from pinprof.analyses.parts import StepParts
 from pinprof.measure import Profile
 from pinprof.report.words import printable, step_known
-from pinprof.rules import Finding, Findings, unsearched
+from pinprof.rules import Findings, unsearched
+from pinprof.rules.sums import at
 from pinprof.units import duration, percent
 
 MOST = 0.9
@@ -103,7 +104,6 @@ def host_alone(profile: Profile) -> str:
 
 def _first(findings: Findings, step: float | None) -> tuple[str, int]:
     first = findings[0]
-    at = _at(first)
     if first.saving is None:
         brings = f"{duration(first.evidence.cost_ns)} of idle GPU or exposed copy go with it"
     elif first.saving.saving_ns:
@@ -113,11 +113,4 @@ def _first(findings: Findings, step: float | None) -> tuple[str, int]:
         brings = "fixing it alone saves nothing"
         if findings.joint and findings.joint.saving_ns:
             brings += f", all findings together {duration(findings.joint.saving_ns)}"
-    return f"First: {first.rule.title}{at}; {brings}.", 1
-
-
-def _at(finding: Finding) -> str:
-    evidence = finding.evidence
-    if evidence.line is not None:
-        return f" at {printable(f'{evidence.file}:{evidence.line}')}"
-    return f" in {printable(evidence.function)}" if evidence.function else ""
+    return f"First: {first.rule.title}{printable(at(first.evidence.place))}; {brings}.", 1

@@ -13,7 +13,7 @@ from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
 from pinprof.ranks import Ranks, SharedFinding, Times
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.trust import FIGURES, Missing
-from pinprof.units import NS_PER_MS
+from pinprof.units import ms
 from pinprof.version import REPORT_SCHEMA, VERSION
 
 FIELDS = {
@@ -98,9 +98,7 @@ def _shared(shared: SharedFinding) -> dict[str, Any]:
     return {
         "rule": finding.rule.id,
         "title": finding.rule.title,
-        "file": at.file,
-        "line": at.line,
-        "function": at.function,
+        **at.place._asdict(),
         "cost_ms": _ms(at.cost_ns),
         "saving_ms": _ms(finding.saving.saving_ns) if finding.saving else None,
         "ranks": list(shared.ranks),
@@ -116,7 +114,7 @@ def _with_ms(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ms(ns: float | None) -> float | None:
-    return None if ns is None else round(ns / NS_PER_MS, 6)
+    return None if ns is None else ms(ns)
 
 
 def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
@@ -278,9 +276,7 @@ def _site(site: Site, steps: int) -> dict[str, Any]:
         "cause": site.cause,
         "op": site.op,
         "call": site.call,
-        "file": site.file,
-        "line": site.line,
-        "function": site.function,
+        **site.place._asdict(),
         "stack": list(site.stack),
         "thread": site.thread,
         "count": site.total.count,
@@ -314,9 +310,7 @@ def _finding(finding: Finding, step_ns: float | None) -> dict[str, Any]:
         "rule": finding.rule.id,
         "title": finding.rule.title,
         "severity": finding.severity,
-        "file": finding.evidence.file,
-        "line": finding.evidence.line,
-        "function": finding.evidence.function,
+        **finding.evidence.place._asdict(),
         "evidence": finding.evidence.text,
         "cost_ms": _ms(finding.evidence.cost_ns),
         **_saving(finding.saving, step_ns),

@@ -39,7 +39,7 @@ def _case(suite: Element, verdict: Verdict) -> None:
 
 def _line(verdict: Verdict, number: int) -> str:
     at = verdict.places[number]
-    where = place(at.file, at.line, at.function)
+    where = place(at.place)
     return " ".join(part for part in (where and f"{where}:", at.rule, at.message) if part)
 
 

@@ -115,8 +115,7 @@ def group(collective: CollectiveRow) -> str:
 
 def finding_in(shared: SharedFinding) -> str:
     """Return where a finding is, nothing if that is not known."""
-    evidence = shared.finding.evidence
-    return place(evidence.file, evidence.line, evidence.function)
+    return place(shared.finding.evidence.place)
 
 
 def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:

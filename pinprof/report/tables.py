@@ -73,7 +73,7 @@ def _times(cost: Cost) -> tuple[int, int, int, int]:
 
 
 def _where(site: Site) -> str:
-    at = place(site.file, site.line, site.function) or NOTHING
+    at = place(site.place) or NOTHING
     return details(at, site.stack) if site.stack else at
 
 

@@ -7,11 +7,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.report.layout import bullet, fact, laid_out, section
-from pinprof.report.whatif_json import change_fields, ms, prediction_fields
+from pinprof.report.whatif_json import change_fields, prediction_fields, wait_fields
 from pinprof.report.whatif_text import SOURCES, change_lines, difference, where
 from pinprof.report.words import printable
 from pinprof.trace.tables import Trace
-from pinprof.units import between, duration, percent
+from pinprof.units import between, duration, ms, percent
 from pinprof.verify import Verification
 
 SCHEMA = "pinprof.verify/1"
@@ -72,9 +72,6 @@ def to_json(verified: Verification) -> str:
         "same_program": verified.is_same_program,
         "kernels_alike": verified.kernels_alike,
         "changes": [change_fields(change) for change in verified.changes],
-        "new_waits": [
-            {"cause": site.cause, "op": site.op, "file": site.file, "line": site.line, "function": site.function}
-            for site in verified.new_waits
-        ],
+        "new_waits": [wait_fields(site) for site in verified.new_waits],
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"

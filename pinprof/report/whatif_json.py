@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pinprof.analyses.syncs import Site
 from pinprof.trace.tables import Trace
-from pinprof.units import NS_PER_MS
+from pinprof.units import ms
 from pinprof.whatif import Prediction
 from pinprof.whatif.fixes import Change
 
@@ -54,13 +55,10 @@ def change_fields(change: Change) -> dict[str, Any]:
         "option": change.option,
         "per_step": change.per_step,
         "bytes_per_step": change.bytes_per_step,
-        "sites": [
-            {"cause": site.cause, "op": site.op, "file": site.file, "line": site.line, "function": site.function}
-            for site in change.sites
-        ],
+        "sites": [wait_fields(site) for site in change.sites],
     }
 
 
-def ms(ns: float) -> float:
-    """Return a time given in ns in milliseconds."""
-    return round(ns / NS_PER_MS, 6)
+def wait_fields(site: Site) -> dict[str, Any]:
+    """Return the names and values of what tells a wait from others."""
+    return {"cause": site.cause, "op": site.op, **site.place._asdict()}

@@ -154,7 +154,7 @@ def _at(sites: Sequence[Site]) -> str:
 
 def where(site: Site) -> str:
     """Return where a site is, as far as the trace tells."""
-    at = place(site.file, site.line, site.function)
+    at = place(site.place)
     return f"at {at}" if at else f"in {site.op or site.call}"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
+from pinprof.trace.lines import Place
 from pinprof.trust import FIGURES, Missing
 from pinprof.units import between, duration, percent, rate, size
 from pinprof.whatif import StepEstimate
@@ -59,8 +60,7 @@ def surprises(profile: Profile) -> Iterator[str]:
 
 
 def _named(site: Site) -> str:
-    at = f"{site.file}:{site.line}" if site.line is not None else site.function
-    return f"{site.cause} at {at}" if at else f"{site.cause} ({site.op or site.call})"
+    return f"{site.cause} at {site.place}" if str(site.place) else f"{site.cause} ({site.op or site.call})"
 
 
 def unless(profile: Profile, *figures: str) -> Callable[[str], str]:
@@ -151,8 +151,9 @@ def steps(profile: Profile) -> str:
     return f"{times.count} complete step{'s' * (times.count != 1)} ({marker})"
 
 
-def place(file: str | None, line: int | None, function: str | None) -> str:
+def place(at: Place) -> str:
     """Return where a wait was called from: `FILE:LINE (FUNCTION)`, without a line `FUNCTION (FILE)`; else nothing."""
+    file, line, function = at
     if file is None or function is None:
         return function or ""
     return f"{function} ({file})" if line is None else f"{file}:{line} ({function})"

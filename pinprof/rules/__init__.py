@@ -1,11 +1,14 @@
 """What is wrong and what to do about it: rules in plain sight, and what they find in a profile."""
 
-from pinprof.measure import Profile
+from typing import NamedTuple
+
+from pinprof.measure import Profile, measure_with_model
 from pinprof.rules import copies, guarded, hazards, loading, overlap, waits
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.trace.tables import Trace
 from pinprof.trust import Missing
+from pinprof.whatif import Model, Recorded
 
 __all__ = [
     "RESTS_ON",
@@ -13,10 +16,12 @@ __all__ = [
     "RULE_OF_CAUSE",
     "RULE_OF_EXPOSURE",
     "Evidence",
+    "Examined",
     "Finding",
     "Findings",
     "Rule",
     "Saving",
+    "examine",
     "find",
     "unsearched",
 ]
@@ -44,8 +49,29 @@ NEGLIGIBLE = 0.001
 """A cost below this share of the step is not worth a line."""
 
 
+class Examined(NamedTuple):
+    """What was measured and found of a trace, and what replays it."""
+
+    profile: Profile
+    findings: Findings
+    model: Model
+
+
+def examine(trace: Trace) -> Examined:
+    """Return what `measure` and `find` do of a trace, with one replay for both."""
+    profile, model = measure_with_model(trace)
+    if profile.step.step_ns is None:
+        model = Model(model.ranks, profile.steps.traced_ns)
+    return Examined(profile, _find(profile, trace, model), model)
+
+
 def find(profile: Profile, trace: Trace) -> Findings:
     """Return what the rules find, the largest saving first, then the largest cost, hazards last."""
+    rank = Recorded(trace, profile.syncs, profile.steps, profile.loader)
+    return _find(profile, trace, Model([rank], profile.step.step_ns or profile.steps.traced_ns))
+
+
+def _find(profile: Profile, trace: Trace, model: Model) -> Findings:
     step = profile.step.step_ns or profile.steps.traced_ns
     if not step:
         return Findings()
@@ -58,7 +84,8 @@ def find(profile: Profile, trace: Trace) -> Findings:
         for evidence in rule.look(profile, trace)
         if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step
     ]
-    return with_savings(profile, trace, found)
+    # where the estimate is withheld, a replay would run without what the trace lacks
+    return with_savings(found, None if "estimate" in profile.withheld else model)
 
 
 def unsearched(profile: Profile) -> Missing | None:

@@ -62,7 +62,7 @@ def _pageable_evidence(copies: Copies, what: str) -> Evidence:
     speed = f" at {rate(copies.bytes / copies.time_ns)}" if copies.time_ns and copies.bytes else ""
     return Evidence(
         copies.exposed_ns + copies.bubble_ns,
-        f"{copies.per_step:.3g} {what} per step{copies.place} ({size(copies.bytes)}{speed}) "
+        f"{copies.per_step:.3g} {what} per step{copies.at} ({size(copies.bytes)}{speed}) "
         f"are exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
         edits=Edits(pinned=frozenset(copies.rows.tolist())),
@@ -100,7 +100,7 @@ def _small(profile: Profile, trace: Trace) -> Iterator[Evidence]:
             time = float(trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
             yield Evidence(
                 copies.exposed_ns,
-                f"{copies.per_step:.3g} copies of {size(copies.bytes / copies.per_step)} each per step{copies.place}: "
+                f"{copies.per_step:.3g} copies of {size(copies.bytes / copies.per_step)} each per step{copies.at}: "
                 f"{duration(copies.exposed_ns)} exposed on the GPU, and the host takes {duration(time)} to launch them",
                 *copies.place,
                 at_any_cost=True,
@@ -122,7 +122,7 @@ def _slow(profile: Profile, trace: Trace) -> Iterator[Evidence]:
             share = 1 - got / best if best >= SLOW_LINK_GBPS else 1 - got / SLOW_LINK_GBPS
             yield Evidence(
                 copies.exposed_ns * share,
-                f"{copies.per_step:.3g} pinned {DIRECTIONS[code]} copies per step{copies.place} run at {rate(got)}; "
+                f"{copies.per_step:.3g} pinned {DIRECTIONS[code]} copies per step{copies.at} run at {rate(got)}; "
                 f"the fastest in this trace reaches {rate(best)}. Likely reason: {_why_slow(trace, rows[slow])}",
                 *copies.place,
             )
@@ -181,11 +181,7 @@ RULES = (
         "copied.synchronize()  # only now may host be read",
         "To the device: the source is not written to before the copy has ended. To the host: nothing reads the "
         "destination before the event; what is read too early is silently wrong.",
-        waits_of("blocking_copy_htod", "blocking_copy_dtoh"),
-        (
-            "blocking_copy_htod",
-            "blocking_copy_dtoh",
-        ),
+        *waits_of("blocking_copy_htod", "blocking_copy_dtoh"),
     ),
     Rule(
         "PIN103",

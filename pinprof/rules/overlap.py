@@ -27,7 +27,7 @@ def _exposed(reason: str) -> Look:
             gain = min(copies.exposed_ns, kernels)
             yield Evidence(
                 gain,
-                f"{copies.per_step:.3g} {DIRECTIONS[HTOD]} copies per step{copies.place} ({size(copies.bytes)}) are "
+                f"{copies.per_step:.3g} {DIRECTIONS[HTOD]} copies per step{copies.at} ({size(copies.bytes)}) are "
                 f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}, beside {duration(kernels)} "
                 "of kernels that could hide them",
                 *copies.place,
@@ -115,11 +115,7 @@ RULES = (
         "for batch in batches:\n    train(batch)\n    torch.cuda.empty_cache()",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
         "Without empty_cache() the process keeps its memory; others on the same GPU may need it.",
-        waits_of("device_malloc", "device_free"),
-        (
-            "device_malloc",
-            "device_free",
-        ),
+        *waits_of("device_malloc", "device_free"),
     ),
     Rule(
         "PIN304",

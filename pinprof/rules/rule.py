@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pinprof.measure import Profile
+from pinprof.trace.lines import Placed
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(Placed):
     """What a rule saw: its cost per step in ns, a sentence with the numbers, and the place if there is one."""
 
     cost_ns: float

@@ -5,11 +5,8 @@ from dataclasses import replace
 from functools import reduce
 from operator import or_
 
-from pinprof.analyses.steps import StepTimes
-from pinprof.measure import Profile
 from pinprof.rules.rule import Finding, Findings, Saving
-from pinprof.trace.tables import Trace
-from pinprof.whatif import Edits, Model, Recorded
+from pinprof.whatif import Edits, Model
 from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.predict import UNSURE_CHANGE
 
@@ -21,11 +18,10 @@ NOTHING = 0.002
 """A saving below this share of the step is none."""
 
 
-def with_savings(profile: Profile, trace: Trace, found: Sequence[Finding]) -> Findings:
-    """Return the findings with what their fixes bring, the largest saving first, then the largest cost."""
+def with_savings(found: Sequence[Finding], model: Model | None) -> Findings:
+    """Return the findings with what their fixes bring by the model, the largest saving first, then the largest cost."""
     by_cost = sorted(found, key=lambda finding: -finding.evidence.cost_ns)
-    model = _model(profile, trace) if any(finding.evidence.edits for finding in found) else None
-    if model is None:
+    if model is None or not any(finding.evidence.edits for finding in found) or not _runs(model):
         return Findings(by_cost)
     replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
     savings = {id(finding): _saving(model, finding.evidence.edits) for finding in replayed}
@@ -39,13 +35,8 @@ def with_savings(profile: Profile, trace: Trace, found: Sequence[Finding]) -> Fi
     return result
 
 
-def _model(profile: Profile, trace: Trace) -> Model | None:
-    if "estimate" in profile.withheld:  # a replay would run without what the trace lacks
-        return None
-    times: StepTimes = profile.steps
-    rank = Recorded(trace, profile.syncs, times, profile.loader)
-    model = Model([rank], profile.step.step_ns or times.traced_ns)
-    return model if model.runs and model.before.step_ns else None
+def _runs(model: Model) -> bool:
+    return model.runs and bool(model.before.step_ns)
 
 
 def _saving(model: Model, edits: Edits) -> Saving:

@@ -8,21 +8,9 @@ import numpy as np
 from pinprof.analyses.syncs import CAUSES
 from pinprof.intervals import covered, gaps, union
 from pinprof.measure import Profile
+from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
-
-
-class Place(NamedTuple):
-    """A place in the user's own code; None where it is not known."""
-
-    file: str | None = None
-    line: int | None = None
-    function: str | None = None
-
-    def __str__(self) -> str:
-        if self.line is not None:
-            return f" at {self.file}:{self.line}"
-        return f" in {self.function}" if self.function else ""
 
 
 class Copies(NamedTuple):
@@ -40,6 +28,11 @@ class Copies(NamedTuple):
     bubble_ns: float
     """How long the GPU was idle after those of them that blocked although they were to be asynchronous."""
 
+    @property
+    def at(self) -> str:
+        """Where they are, to follow what they are."""
+        return at(self.place)
+
 
 def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[Copies]:
     """Yield the chosen copies (of `profile.overlap.row`) of the complete steps, gathered by where they were made."""
@@ -49,8 +42,7 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
     places: dict[Place, list[int]] = {}
     for index in np.flatnonzero(chosen).tolist():
         line = profile.copy_places[index]
-        place = Place(line.file, line.line, line.function) if line else Place()
-        places.setdefault(place, []).append(index)
+        places.setdefault(line.place if line else Place(), []).append(index)
     steps = profile.steps.count
     staged = profile.syncs.cause == CAUSES.index("pageable_copy")
     for place, indices in places.items():
@@ -67,6 +59,11 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
             float(stalls.stall_ns[theirs].sum()) / steps,
             float(stalls.bubble_ns[theirs & staged].sum()) / steps,
         )
+
+
+def at(place: Place) -> str:
+    """Return where something is, to follow what it is; nothing where that is not known."""
+    return f" {'in' if place.line is None else 'at'} {place}" if str(place) else ""
 
 
 def idle_within(profile: Profile, trace: Trace, start: Int64s, end: Int64s) -> float:

@@ -8,15 +8,15 @@ import numpy as np
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
-from pinprof.rules.sums import Place, idle_within
+from pinprof.rules.sums import at, idle_within
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
 
-def waits_of(*causes: str) -> Look:
-    """Look for sites with one of the causes that are a problem."""
+def waits_of(*causes: str) -> tuple[Look, tuple[str, ...]]:
+    """Return what looks for sites with one of the causes that are a problem, and the causes."""
 
     def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
         for number, site in enumerate(profile.syncs.sites):
@@ -25,7 +25,7 @@ def waits_of(*causes: str) -> Look:
                 evidence = _at_site(profile, site, bubble + _held(profile, trace, number))
                 yield replace(evidence, edits=_fixed(profile, trace, number))
 
-    return look
+    return look, causes
 
 
 def _fixed(profile: Profile, trace: Trace, site: int) -> Edits:
@@ -56,12 +56,10 @@ def _at_site(profile: Profile, site: Site, idle: float) -> Evidence:
     group = f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
     return Evidence(
         idle,
-        f"{site.op or site.call}{Place(site.file, site.line, site.function)}: {site.in_steps.count / steps:.3g} per "
+        f"{site.op or site.call}{at(site.place)}: {site.in_steps.count / steps:.3g} per "
         f"step, the host waits {duration(site.in_steps.stall_ns / steps)} and the GPU is idle for {duration(idle)} "
         "after it" + (group if others else ""),
-        file=site.file,
-        line=site.line,
-        function=site.function,
+        *site.place,
     )
 
 
@@ -91,8 +89,7 @@ RULES = (
         "    total.zero_()\n\n"
         "# or one step late, without any wait:\n" + READ_LATER,
         "Nothing in the step decides by the value. Pinned memory is read only after the event.",
-        waits_of("item"),
-        ("item",),
+        *waits_of("item"),
     ),
     Rule(
         "PIN202",
@@ -108,8 +105,7 @@ RULES = (
         "torch.distributions.Distribution.set_default_validate_args(False)",
         "Both branches may be computed: neither raises, and neither has effects. A failed _assert_async ends the "
         "process's CUDA context.",
-        waits_of("bool"),
-        ("bool",),
+        *waits_of("bool"),
     ),
     Rule(
         "PIN203",
@@ -121,11 +117,7 @@ RULES = (
         "log(value.cpu())  # waits for all work queued before",
         READ_LATER,
         "Pinned memory is read only after the event: read earlier, it silently holds old values.",
-        waits_of("to_cpu", "tolist"),
-        (
-            "to_cpu",
-            "tolist",
-        ),
+        *waits_of("to_cpu", "tolist"),
     ),
     Rule(
         "PIN204",
@@ -137,8 +129,7 @@ RULES = (
         "print(x)  # a tensor of the GPU, in each step",
         "if step % 100 == 0:\n    print(x.detach().cpu())  # one wait instead of many",
         "None: the text is the same.",
-        waits_of("print"),
-        ("print",),
+        *waits_of("print"),
     ),
     Rule(
         "PIN205",
@@ -152,12 +143,7 @@ RULES = (
         "x.masked_fill_(mask, 0.0)\n"
         "rows = torch.nonzero_static(mask, size=limit)  # where an upper bound is known",
         "What the mask hides is finite: 0 * nan is nan, also in gradients; use where on the input then.",
-        waits_of("nonzero", "mask_index", "masked_select"),
-        (
-            "nonzero",
-            "mask_index",
-            "masked_select",
-        ),
+        *waits_of("nonzero", "mask_index", "masked_select"),
     ),
     Rule(
         "PIN206",
@@ -171,8 +157,7 @@ RULES = (
         "first = torch.ones_like(ordered, dtype=torch.bool)\n"
         "first[1:] = ordered[1:] != ordered[:-1]  # fixed shape: a mask instead of a shorter tensor",
         "What follows can work with the mask.",
-        waits_of("unique"),
-        ("unique",),
+        *waits_of("unique"),
     ),
     Rule(
         "PIN207",
@@ -183,8 +168,7 @@ RULES = (
         "torch.repeat_interleave(x, repeats, dim=0)",
         "torch.repeat_interleave(x, repeats, dim=0, output_size=total)",
         "total is exactly the sum of the repeats, known on the host.",
-        waits_of("repeat_interleave"),
-        ("repeat_interleave",),
+        *waits_of("repeat_interleave"),
     ),
     Rule(
         "PIN208",
@@ -195,8 +179,7 @@ RULES = (
         "same = torch.equal(a, b)  # a bool of Python",
         "same = (a == b).all()  # a tensor on the GPU",
         "Nothing in the step decides by the result.",
-        waits_of("equal"),
-        ("equal",),
+        *waits_of("equal"),
     ),
     Rule(
         "PIN209",
@@ -210,8 +193,7 @@ RULES = (
         "torch.full((), 0.5, device=device)              # no copy\n"
         "torch.tensor(values, pin_memory=True).to(device, non_blocking=True)",
         "A constant made once is not changed in place.",
-        waits_of("tensor_from_host"),
-        ("tensor_from_host",),
+        *waits_of("tensor_from_host"),
     ),
     Rule(
         "PIN210",
@@ -225,12 +207,7 @@ RULES = (
         "times.append((start, end))         # elapsed_time later, after the loop's end\n"
         "torch.cuda.current_stream().wait_stream(side)  # order on the GPU, not on the host",
         "The host reads nothing that the synchronization protected.",
-        waits_of("device_synchronize", "stream_synchronize", "event_synchronize"),
-        (
-            "device_synchronize",
-            "stream_synchronize",
-            "event_synchronize",
-        ),
+        *waits_of("device_synchronize", "stream_synchronize", "event_synchronize"),
     ),
     Rule(
         "PIN211",
@@ -242,8 +219,7 @@ RULES = (
         "staging = torch.empty(x.shape, pin_memory=True)  # in each step",
         "staging = torch.empty(largest_shape, pin_memory=True)  # once\nview = staging[: len(x)]",
         "A tensor that is reused is not written to before its last copy has ended.",
-        waits_of("host_alloc"),
-        ("host_alloc",),
+        *waits_of("host_alloc"),
     ),
     Rule(
         "PIN212",
@@ -254,8 +230,7 @@ RULES = (
         "dist.barrier()  # in each step\ndist.all_reduce(x)",
         "work = dist.all_reduce(x, async_op=True)\n...  # other kernels\nwork.wait()  # orders streams, not the host",
         "No rank reads what another one writes outside of collectives, a file for instance.",
-        waits_of("collective"),
-        ("collective",),
+        *waits_of("collective"),
     ),
     Rule(
         "PIN213",
@@ -266,8 +241,7 @@ RULES = (
         "export CUDA_LAUNCH_BLOCKING=1",
         "unset CUDA_LAUNCH_BLOCKING",
         "None: results are the same.",
-        waits_of("launch_blocking"),
-        ("launch_blocking",),
+        *waits_of("launch_blocking"),
     ),
     Rule(
         "PIN214",
@@ -278,7 +252,6 @@ RULES = (
         "y = extension(x)  # waits somewhere inside",
         "pinprof run train.py  # records the line of each wait",
         "It depends on the op.",
-        waits_of("other"),
-        ("other",),
+        *waits_of("other"),
     ),
 )

@@ -1,6 +1,7 @@
-"""The source lines of waits, which pinprof records beside the trace: a Kineto stack has no lines of calls."""
+"""Places in the code, and the source lines of waits that pinprof records: a Kineto stack has no lines of calls."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,8 +12,32 @@ LINE_MARK = "pinprof line "
 """While lines are recorded, an annotation of this name and a number follows each wait on its thread."""
 
 
+class Place(NamedTuple):
+    """A place in the user's own code; None where it is not known."""
+
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line is not None else self.function or ""
+
+
+class Placed:
+    """What stands at a place in the user's own code, and has fields of these names."""
+
+    file: str | None
+    line: int | None
+    function: str | None
+
+    @property
+    def place(self) -> Place:
+        """The place by itself, by which such things are held against each other."""
+        return Place(self.file, self.line, self.function)
+
+
 @dataclass(frozen=True)
-class SourceLine:
+class SourceLine(Placed):
     """The place in the user's own code from which a wait was called."""
 
     file: str

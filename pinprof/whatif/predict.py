@@ -15,7 +15,7 @@ from pinprof.trace.tables import NONE, Trace
 from pinprof.whatif.calibrate import USUAL_NS, cost_of, expected, fitted
 from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.estimate import StepEstimate, estimate_step, measured_step
-from pinprof.whatif.program import build_program
+from pinprof.whatif.program import Program, build_program
 from pinprof.whatif.ranks import joined
 from pinprof.whatif.replay import Cost, Pace, pace
 from pinprof.whatif.scenarios import Scenario, edits_of
@@ -72,14 +72,26 @@ class Model:
 
     def __init__(self, ranks: Sequence[Recorded], step_ns: float | None = None) -> None:
         self.ranks = tuple(ranks)
-        self.chosen = chosen = _middle_steps([rank.trace for rank in ranks])
-        self.steps = len(chosen[0])
+        self._given = StepEstimate(step_ns, "given", (step_ns, step_ns)) if step_ns else None
+
+    @cached_property
+    def chosen(self) -> list[list[int]]:
+        """The steps of each rank that are replayed."""
+        return _middle_steps([rank.trace for rank in self.ranks])
+
+    @property
+    def steps(self) -> int:
+        """How many steps are replayed."""
+        return len(self.chosen[0])
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        """Those steps of each rank as a program."""
         programs = [
             build_program(rank.trace, rank.syncs.stalls, rank.loader.times, PYTHON_COST, steps).of_steps(set(steps))
-            for rank, steps in zip(ranks, chosen, strict=True)
+            for rank, steps in zip(self.ranks, self.chosen, strict=True)
         ]
-        self.programs = joined([rank.trace for rank in ranks], programs, chosen)
-        self._given = StepEstimate(step_ns, "given", (step_ns, step_ns)) if step_ns else None
+        return joined([rank.trace for rank in self.ranks], programs, self.chosen)
 
     @cached_property
     def step(self) -> StepEstimate:

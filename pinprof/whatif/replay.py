@@ -264,14 +264,6 @@ def _parts(calls: Sequence[Call]) -> list[Sequence[Call]]:
     return [calls[start:end] for start, end in pairwise(bounds) if end > start]
 
 
-def replay(program: Program, cost: Cost = UNCHANGED) -> Run:
-    """Return the run of a program as it was recorded."""
-    machine = Machine(program, cost)
-    machine.begin()
-    machine.play(program.calls)
-    return machine.run
-
-
 @dataclass(frozen=True)
 class Pace:
     """A step of a program that is run over and over; ns."""

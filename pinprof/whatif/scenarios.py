@@ -12,6 +12,9 @@ from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, Trace
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.rates import PinnedRates
 
+ALL = "all"
+"""In place of a site: every one of the code's own."""
+
 READS = frozenset({"item", "bool", "tolist", "to_cpu", "print", "equal", "tensor_from_host"})
 """Causes of waits that go with all that their op does: its kernels, its copy, and the host's time in it."""
 BLOCKING_COPIES = frozenset({"blocking_copy_htod", "blocking_copy_dtoh", "to_cpu"})
@@ -22,7 +25,7 @@ class Scenario:
     """Changes of the code, any of them together."""
 
     drop_syncs: tuple[str, ...] = ()
-    """Sites at which the host no longer waits: `FILE:LINE`, or `all`."""
+    """Sites at which the host no longer waits: `FILE:LINE`, or ALL."""
     pin: bool = False
     """The host sides of copies are pinned."""
     pinned_gbps: float | None = None
@@ -61,9 +64,9 @@ def edits_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> Edits:
 def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
     if not site.is_of_the_code:
         return False
-    if "all" in wanted:
+    if ALL in wanted:
         return site.cause not in ALLOCATIONS
-    return site.line is not None and f"{site.file}:{site.line}" in wanted
+    return site.line is not None and str(site.place) in wanted
 
 
 def without_waits(trace: Trace, syncs: Syncs, sites: Iterable[int]) -> Edits:

@@ -1,7 +1,6 @@
 """Where the experiments run: the GPU, its link to the host as its driver reports it, and the host."""
 
 import csv
-import os
 import platform
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 import torch
 
 from pinprof.bench.results import Machine
+from pinprof.trace.parallel import available_cores
 
 QUERY = ("driver_version", "pcie.link.gen.max", "pcie.link.width.max")
 """The most that GPU and slot can do together: the present link is slower while the GPU rests."""
@@ -27,15 +27,10 @@ def describe_machine() -> Iterator[Machine]:
         torch=str(torch.__version__),  # a class of its own, which JSON does not know
         python=platform.python_version(),
         cpu=cpu_name(CPU_INFO.read_text(errors="replace") if CPU_INFO.exists() else ""),
-        cores=cores(),
+        cores=available_cores(),
         pcie_generation=generation,
         pcie_width=width,
     )
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpu_name(info: str) -> str | None:

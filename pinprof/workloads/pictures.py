@@ -9,7 +9,7 @@ from pinprof.bench.results import Bar, Picture
 from pinprof.measure import Profile
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.tables import KERNEL, MEMCPY, Table, Trace
-from pinprof.units import NS_PER_MS, percent
+from pinprof.units import ms, percent
 
 HOST_BARS = {COPY: "copy", ASYNC_COPY: "copy", STREAM: "wait", DEVICE: "wait", EVENT: "wait"}
 """What a call is called, by what it may wait for; one that launches a kernel is `launch`, others are not drawn."""
@@ -56,5 +56,5 @@ def _stream_bars(trace: Trace, step: int) -> Iterator[Bar]:
 
 def _bar(trace: Trace, step: int, row_name: str, name: str, table: Table, row: int) -> Bar:
     begin = int(trace.steps.start_ns[step])
-    start, end = (round((int(time[row]) - begin) / NS_PER_MS, 6) for time in (table.start_ns, table.end_ns))
+    start, end = (ms(int(time[row]) - begin) for time in (table.start_ns, table.end_ns))
     return Bar(row_name, name, start, end)

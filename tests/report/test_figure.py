@@ -68,7 +68,7 @@ def test_bars_lie_at_their_times_in_the_colours_of_the_page(trace: Path) -> None
 def test_lanes_are_those_of_the_page(report: Report) -> None:
     figure = report.timeline()
     drawing = arrange(report.trace, report.profile)
-    assert sum(len(one.x) for one in figure.data) == drawing.rectangles
+    assert sum(len(one.x) for one in figure.data) == sum(map(len, drawing.lanes))
     named = [text for text in rows(figure).values() if not text.startswith("<b>")]
     assert named == [lane.label for lane in drawing.lanes if lane.label]
     assert len({(row, one.name) for one in figure.data for row in one.y}) == sum(

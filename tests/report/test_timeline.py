@@ -2,7 +2,6 @@ import base64
 import json
 import re
 import zlib
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ from trace_builder import AUTOGRAD, SIDE, TraceBuilder
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile, measure
-from pinprof.report.timeline import Drawing, Lane, arrange, figure, fragment, kinds
+from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
+from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.timeline.columns import Block
 from pinprof.report.timeline.detail import Detail, detailed
-from pinprof.report.timeline.lanes import LeftOut, levels
+from pinprof.report.timeline.lanes import LeftOut, levels, merged
 from pinprof.report.timeline.names import literal, short, step_names
 from pinprof.report.timeline.thin import in_words, thinned
 from pinprof.report.timeline.window import choose_window
@@ -62,7 +62,7 @@ def lane_named(drawing: Drawing, label: str) -> Lane:
 
 
 def hovers(fig: go.Figure, name: str) -> list[str]:
-    return [text for cells in fig.data if cells.type == "heatmap" and cells.name == name for text in cells.hovertext[0]]
+    return [text for bars in fig.data if bars.name == name for text in bars.hovertext]
 
 
 # which part is drawn
@@ -215,7 +215,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
     shown = sum(int(lane.count.sum()) for lane in drawing.lanes if lane.source in {"ops", "calls", "gpu"})
     assert drawing.left_out == (LeftOut(2, "ops nested deeper than 4"),)
     assert shown + 2 == here
-    events, blocks = drawing.merged
+    events, blocks = merged(drawing.lanes)
     assert 190 <= events <= 200
     assert 2 * blocks <= events
     said = in_words(drawing)
@@ -226,7 +226,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
 def test_there_are_no_more_rectangles_than_asked_for(tmp_path: Path) -> None:
     trace, profile = measured(loop(3, kernels=11), tmp_path)
     whole, few = arrange(trace, profile), arrange(trace, profile, max_rectangles=60)
-    assert few.rectangles <= 60 < whole.rectangles
+    assert sum(map(len, few.lanes)) <= 60 < sum(map(len, whole.lanes))
     assert sum(lane.count.sum() for lane in few.lanes) == sum(lane.count.sum() for lane in whole.lanes)
     assert few.narrow_ns > whole.narrow_ns
 
@@ -313,23 +313,14 @@ def test_steps_have_the_names_of_the_trace(tmp_path: Path) -> None:
     assert step_names(trace) == ["ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9"]
 
 
-# the figure
-
-
-def test_the_figure_draws_every_rectangle_once(tmp_path: Path) -> None:
-    trace, profile, drawing = drawn(loop(3), tmp_path)
-    fig = figure(trace, profile, drawing)
-    cells = Counter(trace.type for trace in fig.data)
-    drawn_cells = sum(int((~np.isnan(trace.z)).sum()) for trace in fig.data if trace.type == "heatmap")
-    assert drawn_cells == drawing.rectangles
-    assert cells["scatter"] == len({int(kind) for lane in drawing.lanes for kind in lane.kind})
+# texts of the figure
 
 
 def test_times_are_ms_since_the_first_step_drawn(tmp_path: Path) -> None:
-    trace, profile, drawing = drawn(loop(7), tmp_path)
-    fig = figure(trace, profile, drawing)
-    steps = next(cells for cells in fig.data if cells.type == "heatmap" and cells.name == "step")
-    assert steps.x.tolist() == pytest.approx([0, 0.99, 1, 1.99, 2, 2.99])
+    trace, profile = measured(loop(7), tmp_path)
+    (steps,) = [bars for bars in timeline_figure(trace, profile).data if bars.name == "step"]
+    assert list(steps.base) == pytest.approx([0, 1, 2])
+    assert list(steps.x) == pytest.approx([0.99] * 3)
 
 
 def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
@@ -338,8 +329,8 @@ def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
     builder.op("aten::to", 895, 40)
     builder.op("aten::copy_", 896, 38)
     builder.copy("HtoD (Pageable -> Device)", 920, 10, launch=900, size=48 * 2**20)
-    trace, profile, drawing = drawn(builder, tmp_path)
-    (text,) = hovers(figure(trace, profile, drawing), "copy HtoD pageable")
+    trace, profile = measured(builder, tmp_path)
+    (text,) = hovers(timeline_figure(trace, profile), "copy HtoD pageable")
     assert text.split("<br>") == [
         "<b>Memcpy HtoD (Pageable -&gt; Device)</b>",
         "starts 920 µs into ProfilerStep#0",
@@ -359,8 +350,8 @@ def test_work_of_the_autograd_thread_is_from_the_function_that_runs_backward(tmp
     builder.function("<built-in method run_backward of torch._C._EngineBase object at 0x7f00>", 100, 800)
     builder.op("autograd::engine::evaluate_function: MmBackward0", 200, 100, thread=AUTOGRAD)
     builder.kernel(300, 50, launch=210, thread=AUTOGRAD)
-    trace, profile, drawing = drawn(builder, tmp_path)
-    (text,) = hovers(figure(trace, profile, drawing), "kernel")
+    trace, profile = measured(builder, tmp_path)
+    (text,) = hovers(timeline_figure(trace, profile), "kernel")
     assert text.split("<br>")[-1] == "from train_step (/home/me/train.py)"
 
 
@@ -369,8 +360,8 @@ def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) ->
     builder.kernel(910, 50, launch=905)
     builder.call("cudaDeviceSynchronize", 920, 60)
     builder.kernel(1000, 50, launch=985)
-    trace, profile, drawing = drawn(builder, tmp_path)
-    (text,) = hovers(figure(trace, profile, drawing), "device synchronize")
+    trace, profile = measured(builder, tmp_path)
+    (text,) = hovers(timeline_figure(trace, profile), "device synchronize")
     assert text.split("<br>") == [
         "<b>device synchronize</b>: cudaDeviceSynchronize",
         "starts 920 µs into ProfilerStep#0",
@@ -381,7 +372,7 @@ def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) ->
 
 def test_a_block_tells_how_many_events_it_holds(tmp_path: Path) -> None:
     trace, profile = measured(loop(3), tmp_path)
-    fig = figure(trace, profile, arrange(trace, profile, max_rectangles=1))
+    fig = timeline_figure(trace, profile, max_bars=1)
     text = next(text for text in hovers(fig, "kernel") if "merged" in text)
     assert re.match(r"<b>\d+ of kernel</b>, merged<br>.* in .*<br>the longest of them:<br><b>gemm</b>", text)
 
@@ -390,8 +381,8 @@ def test_names_of_the_trace_stay_text_in_hovers(tmp_path: Path) -> None:
     builder = loop(1)
     builder.kernel(950, 20, launch=940, name=HOSTILE)
     builder.op(HOSTILE, 935, 10)
-    trace, profile, drawing = drawn(builder, tmp_path)
-    fig = figure(trace, profile, drawing)
+    trace, profile = measured(builder, tmp_path)
+    fig = timeline_figure(trace, profile)
     texts = [text for name in ("kernel", "op") for text in hovers(fig, name)]
     assert sum("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&lt;b&gt;%{x}" in text for text in texts) == 2
     assert not any("<img" in text for text in texts)
@@ -428,9 +419,9 @@ def test_a_label_is_the_name_without_arguments(name: str, expected: str) -> None
 def test_an_empty_trace_has_nothing_to_draw(tmp_path: Path) -> None:
     trace, profile, drawing = drawn(TraceBuilder(), tmp_path)
     assert drawing.lanes == ()
-    assert drawing.rectangles == 0
+    assert sum(map(len, drawing.lanes)) == 0
     assert "Nothing to draw" in fragment(trace, profile)
-    assert len(figure(trace, profile, drawing).data) == 0
+    assert len(timeline_figure(trace, profile).data) == 0
 
 
 def test_a_trace_of_the_host_alone_has_no_gpu_lanes(tmp_path: Path) -> None:
@@ -446,7 +437,7 @@ def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
     builder.activity("kernel", "k", 0, 5, correlation=0, device=0, stream=7)
     trace, profile, drawing = drawn(builder, tmp_path)
     assert [lane.label for lane in drawing.lanes] == ["overlap", "stream 7"]
-    assert "its launch is not in the trace" in hovers(figure(trace, profile, drawing), "kernel")[0]
+    assert "its launch is not in the trace" in hovers(timeline_figure(trace, profile), "kernel")[0]
 
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)

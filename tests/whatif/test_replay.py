@@ -8,7 +8,7 @@ from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.trace import Trace, read_trace
 from pinprof.whatif.program import Program, build_program
-from pinprof.whatif.replay import Cost, pace, replay
+from pinprof.whatif.replay import Cost, Job, Run, pace
 
 TRACES = Path(__file__).parents[2] / "traces"
 FILES = sorted(TRACES.rglob("*.json.gz"))
@@ -23,6 +23,12 @@ def program_of(trace: Trace) -> Program:
 def built(builder: TraceBuilder, folder: Path) -> tuple[Trace, Program]:
     trace = read_trace(builder.write(folder / "trace.json"))
     return trace, program_of(trace)
+
+
+def replay(program: Program) -> Run:
+    job = Job([program])
+    job.play()
+    return job.machines[0].run
 
 
 def worst(trace: Trace) -> float:

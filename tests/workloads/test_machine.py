@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.workloads.machine import cores, cpu_name, link
+from pinprof.workloads.machine import cpu_name, link
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,3 @@ def test_link_of_the_gpu(answer: str, expected: tuple[str | None, int | None, in
 
 def test_name_of_the_processor() -> None:
     assert cpu_name("processor : 0\nmodel name\t: Xeon : 8480\nmodel name : other\n") == "Xeon : 8480"
-
-
-def test_some_core() -> None:
-    assert cores() >= 1

@@ -12,7 +12,7 @@ from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.analyses.syncs.verdicts import HELD_UP, verdict_on
 from pinprof.trace.callers import call_places, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame
-from pinprof.trace.lines import SourceLine
+from pinprof.trace.lines import Place, Placed, SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
@@ -34,7 +34,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Site:
+class Site(Placed):
     """Waits of one cause at one place."""
 
     cause: str
@@ -125,9 +125,8 @@ def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | 
     function = user_calls(trace, stalls.call).function
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
-    index: dict[tuple[str, int | None, str] | None, int] = {None: NONE}
-    places = ((line.file, line.line, line.function) if line else None for line in lines)
-    line = np.array([index.setdefault(place, len(index)) for place in places], dtype=np.int32)
+    index: dict[Place | None, int] = {None: NONE}
+    line = np.array([index.setdefault(line.place if line else None, len(index)) for line in lines], dtype=np.int32)
     return np.stack(
         (
             cause,

@@ -4,7 +4,7 @@ from pinprof.measure import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, layout
 from pinprof.report.timeline.kinds import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
 from pinprof.report.words import IDLE
-from pinprof.units import NS_PER_MS, duration, percent
+from pinprof.units import duration, ms, percent
 
 LOOKS = {
     "sync_bubble": (PURPLE, "/"),
@@ -36,7 +36,7 @@ def idle_chart(profile: Profile) -> Chart | None:
             f"GPU {device.device}, {name}: {duration(time)} ({percent(time / device.span_ns)} of its time)"
             for device, time in zip(devices, times, strict=True)
         ]
-        x = [round(time / NS_PER_MS, 6) for time in times]
+        x = [ms(time) for time in times]
         y = [f"GPU {device.device} " for device in devices]
         data.append(bars(name, keys[-1], x=x, y=y, orientation="h", hovertext=hover, hoverinfo="text"))
     caption = (

@@ -8,7 +8,7 @@ from pinprof.report.charts.chart import Chart, Key, layout, line_across
 from pinprof.report.timeline.kinds import BLUE, ORANGE, VERMILLION
 from pinprof.report.words import step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import NS_PER_MS, duration
+from pinprof.units import NS_PER_MS, duration, ms
 
 MAX_POINTS = 2000
 """More lie within a pixel; outliers are always drawn."""
@@ -81,7 +81,7 @@ def _line(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str
         "mode": "lines+markers" if len(pairs) <= 100 else "lines",  # noqa: PLR2004  more marks hide the line
         "name": name,
         "x": [number for number, _ in pairs],
-        "y": [round(length / NS_PER_MS, 6) for _, length in pairs],
+        "y": [ms(length) for _, length in pairs],
         "hovertext": [f"step {number}, {name}: {duration(length)}" for number, length in pairs],
         "hoverinfo": "text",
         "line": {"color": key.colour, "width": 2, "dash": "solid" if key is HOST else "dot"},
@@ -96,7 +96,7 @@ def _marks(marked: list[tuple[int, int]]) -> dict[str, object]:
         "mode": "markers",
         "name": OUTLIER.label,
         "x": [number + 1 for number, _ in marked],
-        "y": [round(length / NS_PER_MS, 6) for _, length in marked],
+        "y": [ms(length) for _, length in marked],
         "hovertext": [f"step {number + 1}: {duration(length)}, unlike the others" for number, length in marked],
         "hoverinfo": "text",
         "marker": {"color": OUTLIER.colour, "symbol": OUTLIER.symbol, "size": 12},

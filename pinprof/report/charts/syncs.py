@@ -4,7 +4,7 @@ from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, layout, plain
 from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
-from pinprof.units import NS_PER_MS, duration
+from pinprof.units import duration, ms
 
 MAX_SITES = 10
 """More are in the table."""
@@ -34,7 +34,7 @@ def syncs_chart(profile: Profile) -> Chart | None:
         (BUBBLE, [site.in_steps.bubble_ns for site in drawn], 0.3),
     ):
         hover = [f"{key.label}: {duration(time / count)} per step" for time in times]
-        x = [round(time / count / NS_PER_MS, 6) for time in times]
+        x = [ms(time / count) for time in times]
         y = [number + place for number in range(len(drawn))]
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hovertext=hover, hoverinfo="text"))
     label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
@@ -68,7 +68,6 @@ def _caption(sites: list[Site], count: int) -> str:
 
 
 def _named(site: Site) -> str:
-    at = f"{site.file}:{site.line}" if site.line is not None else site.function
-    where = at or site.op or site.call
+    where = str(site.place) or site.op or site.call
     where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]
     return f"{site.cause.replace('_', ' ')}: {where}"

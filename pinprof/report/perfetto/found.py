@@ -67,11 +67,7 @@ def worst_instance(trace: Trace, profile: Profile, finding: Finding) -> int | No
 
 def _is_at_site(profile: Profile, row: int, evidence: Evidence) -> bool:
     site = profile.syncs.sites[profile.syncs.site[row]]
-    return evidence.function is None or (site.file, site.line, site.function) == (
-        evidence.file,
-        evidence.line,
-        evidence.function,
-    )
+    return evidence.function is None or site.place == evidence.place
 
 
 def _is_copied_at(profile: Profile, number: int, evidence: Evidence) -> bool:

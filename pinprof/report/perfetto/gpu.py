@@ -10,10 +10,10 @@ from pinprof.analyses.overlap import REASONS, SENTENCES, exposed_pieces
 from pinprof.intervals import covered, intersect, union
 from pinprof.measure import Profile
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, encoded, micros
-from pinprof.report.perfetto.waits import ms
 from pinprof.report.words import IDLE, place, printable
 from pinprof.rules import RULE_OF_EXPOSURE
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace
+from pinprof.units import ms
 
 SHORT_GAP_NS = 2_000
 """Idle gaps below this, as lie between any two kernels that follow each other, are no slices: there are as many as
@@ -71,7 +71,7 @@ def _exposed(trace: Trace, profile: Profile, number: int) -> Label:
     args |= {"stream": int(gpu.stream[row]), "copy": printable(gpu.name_of(row))}
     line = profile.copy_places[number]
     if line:
-        args["at"] = printable(place(line.file, line.line, line.function))
+        args["at"] = printable(place(line.place))
     if "causes" in profile.withheld:
         return Label("exposed", args)
     reason = REASONS[overlap.reason[number]]

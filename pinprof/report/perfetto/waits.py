@@ -11,7 +11,7 @@ from pinprof.report.perfetto.tracks import APART_NS, Arrow, Label, Track
 from pinprof.report.words import place, printable
 from pinprof.rules import RULE_OF_CAUSE
 from pinprof.trace.tables import NONE, Int64s, Trace
-from pinprof.units import NS_PER_MS
+from pinprof.units import ms
 
 BY_ITSELF = "the profiler's own wait"
 
@@ -72,7 +72,7 @@ def stall_args(trace: Trace, profile: Profile, row: int) -> dict[str, Any]:
     """Return what is known of a stall, without what is withheld."""
     syncs = profile.syncs
     stalls, site, line = syncs.stalls, syncs.sites[syncs.site[row]], syncs.lines[row]
-    at = place(line.file, line.line, line.function) if line else place(site.file, None, site.function)
+    at = place(line.place if line else site.place._replace(line=None))
     args: dict[str, Any] = {"wait_ms": ms(stalls.stall_ns[row])}
     if "drain" not in profile.withheld:
         args |= {
@@ -113,8 +113,3 @@ def _arrow(trace: Trace, row: int) -> Arrow | None:
     start, end = int(trace.gpu.start_ns[row]), int(trace.gpu.end_ns[row])
     pid, tid = trace.tracks[trace.gpu.track[row]]
     return Arrow(pid, tid, end - APART_NS) if end - start > 2 * APART_NS else None
-
-
-def ms(ns: float) -> float:
-    """Return a time in ms, to the nanosecond."""
-    return round(float(ns) / NS_PER_MS, 6)

@@ -12,24 +12,22 @@ import numpy as np
 import plotly.graph_objects as go
 
 from pinprof.measure import Profile
-from pinprof.report.timeline.hover import Words, in_words
+from pinprof.report.timeline.hover import in_words
 from pinprof.report.timeline.kinds import KINDS
-from pinprof.report.timeline.lanes import Lane, lay_out
+from pinprof.report.timeline.lanes import Lane
 from pinprof.report.timeline.names import literal
-from pinprof.report.timeline.thin import FRACTION, PIXELS, Drawing, thinned
+from pinprof.report.timeline.thin import MAX_RECTANGLES, Drawing, arrange
 from pinprof.report.timeline.thin import in_words as drawn_in_words
 from pinprof.report.timeline.window import Window, choose_window, step_range
 from pinprof.trace.tables import Trace
 from pinprof.units import NS_PER_MS
 
-MAX_BARS = 5_000
-"""Chromium on two cores draws 20,000 bars in 0.85 s, and zooms in 0.6 s; a notebook may show several figures."""
 ROW_PIXELS, HEADROOM = 24, 190
 BAR_HEIGHT = 0.84
 
 
 def timeline_figure(
-    trace: Trace, profile: Profile, window: Window | None = None, drawn: str = "", max_bars: int = MAX_BARS
+    trace: Trace, profile: Profile, window: Window | None = None, drawn: str = "", max_bars: int = MAX_RECTANGLES
 ) -> go.Figure:
     """Return the timeline of a part of a trace; x is ms since the start of that part, by default of some steps.
 
@@ -37,7 +35,7 @@ def timeline_figure(
     to be seen are merged, and the title says which. `fig.layout.meta["start_ns"]` is the time at x = 0 on the clock of
     the trace.
     """
-    drawing = _arranged(trace, profile, window or choose_window(trace), max_bars)
+    drawing = arrange(trace, profile, window, max_bars)
     places, texts = _places(drawing.lanes)
     words = in_words(trace, profile, drawing.lanes)
     used = sorted({int(kind) for lane in drawing.lanes for kind in np.unique(lane.kind)})
@@ -62,16 +60,6 @@ def window_of_times(trace: Trace, start_ms: float, end_ms: float) -> Window:
     return Window(start, end, first, last, max(len(trace.steps), 1))
 
 
-def _arranged(trace: Trace, profile: Profile, window: Window, max_bars: int) -> Drawing:
-    lanes, left_out = lay_out(trace, profile, window)
-    narrow = max(int(window.span_ns * FRACTION / PIXELS), 1)
-    thin = [thinned(lane, narrow) for lane in lanes]
-    while sum(map(len, thin)) > max_bars and narrow < window.span_ns:
-        narrow *= 2
-        thin = [thinned(lane, narrow) for lane in lanes]
-    return Drawing(window, tuple(thin), narrow, tuple(left_out))
-
-
 def _places(lanes: tuple[Lane, ...]) -> tuple[list[int], dict[int, str]]:
     """Return the row of each lane, and the texts beside the rows; groups have a row for their name."""
     places: list[int] = []
@@ -88,7 +76,7 @@ def _places(lanes: tuple[Lane, ...]) -> tuple[list[int], dict[int, str]]:
     return places, texts
 
 
-def _bars(kind: int, drawing: Drawing, places: list[int], words: list[Words]) -> go.Bar:
+def _bars(kind: int, drawing: Drawing, places: list[int], words: list[list[str]]) -> go.Bar:
     """Return all bars of one kind."""
     x: list[float] = []
     base: list[float] = []
@@ -99,7 +87,7 @@ def _bars(kind: int, drawing: Drawing, places: list[int], words: list[Words]) ->
         base += ((lane.start_ns[chosen] - drawing.window.start_ns) / NS_PER_MS).tolist()
         x += ((lane.end_ns[chosen] - lane.start_ns[chosen]) / NS_PER_MS).tolist()
         y += [row] * len(chosen)
-        hover += [texts.hover[index] for index in chosen]
+        hover += [texts[index] for index in chosen]
     return go.Bar(
         x=x,
         base=base,

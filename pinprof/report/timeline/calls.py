@@ -50,7 +50,7 @@ class Surroundings:
         def placed(row: int, line: SourceLine | None) -> int:
             if line is None:
                 return int(call[row])
-            at = cut(place(line.file, line.line, line.function), MAX_PLACE)
+            at = cut(place(line.place), MAX_PLACE)
             return code(texts[which.ravel()[row]][0], f"called at {at}")
 
         stalls = profile.syncs

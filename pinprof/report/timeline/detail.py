@@ -35,12 +35,6 @@ class Detail:
     shares: dict[int, Int64s] = field(default_factory=dict)
     """Of merged overlap bands, by the place of the lane: ns of each of BAND in each rectangle, one row per kind."""
 
-    @property
-    def merged(self) -> tuple[int, int]:
-        """How many events are merged, into how many blocks; what the overlap band shows are no events."""
-        blocks = [lane.count[lane.count > 1] for lane in self.lanes if lane.source != "overlap"]
-        return sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
-
 
 def detailed(
     trace: Trace, profile: Profile, view: Window, max_events: int = MAX_EVENTS, wanted_ns: Iterable[int] = ()

@@ -8,11 +8,11 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile
-from pinprof.report.timeline.names import literal, short, step_names
+from pinprof.report.timeline.names import literal, step_names
 from pinprof.report.words import place
 from pinprof.trace.callers import user_calls
 from pinprof.trace.frames import frame
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, HostEvents, Int32s, Trace
+from pinprof.trace.tables import NONE, HostEvents, Int32s, Trace
 from pinprof.units import duration, percent, rate, size
 
 MAX_OPS = 3
@@ -54,11 +54,6 @@ class Facts:
         return f"{found.function} ({found.file})" if found else ""
 
 
-def step_label(facts: Facts, row: int) -> str:
-    """Return the name of a step."""
-    return facts.step_names[row]
-
-
 def step_facts(facts: Facts, row: int) -> list[str]:
     """Return how long a step's range is."""
     steps = facts.trace.steps
@@ -82,16 +77,10 @@ def call_facts(facts: Facts, row: int) -> list[str]:
     return [*event_facts(facts, facts.trace.calls, row), *_around(facts, row)]
 
 
-def stall_label(facts: Facts, row: int) -> str:
-    """Return the cause of a stall."""
-    if facts.profile.syncs.stalls.profiler[row]:
-        return "the profiler's own wait"
-    return CAUSES[facts.profile.syncs.cause[row]].replace("_", " ")
-
-
 def stall_facts(facts: Facts, row: int) -> list[str]:
     """Return why the host waited, for what, and what that cost."""
-    stalls = facts.profile.syncs.stalls
+    syncs, stalls = facts.profile.syncs, facts.profile.syncs.stalls
+    cause = "the profiler's own wait" if stalls.profiler[row] else CAUSES[syncs.cause[row]].replace("_", " ")
     call = int(stalls.call[row])
     start = int(facts.trace.calls.start_ns[call])
     parts = (
@@ -102,27 +91,16 @@ def stall_facts(facts: Facts, row: int) -> list[str]:
     waited = ", ".join(f"{duration(time)} {what}" for time, what in parts if time)
     known = not facts.withheld & {"stalls", "drain"}
     lines = [
-        f"<b>{stall_label(facts, row)}</b>: {literal(facts.trace.calls.name_of(call))}",
+        f"<b>{cause}</b>: {literal(facts.trace.calls.name_of(call))}",
         _when(facts, start, facts.step_at(start)),
         f"the host waits {duration(stalls.stall_ns[row])}" + (f": {waited}" if known else ""),
     ]
     if known and stalls.bubble_ns[row]:
         lines.append(f"then the GPU is idle for {duration(stalls.bubble_ns[row])}")
-    line = facts.profile.syncs.lines[row]
+    line = syncs.lines[row]
     if line:
-        return [*lines, f"called at {literal(place(line.file, line.line, line.function))}"]
+        return [*lines, f"called at {literal(place(line.place))}"]
     return lines + _around(facts, call)
-
-
-def activity_label(facts: Facts, row: int) -> str:
-    """Return direction, host memory and size of a copy, of other activities the short name."""
-    gpu = facts.trace.gpu
-    if gpu.category[row] != MEMCPY:
-        return short(gpu.name_of(row))
-    memory = HOST_MEMORIES[gpu.host_memory[row]]
-    words = [DIRECTIONS[gpu.direction[row]], memory if memory in {"pageable", "pinned"} else ""]
-    words.append(size(int(gpu.bytes[row])) if gpu.bytes[row] != NONE else "")
-    return " ".join(filter(None, words))
 
 
 def activity_facts(facts: Facts, row: int) -> list[str]:

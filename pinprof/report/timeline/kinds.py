@@ -84,15 +84,15 @@ KINDS: tuple[Kind, ...] = (
 MANY_NAMES = frozenset({ANNOTATION, OP, CALL, KERNEL_KIND})
 """Kinds with many events of different names; they are shaded by name."""
 
-TONES = 4
-"""Shades of a kind: three to tell neighbours of different names apart, the last for blocks that are mostly gaps."""
-SPARSE = TONES - 1
 DARK = 105
 """Luma (ITU-R BT.601) up to which white reads better than black."""
 
 
 def shades(colour: str) -> tuple[str, ...]:
-    """Return the shades of a colour as CSS colours."""
+    """Return the shades of a colour as CSS colours.
+
+    Three tell neighbours of different names apart, the last is for blocks that are mostly gaps.
+    """
     channels = _channels(colour)
 
     def mixed(target: int, share: float, alpha: float = 1) -> str:

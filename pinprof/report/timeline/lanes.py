@@ -1,6 +1,7 @@
 """Lanes of the timeline: which events are drawn where."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,6 +61,20 @@ def lay_out(trace: Trace, profile: Profile, window: Window) -> tuple[list[Lane],
         else:
             lanes.append(found)
     return [_clipped(lane, window) for lane in lanes if len(lane)], [entry for entry in left_out if entry.count]
+
+
+def merged(lanes: Iterable[Lane]) -> tuple[int, int]:
+    """Return how many events are merged, into how many blocks; what the overlap band shows are no events."""
+    blocks = [lane.count[lane.count > 1] for lane in lanes if lane.source != "overlap"]
+    return sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
+
+
+def not_drawn(left_out: Iterable[LeftOut]) -> list[str]:
+    """Return a sentence on what has no lane, if there is anything."""
+    counts: Counter[str] = Counter()
+    for entry in left_out:
+        counts[entry.what] += entry.count
+    return [f"Not drawn: {'; '.join(f'{count:,} {what}' for what, count in counts.items())}."] if counts else []
 
 
 def levels(start: Int64s, end: Int64s, limit: int) -> Int64s:

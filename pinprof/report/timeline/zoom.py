@@ -10,6 +10,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile
 from pinprof.report.timeline.window import choose_window
 from pinprof.rules import Finding
+from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE, Int64s, Trace
 
 Mark = tuple[str, str, int, int]
@@ -54,13 +55,9 @@ def worst(trace: Trace, profile: Profile, finding: Finding) -> Instance | None:
 
 def _worst_stall(profile: Profile, trace: Trace, finding: Finding) -> int | None:
     """Return the stall of the finding's sites that costs most, in complete steps if there are any there."""
-    evidence, syncs = finding.evidence, profile.syncs
+    syncs = profile.syncs
     causes = [CAUSES.index(cause) for cause in finding.rule.causes if cause in CAUSES]
-    sites = [
-        number
-        for number, site in enumerate(syncs.sites)
-        if (site.file, site.line, site.function) == (evidence.file, evidence.line, evidence.function)
-    ]
+    sites = [number for number, site in enumerate(syncs.sites) if site.place == finding.evidence.place]
     rows = np.flatnonzero(np.isin(syncs.cause, causes) & np.isin(syncs.site, sites) & ~syncs.stalls.profiler)
     inside = rows[trace.steps.holds(syncs.stalls.call_step[rows])]
     rows = inside if len(inside) else rows
@@ -77,9 +74,8 @@ def _worst_copy(profile: Profile, trace: Trace, finding: Finding) -> int | None:
     if mine:
         places = np.flatnonzero(np.isin(overlap.row, list(mine)))
     else:
-        here = (evidence.file, evidence.line, evidence.function)
-        of = [(line.file, line.line, line.function) if line else (None,) * 3 for line in profile.copy_places]
-        places = np.array([place for place, at in enumerate(of) if at == here], np.int64)
+        at = [line.place if line else Place() for line in profile.copy_places]
+        places = np.array([index for index, here in enumerate(at) if here == evidence.place], np.int64)
     inside = places[trace.steps.holds(trace.links.activity_step[overlap.row[places]])]
     places = inside if len(inside) else places
     cost = overlap.exposed_ns * 1000 + trace.gpu.duration_ns[overlap.row]

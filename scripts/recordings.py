@@ -1,0 +1,76 @@
+"""What the scripts that record traces share: recording as users do it, files as small as can be, and the machine."""
+
+import gzip
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+PROFILER_WARM_UP, RECORDED_STEPS = 3, 6
+MOST_BYTES = 1_000_000  # of one file: the traces live in the repository
+
+
+def record(step: Callable[[], object], device: torch.device, path: Path) -> None:
+    """Record some steps as a user would, into a file that is not compressed."""
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
+    with profile(
+        activities=activities,
+        schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=RECORDED_STEPS, repeat=1),
+        acc_events=True,
+    ) as profiler:
+        for _ in range(PROFILER_WARM_UP + RECORDED_STEPS):
+            step()
+            profiler.step()
+    profiler.export_chrome_trace(str(path))
+
+
+def write_packed(text: bytes, path: Path) -> int:
+    """Write a trace as small as gzip can, without a date and the machine's name; return its size."""
+    text = re.sub(rb'"host_name": *"[^"]*"', b'"host_name": "recorder"', text)
+    packed = gzip.compress(text, compresslevel=9, mtime=0)
+    path.write_bytes(packed)
+    if len(packed) > MOST_BYTES:
+        print(f"warning: {path.name} has {len(packed):,} bytes, more than {MOST_BYTES:,}", file=sys.stderr)
+    return len(packed)
+
+
+def of_windows(means: Sequence[float]) -> dict[str, Any]:
+    """Return the mean steps of plain windows in ms with what is said of them."""
+    return {
+        "median": round(statistics.median(means), 4),
+        "min": round(min(means), 4),
+        "max": round(max(means), 4),
+        "windows": [round(mean, 4) for mean in means],
+    }
+
+
+def machine_of(device_name: str) -> dict[str, Any]:
+    """Return what there is to know of this machine."""
+    cuda = device_name.startswith("cuda")
+    return {
+        "gpu": torch.cuda.get_device_name() if cuda else None,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "driver": _driver_version() if cuda else None,
+        "python": platform.python_version(),
+        "date": datetime.now(timezone.utc).date().isoformat(),
+    }
+
+
+def _driver_version() -> str | None:
+    """Return the GPU driver's version, or None where nvidia-smi does not say."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    query = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+    answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30).stdout.split()
+    return answer[0] if answer else None
