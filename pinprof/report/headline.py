@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from pinprof.analyses.parts import MeanStep
 from pinprof.measure import Profile
-from pinprof.report.step_words import because, busiest, of_step, whole
+from pinprof.report.step_words import because, busiest, of_step, unit, whole
 from pinprof.report.words import printable, step_known
 from pinprof.rules import Finding, Findings, unsearched
 from pinprof.units import duration, percent
@@ -47,9 +47,10 @@ def headline(profile: Profile, findings: Findings) -> Headline:
 
 def _lost(profile: Profile, mean: MeanStep) -> list[str]:
     """Return where the step's time is lost, most first."""
+    it = "it" if unit(profile, mean) == whole(profile) else f"the {unit(profile, mean)}"
     times = [
-        (mean.idle_ns, f"the GPU is idle for {of_step(mean.idle_ns, mean)} of it{because(profile, mean)}"),
-        (mean.copy_ns, f"exposed copies, beside which no kernel runs, take {of_step(mean.copy_ns, mean)} of it"),
+        (mean.idle_ns, f"the GPU is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}"),
+        (mean.copy_ns, f"exposed copies, beside which no kernel runs, take {of_step(mean.copy_ns, mean)} of {it}"),
     ]
     return [words for time, words in sorted(times, reverse=True) if time >= WORTH_NAMING * mean.length_ns > 0]
 

@@ -41,8 +41,13 @@ def busiest(profile: Profile) -> MeanStep | None:
 
 
 def whole(profile: Profile) -> str:
-    """Return what the figures are shares of: the step, or the trace in which no step was found."""
+    """Return what counts as a step: one, or the trace in which none was found."""
     return "trace" if profile.steps.source == "whole_trace" else "step"
+
+
+def unit(profile: Profile, mean: MeanStep) -> str:
+    """Return what the parts of a mean step are shares of."""
+    return f"traced {whole(profile)}" if _is_longer(profile, mean) else whole(profile)
 
 
 def bound(profile: Profile) -> Fact | None:
@@ -78,7 +83,7 @@ def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:
     whose = f" on GPU {mean.device}" if len(profile.mean_steps) > 1 else ""
 
     def fact(name: str, time: float, more: str = "") -> Fact:
-        return Fact(name + whose, duration(time), f"{of_step(time, mean)} of the {whole(profile)}{more}")
+        return Fact(name + whose, duration(time), f"{of_step(time, mean)} of the {unit(profile, mean)}{more}")
 
     yield fact("kernels", mean.compute_ns + mean.both_ns, _collectives(profile))
     if mean.both_ns + mean.copy_ns:
@@ -119,7 +124,7 @@ def _stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> Fact:
         return Fact(name, NOTHING, reason)
     if not sums.waits:
         return Fact(name, duration(0), "the host waits for nothing")
-    of = f"{of_step(sums.stall_ns, mean)} of the {whole(profile)}, " if mean else ""
+    of = f"{of_step(sums.stall_ns, mean)} of the {unit(profile, mean)}, " if mean else ""
     waits = f"{of}in {sums.waits:.3g} wait{'s' * (sums.waits != 1)}"
     if "drain" in profile.withheld or sums.drain_ns < WORTH_NAMING * sums.stall_ns:
         return Fact(name, duration(sums.stall_ns), waits)
@@ -129,11 +134,14 @@ def _stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> Fact:
 
 def of_what(profile: Profile, mean: MeanStep) -> str:
     """Return what the parts of a mean step add up to."""
-    known, unit = profile.step.step_ns, whole(profile)
-    how = "without the profiler" if known else AS_TRACED
-    if known and mean.length_ns > LONGER * known:
-        how = f"the GPU's work as traced, which takes longer than the {unit} without the profiler"
-    return f"Where the {unit} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
+    how = "without the profiler" if profile.step.step_ns else AS_TRACED
+    if _is_longer(profile, mean):
+        how = "the GPU's work, which takes longer there than the step without the profiler"
+    return f"Where the {unit(profile, mean)} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
+
+
+def _is_longer(profile: Profile, mean: MeanStep) -> bool:
+    return mean.length_ns > LONGER * (profile.step.step_ns or mean.length_ns)
 
 
 def step(profile: Profile) -> Fact:

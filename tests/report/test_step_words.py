@@ -71,10 +71,14 @@ def test_work_that_takes_longer_than_the_step_is_not_cut_and_is_said(tmp_path: P
     mean = busiest(profile)
     assert mean
     assert of_what(profile, mean) == (
-        "Where the step goes on GPU 0: 600 µs, the GPU's work as traced, which takes longer than the step without the "
-        "profiler"
+        "Where the traced step goes on GPU 0: 600 µs, the GPU's work, which takes longer there than the step without "
+        "the profiler"
     )
-    assert [fact.meaning[:4] for fact in where_it_goes(profile)][:3] == ["67 %", "33 %", "0 % "]
+    assert [fact.meaning.partition(",")[0] for fact in where_it_goes(profile)][:3] == [
+        "67 % of the traced step",
+        "33 % of the traced step",
+        "0 % of the traced step",
+    ]
 
 
 def test_the_host_that_stages_copies_is_not_said_to_launch_late(tmp_path: Path) -> None:
