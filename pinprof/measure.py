@@ -12,6 +12,7 @@ from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.overlap import Overlap, measure_overlap
+from pinprof.analyses.parts import MeanStep, measure_mean
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Stalls, Syncs, measure_syncs
 from pinprof.intervals import union
@@ -27,6 +28,9 @@ COMMUNICATION_BOUND = 0.5
 """Share of the step from which collectives that nothing hides are its limit: a GPU that waits counts as busy."""
 BOUND_BY = {"input_wait": "input", "communication_wait": "communication"}
 """Idle causes that name what bounds the step; the others are the host's."""
+
+OF_PARTS = ("step", "per_step", "busy", "overlap")
+"""The figures that the parts of a step are made of."""
 
 Table = TypeVar("Table", Overlap, Syncs, Stalls, Hazards)
 
@@ -52,6 +56,14 @@ class PerStep:
     """Time that the host stands in hidden waits."""
     exposed_ns: float
     """Copy time beside which no kernel runs."""
+    waits: float
+    """Times that the host waits, as the code asks for or not."""
+    stall_ns: float
+    """Time that the host stands in these waits."""
+    drain_ns: float
+    """The part of it in which the GPU ran work queued before."""
+    bubble_ns: float
+    """GPU idle after them."""
     pageable_bytes: float
     """Copied from or to pageable memory, as far as sizes are recorded."""
 
@@ -86,6 +98,8 @@ class Profile:
     communication: Communication
     per_step: PerStep | None
     """None without complete steps, and where they are withheld."""
+    mean_steps: tuple[MeanStep, ...]
+    """How the step divides on each GPU; none where one of the figures `OF_PARTS` is withheld."""
 
     @property
     def withheld(self) -> dict[str, Missing]:
@@ -117,6 +131,7 @@ def _profile(model: Model, sources: Sources) -> Profile:
     taken = withheld(missing).keys()
     begin, end = _times(trace)
     steps, step = _trusted(steps, step, taken)
+    lasts = None if taken & set(OF_PARTS) else step.step_ns or steps.traced_ns
     return Profile(
         path=trace.path,
         info=trace.info,
@@ -137,6 +152,7 @@ def _profile(model: Model, sources: Sources) -> Profile:
         hazards=measure_hazards(trace),
         communication=communication,
         per_step=None if "per_step" in taken else _per_step(trace, steps.count, overlap, syncs),
+        mean_steps=measure_mean(trace, overlap.row, overlap.exposed_ns, lasts) if lasts else (),
     )
 
 
@@ -207,10 +223,15 @@ def _per_step(trace: Trace, count: int, overlap: Overlap, syncs: Syncs) -> PerSt
     rows = overlap.row[inside]
     pageable = rows[(gpu.host_memory[rows] == PAGEABLE) & (gpu.bytes[rows] != NONE)]
     hidden = [site.in_steps for site in syncs.sites if site.verdict == "hidden"]
+    every = [site.in_steps for site in syncs.sites if site.is_wait]
     return PerStep(
         hidden_waits=sum(cost.count for cost in hidden) / count,
         hidden_stall_ns=sum(cost.stall_ns for cost in hidden) / count,
         exposed_ns=int(overlap.exposed_ns[inside].sum()) / count,
+        waits=sum(cost.count for cost in every) / count,
+        stall_ns=sum(cost.stall_ns for cost in every) / count,
+        drain_ns=sum(cost.drain_ns for cost in every) / count,
+        bubble_ns=sum(cost.bubble_ns for cost in every) / count,
         pageable_bytes=int(gpu.bytes[pageable].sum()) / count,
     )
 

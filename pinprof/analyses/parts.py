@@ -1,11 +1,11 @@
-"""How the time of each step divides on each GPU: kernels alone, copies alone, both at once, or nothing."""
+"""How the time of steps divides on each GPU: kernels alone, copies alone, both at once, or nothing."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, intersect, union
-from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Int64s, Trace
+from pinprof.intervals import Intervals, covered, intersect, length, union
+from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,68 @@ class StepParts:
     memset_ns: Int64s
     """Memsets run, and nothing else."""
     idle_ns: Int64s
+
+
+@dataclass(frozen=True)
+class MeanStep:
+    """The mean of the complete steps on one device, without the profiler; times in ns, which add up to `length_ns`.
+
+    The work is what these steps launched, as recorded: a profiler slows the host, not the GPU. The rest of the step is
+    idle. Where the work alone is longer than the step, as copies can be for which the host staged pageable memory more
+    slowly under the profiler, `length_ns` is the work.
+    """
+
+    device: int
+    compute_ns: float
+    """Kernels run, and no copy."""
+    both_ns: float
+    copy_ns: float
+    """Copies run, and no kernel: the exposed copy time."""
+    memset_ns: float
+    """Memsets run, and nothing else."""
+    idle_ns: float
+
+    @property
+    def work_ns(self) -> float:
+        """The device works."""
+        return self.compute_ns + self.both_ns + self.copy_ns + self.memset_ns
+
+    @property
+    def length_ns(self) -> float:
+        """The whole step."""
+        return self.work_ns + self.idle_ns
+
+
+def measure_mean(trace: Trace, copies: Int64s, exposed_ns: Int64s, step_ns: float) -> tuple[MeanStep, ...]:
+    """Return how a mean step of this length divides on each device.
+
+    `copies` are the rows of all copies in `Trace.gpu`, `exposed_ns` is the exposed time of each.
+    """
+    stepped = trace.steps.holds(trace.links.activity_step)
+    count = int(trace.steps.complete.sum())
+    if not stepped.any():
+        return ()
+    found = []
+    for device in np.unique(trace.gpu.device).tolist():
+        mine = stepped & (trace.gpu.device == device)
+        compute, both, copy, memset = (time / count for time in _sums(trace, mine, int(exposed_ns[mine[copies]].sum())))
+        idle = max(step_ns - compute - both - copy - memset, 0.0)
+        found.append(MeanStep(device, compute, both, copy, memset, idle))
+    return tuple(found)
+
+
+def _sums(trace: Trace, mine: Bools, exposed_ns: int) -> tuple[int, int, int, int]:
+    """Return the time of kernels alone, of both, of copies alone and of memsets alone among some rows of a device."""
+    gpu = trace.gpu
+
+    def time(chosen: Bools) -> int:
+        return length(union(gpu.start_ns[mine & chosen], gpu.end_ns[mine & chosen]))
+
+    is_kernel, is_copy = gpu.category == KERNEL, gpu.category == MEMCPY
+    kernels = time(is_kernel)
+    both = min(max(time(is_copy) - exposed_ns, 0), kernels)
+    memset = time(np.ones(len(gpu), bool)) - time(is_kernel | is_copy)
+    return kernels - both, both, exposed_ns, memset
 
 
 def measure_parts(trace: Trace) -> tuple[StepParts, ...]:

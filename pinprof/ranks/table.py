@@ -41,6 +41,8 @@ class RankRow:
     """By cause; they add up to `stall_ns`."""
     idle_ns: float | None
     """Its busiest GPU had no work, as traced."""
+    work_ns: float | None
+    """Its busiest GPU worked on what the steps launched: the rest of `step_ns` it is idle without the profiler."""
     idle: Times
     """By cause; they add up to `idle_ns`."""
 

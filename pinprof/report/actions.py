@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pinprof.measure import Profile
 from pinprof.report.elements import escaped, unbroken
 from pinprof.report.headline import host_alone
+from pinprof.report.step_words import whole
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.words import joint_worth, place, worth
-from pinprof.rules import Finding, Findings, unsearched
+from pinprof.rules import Finding, Findings, severity, unsearched
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, percent
 
@@ -39,22 +40,30 @@ def _ranked(findings: Findings) -> Iterator[tuple[int, Finding]]:
 def _at_a_glance(
     number: int, rank: int, finding: Finding, trace: Trace, profile: Profile, step_ns: float | None
 ) -> str:
-    evidence = finding.evidence
+    evidence, brings = finding.evidence, _short_worth(finding, step_ns, whole(profile))
     at = f"{evidence.file}:{evidence.line}" if evidence.line is not None else evidence.function or "place not recorded"
     return (
-        f'<li class="{escaped(finding.severity)}"><a class="to" href="#finding-{number}-{rank}">'
-        f'<span class="cost">{unbroken(_short_worth(finding, step_ns))}</span> {escaped(finding.rule.title)}</a>'
+        f'<li class="{_weight(finding, step_ns)}"><a class="to" href="#finding-{number}-{rank}">'
+        f'<span class="cost">{unbroken(brings)}</span> {escaped(finding.rule.title)}</a>'
         f"<code>{escaped(at)}</code> {_in_timeline(finding, trace, profile)}</li>"
     )
 
 
-def _short_worth(finding: Finding, step_ns: float | None) -> str:
+def _weight(finding: Finding, step_ns: float | None) -> str:
+    """Return the class of a finding, which colours it by what its fix saves; where that is not known, by its cost."""
+    if finding.saving is None or not step_ns:
+        return finding.severity
+    return severity(finding.saving.saving_ns / step_ns)
+
+
+def _short_worth(finding: Finding, step_ns: float | None, of: str) -> str:
     saving = finding.saving
     if saving is None:
         return f"{duration(finding.evidence.cost_ns)} go with it"
     if not saving.saving_ns:
         return "alone saves nothing"
-    return f"saves {duration(saving.saving_ns)}" + (f" ({percent(saving.saving_ns / step_ns)})" if step_ns else "")
+    share = f", {percent(saving.saving_ns / step_ns)} of the {of}" if step_ns else ""
+    return f"saves {duration(saving.saving_ns)}{share}"
 
 
 def _in_timeline(finding: Finding, trace: Trace, profile: Profile) -> str:
@@ -89,9 +98,10 @@ def _card(number: int, rank: int, finding: Finding, in_timeline: str, step_ns: f
     at = place(evidence.place)
     where = f'<p class="place"><code>{escaped(at)}</code> {in_timeline}</p>' if at or in_timeline else ""
     unfolded = " open" if rank <= BEST else ""
-    return f"""<article class="finding {escaped(finding.severity)}" id="finding-{number}-{rank}">
+    kind = f"{rule.id}, suspected" if finding.severity == "suspect" else rule.id
+    return f"""<article class="finding {_weight(finding, step_ns)}" id="finding-{number}-{rank}">
 <h4><span class="cost">{unbroken(worth(finding, step_ns))}</span> <span>{escaped(rule.title)}</span>
-<span class="severity">{escaped(rule.id)}, {escaped(finding.severity)}</span></h4>
+<span class="kind">{escaped(kind)}</span></h4>
 {where}
 <p>{unbroken(evidence.text)}.</p>
 <p><strong>Fix:</strong> {escaped(rule.fix)}</p>

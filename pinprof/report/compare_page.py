@@ -30,15 +30,16 @@ from pinprof.report.compare_words import (
 )
 from pinprof.report.elements import Column, Markup, escaped, facts, table
 from pinprof.report.page import page
+from pinprof.report.step_words import bound
 from pinprof.report.timeline import MAX_EVENTS, fragment
-from pinprof.report.words import BOUNDS, NOTHING, consequence, doubts, steps
+from pinprof.report.words import NOTHING, consequence, doubts, steps
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
 
 MARGIN = 0.02
 """Of the longer step, shown before and after it."""
-ON_TOP = ("overlap_fraction", "exposed_ms", "stall_ms", "bubble_ms")
-"""Figures that are shown large, beside the step."""
+ON_TOP = ("kernel_ms", "exposed_ms", "stall_ms", "bubble_ms")
+"""Figures per step that are shown large, beside the step."""
 
 
 def to_html(before: Trace, after: Trace, comparison: Comparison) -> str:
@@ -98,13 +99,13 @@ def _cards(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     several = has_several_gpus(comparison)
     for figure in telling(comparison):
         if figure.name in ON_TOP and figure.difference is not None:
-            name = label(figure, several_gpus=several)
-            was = amount(figure.unit, figure.before.value)
-            yield name[0].upper() + name[1:], amount(figure.unit, figure.after.value), f"{was} before; {_said(figure)}"
+            now, was = (amount(figure.unit, value) for value in (figure.after.value, figure.before.value))
+            yield label(figure, several_gpus=several), now, f"per step, {was} before; {_said(figure)}"
 
 
 def _bound(profile: Profile) -> str:
-    return f"; {BOUNDS[profile.bound]}" if profile.bound else ""
+    limit = bound(profile)
+    return f"; {limit.meaning}" if limit else ""
 
 
 def _said(figure: Figure) -> str:

@@ -28,7 +28,8 @@ from pinprof.report.compare_words import (
     where,
 )
 from pinprof.report.layout import bullet, fact, laid_out, section, table
-from pinprof.report.words import BOUNDS, NOTHING, doubts, printable, steps
+from pinprof.report.step_words import bound
+from pinprof.report.words import NOTHING, doubts, printable, steps
 
 MAX_ROWS = 12
 """More waits or findings than this are counted, not listed."""
@@ -58,8 +59,9 @@ def _step(comparison: Comparison) -> Iterator[RenderableType]:
         number, how = step_of(profile)
         yield fact(number, f"{side}, {how}; {steps(profile)}")
     for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after)):
-        if profile.bound:
-            yield fact(profile.bound, f"{side}: {BOUNDS[profile.bound]}")
+        limit = bound(profile)
+        if limit:
+            yield fact(limit.number, f"{side}: {limit.meaning}")
     yield from map(bullet, how_sure(comparison))
 
 

@@ -7,11 +7,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pinprof.analyses.overlap import SENTENCES
+from pinprof.analyses.parts import MeanStep
 from pinprof.measure import Profile
 from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.step_words import AS_TRACED, bound, busiest, of_step, of_what, step, where_it_goes
 from pinprof.report.words import (
     ABSENT,
-    BOUNDS,
     DISTRUST,
     IDLE,
     NOTHING,
@@ -22,7 +23,6 @@ from pinprof.report.words import (
     joint_worth,
     place,
     printable,
-    step_known,
     steps,
     surprises,
     unless,
@@ -77,32 +77,40 @@ def _heading(profile: Profile) -> Text:
 
 def _summary(profile: Profile) -> Iterable[RenderableType]:
     yield section("Step")
-    steps, step = profile.steps, profile.step
-    known = step_known(step)
-    if known:
-        yield fact(*known)
-    elif "estimate" in profile.withheld and profile.devices:
-        yield fact(NOTHING, f"the step without profiler: {why_not(profile, 'estimate')}")
-    if steps.traced_ns is not None:
+    times, length = profile.steps, step(profile)
+    if length.meaning != AS_TRACED:
+        yield fact(length.number, length.meaning)
+    if times.traced_ns is not None:
         parts = [
             f"{name} {duration(time)}"
-            for name, time in (("host", steps.host_ns), ("GPU", steps.device_ns))
+            for name, time in (("host", times.host_ns), ("GPU", times.device_ns))
             if time is not None
         ]
-        yield fact(duration(steps.traced_ns), f"in the trace, with the profiler's cost in it ({', '.join(parts)})")
+        yield fact(duration(times.traced_ns), f"in the trace, with the profiler's cost in it ({', '.join(parts)})")
     elif "step" in profile.withheld:
         yield fact(NOTHING, f"the step in the trace: {why_not(profile, 'step')}")
-    if profile.bound:
-        yield fact(profile.bound, BOUNDS[profile.bound])
-    for device in profile.devices:
-        if "busy" in profile.withheld:
-            yield fact(NOTHING, f"GPU {device.device} busy: {why_not(profile, 'busy')}")
-            continue
-        yield fact(
-            percent(device.busy_ns / device.span_ns) if device.span_ns else "0 %",
-            f"GPU {device.device} busy: {duration(device.busy_ns)} of {duration(device.span_ns)} "
-            f"(kernels {duration(device.kernel_ns)}, copies {duration(device.memcpy_ns)})",
-        )
+    limit = bound(profile)
+    if limit:
+        yield fact(limit.number, limit.meaning)
+    yield from _division(profile)
+
+
+def _division(profile: Profile) -> Iterable[RenderableType]:
+    shown = busiest(profile)
+    if shown:
+        yield section(of_what(profile, shown))
+    for name, number, meaning in where_it_goes(profile):
+        yield fact(number, f"{name}: {meaning}")
+    for mean in profile.mean_steps:
+        if mean is not shown:
+            yield fact(f"GPU {mean.device}", _in_short(mean))
+
+
+def _in_short(mean: MeanStep) -> str:
+    kernels, exposed, idle = (
+        of_step(time, mean) for time in (mean.compute_ns + mean.both_ns, mean.copy_ns, mean.idle_ns)
+    )
+    return f"kernels {kernels}, exposed copies {exposed}, idle {idle} of it"
 
 
 def _copies(profile: Profile) -> Iterable[RenderableType]:
@@ -133,7 +141,7 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
     sites = [site for site in listed if site.is_wait]
     steps = max(profile.steps.count, 1)
     stall, bubble = sum(site.in_steps.stall_ns for site in sites), sum(site.in_steps.bubble_ns for site in sites)
-    yield section("Waits of the host, per step")
+    yield section("Waits of the host, per step as traced")
     of_stalls, of_drain = unless(profile, "stalls", "per_step"), unless(profile, "stalls", "drain", "per_step")
     reason = why_not(profile, "stalls", "per_step", "drain")
     left = f"what that leaves idle is {reason}" if reason else f"they leave the GPU idle for {duration(bubble / steps)}"

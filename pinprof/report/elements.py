@@ -65,10 +65,10 @@ def _number(column: Column) -> str:
 
 
 def facts(rows: Iterable[tuple[str, str, str]]) -> Markup:
-    """Return cards of (name, number, meaning)."""
+    """Return cards of (name, number, meaning); names begin with a capital there."""
     cards = "\n".join(
-        f'<div><dt>{escaped(name)}</dt><dd><span class="number">{escaped(number)}</span>'
-        f'<br><span class="meaning">{escaped(meaning)}</span></dd></div>'
+        f'<div><dt>{escaped(name[:1].upper() + name[1:])}</dt><dd><span class="number">{unbroken(number)}</span>'
+        f'<br><span class="meaning">{unbroken(meaning)}</span></dd></div>'
         for name, number, meaning in rows
     )
     return Markup(f'<dl class="facts">\n{cards}\n</dl>')

@@ -2,25 +2,16 @@
 
 from typing import NamedTuple
 
-from pinprof.analyses.parts import StepParts
+from pinprof.analyses.parts import MeanStep
 from pinprof.measure import Profile
+from pinprof.report.step_words import because, busiest, of_step, unit, whole
 from pinprof.report.words import printable, step_known
 from pinprof.rules import Findings, unsearched
 from pinprof.rules.sums import at
 from pinprof.units import duration, percent
 
-MOST = 0.9
-"""Where less of the idle time than this share has the cause that is named, others matter too."""
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
-IDLE_BECAUSE = {
-    "host_wait": "because the host launches too late",
-    "sync_bubble": "because the host waits for the GPU and has nothing queued then",
-    "kernel_wait": "while work is queued",
-    "input_wait": "because the host waits for the next batch",
-    "communication_wait": "while the host is in a collective",
-    "other": "",
-}
 HOST_ALONE = (
     "No copy or wait is to blame: the host cannot launch kernels as fast as the GPU runs them. Fewer and larger ones "
     "help: torch.compile, CUDA graphs, larger batches."
@@ -38,48 +29,37 @@ class Headline(NamedTuple):
     """Of the finding that it is about, from 1; None where it is about none."""
 
 
-def headline(profile: Profile, findings: Findings, parts: StepParts | None) -> Headline:
-    """Return the sentence on a trace; `parts` are the steps of its busiest GPU, None where they are not shown."""
+def headline(profile: Profile, findings: Findings) -> Headline:
+    """Return the sentence on a trace."""
     known, step = step_known(profile.step), profile.step.step_ns or profile.steps.traced_ns
+    per = "per step" if whole(profile) == "step" else "for the whole trace, in which no step was found"
     if known:
-        length = f"{known[0]} per step" + (" (estimated)" if profile.step.source == "estimated" else "")
+        length = f"{known[0]} {per}" + (" (estimated)" if profile.step.source == "estimated" else "")
     elif step:
-        length = f"{duration(step)} per step as traced"
+        length = f"{duration(step)} {per} as traced"
     else:
         length = "The length of the step is not known"
-    lost = _lost(profile, parts, step)
-    where = ", and ".join(lost) or _working(profile, parts, step)
+    mean = busiest(profile)
+    lost = _lost(profile, mean) if mean else []
+    where = ", and ".join(lost) or _working(profile, mean)
     what = f"{length}; {where}." if where else f"{length}."
     return Headline(what, *_do(profile, findings, step, is_lost=bool(lost)))
 
 
-def _lost(profile: Profile, parts: StepParts | None, step: float | None) -> list[str]:
-    """Return where the step's time is lost, most first; the GPU's work takes as long with the profiler as without."""
-    if parts is None or not step:
-        return []
-    exposed = float(parts.copy_ns.mean()) / step
-    idle = max(1 - float((parts.length_ns - parts.idle_ns).mean()) / step, 0.0)
-    shares = [(idle, f"the GPU is idle for {percent(idle)} of it{_because(profile)}")]
-    shares.append((exposed, f"copies that no kernel hides take {percent(exposed)} of the step"))
-    return [words for share, words in sorted(shares, reverse=True) if share >= WORTH_NAMING]
+def _lost(profile: Profile, mean: MeanStep) -> list[str]:
+    """Return where the step's time is lost, most first."""
+    it = "it" if unit(profile, mean) == whole(profile) else f"the {unit(profile, mean)}"
+    times = [
+        (mean.idle_ns, f"the GPU is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}"),
+        (mean.copy_ns, f"exposed copies, beside which no kernel runs, take {of_step(mean.copy_ns, mean)} of {it}"),
+    ]
+    return [words for time, words in sorted(times, reverse=True) if time >= WORTH_NAMING * mean.length_ns > 0]
 
 
-def _working(profile: Profile, parts: StepParts | None, step: float | None) -> str:
+def _working(profile: Profile, mean: MeanStep | None) -> str:
     if not profile.devices:
         return "no work of a GPU was recorded"
-    if parts is None or not step:
-        return ""
-    computing = float((parts.compute_ns + parts.both_ns).mean()) / step
-    return f"kernels run for {percent(min(computing, 1.0))} of it"
-
-
-def _because(profile: Profile) -> str:
-    busiest = max(profile.devices, key=lambda device: device.busy_ns)
-    if "causes" in profile.withheld or not busiest.idle_by_cause:
-        return ""
-    cause, time = busiest.idle_by_cause[0]
-    mostly = ", mostly" if time < MOST * busiest.idle_ns else ""
-    return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE[cause] else ""
+    return f"kernels run for {of_step(mean.compute_ns + mean.both_ns, mean)} of it" if mean else ""
 
 
 def _do(profile: Profile, findings: Findings, step: float | None, *, is_lost: bool) -> tuple[str, int | None]:

@@ -7,6 +7,7 @@ from typing import Any
 from pinprof.analyses.copies import CopyGroup
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.overlap import Overlap
+from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
@@ -33,9 +34,12 @@ FIELDS = {
         *(f"syncs.{key}" for key in ("count", "per_step", "stall_ms")),
         *(f"syncs.sites.{key}" for key in ("count", "per_step", "stall_ms", "drain_ms", "own_ms", "bubble_ms")),
         *("syncs.groups.stall_ms", "syncs.groups.bubble_ms", "copies.host_blocked_ms"),
-        *("per_step.hidden_syncs", "per_step.hidden_stall_ms"),
+        *(f"per_step.{key}" for key in ("hidden_syncs", "hidden_stall_ms", "stall_ms", "drain_ms", "bubble_ms")),
     ),
-    "drain": (*(f"syncs.sites.{key}_ms" for key in ("drain", "own", "bubble")), "syncs.groups.bubble_ms"),
+    "drain": (
+        *(f"syncs.sites.{key}_ms" for key in ("drain", "own", "bubble")),
+        *("syncs.groups.bubble_ms", "per_step.drain_ms", "per_step.bubble_ms"),
+    ),
     "per_step": ("syncs.per_step", "syncs.sites.per_step", "loader.per_step_ms"),
 }
 """Where the figures stand that may be withheld; of steps and sums per step nothing is left in the profile itself."""
@@ -156,6 +160,7 @@ def _everything(profile: Profile, findings: Findings) -> dict[str, Any]:
         "missing": [_missing(entry) for entry in profile.missing],
         "steps": _steps(profile),
         "per_step": _per_step(profile.per_step) if profile.per_step else None,
+        "step_parts": [_parts(mean) for mean in profile.mean_steps],
         "gpu": [_device(device) for device in profile.devices],
         "copies": [_copies(group) for group in profile.copies],
         "overlap": _overlap(profile.overlap),
@@ -218,6 +223,22 @@ def _per_step(sums: PerStep) -> dict[str, Any]:
         "hidden_stall_ms": _ms(sums.hidden_stall_ns),
         "exposed_ms": _ms(sums.exposed_ns),
         "pageable_bytes": sums.pageable_bytes,
+        "stall_ms": _ms(sums.stall_ns),
+        "drain_ms": _ms(sums.drain_ns),
+        "bubble_ms": _ms(sums.bubble_ns),
+    }
+
+
+def _parts(mean: MeanStep) -> dict[str, Any]:
+    """Return how a mean step divides on a GPU; all but the device and `step_ms` add up to `step_ms`."""
+    return {
+        "device": mean.device,
+        "step_ms": _ms(mean.length_ns),
+        "compute_ms": _ms(mean.compute_ns),
+        "overlapped_ms": _ms(mean.both_ns),
+        "exposed_ms": _ms(mean.copy_ns),
+        "memset_ms": _ms(mean.memset_ns),
+        "idle_ms": _ms(mean.idle_ns),
     }
 
 

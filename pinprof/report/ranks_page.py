@@ -105,7 +105,7 @@ def _summary(ranks: Ranks) -> Iterator[tuple[str, str, str]]:
         ("Alone", "a step, if the rank waited for no other", lambda row: row.alone_ns),
         ("Waited for others", "per step, in kernels of collectives", lambda row: row.waited_ns),
         ("NCCL exposed", "per step, with no other kernel beside it", lambda row: row.exposed_communication_ns),
-        ("GPU idle", "per step, on the busiest GPU of the rank", lambda row: row.idle_ns),
+        ("GPU idle", "per step, without the profiler, on the busiest GPU of the rank", _idle),
         ("Host stalls", "per step, in calls that can block", lambda row: row.stall_ns),
         ("Input", "per step, the host waits for the next batch", lambda row: row.input_ns),
     )
@@ -114,6 +114,10 @@ def _summary(ranks: Ranks) -> Iterator[tuple[str, str, str]]:
         if any(times):
             length, apart = spread(times)
             yield name, length, f"{meaning}; {apart}"
+
+
+def _idle(row: RankRow) -> float | None:
+    return None if row.step_ns is None or row.work_ns is None else max(row.step_ns - row.work_ns, 0.0)
 
 
 # The tables

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pinprof.analyses.parts import StepParts
-from pinprof.measure import Profile
+from pinprof.measure import OF_PARTS, Profile
 from pinprof.report.charts import (
     Chart,
     copies_chart,
@@ -28,8 +28,6 @@ from pinprof.trace.tables import Trace
 
 MAX_GPUS = 4
 """Of one trace that have a chart of their steps each; the others have the table of idle times."""
-OF_PARTS = ("step", "per_step", "busy", "overlap")
-"""The figures that the parts of steps are made of."""
 
 
 class Part(NamedTuple):

@@ -61,7 +61,7 @@ def sites_table(profile: Profile) -> str:
         )
         for site in sites
     )
-    caption = "Times per complete step. Drain: waiting for work queued before. Bubble: the GPU is idle after the wait"
+    caption = "Per complete step as traced. Drain: waiting for work queued before. Bubble: the GPU is idle after it"
     if not sites:
         return ""
     said = "".join(f"<li>{escaped(sentence)}.</li>" for sentence in surprises(profile))

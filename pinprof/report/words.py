@@ -19,7 +19,7 @@ IDLE = {
     "other": "the next launch is not in the trace",
 }
 BOUNDS = {
-    "gpu": "the GPU is the limit: it is busy nearly all the time",
+    "gpu": "the GPU is the limit: it computes or copies nearly all the time",
     "host": "the host is the limit: the GPU waits for its launches, or for it to stage copies",
     "input": "the input is the limit: the GPU waits for the next batch",
     "communication": "communication is the limit: the GPU is in collectives, or waits for other ranks in them",

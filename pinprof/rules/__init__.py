@@ -23,6 +23,7 @@ __all__ = [
     "Saving",
     "examine",
     "find",
+    "severity",
     "unsearched",
 ]
 
@@ -95,8 +96,11 @@ def unsearched(profile: Profile) -> Missing | None:
 
 
 def _severity(rule: Rule, share: float) -> str:
-    if rule in hazards.RULES:
-        return "suspect"
+    return "suspect" if rule in hazards.RULES else severity(share)
+
+
+def severity(share: float) -> str:
+    """Return how severe a cost of this share of the step is."""
     if share >= HIGH:
         return "high"
     return "medium" if share >= MEDIUM else "low"

@@ -105,8 +105,8 @@ def profiler_cost(seen: Seen) -> Missing | None:
     if known and longer:
         return Missing(
             f"the profiler made the step {longer} ({duration(traced or 0)} for {duration(step or 0)})",
-            "the host's times, and the idle time behind them, are inflated",
-            "the step and the savings are without that cost",
+            "what is shown as traced of the host, and of the idle time behind it, is inflated",
+            "the step, where it goes, and the savings are without that cost",
         )
     if known:
         return None

@@ -2,7 +2,8 @@ from pathlib import Path
 
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.analyses.overlap import measure_overlap
+from pinprof.analyses.parts import MeanStep, StepParts, measure_mean, measure_parts
 from pinprof.trace import read_trace
 
 
@@ -55,3 +56,35 @@ def test_without_gpu_there_are_none(tmp_path: Path) -> None:
     builder.op("aten::add", 0, 5)
     assert parts_of(builder, tmp_path) == ()
     assert parts_of(TraceBuilder(), tmp_path) == ()
+
+
+# the mean step
+
+
+def means_of(builder: TraceBuilder, folder: Path, step_us: float) -> tuple[MeanStep, ...]:
+    trace = read_trace(builder.write(folder / "trace.json"))
+    overlap = measure_overlap(trace)
+    return measure_mean(trace, overlap.row, overlap.exposed_ns, 1000 * step_us)
+
+
+def test_a_mean_step_is_the_work_of_all_complete_steps_and_idle_for_the_rest_of_its_length(tmp_path: Path) -> None:
+    (mean,) = means_of(copying(3), tmp_path, 850)
+    assert mean == MeanStep(0, compute_ns=300e3, both_ns=100e3, copy_ns=200e3, memset_ns=10e3, idle_ns=240e3)
+    assert (mean.work_ns, mean.length_ns) == (610e3, 850e3)
+
+
+def test_a_mean_step_is_no_shorter_than_its_work(tmp_path: Path) -> None:
+    (mean,) = means_of(copying(3), tmp_path, 500)
+    assert (mean.idle_ns, mean.length_ns) == (0, 610e3)
+
+
+def test_each_device_has_a_mean_step_of_the_same_length(tmp_path: Path) -> None:
+    builder = copying(2)
+    builder.kernel(300, 200, launch=30, device=1)  # in one step of two
+    first, second = means_of(builder, tmp_path, 1000)
+    assert first.length_ns == second.length_ns == 1e6
+    assert (second.device, second.compute_ns, second.idle_ns) == (1, 100e3, 900e3)
+
+
+def test_without_work_of_steps_there_is_no_mean_step(tmp_path: Path) -> None:
+    assert means_of(TraceBuilder(), tmp_path, 1000) == ()

@@ -246,9 +246,7 @@ def test_what_the_trace_is_not_fit_for_is_not_drawn(tmp_path: Path, figure: str,
 
 def said(trace: Trace, profile: Profile, bound_by: str | None = None) -> str:
     profile = replace(profile, bound=bound_by) if bound_by else profile
-    found = find(profile, trace)
-    steps = measure_parts(trace)
-    return " ".join(headline(profile, found, steps[0] if steps else None)[:2])
+    return " ".join(headline(profile, find(profile, trace))[:2])
 
 
 def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Path) -> None:

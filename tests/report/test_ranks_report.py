@@ -301,3 +301,12 @@ def test_a_wrong_clock_is_said_and_a_right_one_is_not(tmp_path: Path) -> None:
     wrong = replace(ranks, rows=(ranks.rows[0], replace(ranks.rows[1], clock_ahead_ns=-2_500_000)))
     assert clocks(wrong) == f"{agree}; rank 1's is 2.50 ms behind, which is taken out"
     assert clocks(replace(ranks, clocks_within_ns=None)) is None
+
+
+def test_the_idle_time_on_top_is_the_rest_of_the_step_without_the_profiler(tmp_path: Path) -> None:
+    parts, trace = job(tmp_path, 2)
+    ranks = compare_ranks(parts)
+    assert [row.work_ns for row in ranks.rows] == [820e3, 820e3]  # kernel and collective from 30 to 800, a copy of 50
+    ranks = replace(ranks, rows=tuple(replace(row, step_ns=900e3) for row in ranks.rows))
+    text = Page(to_html(ranks, parts, 0, (trace, parts[0].profile, parts[0].findings))).text
+    assert "GPU idle 80.0 µs per step, without the profiler" in text.replace("\N{NO-BREAK SPACE}", " ")

@@ -1,0 +1,156 @@
+"""The step and where its time goes, as the facts that the console and the page share."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pinprof.analyses.parts import MeanStep
+from pinprof.measure import OF_PARTS, PerStep, Profile
+from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
+from pinprof.units import duration, percent
+
+AS_TRACED = "as traced, with the profiler's cost in it"
+LAUNCHING = "the host is the limit: the GPU waits for what it launches"
+STAGING = "the host is the limit: it stages pageable copies piece by piece, and the GPU waits for the pieces"
+MOST = 0.9
+"""Where less of the idle time than this share has the cause that is named, others matter too."""
+WORTH_NAMING = 0.005
+"""Memsets of a smaller share of the step are left to the bar, and earlier work of a smaller share of the stalls out."""
+LONGER = 1.005
+"""Work that is longer than the step by less than this reads the same."""
+IDLE_BECAUSE = {
+    "host_wait": "because the host launches too late",
+    "sync_bubble": "because the host waits for the GPU and has nothing queued then",
+    "kernel_wait": "while work is queued",
+    "input_wait": "because the host waits for the next batch",
+    "communication_wait": "while the host is in a collective",
+    "other": "",
+}
+
+
+class Fact(NamedTuple):
+    """A figure of the step: what it is, the number, and what that means."""
+
+    name: str
+    number: str
+    meaning: str
+
+
+def busiest(profile: Profile) -> MeanStep | None:
+    """Return the mean step of the GPU that works most; None where it is not to be shown."""
+    return max(profile.mean_steps, key=lambda mean: mean.work_ns, default=None)
+
+
+def whole(profile: Profile) -> str:
+    """Return what counts as a step: one, or the trace in which none was found."""
+    return "trace" if profile.steps.source == "whole_trace" else "step"
+
+
+def unit(profile: Profile, mean: MeanStep) -> str:
+    """Return what the parts of a mean step are shares of."""
+    return f"traced {whole(profile)}" if _is_longer(profile, mean) else whole(profile)
+
+
+def bound(profile: Profile) -> Fact | None:
+    """Return what limits the step; None where that is not known."""
+    if not profile.bound:
+        return None
+    meaning = BOUNDS[profile.bound]
+    if profile.bound == "host":
+        meaning = STAGING if _is_staging(profile) else LAUNCHING
+    return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning)
+
+
+def _is_staging(profile: Profile) -> bool:
+    """Return whether the GPU spends more time with exposed pageable copies than without work."""
+    staged = sum(time for reason, _, time in profile.overlap.by_reason if reason == "pageable")
+    return "overlap" not in profile.withheld and staged > sum(device.idle_ns for device in profile.devices)
+
+
+def where_it_goes(profile: Profile) -> Iterator[Fact]:
+    """Yield how the step divides on the busiest GPU, and how long the host stands still beside that."""
+    mean = busiest(profile)
+    if mean is None:
+        reason = why_not(profile, *OF_PARTS)
+        if profile.devices and reason:
+            yield Fact("where it goes", NOTHING, reason)
+    else:
+        yield from _on_gpu(profile, mean)
+    if profile.per_step and profile.devices:
+        yield _stalls(profile, profile.per_step, mean)
+
+
+def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:
+    whose = f" on GPU {mean.device}" if len(profile.mean_steps) > 1 else ""
+
+    def fact(name: str, time: float, more: str = "") -> Fact:
+        return Fact(name + whose, duration(time), f"{of_step(time, mean)} of the {unit(profile, mean)}{more}")
+
+    yield fact("kernels", mean.compute_ns + mean.both_ns, _collectives(profile))
+    if mean.both_ns + mean.copy_ns:
+        beside = ", with no kernel beside them" if mean.copy_ns else ""
+        hidden = f"; {duration(mean.both_ns)} of copy time is hidden behind kernels" if mean.both_ns else ""
+        yield fact("exposed copies", mean.copy_ns, beside + hidden)
+    if mean.memset_ns >= WORTH_NAMING * mean.length_ns:
+        yield fact("memsets", mean.memset_ns)
+    why = because(profile, mean) if mean.idle_ns else ""
+    yield fact("idle" if whose else "GPU idle", mean.idle_ns, why and f", {why.lstrip(', ')}")
+
+
+def _collectives(profile: Profile) -> str:
+    exposed = profile.communication.exposed_ns / max(profile.steps.count, 1)
+    is_one = len(profile.mean_steps) == 1  # else it is the sum of all GPUs
+    return f", {duration(exposed)} of it collectives alone" if exposed and is_one else ""
+
+
+def of_step(time: float, mean: MeanStep) -> str:
+    """Return a time as a share of the step."""
+    return percent(time / mean.length_ns) if mean.length_ns else NOTHING
+
+
+def because(profile: Profile, mean: MeanStep) -> str:
+    """Return why the GPU of this mean step is idle, to be put behind that it is; nothing where that is not known."""
+    device = next(device for device in profile.devices if device.device == mean.device)
+    if "causes" in profile.withheld or not device.idle_by_cause:
+        return ""
+    cause, time = device.idle_by_cause[0]
+    mostly = ", mostly" if time < MOST * device.idle_ns else ""
+    return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE[cause] else ""
+
+
+def _stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> Fact:
+    """Return the host's part, which is not in addition to the GPU's: it says how much of it is no loss."""
+    name, reason = "host stalls", why_not(profile, "stalls")
+    if reason:
+        return Fact(name, NOTHING, reason)
+    if not sums.waits:
+        return Fact(name, duration(0), "the host waits for nothing")
+    of = f"{of_step(sums.stall_ns, mean)} of the {unit(profile, mean)}, " if mean else ""
+    waits = f"{of}in {sums.waits:.3g} wait{'s' * (sums.waits != 1)}"
+    if "drain" in profile.withheld or sums.drain_ns < WORTH_NAMING * sums.stall_ns:
+        return Fact(name, duration(sums.stall_ns), waits)
+    earlier = f"; for {duration(sums.drain_ns)} of it the GPU runs earlier work, which no fix shortens"
+    return Fact(name, duration(sums.stall_ns), waits + earlier)
+
+
+def of_what(profile: Profile, mean: MeanStep) -> str:
+    """Return what the parts of a mean step add up to."""
+    how = "without the profiler" if profile.step.step_ns else AS_TRACED
+    if _is_longer(profile, mean):
+        how = "the GPU's work, which takes longer there than the step without the profiler"
+    return f"Where the {unit(profile, mean)} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
+
+
+def _is_longer(profile: Profile, mean: MeanStep) -> bool:
+    return mean.length_ns > LONGER * (profile.step.step_ns or mean.length_ns)
+
+
+def step(profile: Profile) -> Fact:
+    """Return how long the step takes without the profiler; where nothing tells, as traced."""
+    steps, known, name = profile.steps, step_known(profile.step), whole(profile)
+    if known:
+        return Fact(name, *known)
+    if profile.devices and profile.withheld.keys() & {"step", "estimate"}:
+        return Fact(name, NOTHING, f"the {name} without profiler: {why_not(profile, 'estimate', 'step')}")
+    if steps.traced_ns is None:
+        return Fact("step", "unknown", "the trace has no complete step")
+    return Fact(name, duration(steps.traced_ns), AS_TRACED)

@@ -1,0 +1,180 @@
+"""The cards on top of the page: one step, whose parts add up, the same on the page, in the terminal and in JSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_reader import Page
+from trace_builder import SIDE, TraceBuilder
+
+from pinprof.measure import Profile, measure
+from pinprof.report.console import to_text
+from pinprof.report.html_report import to_html
+from pinprof.report.json_report import to_json
+from pinprof.report.step_words import Fact, bound, busiest, of_what, step, where_it_goes
+from pinprof.rules import Findings, find
+from pinprof.trace import Trace, read_trace
+from pinprof.units import duration
+
+TRACES = Path(__file__).parents[2] / "traces"
+RECORDINGS = sorted(TRACES.rglob("*.json.gz"))
+MS = 1e6
+
+
+def training(plain_ms: float = 0.9, *, annotated: bool = True) -> TraceBuilder:
+    """Three steps of 900 µs without the profiler: kernels of 400 µs, copies of 300 µs of which 100 are beside them.
+
+    In the trace they take 1000 µs, and the host stands in the copy from 10 to 700.
+    """
+    builder = TraceBuilder()
+    builder.metadata["pinprof"] = {"plain": {"steps": 9, "mean_ms": plain_ms, "p10_ms": plain_ms, "p90_ms": plain_ms}}
+    for number in range(3):
+        time = 1000 * number
+        if annotated:
+            builder.step(number, time, 990)
+        builder.op("aten::to", time + 5, 700)
+        builder.kernel(time + 100, 400, launch=time + 1)
+        builder.copy("HtoD (Pageable -> Device)", time + 400, 300, launch=time + 10, call=690, stream=SIDE)
+    return builder
+
+
+def measured(builder: TraceBuilder, folder: Path) -> Profile:
+    return measure(read_trace(builder.write(folder / "trace.json")))
+
+
+def read(path: Path) -> tuple[Trace, Profile]:
+    trace = read_trace(path)
+    return trace, measure(trace)
+
+
+def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Path) -> None:
+    profile = measured(training(), tmp_path)
+    assert step(profile) == Fact("step", "900 µs", "measured without profiler")
+    assert list(where_it_goes(profile)) == [
+        Fact("kernels", "400 µs", "44 % of the step"),
+        Fact(
+            "exposed copies",
+            "200 µs",
+            "22 % of the step, with no kernel beside them; 100 µs of copy time is hidden behind kernels",
+        ),
+        Fact("GPU idle", "300 µs", "33 % of the step, because the host waits for the GPU and has nothing queued then"),
+        Fact("host stalls", "690 µs", "77 % of the step, in 1 wait"),
+    ]
+    mean = busiest(profile)
+    assert mean
+    assert of_what(profile, mean) == "Where the step goes on GPU 0: 900 µs, without the profiler"
+
+
+def test_work_that_takes_longer_than_the_step_is_not_cut_and_is_said(tmp_path: Path) -> None:
+    profile = measured(training(plain_ms=0.5), tmp_path)
+    mean = busiest(profile)
+    assert mean
+    assert of_what(profile, mean) == (
+        "Where the traced step goes on GPU 0: 600 µs, the GPU's work, which takes longer there than the step without "
+        "the profiler"
+    )
+    assert [fact.meaning.partition(",")[0] for fact in where_it_goes(profile)][:3] == [
+        "67 % of the traced step",
+        "33 % of the traced step",
+        "0 % of the traced step",
+    ]
+
+
+def test_the_host_that_stages_copies_is_not_said_to_launch_late(tmp_path: Path) -> None:
+    builder = training()
+    for number in range(3):
+        builder.copy("HtoD (Pageable -> Device)", 1000 * number + 702, 290, launch=1000 * number + 701, call=285)
+    limit = bound(measured(builder, tmp_path))
+    assert limit
+    assert limit.meaning.startswith("the host is the limit: it stages pageable copies")
+    late = bound(read(TRACES / "small_kernels.json.gz")[1])
+    assert late
+    assert late.meaning == "the host is the limit: the GPU waits for what it launches"
+
+
+def test_a_stall_says_how_much_of_it_is_no_loss() -> None:
+    *_, stalls = where_it_goes(read(TRACES / "pageable_blocking.stack.json.gz")[1])
+    assert stalls.meaning == (
+        "88 % of the step, in 1 wait; for 8.07 ms of it the GPU runs earlier work, which no fix shortens"
+    )
+
+
+def test_a_trace_without_steps_has_parts_of_the_trace(tmp_path: Path) -> None:
+    profile = measured(training(annotated=False), tmp_path)
+    assert step(profile).name == "trace"
+    assert all("of the trace" in fact.meaning for fact in where_it_goes(profile))
+
+
+def test_of_several_gpus_the_busiest_is_shown_and_named(tmp_path: Path) -> None:
+    builder = training()
+    builder.kernel(300, 60, launch=30, device=1)
+    profile = measured(builder, tmp_path)
+    assert [fact.name for fact in where_it_goes(profile)] == [
+        "kernels on GPU 0",
+        "exposed copies on GPU 0",
+        "idle on GPU 0",
+        "host stalls",
+    ]
+    text = " ".join(to_text(profile, Findings()).split())
+    assert "GPU 1 kernels 2 %, exposed copies 0 %, idle 98 % of it" in text
+
+
+def test_what_the_trace_is_not_fit_for_is_not_divided(tmp_path: Path) -> None:
+    builder = training()
+    builder.activity("kernel", "k", 2800, 400, correlation=0, device=0, stream=7)  # which no step launched
+    profile = measured(builder, tmp_path)
+    assert profile.mean_steps == ()
+    (only,) = where_it_goes(profile)
+    assert only.number == "-"
+    assert only.meaning.startswith("not shown (")
+
+
+def test_a_trace_of_the_host_alone_has_no_parts(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 100 * number, 90)
+        builder.op("aten::add", 100 * number + 10, 5)
+    assert list(where_it_goes(measured(builder, tmp_path))) == []
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.removesuffix(".json.gz"))
+def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> None:
+    trace, profile = read(path)
+    found = find(profile, trace)
+    told = json.loads(to_json([(profile, found)]))["traces"][0]
+    page = Page(to_html([(trace, profile, found)])).text.replace("\N{NO-BREAK SPACE}", " ")
+    terminal = " ".join(to_text(profile, found, width=1000).split())
+    mean, limit, facts = busiest(profile), bound(profile), list(where_it_goes(profile))
+    assert mean
+    assert limit
+    for text in (limit.meaning, of_what(profile, mean)):
+        assert text in page
+        assert text in terminal
+    for name, number, meaning in facts:
+        assert f"{name[0].upper()}{name[1:]} {number} {meaning}" in page
+        assert f"{number} {name}: {meaning}" in terminal
+    numbers = {fact.name.removesuffix(f" on GPU {mean.device}").removeprefix("GPU "): fact.number for fact in facts}
+    assert numbers["kernels"] == duration(mean.compute_ns + mean.both_ns)
+    assert numbers.get("exposed copies", "0 ns") == duration(mean.copy_ns)
+    assert numbers["idle"] == duration(mean.idle_ns)
+    bar = page[page.index(of_what(profile, mean)) :]
+    for label, time in (("compute", mean.compute_ns), ("exposed copy", mean.copy_ns), ("idle", mean.idle_ns)):
+        assert f"{label}: {duration(time)} (" in bar or not time
+    _is_told(told, profile)
+
+
+def _is_told(told: dict[str, Any], profile: Profile) -> None:
+    """Check that the JSON report has the mean step of each GPU, and that its sums are those that it had before."""
+    names = ("compute", "overlapped", "exposed", "memset", "idle")
+    for part, mean in zip(told["step_parts"], profile.mean_steps, strict=True):
+        times = (mean.compute_ns, mean.both_ns, mean.copy_ns, mean.memset_ns, mean.idle_ns)
+        assert min(times) >= 0
+        assert [part[f"{name}_ms"] for name in names] == pytest.approx([time / MS for time in times], abs=1e-6)
+        assert part["step_ms"] == pytest.approx(sum(times) / MS, abs=1e-6)
+        longest = max(mean.work_ns / MS, told["steps"]["step_ms"])
+        assert part["step_ms"] == pytest.approx(longest, abs=1e-6)
+    exposed = sum(part["exposed_ms"] for part in told["step_parts"])
+    assert exposed == pytest.approx(told["per_step"]["exposed_ms"], abs=1e-5)
+    assert profile.per_step
+    assert told["per_step"]["stall_ms"] == pytest.approx(profile.per_step.stall_ns / MS, abs=1e-6)
