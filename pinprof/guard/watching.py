@@ -78,6 +78,11 @@ class Guard:
         return self._waits.unneeded() if self._waits else ()
 
     @property
+    def followed(self) -> int:
+        """How many asynchronous copies between pinned memory and a GPU there were so far."""
+        return self._watch.followed if self._watch else 0
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the program does that the guard cannot see."""
         return (*sorted(self._watch.notes if self._watch else ()), *([COMPILED] if self._compiled else ()))
@@ -105,7 +110,7 @@ class Guard:
             self._watch.forget()
 
     def __str__(self) -> str:
-        parts = [str(found) for found in self.violations] or [_clean(self._watch.followed if self._watch else 0)]
+        parts = [str(found) for found in self.violations] or [_clean(self.followed)]
         if self._waits is not None:
             parts += _about_waits(self.unneeded)
         return "\n\n".join(parts + [f"Not seen: {note}." for note in self.notes])

@@ -204,6 +204,27 @@ def save_of_a_destination() -> None:
     torch.save({"w": host}, io.BytesIO())  # access
 
 
+def read_in_inference_mode() -> None:
+    with torch.inference_mode():
+        x = torch.ones(1024, 1024, device="cuda")
+        host = x.to("cpu", non_blocking=True)  # copy
+        host.sum()  # access
+
+
+def list_of_results() -> None:
+    host = torch.ones((), device="cuda").to("cpu", non_blocking=True)  # copy
+    torch.tensor([host, 1.0])  # access
+
+
+def copy_on_another_stream() -> None:
+    x, host, side = torch.ones(64, 64, device="cuda"), pinned(64, 64), cuda.Stream()
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        sleep()
+        host.copy_(x, non_blocking=True)  # copy
+    host.to("cuda", non_blocking=True)  # access
+
+
 def write_to_a_destination() -> None:
     x, host = torch.ones(64, 64, device="cuda"), pinned(64, 64)
     sleep()
@@ -269,6 +290,9 @@ FAULTY = {
     list_of_a_destination: "PIN502",
     print_of_a_destination: "PIN502",
     save_of_a_destination: "PIN502",
+    read_in_inference_mode: "PIN502",
+    list_of_results: "PIN502",
+    copy_on_another_stream: "PIN502",
     write_to_a_destination: "PIN504",
     read_in_backward: "PIN502",
     read_under_autocast: "PIN502",
@@ -329,6 +353,18 @@ def test_the_report_names_the_wait_that_was_for_something_else() -> None:
 def marks(guard: Guard) -> list[Any]:
     assert guard._watch is not None
     return [copy.mark for copy in guard._watch._ledger]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_the_indices_and_the_values_of_a_sparse_result_count(layout: torch.layout) -> None:
+    x = torch.eye(512, device="cuda").to_sparse(layout=layout)
+    with Guard("collect") as guard:
+        host = x.to("cpu", non_blocking=True)
+        host.to_dense()
+    assert {found.rule.id for found in guard.violations} == {"PIN502"}, str(guard)
+    cuda.synchronize()
+    assert torch.equal(host.to_dense(), torch.eye(512))
 
 
 def test_raised_before_the_access_the_write_does_not_happen() -> None:
@@ -427,6 +463,15 @@ def result_after_a_chain() -> None:
     cuda.current_stream().wait_stream(last)
     cuda.current_stream().synchronize()
     host.sum()
+
+
+def copy_behind_another_stream() -> None:
+    x, host, side = torch.ones(64, 64, device="cuda"), pinned(64, 64), cuda.Stream()
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        host.copy_(x, non_blocking=True)
+    cuda.current_stream().wait_stream(side)
+    host.to("cuda", non_blocking=True)
 
 
 def result_after_timing() -> None:
@@ -563,15 +608,6 @@ def prefetcher_as_in_timm() -> None:
         batch.sum()
 
 
-def timms_prefetcher() -> None:
-    loader = pytest.importorskip("timm.data.loader")
-    images = TensorDataset(torch.zeros(256, 3, 32, 32, dtype=torch.uint8), torch.zeros(256, dtype=torch.int64))
-    for batch, _ in loader.PrefetchLoader(
-        DataLoader(images, 8, pin_memory=True, num_workers=1), device=torch.device("cuda")
-    ):
-        batch.sum()
-
-
 def late_reader() -> None:
     reader = LateReader(torch.empty(512, 512, device="cuda"))
     for step in range(20):
@@ -628,6 +664,7 @@ RIGHT: tuple[Program, ...] = (
     result_after_blocking_copy,
     result_after_blocking_copy_to_the_device,
     result_after_a_chain,
+    copy_behind_another_stream,
     result_after_timing,
     result_after_accelerator_synchronize,
     result_after_torch_event,
@@ -642,7 +679,6 @@ RIGHT: tuple[Program, ...] = (
     double_buffered_loader,
     own_prefetcher,
     prefetcher_as_in_timm,
-    timms_prefetcher,
     late_reader,
     activations_on_the_host,
     reader_thread_with_an_event,
