@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from pinprof.guard.watching import Guard
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]  # those of the libraries are theirs
 
 Library = Callable[[Path], object]
 
