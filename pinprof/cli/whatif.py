@@ -94,7 +94,7 @@ def whatif(
     from dataclasses import replace
 
     from pinprof.whatif import Scenario, model_of, predict_edits
-    from pinprof.whatif.fixes import changes_of, places_in, predict_usual
+    from pinprof.whatif.fixes import changes_of, predict_usual
 
     check_outputs((json_file,), force=force)
     given = {name: value for name, value in options.items() if value is not None}
@@ -109,8 +109,7 @@ def whatif(
     with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         model = model_of(recorded, step_ms)
         _refuse_unfit(model)
-        chosen = places_in(" ".join(traces), [rank.syncs for rank in model.ranks], drop_syncs)
-        scenario = replace(scenario, drop_syncs=chosen)
+        scenario = model.placed(scenario)
         prediction = predict_edits(model, model.edits(scenario), scenario)
         made = predict_usual(model, scenario) if usual else []
     named = [(name, _options(each.scenario, machine_file), each) for name, each in made] or None

@@ -1,12 +1,11 @@
 """The fixes that people make: as scenarios, and what each changes in a trace."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from pinprof.analyses.syncs import Site, Syncs
-from pinprof.errors import TraceError
 from pinprof.trace.tables import NONE, Trace
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.predict import Model, Prediction, predict_edits
@@ -80,38 +79,3 @@ def predict_usual(model: Model, given: Scenario) -> list[tuple[str, Prediction]]
         scenario = replace(bare, pinned_gbps=given.pinned_gbps, machine=given.machine) if bare.pin else bare
         made.append((name, predict_edits(model, model.edits(scenario), scenario)))
     return made
-
-
-def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return the places as the traces name them; of a path its end is enough, if it is that of one place only.
-
-    Raises TraceError, beginning with the name of the traces, if the host does not wait at one of them.
-    """
-    known = tuple(dict.fromkeys(place for syncs in ranks for place in _places_of(syncs)))
-    chosen = []
-    for place in wanted:
-        found = [each for each in known if each == place] or [
-            each for each in known if each.replace("\\", "/").endswith(f"/{place.lstrip('./')}")
-        ]
-        if place == ALL:
-            chosen.append(place)
-        elif len(found) == 1:
-            chosen += found
-        elif found:
-            raise TraceError(f"{traces}: {place} is at {' and '.join(found)}; name one of them whole")
-        elif known:
-            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {', '.join(known)}")
-        elif any(syncs.sites for syncs in ranks):
-            raise TraceError(
-                f"{traces}: has no source lines of waits, so none is at {place}; record with pinprof run, or use all"
-            )
-        else:
-            raise TraceError(f"{traces}: the host waits nowhere, so not at {place}")
-    return tuple(dict.fromkeys(chosen))
-
-
-def _places_of(syncs: Syncs) -> Iterator[str]:
-    """Yield the places `FILE:LINE` at which the host waits by the code's doing, the costliest first."""
-    for site in syncs.sites:
-        if site.line is not None and site.is_of_the_code:
-            yield str(site.place)

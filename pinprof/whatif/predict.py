@@ -1,7 +1,7 @@
 """What a change of the code would make of the step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from pinprof.whatif.estimate import StepEstimate, estimate_step, measured_step
 from pinprof.whatif.program import Program, build_program
 from pinprof.whatif.ranks import joined
 from pinprof.whatif.replay import Cost, Pace, pace
-from pinprof.whatif.scenarios import Scenario, edits_of
+from pinprof.whatif.scenarios import Scenario, edits_of, places_in
 
 PYTHON_COST = 0.6
 """What the profiler pays for a recorded Python function, in ops: with it the steps of seven programs that were recorded
@@ -120,6 +120,12 @@ class Model:
         """The pace of the unchanged programs."""
         return pace(self.programs, self.steps, self.cost)
 
+    def placed(self, scenario: Scenario) -> Scenario:
+        """Return a scenario with its places as the traces name them; raises TraceError as `places_in` does."""
+        first, *others = (str(rank.trace.path) for rank in self.ranks)
+        name = f"{first} and {len(others)} more" if others else first
+        return replace(scenario, drop_syncs=places_in(name, [rank.syncs for rank in self.ranks], scenario.drop_syncs))
+
     def edits(self, scenario: Scenario) -> list[Edits]:
         """Return what a scenario changes on each rank."""
         return [edits_of(rank.trace, rank.syncs, scenario) for rank in self.ranks]
@@ -142,11 +148,12 @@ def predict(trace: Trace | Sequence[Trace], scenario: Scenario, step_ms: float |
 
     Of several ranks of a job, whose collectives wait for each other, all traces may be given: then the change is made
     on all of them. `step_ms` is the step without profiler in milliseconds, if it is known otherwise than from the
-    trace. Raises TraceError if a trace has no calls or no complete step that could be run again, or if the traces are
-    not of one job.
+    trace. Raises TraceError if a trace has no calls or no complete step that could be run again, if the traces are not
+    of one job, or if the host does not wait at a place that the scenario names.
     """
     model = model_of([trace] if isinstance(trace, Trace) else trace, step_ms)
-    return predict_edits(model, model.edits(scenario), scenario)
+    placed = model.placed(scenario)
+    return predict_edits(model, model.edits(placed), placed)
 
 
 def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:

@@ -1,11 +1,12 @@
 """Changes of the code, and which edits of a recorded program they are."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.analyses.syncs import ALLOCATIONS, CAUSES, Site, Syncs
+from pinprof.errors import TraceError
 from pinprof.trace.callers import outermost_op
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, Trace
@@ -88,3 +89,38 @@ def without_blocking(trace: Trace, syncs: Syncs, copies: frozenset[int] | None, 
     if only_htod:
         rows = rows[trace.gpu.direction[stalls.copy[rows]] == HTOD]
     return Edits(unblocked=frozenset(rows.tolist()))
+
+
+def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Return the places as the traces name them; of a path its end is enough, if it is that of one place only.
+
+    Raises TraceError, beginning with the name of the traces, if the host does not wait at one of them.
+    """
+    known = tuple(dict.fromkeys(place for syncs in ranks for place in _places_of(syncs)))
+    chosen = []
+    for place in wanted:
+        found = [each for each in known if each == place] or [
+            each for each in known if each.replace("\\", "/").endswith(f"/{place.lstrip('./')}")
+        ]
+        if place == ALL:
+            chosen.append(place)
+        elif len(found) == 1:
+            chosen += found
+        elif found:
+            raise TraceError(f"{traces}: {place} is at {' and '.join(found)}; name one of them whole")
+        elif known:
+            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {', '.join(known)}")
+        elif any(syncs.sites for syncs in ranks):
+            raise TraceError(
+                f"{traces}: has no source lines of waits, so none is at {place}; record with pinprof run, or use all"
+            )
+        else:
+            raise TraceError(f"{traces}: the host waits nowhere, so not at {place}")
+    return tuple(dict.fromkeys(chosen))
+
+
+def _places_of(syncs: Syncs) -> Iterator[str]:
+    """Yield the places `FILE:LINE` at which the host waits by the code's doing, the costliest first."""
+    for site in syncs.sites:
+        if site.line is not None and site.is_of_the_code:
+            yield str(site.place)
