@@ -6,8 +6,8 @@ from weakref import WeakKeyDictionary
 
 from pinprof.guard.ledger import Copy, Kind, Ledger
 from pinprof.guard.memory import Extent
-from pinprof.guard.violation import Place, UnneededWait, place
-from pinprof.trace.lines import SourceLine
+from pinprof.guard.violation import UnneededWait
+from pinprof.trace.lines import Place, SourceLine
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Waits:
 
     def waited(self, call: str, line: SourceLine, settled: list[Copy]) -> None:
         """Note a synchronize, and the copies that the host knows to have ended by it and did not before."""
-        site = self._sites.setdefault((call, place(line)), _Site(call, line))
+        site = self._sites.setdefault((call, line.place), _Site(call, line))
         site.times += 1
         site.copies += len(settled)
         for copy in settled:

@@ -2,7 +2,6 @@
 
 import linecache
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from pinprof.guard.clocks import Stream
 from pinprof.guard.ledger import Kind
@@ -100,14 +99,6 @@ class UnneededWait:
         waited = f"waited for {self.copies} copies" if self.copies else "no copy was under way"
         times = "once" if self.times == 1 else f"{self.times} times"
         return f"{_at(self.place)}: {self.call}, {times}; {waited}, and the host used none of their memory"
-
-
-Place: TypeAlias = tuple[str, int | None, str]
-
-
-def place(line: SourceLine) -> Place:
-    """Return a line without the stack that led from it to the call: file, line, function."""
-    return line.file, line.line, line.function
 
 
 def rule_for(kind: Kind, *, to_host: bool) -> Rule:

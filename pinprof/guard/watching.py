@@ -17,8 +17,9 @@ from pinprof.guard.operators import Operators, seen_in_new_threads, seen_without
 from pinprof.guard.registered import registered_memory
 from pinprof.guard.streams import followed, warned_of_waits
 from pinprof.guard.unneeded import Waits
-from pinprof.guard.violation import Place, UnneededWait, Violation, place
+from pinprof.guard.violation import UnneededWait, Violation
 from pinprof.guard.watch import Watch
+from pinprof.trace.lines import Place
 
 if sys.version_info >= (3, 11):
     from typing import Self
@@ -116,7 +117,7 @@ class Guard:
         return "\n\n".join(parts + [f"Not seen: {note}." for note in self.notes])
 
     def _take(self, found: Violation) -> None:
-        key = place(found.copy), place(found.access), found.is_certain
+        key = found.copy.place, found.access.place, found.is_certain
         with self._lock:
             earlier = self._found.get(key)
             self._found[key] = replace(earlier, times=earlier.times + 1) if earlier else found
