@@ -1,8 +1,7 @@
 """Everything that was measured of one trace, as a Profile."""
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,8 +30,6 @@ BOUND_BY = {"input_wait": "input", "communication_wait": "communication"}
 
 OF_PARTS = ("step", "per_step", "busy", "overlap")
 """The figures that the parts of a step are made of."""
-
-Table = TypeVar("Table", Overlap, Syncs, Stalls, Hazards)
 
 KNOWN_COUNTS = (
     "kernel",
@@ -100,6 +97,11 @@ class Profile:
     """None without complete steps, and where they are withheld."""
     mean_steps: tuple[MeanStep, ...]
     """How the step divides on each GPU; none where one of the figures `OF_PARTS` is withheld."""
+
+    @property
+    def step_ns(self) -> float | None:
+        """The step without the profiler, or as it was traced where the former is not known."""
+        return self.step.step_ns or self.steps.traced_ns
 
     @property
     def withheld(self) -> dict[str, Missing]:
@@ -180,25 +182,6 @@ def _trusted(steps: StepTimes, step: StepEstimate, taken: AbstractSet[str]) -> t
     return steps, step
 
 
-def summary(profile: Profile) -> Profile:
-    """Return a profile without what it has of each copy and stall: as small for a long trace as for a short one."""
-    overlap, syncs = profile.overlap, profile.syncs
-    return replace(
-        profile,
-        overlap=_without_rows(overlap),
-        copy_places=(),
-        syncs=replace(_without_rows(syncs), stalls=_without_rows(syncs.stalls), lines=()),
-        hazards=_without_rows(profile.hazards),
-    )
-
-
-def _without_rows(table: Table) -> Table:
-    """Return a dataclass with empty columns."""
-    values: dict[str, Any] = {field.name: getattr(table, field.name) for field in fields(table)}
-    columns = {name: value[:0].copy() for name, value in values.items() if isinstance(value, np.ndarray)}
-    return replace(table, **{**values, **columns})
-
-
 def _times(trace: Trace) -> tuple[int, int]:
     tables = [table for table in (trace.ops, trace.annotations, trace.calls, trace.gpu) if len(table)]
     if not tables:
@@ -260,7 +243,7 @@ def _bound(
     if loader.waits and length > HIDDEN_LOADER * (steps.traced_ns or length):
         return "input"
     if steps.busy_ns >= GPU_BOUND * length:
-        exposed_ns = communication.exposed_ns / max(steps.count, 1)
+        exposed_ns = communication.exposed_ns / steps.divisor
         return "communication" if exposed_ns >= COMMUNICATION_BOUND * length else "gpu"
     busiest = max(devices, key=lambda device: device.busy_ns)
     cause = busiest.idle_by_cause[0][0] if busiest.idle_by_cause else "host_wait"

@@ -75,7 +75,7 @@ class _Side:
     profile: Profile
 
     def per_step(self, count: float) -> float:
-        return count / max(self.profile.steps.count, 1)
+        return count / self.profile.steps.divisor
 
 
 def verify(before: Trace, before_profile: Profile, after: Trace, after_profile: Profile) -> Verification:

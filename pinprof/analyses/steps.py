@@ -27,6 +27,11 @@ class StepTimes:
     each_ns: Int64s
     """Time between the starts of consecutive complete steps."""
 
+    @property
+    def divisor(self) -> int:
+        """What sums over the trace are divided by to be per step; without steps they stand for the whole trace."""
+        return max(self.count, 1)
+
 
 def measure_steps(trace: Trace) -> StepTimes:
     """Return the length of the trace's complete steps.

@@ -148,7 +148,7 @@ def _overlap(profile: Profile, trace: Trace) -> Figure:
         return Figure(0.0, 1.0, NOISE_SHARE, why)
     value = sum(device.overlapped_ns for device in profile.overlap.devices) / copied
     exposed = profile.overlap.exposed_ns
-    noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * max(profile.steps.count, 1) / copied)
+    noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * profile.steps.divisor / copied)
     return Figure(value, value, noise, places=copy_places(trace, profile, exposed > 0, exposed, None))
 
 

@@ -135,7 +135,7 @@ def _sites(counted: Sequence[Counted]) -> tuple[Site, ...]:
 
 
 def _counted(side: Side) -> list[Counted]:
-    steps = max(side.profile.steps.count, 1)
+    steps = side.profile.steps.divisor
     return [
         (site, site.in_steps.count / steps) for site in side.profile.syncs.sites if site.is_wait and site.in_steps.count
     ]

@@ -77,7 +77,7 @@ def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[Share
 
 
 def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
-    profile, steps = part.profile, max(part.profile.steps.count, 1)
+    profile, steps = part.profile, part.profile.steps.divisor
     is_stall_known = not profile.withheld.keys() & {"stalls", "per_step"}
     stalls: Counter[str] = Counter()
     for site in profile.syncs.sites:
@@ -85,7 +85,7 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
     return RankRow(
         rank=rank,
         path=profile.path,
-        step_ns=profile.step.step_ns or profile.steps.traced_ns,
+        step_ns=profile.step_ns,
         alone_ns=part.alone_ns[1] if part.alone_ns else None,
         surely_ns=part.alone_ns[0] if part.alone_ns else None,
         gpu_busy_ns=profile.steps.busy_ns,

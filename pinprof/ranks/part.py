@@ -3,21 +3,27 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from statistics import median
+from typing import Any, TypeVar
 
 import numpy as np
 
+from pinprof.analyses.hazards import Hazards
 from pinprof.analyses.idle import IDLE_CAUSES
+from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import step_windows
+from pinprof.analyses.syncs import Stalls, Syncs
 from pinprof.intervals import Intervals, covered
-from pinprof.measure import Profile, gaps_with_causes, summary
+from pinprof.measure import Profile, gaps_with_causes
 from pinprof.rules import Findings, examine
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Model
 from pinprof.whatif.calibrate import expected
 from pinprof.whatif.ranks import alone
 from pinprof.whatif.replay import pace
+
+Table = TypeVar("Table", Overlap, Syncs, Stalls, Hazards)
 
 Times = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
@@ -42,7 +48,7 @@ class RankPart:
     """What is kept of one rank: small, whatever its trace has."""
 
     profile: Profile
-    """Its `summary`: no row of the trace is in it."""
+    """Without what it has of each copy and stall."""
     findings: Findings
     alone_ns: tuple[float, float] | None
     """The step that it would have, without profiler, if it waited for no other rank: the least that it may be, and what
@@ -56,12 +62,31 @@ def measure_rank(trace: Trace) -> RankPart:
     """Return what the report on a job needs of one rank."""
     profile, findings, model = examine(trace)
     return RankPart(
-        summary(profile),
+        _summary(profile),
         findings.summary(),
         _alone(trace, model),
         _pause(trace),
         idle=_idle(trace, profile),
     )
+
+
+def _summary(profile: Profile) -> Profile:
+    """Return a profile without what it has of each copy and stall: as small for a long trace as for a short one."""
+    overlap, syncs = profile.overlap, profile.syncs
+    return replace(
+        profile,
+        overlap=_emptied(overlap),
+        copy_places=(),
+        syncs=replace(_emptied(syncs), stalls=_emptied(syncs.stalls), lines=()),
+        hazards=_emptied(profile.hazards),
+    )
+
+
+def _emptied(table: Table) -> Table:
+    """Return a dataclass with empty columns."""
+    values: dict[str, Any] = {field.name: getattr(table, field.name) for field in fields(table)}
+    columns = {name: value[:0].copy() for name, value in values.items() if isinstance(value, np.ndarray)}
+    return replace(table, **{**values, **columns})
 
 
 def _idle(trace: Trace, profile: Profile) -> Times | None:

@@ -17,7 +17,7 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
         - median((row.gpu_busy_ns or 0.0) - row.communication_ns for row in others)
     )
     stalls = {site.identity: site for site in parts[place].profile.syncs.sites if site.is_wait}
-    steps = max(parts[place].profile.steps.count, 1)
+    steps = parts[place].profile.steps.divisor
     stall_more = {
         identity: site.in_steps.stall_ns / steps
         - median(_stall(part, identity) for at, part in enumerate(parts) if at != place)
@@ -39,5 +39,5 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
 
 
 def _stall(part: RankPart, identity: object) -> float:
-    steps = max(part.profile.steps.count, 1)
+    steps = part.profile.steps.divisor
     return sum(site.in_steps.stall_ns for site in part.profile.syncs.sites if site.identity == identity) / steps

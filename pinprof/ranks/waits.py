@@ -46,7 +46,7 @@ def measure_waits(
         )
         seen[key] += 1
     rows = [_collective(*key[:2], found, numbers) for key, found in of_place.items()]
-    steps = [max(part.profile.steps.count, 1) for part in parts]
+    steps = [part.profile.steps.divisor for part in parts]
     shares = [count / len(meetings) if meetings else 0.0 for count in last]
     costliest = sorted(rows, key=lambda row: -row.waited_ns)[:COLLECTIVES_SHOWN]
     return [time / count for time, count in zip(waited, steps, strict=True)], shares, tuple(costliest)

@@ -21,7 +21,7 @@ def best(number: int, trace: Trace, profile: Profile, findings: Findings) -> Ite
     """Yield the best findings of a trace, each with its saving and its line, linked to all that is known of it."""
     if not findings:
         return
-    step = profile.step.step_ns or profile.steps.traced_ns
+    step = profile.step_ns
     items = "".join(_at_a_glance(number, rank, finding, trace, profile, step) for rank, finding in _ranked(findings))
     yield f'<ol class="best" aria-label="The best findings">{items}</ol>'
     together = joint_worth(findings, step)
@@ -85,7 +85,7 @@ def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> It
             yield '<p class="note">Nothing: no copy or wait costs the step a measurable time.</p>'
             yield f"<p>{host_alone(profile)}</p>" if host_alone(profile) else ""
         return
-    step = profile.step.step_ns or profile.steps.traced_ns
+    step = profile.step_ns
     for rank, finding in enumerate(findings, start=1):
         yield _card(number, rank, finding, _in_timeline(finding, trace, profile), step)
     together = joint_worth(findings, step)

@@ -139,7 +139,7 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
 def _waits(profile: Profile) -> Iterable[RenderableType]:
     listed = [site for site in profile.syncs.sites if site.verdict != "profiler"]
     sites = [site for site in listed if site.is_wait]
-    steps = max(profile.steps.count, 1)
+    steps = profile.steps.divisor
     stall, bubble = sum(site.in_steps.stall_ns for site in sites), sum(site.in_steps.bubble_ns for site in sites)
     yield section("Waits of the host, per step as traced")
     of_stalls, of_drain = unless(profile, "stalls", "per_step"), unless(profile, "stalls", "drain", "per_step")
@@ -168,7 +168,7 @@ def _input(profile: Profile) -> Iterable[RenderableType]:
     loader = profile.loader
     yield section("Input, per step")
     shown = unless(profile, "per_step")
-    wait = duration(loader.wait_in_steps_ns / max(profile.steps.count, 1))
+    wait = duration(loader.wait_in_steps_ns / profile.steps.divisor)
     yield fact(shown(wait), "the main thread waits for its DataLoader")
     if loader.pinned is not None:
         memory = "pinned" if loader.pinned else "pageable"
@@ -197,7 +197,7 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield bullet(f"not searched in full: {reason.what}")
     elif not findings:
         yield bullet("nothing: no copy or wait costs the step a measurable time")
-    step = profile.step.step_ns or profile.steps.traced_ns
+    step = profile.step_ns
     for finding in findings:
         style = SEVERITY_STYLES[finding.severity]
         what = (f"{finding.rule.id} {finding.rule.title}", "bold")

@@ -31,7 +31,7 @@ class Headline(NamedTuple):
 
 def headline(profile: Profile, findings: Findings) -> Headline:
     """Return the sentence on a trace."""
-    known, step = step_known(profile.step), profile.step.step_ns or profile.steps.traced_ns
+    known, step = step_known(profile.step), profile.step_ns
     per = "per step" if whole(profile) == "step" else "for the whole trace, in which no step was found"
     if known:
         length = f"{known[0]} {per}" + (" (estimated)" if profile.step.source == "estimated" else "")

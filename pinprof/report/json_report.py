@@ -143,7 +143,7 @@ def _without(withheld: Iterable[str], section: dict[str, Any]) -> dict[str, Any]
 
 def _everything(profile: Profile, findings: Findings) -> dict[str, Any]:
     info, count = profile.info, profile.steps.count
-    step = profile.step.step_ns or profile.steps.traced_ns
+    step = profile.step_ns
     return {
         "path": profile.path,
         "rank": info.rank,

@@ -97,7 +97,7 @@ def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:
 
 
 def _collectives(profile: Profile) -> str:
-    exposed = profile.communication.exposed_ns / max(profile.steps.count, 1)
+    exposed = profile.communication.exposed_ns / profile.steps.divisor
     is_one = len(profile.mean_steps) == 1  # else it is the sum of all GPUs
     return f", {duration(exposed)} of it collectives alone" if exposed and is_one else ""
 

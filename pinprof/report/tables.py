@@ -41,7 +41,7 @@ def reasons_table(profile: Profile) -> str:
 
 def sites_table(profile: Profile) -> str:
     """Return the waits of the host by site, and what is surprising about them."""
-    sites, steps = profile.syncs.sites, max(profile.steps.count, 1)
+    sites, steps = profile.syncs.sites, profile.steps.divisor
     columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
     columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "bubble")
     of_stalls, of_step = unless(profile, "stalls"), unless(profile, "stalls", "per_step")

@@ -40,7 +40,7 @@ DEAR = 4
 
 def surprises(profile: Profile) -> Iterator[str]:
     """Yield sentences on the waits whose cost is not what their length suggests, and on those that only move."""
-    count, step = profile.steps.count, profile.step.step_ns or profile.steps.traced_ns
+    count, step = profile.steps.count, profile.step_ns
     if not count or not step or profile.withheld.keys() & {"stalls", "drain", "per_step"}:
         return
     waits = [site for site in profile.syncs.sites if site.is_wait and site.in_steps.count]

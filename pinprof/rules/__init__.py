@@ -69,11 +69,11 @@ def examine(trace: Trace) -> Examined:
 def find(profile: Profile, trace: Trace) -> Findings:
     """Return what the rules find, the largest saving first, then the largest cost, hazards last."""
     rank = Recorded(trace, profile.syncs, profile.steps, profile.loader)
-    return _find(profile, trace, Model([rank], profile.step.step_ns or profile.steps.traced_ns))
+    return _find(profile, trace, Model([rank], profile.step_ns))
 
 
 def _find(profile: Profile, trace: Trace, model: Model) -> Findings:
-    step = profile.step.step_ns or profile.steps.traced_ns
+    step = profile.step_ns
     if not step:
         return Findings()
     found = [

@@ -22,7 +22,7 @@ def finding_tracks(trace: Trace, profile: Profile, findings: Findings) -> Iterat
     elsewhere = _first_step(trace)
     time = np.array([elsewhere if worst is None else worst for worst in places], np.int64)
     order = np.argsort(time, kind="stable")
-    step_ns = profile.step.step_ns or profile.steps.traced_ns
+    step_ns = profile.step_ns
 
     def describe(at: int) -> Label:
         finding = findings[order[at]]
