@@ -22,8 +22,8 @@ class Mark(Protocol):
     def has_ended(self) -> bool:
         """Return whether the copy has ended by now."""
 
-    def took_ns(self) -> float:
-        """Wait for the copy and return how long it took."""
+    def took_ns(self) -> float | None:
+        """Wait for the copy and return how long it took; None where one cannot wait."""
 
 
 class Gpu(Protocol):
@@ -97,8 +97,10 @@ class _Events:
         _C._CudaEventBase.record(self._last, self._stream)
 
     def has_ended(self) -> bool:
-        return bool(_C._CudaEventBase.query(self._last))
+        return not torch.cuda.is_current_stream_capturing() and bool(_C._CudaEventBase.query(self._last))
 
-    def took_ns(self) -> float:
+    def took_ns(self) -> float | None:
+        if torch.cuda.is_current_stream_capturing():  # to ask would end the capture
+            return None
         _C._CudaEventBase.synchronize(self._last)
         return float(_C._CudaEventBase.elapsed_time(self._first, self._last)) * NS_PER_MS

@@ -49,8 +49,8 @@ class Violation:
     """Name of the thread that did."""
     had_ended: bool
     """Whether the copy had in fact ended by then."""
-    copy_ns: float
-    """How long the copy took on the GPU."""
+    copy_ns: float | None
+    """How long the copy took on the GPU; None while a CUDA graph is captured."""
     sources: tuple[str, str]
     """The text of the copy's line and of the access's, empty where there is none."""
     in_vain: Wait | None
@@ -157,7 +157,7 @@ def _frame(frame: str) -> str:
 
 
 def _timing(found: Violation) -> str:
-    took = f"; it took {duration(found.copy_ns)} on the GPU"
+    took = f"; it took {duration(found.copy_ns)} on the GPU" if found.copy_ns is not None else ""
     if found.had_ended:
         return f"The copy had in fact ended{took}; nothing had made sure of it."
     return f"The copy had not ended{took}."

@@ -322,6 +322,7 @@ def test_a_race_is_found_with_both_lines(program: Program, rule: str) -> None:
     found = [(each.rule.id, each.copy.line, each.access.line) for each in guard.violations]
     assert found == [(rule, line_of(program, "copy"), line_of(program, "access"))], str(guard)
     (violation,) = guard.violations
+    assert violation.copy_ns is not None
     assert violation.copy_ns > 0
     assert violation.copy.file.endswith("test_gpu.py")
 
@@ -338,6 +339,7 @@ def test_the_report_says_whether_the_copy_had_ended_and_how_long_it_took() -> No
     early, late = guard.violations
     print(guard)  # noqa: T201
     assert (early.had_ended, late.had_ended) == (False, True)
+    assert early.copy_ns is not None
     assert 5e6 < early.copy_ns < 500e6
 
 
@@ -719,6 +721,20 @@ def test_a_graph_runs_and_its_copies_are_said_not_to_be_seen() -> None:
         source.zero_()
     assert guard.violations == (), str(guard)
     assert any("CUDA graphs" in note for note in guard.notes)
+
+
+def test_a_race_while_a_graph_is_captured_does_not_end_the_capture() -> None:
+    x, y, host, side = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda"), pinned(64), cuda.Stream()
+    with Guard("collect") as guard:
+        graph: Any = cuda.CUDAGraph()
+        with cuda.graph(graph):
+            y.add_(x)
+            with cuda.stream(side):  # is no part of the graph
+                host.copy_(x, non_blocking=True)
+            host.sum()
+        graph.replay()
+    assert [(found.rule.id, found.had_ended, found.copy_ns) for found in guard.violations] == [("PIN502", False, None)]
+    assert y.sum().item() == 64
 
 
 def test_compiled_code_runs_and_is_said_not_to_be_seen() -> None:
