@@ -133,17 +133,18 @@ def _summary(profile: Profile) -> Iterator[Fact]:
 def _shares(profile: Profile) -> Iterator[Markup]:
     """Yield a bar for each GPU whose parts add up to the step."""
     for mean in profile.mean_steps:
-        parts = {
-            COMPUTE_ONLY: mean.compute_ns,
-            BOTH: mean.both_ns,
-            COPY_ONLY: mean.copy_ns,
-            MEMSET_ONLY: mean.memset_ns,
-            IDLE_KIND: mean.idle_ns,
-        }
+        copies = bool(mean.both_ns + mean.copy_ns)
+        parts = (
+            ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns),
+            ("kernels beside copies", BOTH, mean.both_ns),
+            ("exposed copies", COPY_ONLY, mean.copy_ns),
+            ("memsets", MEMSET_ONLY, mean.memset_ns),
+            ("GPU idle", IDLE_KIND, mean.idle_ns),
+        )
         if mean.length_ns:
             yield shares(
                 of_what(profile, mean),
-                [Share(KINDS[kind].label, time, duration(time), KINDS[kind].colour) for kind, time in parts.items()],
+                [Share(name, time, duration(time), KINDS[kind].colour) for name, kind, time in parts],
             )
 
 
