@@ -707,4 +707,6 @@ def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:
     assert [trace["rank"] for trace in json.loads(result.stdout)["traces"]] == [0, 1]
     assert "nothing tells the rank; --rank-from says how to find it" in invoke("report", tmp_path).stderr
     assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "gpu"))
+    alone = invoke("report", next(tmp_path.iterdir()), "--rank-from", "order", "--run", 1)
+    assert alone.stderr.startswith("Without several files there is no job: --rank-from and --run changed nothing\n")
     assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "order", "--run", 2))

@@ -18,6 +18,7 @@ from pinprof.cli.traces import (
     measured_traces,
     one_trace,
     print_report,
+    say_what_is_in_vain,
     write_page,
 )
 from pinprof.urls import STANDARD_INPUT
@@ -93,6 +94,7 @@ def report(
             write(json_file, to_json([(profile, findings) for _, profile, findings in measured], hta=hta))
         if html_file:
             write_page(html_file, measured)
+        say_what_is_in_vain(job)
     if not json_file and not html_file:
         named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
         say(f"Next: pinprof report {named} --html report.html")

@@ -119,6 +119,13 @@ RANK_FROM = click.option(
 RUN = click.option("--run", metavar="N", type=click.IntRange(min=1), help="Of several runs the Nth  [the fullest].")
 
 
+def say_what_is_in_vain(job: JobOptions) -> None:
+    """Say which options of a job mean nothing, since there are not several files."""
+    given = [f"--{name.replace('_', '-')}" for name, value in job._asdict().items() if value is not None]
+    if given:
+        say(f"Without several files there is no job: {' and '.join(given)} changed nothing")
+
+
 def chosen_job(measured: "Measured", job: JobOptions) -> "Measured | None":
     """Return those of the traces that are the ranks of one job, None if there is no job; says what is to be known."""
     from pinprof.errors import TraceError
