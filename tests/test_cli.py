@@ -137,6 +137,29 @@ def test_an_output_in_a_folder_that_is_not_there_is_refused_at_once(trace: Path,
     assert is_one_line_error(invoke("report", trace, "--json", tmp_path / "none" / "out.json"))
 
 
+@pytest.mark.parametrize("command", ["report", "check", "whatif", "timeline"])
+def test_what_is_read_is_not_overwritten_even_with_force(trace: Path, command: str) -> None:
+    before = trace.read_bytes()
+    other_name = trace.parent / "." / ".." / trace.parent.name / trace.name
+    option = "-o" if command in {"check", "timeline"} else "--json"
+    result = invoke(command, trace, option, other_name, "--force")
+    assert is_one_line_error(result)
+    assert "is what is read; choose another name" in result.stderr
+    assert trace.read_bytes() == before
+
+
+def test_two_outputs_need_two_names(trace: Path, tmp_path: Path) -> None:
+    for name in (tmp_path / "out", "-"):
+        result = invoke("report", trace, "--json", name, "--html", name)
+        assert is_one_line_error(result)
+        assert "is named for two outputs" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_is_no_folder_for_outputs(trace: Path) -> None:
+    assert f"{trace} is a file" in invoke("report", trace, "--json", trace / "out.json").stderr
+
+
 def test_no_half_written_output_is_left_behind(trace: Path, tmp_path: Path) -> None:
     invoke("report", trace, "--json", tmp_path / "out.json")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "trace.json.gz"]

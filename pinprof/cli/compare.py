@@ -42,7 +42,7 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.compare import compare as compared
 
-    check_outputs((json_file, html_file), force=force)
+    check_outputs((json_file, html_file), force=force, reads=(before, after))
     if before == after == STANDARD_INPUT:
         fail("standard input can be read once; name the other trace")
     old, new = _measured(before), _measured(after)

@@ -54,7 +54,7 @@ def export(trace: str, output: str, *, force: bool) -> None:
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.trace.files import readable_twice
 
-    check_outputs((output,), force=force)
+    check_outputs((output,), force=force)  # not `reads`: the trace is in its export
     if output.lower().endswith(".zst"):
         fail(f"{output}: Perfetto opens no zstd; name it .json.gz or .json")
     path = one_trace(trace)

@@ -79,7 +79,7 @@ def report(
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.json_report import to_json
 
-    check_outputs((json_file, html_file), force=force)
+    check_outputs((json_file, html_file), force=force, reads=traces)
     files = files_of(traces)
     if len(files) > 1 and STANDARD_INPUT not in files:
         _several(files, json_file, html_file, job, with_hta=with_hta)
@@ -172,6 +172,6 @@ def timeline(trace: str, output: str, *, force: bool) -> None:
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.html_report import timeline_page
 
-    check_outputs((output,), force=force)
+    check_outputs((output,), force=force, reads=(trace,))
     ((recorded, profile, _),) = measured_traces([one_trace(trace)])
     write(output, timeline_page(recorded, profile))

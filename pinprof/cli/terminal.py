@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -70,17 +71,30 @@ def printable(message: str) -> str:
 force_option = click.option("--force", is_flag=True, help="Overwrite output files that exist.")
 
 
-def check_outputs(paths: Iterable[str | None], *, force: bool) -> None:
-    """Refuse outputs that could not be written, before any work is done for them."""
-    for path in paths:
-        if path is None or path == "-":
+def check_outputs(paths: Iterable[str | None], *, force: bool, reads: Iterable[str | None] = ()) -> None:
+    """Refuse outputs that could not be written, or that the command reads, before any work is done for them."""
+    files = [path for path in paths if path is not None]
+    for one, other in combinations(files, 2):
+        if _is_same(one, other):
+            fail(f"{'standard output' if one == '-' else one}: is named for two outputs; give each its own")
+    for path in files:
+        if path == "-":
             continue
-        if not Path(path).absolute().parent.is_dir():
-            fail(f"{path}: there is no folder {Path(path).parent}; make it first")
+        folder = Path(path).parent
+        if not folder.absolute().is_dir():
+            fail(
+                f"{path}: {f'{folder} is a file' if folder.exists() else f'there is no folder {folder}; make it first'}"
+            )
         if Path(path).is_dir():
             fail(f"{path}: is a folder; name a file in it")
+        if any(_is_same(path, read) for read in reads if read is not None):
+            fail(f"{path}: is what is read; choose another name")
         if Path(path).exists() and not force:
             fail(f"{path}: exists already; choose another name, or overwrite it with --force")
+
+
+def _is_same(one: str, other: str) -> bool:
+    return one == other or (other != "-" and os.path.realpath(one) == os.path.realpath(other))  # URLs never are
 
 
 def write(path: str, text: str) -> None:

@@ -96,7 +96,7 @@ def whatif(
     from pinprof.whatif import Scenario, model_of, predict_edits
     from pinprof.whatif.fixes import changes_of, predict_usual
 
-    check_outputs((json_file,), force=force)
+    check_outputs((json_file,), force=force, reads=(*traces, machine_file))
     given = {name: value for name, value in options.items() if value is not None}
     machine = _machine(machine_file) if machine_file else None
     scenario = Scenario(drop_syncs=drop_syncs, machine=machine, **given)
@@ -209,7 +209,7 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     from pinprof.report.verify_report import to_json, to_text
     from pinprof.verify import verify as verified
 
-    check_outputs((json_file,), force=force)
+    check_outputs((json_file,), force=force, reads=(before, after))
     if before == after == STANDARD_INPUT:
         fail("standard input can be read once; name the other trace")
     old, old_profile = _measured(before)
