@@ -126,6 +126,7 @@ class Recording:
         self._agreement: Agreement | None = None
         self._count: Callable[[], int] = lambda: self.steps_seen
         self._steps_before = 0
+        self._window = ""
         self._boundaries = self._run_windows()
 
     def __enter__(self) -> "Recording":
@@ -171,17 +172,33 @@ class Recording:
 
     def why_nothing_recorded(self) -> str:
         """Return the sentence for a program that ended before any step was recorded."""
-        windows = self.windows
+        windows, ended = self.windows, f"the program ended after {self.steps_seen} steps, before one was recorded"
+        if self.steps_seen >= windows.needed:
+            why = self._open_window()
+            return f"{ended}: {why}. Run it longer, or record without timing (--windows lean, plain_steps=0)"
         plain = windows.plain.steps if windows.plain else 0
         return (
-            f"the program ended after {self.steps_seen} steps, before one was recorded; {windows.needed} are needed: "
+            f"{ended}; {windows.needed} are needed: "
             f"{windows.warmup.steps} warm-up, {plain} plain, {WARM_UP_STEPS} for the profiler to warm up and "
             f"{windows.steps} recorded. Run it longer, or ask for fewer (warmup, plain_steps, steps)"
         )
 
+    def _open_window(self) -> str:
+        windows = self.windows
+        if self._window == "warm-up":
+            return f"the steps were not steady yet, for which up to {windows.warmup.max_steps} are waited (max_warmup)"
+        if self._window == "plain" and windows.plain:
+            return (
+                f"steps without the profiler were still being timed, which takes at least {windows.plain.seconds:g} s"
+            )
+        return "the recording had just begun"
+
     def _advance(self) -> None:
         progress = next(self._boundaries, None)
-        if progress is not None and self._on_progress is not None:
+        if progress is None:
+            return
+        self._window = progress.window
+        if self._on_progress is not None:
             self._on_progress(*progress)
 
     def _run_windows(self) -> Generator[Progress, None, None]:

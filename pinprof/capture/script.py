@@ -210,9 +210,8 @@ def _is_our_doing(exc: BaseException) -> bool:
 
 def _why_nothing_recorded(recording: Recording, marks: Marks) -> str:
     if recording.steps_seen:
-        uncounted = (
-            "" if marks.chooser is None else ". The first few, until it was clear what marks a step, do not count"
-        )
+        chosen = marks.chooser is not None and recording.steps_seen < recording.windows.needed
+        uncounted = ". The first few, until it was clear what marks a step, do not count" if chosen else ""
         return recording.why_nothing_recorded() + uncounted
     if marks.chooser is None:
         return f"no step was seen between two calls of {marks.step_marker}; name a function that is called every step"

@@ -189,6 +189,21 @@ def test_too_few_steps_is_an_error_with_the_remedy(
     assert profiler.calls.count("start") == profiler.calls.count("stop")
 
 
+@pytest.mark.parametrize(
+    ("plain", "steps_ms", "reason"),
+    [
+        (PlainBounds(steps=2, seconds=1.0), [1.0] * 50, "without the profiler were still being timed, .* at least 1 s"),
+        (PlainBounds(steps=2, seconds=0.0), [1.0, 9.0] * 25, r"not steady yet, for which up to 100 are waited"),
+    ],
+)
+def test_quick_steps_that_were_not_enough_in_time_say_what_was_waited_for(
+    record: Record, clock: FakeClock, plain: PlainBounds, steps_ms: list[float], reason: str
+) -> None:
+    windows = Windows(warmup=WarmUpBounds(2 if plain.seconds else 30), plain=plain, steps=2)
+    with pytest.raises(CaptureError, match=rf"ended after 50 steps, .*{reason}.*Run it longer.*--windows lean"):
+        run(record(windows), clock, steps_ms)
+
+
 def fail_after(recording: Recording, steps: int) -> None:
     with recording:
         for _ in range(steps):
