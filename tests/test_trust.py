@@ -1,5 +1,6 @@
 """Each check on a trace that fires it and on a near miss, and what reports then show."""
 
+import gzip
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -374,6 +375,17 @@ def test_what_is_wrong_is_not_printed(tmp_path: Path) -> None:
     (entry,) = (entry for entry in document["missing"] if entry["level"] == "invalid")
     assert entry["check"] == "lost_launches"
     assert set(entry["invalidates"]) == LOST
+
+
+def test_a_recording_that_was_cut_before_its_steps_is_not_held_against_its_step(tmp_path: Path) -> None:
+    path = tmp_path / "cut.json"
+    path.write_bytes(gzip.decompress((ROOT / "traces" / "mask_loss.json.gz").read_bytes())[:150_000])
+    profile = measure(read_trace(path))
+    assert profile.steps.source == "whole_trace"
+    assert profile.step.step_ns is not None  # as measured in the run
+    missing = {entry.check: entry for entry in profile.missing}
+    assert "profiler_cost" not in missing
+    assert missing["no_gpu"].remedy == missing["no_step_marks"].remedy == missing["truncated"].remedy
 
 
 def test_a_whole_trace_is_printed_as_it_is(tmp_path: Path) -> None:

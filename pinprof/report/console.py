@@ -86,7 +86,8 @@ def _summary(profile: Profile) -> Iterable[RenderableType]:
             for name, time in (("host", times.host_ns), ("GPU", times.device_ns))
             if time is not None
         ]
-        yield fact(duration(times.traced_ns), f"in the trace, with the profiler's cost in it ({', '.join(parts)})")
+        where = "the whole trace" if times.source == "whole_trace" else "in the trace"
+        yield fact(duration(times.traced_ns), f"{where}, with the profiler's cost in it ({', '.join(parts)})")
     elif "step" in profile.withheld:
         yield fact(NOTHING, f"the step in the trace: {why_not(profile, 'step')}")
     limit = bound(profile)

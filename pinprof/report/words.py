@@ -148,6 +148,8 @@ def _saves(saving: Saving, step_ns: float | None) -> str:
 def steps(profile: Profile) -> str:
     """Return how many complete steps there are, and what marks them."""
     times, marker = profile.steps, profile.info.step_marker or profile.steps.marker
+    if times.source == "whole_trace":
+        return times.marker
     return f"{times.count} complete step{'s' * (times.count != 1)} ({marker})"
 
 

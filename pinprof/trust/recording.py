@@ -19,6 +19,8 @@ from pinprof.units import duration
 INFLATED = 1.1
 """A step that the profiler makes longer by more is worth a line: a finding that costs 10 % is of high severity."""
 
+AGAIN = "copy the file again, or record it again"
+
 
 def no_gpu(seen: Seen) -> Missing | None:
     """Report a trace of the host alone."""
@@ -27,7 +29,7 @@ def no_gpu(seen: Seen) -> Missing | None:
     return Missing(
         "no GPU activities",
         "copies, overlap, idle and stalls cannot be measured",
-        "record with ProfilerActivity.CUDA on a machine with a GPU",
+        AGAIN if seen.trace.cut else "record with ProfilerActivity.CUDA on a machine with a GPU",
         frozenset({BUSY, COPIES, OVERLAP, CAUSES, DRAIN, ESTIMATE}) | only_if(not len(seen.trace.calls), STALLS),
     )
 
@@ -57,7 +59,7 @@ def truncated(seen: Seen) -> Missing | None:
     return Missing(
         f"the end of the file: {cut.why.partition(';')[0]}",
         f"{lost}; steps behind that are left out, sums are too small, and the GPU seems idle where it was not",
-        "copy the file again, or record it again",
+        AGAIN,
         frozenset({BUSY, CAUSES}),
     )
 
@@ -91,7 +93,7 @@ def no_step_marks(seen: Seen) -> Missing | None:
     return Missing(
         "no step marks",
         "the whole trace counts as one step",
-        "call profiler.step() once per training step",
+        AGAIN if seen.trace.cut else "call profiler.step() once per training step",
     )
 
 
@@ -100,7 +102,7 @@ def profiler_cost(seen: Seen) -> Missing | None:
     step, traced = seen.step.step_ns, seen.times.traced_ns
     known = seen.step.is_sure or not len(seen.trace.gpu)
     longer = ""
-    if step and traced and traced >= INFLATED * step:
+    if step and traced and traced >= INFLATED * step and seen.times.source != "whole_trace":
         longer = f"{traced / step:.2g} times as long"
     if known and longer:
         return Missing(
