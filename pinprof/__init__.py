@@ -31,6 +31,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pinprof.errors import CaptureError, PinprofError, TraceError, UnsafeCopyError
+from pinprof.version import VERSION
 
 if TYPE_CHECKING:
     from pinprof.capture.markers import step
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from pinprof.rules import Finding, find
     from pinprof.trace import Trace, read_trace
     from pinprof.whatif import Scenario, predict
+
+__version__ = VERSION
 
 __all__ = [
     "CaptureError",

@@ -153,7 +153,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     try:
         allow = _allow(marker) if marker else Allow()
     except ValueError as exc:
-        pytest.fail(f"{MARKER}: {exc}", pytrace=False)
+        raise pytest.fail.Exception(f"{MARKER}: {exc}", pytrace=False) from None
     noticing = item.config.stash.get(NOTICING, None) or _noticing_of_torch()
     if noticing is None:
         pytest.skip(f"{MARKER}: needs a GPU that torch can see")

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from pinprof.capture.waits import has_gpu
 from pinprof.guard.clocks import Stream
 
 # ruff: noqa: SLF001  some of what is asked has no public name
@@ -36,6 +37,9 @@ class Gpu(Protocol):
     c: Any
     """`torch._C`, or what has its functions."""
 
+    def is_there(self) -> bool:
+        """Return whether there is a GPU."""
+
     def owns(self, where: Tensor | torch.device) -> bool:
         """Return whether memory is the GPU's, and not the host's."""
 
@@ -58,6 +62,10 @@ class Cuda:
     cuda: Any = torch.cuda
     generic: Any = torch
     c: Any = _C
+
+    def is_there(self) -> bool:
+        """Return whether torch sees a GPU."""
+        return has_gpu()
 
     def owns(self, where: Tensor | torch.device) -> bool:
         """Return whether this is a CUDA device, or on one."""

@@ -29,6 +29,7 @@ else:
 Mode = Literal["warn", "raise", "collect"]
 MODES = ("warn", "raise", "collect")
 
+NO_GPU = "There is no GPU that torch sees, so there was no copy to follow."
 COMPILED = "torch.compile has compiled code: what runs in it is not seen, only what goes in and comes out"
 CAVEAT = (
     "Candidates only: the guard knows the host's uses of tensors. A measured time, numpy views, other libraries, or an "
@@ -111,7 +112,8 @@ class Guard:
             self._watch.forget()
 
     def __str__(self) -> str:
-        parts = [str(found) for found in self.violations] or [_clean(self.followed)]
+        clean = _clean(self.followed) if self._gpu.is_there() else NO_GPU
+        parts = [str(found) for found in self.violations] or [clean]
         if self._waits is not None:
             parts += _about_waits(self.unneeded)
         return "\n\n".join(parts + [f"Not seen: {note}." for note in self.notes])
