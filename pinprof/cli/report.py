@@ -95,7 +95,7 @@ def report(
         if html_file:
             write_page(html_file, measured)
         say_what_is_in_vain(job)
-    if not json_file and not html_file:
+    if not json_file and not html_file and STANDARD_INPUT not in files:  # which can be read once
         named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
         say(f"Next: pinprof report {named} --html report.html")
 
