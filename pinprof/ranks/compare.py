@@ -100,7 +100,7 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
         steps_before=profile.info.steps_before,
         overlapped_communication_ns=(part.profile.communication.time_ns - part.profile.communication.exposed_ns)
         / steps,
-        pause_ns=part.pause.time_ns if part.pause else None,
+        pause_ns=profile.pause.time_ns if profile.pause else None,
         stalls=longest_first((cause, time / steps) for cause, time in stalls.items()),
         idle_ns=None if part.idle is None else sum(time for _, time in part.idle),
         work_ns=max((mean.work_ns for mean in profile.mean_steps), default=None),
