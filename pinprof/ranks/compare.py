@@ -11,7 +11,7 @@ from pinprof.ranks.table import RankRow, Ranks, SharedFinding
 from pinprof.ranks.waits import measure_waits
 from pinprof.rules import Finding
 from pinprof.trace.clocks import align_clocks
-from pinprof.trace.collectives import match_collectives
+from pinprof.trace.collectives import Meeting, match_collectives
 
 SKEWED = 0.05
 """A rank that needs longer than the others by this share of their step holds them up: two runs of one program differ by
@@ -29,7 +29,7 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
         _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
         for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
     ]
-    rows = _in_lockstep(rows, parts)
+    rows = _in_lockstep(rows, parts, meetings)
     slowest, skew = _slowest(rows)
     place = next((place for place, row in enumerate(rows) if row.rank == slowest), None)
     return Ranks(
@@ -44,20 +44,28 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
     )
 
 
-def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart]) -> list[RankRow]:
-    """Return the rows with the step of the rank that sets the pace as the most that the estimate of another may be.
+def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: Sequence[Meeting]) -> list[RankRow]:
+    """Return the rows such that ranks that meet in collectives have one step: that of the rank that sets the pace.
 
-    A rank that waits for others has what the profiler cost them in its own trace, as work of its GPU.
+    A rank that waits for others has what the profiler cost them in its own trace, as work of its GPU; and nothing in it
+    tells how long it would wait without that.
     """
-    pace = max(rows, key=lambda row: row.alone_ns or 0.0, default=None)
-    if pace is None or not pace.alone_ns or not pace.step_ns:
-        return list(rows)
-    return [
-        replace(row, step_ns=min(row.step_ns, pace.step_ns))
-        if row.step_ns and row.waited_ns and part.profile.step.source != "measured"
-        else row
-        for row, part in zip(rows, parts, strict=True)
-    ]
+    paced = list(rows)
+    for together in _joined(meetings):
+        pace = max((rows[place] for place in together), key=lambda row: row.alone_ns or 0.0)
+        for place in together if pace.alone_ns and pace.step_ns else ():
+            if rows[place].step_ns and parts[place].profile.step.source != "measured":
+                paced[place] = replace(rows[place], step_ns=pace.step_ns)
+    return paced
+
+
+def _joined(meetings: Sequence[Meeting]) -> list[set[int]]:
+    """Return the places of ranks that meet each other, directly or through others."""
+    groups: list[set[int]] = []
+    for members in {frozenset(meeting) for meeting in meetings}:
+        apart = [group for group in groups if not group & members]
+        groups = [*apart, set(members).union(*(group for group in groups if group & members))]
+    return groups
 
 
 def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:

@@ -10,6 +10,7 @@ from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.ranks_words import (
     BEHIND,
     COLUMNS,
+    NOBODY,
     PER_STEP,
     clocks,
     doubts_by_rank,
@@ -61,7 +62,7 @@ def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
 def _verdict(ranks: Ranks) -> Iterator[RenderableType]:
     slowest = slowest_of(ranks)
     if slowest is None:
-        yield fact("none", nobody(ranks))
+        yield fact("none" if NOBODY in nobody(ranks) else "unsure", nobody(ranks))
     else:
         yield fact(f"rank {slowest.rank}", f"holds up the others: {ranks.reason}")
         alone = duration(slowest.alone_ns or 0.0)

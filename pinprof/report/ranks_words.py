@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from pinprof.ranks import CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
+from pinprof.ranks import SKEWED, CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.words import NOTHING, consequence, place
 from pinprof.units import between, duration
 
@@ -32,7 +32,10 @@ COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
     ("waited", lambda row: row.waited_ns),
 )
 """What is said of each rank, in ns per step."""
-BEHIND = "who comes last costs nothing where all hosts run ahead of their GPUs: one always is behind"
+BEHIND = (
+    "waiting costs a rank nothing where its own host would not be faster: what counts is the step that each would have "
+    "alone"
+)
 
 
 def title(ranks: Ranks) -> str:
@@ -52,6 +55,12 @@ def nobody(ranks: Ranks) -> str:
     without = len(ranks.rows) - len(alone)
     if len(alone) <= 1:
         return "what the ranks would need alone cannot be told, so neither can be who holds up whom"
+    longest = longest_alone_first(ranks.rows)[0]
+    others = median(row.alone_ns for row in ranks.rows if row.alone_ns and row is not longest)
+    if (longest.alone_ns or 0.0) > (1 + SKEWED) * others:
+        needs = f"rank {longest.rank} may hold up the others: alone it would need {duration(longest.alone_ns or 0.0)}"
+        least = duration(longest.surely_ns or 0.0)
+        return f"{needs}, they {duration(others)}, but by what the profiler may have cost it, it could be {least}"
     unknown = f"; of {without} other{'s' * (without > 1)} that cannot be told" if without else ""
     return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
 

@@ -15,7 +15,7 @@ from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
 from pinprof.report.json_report import to_json
 from pinprof.report.ranks_page import MAX_ROWS, to_html
 from pinprof.report.ranks_text import LISTED, MAX_FINDINGS, to_text
-from pinprof.report.ranks_words import clocks, numbers, spread
+from pinprof.report.ranks_words import clocks, nobody, numbers, spread
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
 from pinprof.trust import Missing
@@ -157,6 +157,19 @@ def test_text_names_nobody_without_reason(tmp_path: Path) -> None:
     text = to_text(compare_ranks(none), none)
     assert "no rank holds up" not in text
     assert "what the ranks would need alone cannot be told" in text
+
+
+def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 3)
+    alone = ((4.8e6, 5e6), (4.7e6, 5e6), (5.1e6, 5.5e6))  # 10 % longer, but 2 % if the profiler cost it most
+    parts = [replace(part, alone_ns=times) for part, times in zip(parts, alone, strict=True)]
+    ranks = compare_ranks(parts)
+    assert ranks.slowest_rank is None
+    words = (
+        "rank 2 may hold up the others: alone it would need 5.50 ms, they 5.00 ms, but by what the profiler may have"
+    )
+    assert nobody(ranks) == f"{words} cost it, it could be 5.10 ms"
+    assert "unsure  rank 2 may" in to_text(ranks, parts)
 
 
 def test_text_says_once_which_ranks_lack_figures(tmp_path: Path) -> None:
