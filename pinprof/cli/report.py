@@ -131,9 +131,8 @@ def _job(measured: "Measured", json_file: str | None, html_file: str | None, *, 
 
     parts = [part for _, part in measured]
     ranks = compare_ranks(parts)
-    shown_rank = ranks.slowest_rank if ranks.slowest_rank is not None else ranks.rows[0].rank
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
-    path, part = measured[numbers.index(shown_rank)]
+    path, part = measured[numbers.index(ranks.shown_rank)]
     hta = hta_of([(each, number) for (each, _), number in zip(measured, numbers, strict=True)]) if with_hta else {}
     if "-" not in (json_file, html_file):
         width, color = page_options()
@@ -145,7 +144,7 @@ def _job(measured: "Measured", json_file: str | None, html_file: str | None, *, 
     if html_file:
         (entry,) = _whole([(path, part)])
         with progress("drawing the page"):
-            page = to_html(ranks, parts, shown_rank, entry)
+            page = to_html(ranks, parts, entry)
         write(html_file, page)
 
 

@@ -92,6 +92,13 @@ class Ranks:
     """Those of the most ranks first, and of these the costliest."""
 
     @property
+    def shown_rank(self) -> int:
+        """The rank on which to report: the one that holds up the others, else the one that needs longest alone."""
+        if self.slowest_rank is not None:
+            return self.slowest_rank
+        return min(self.rows, key=lambda row: (-(row.alone_ns or 0.0), row.rank)).rank
+
+    @property
     def spread_ns(self) -> tuple[float, float, float] | None:
         """The shortest step, the median and the longest; None if no rank's step is known."""
         steps = [row.step_ns for row in self.rows if row.step_ns]

@@ -11,6 +11,7 @@ from pinprof.report.html_report import Entry, contents, report_page, section
 from pinprof.report.ranks_words import (
     BEHIND,
     PER_STEP,
+    below,
     clocks,
     doubts_by_rank,
     finding_in,
@@ -30,13 +31,13 @@ MAX_ROWS = 32
 """More ranks than this are folded away: the ones that need longest alone are not."""
 
 
-def to_html(ranks: Ranks, parts: Sequence[RankPart], shown_rank: int, entry: Entry) -> str:
-    """Return the page of a job, which needs nothing else; `entry` is the rank whose own report stands below."""
+def to_html(ranks: Ranks, parts: Sequence[RankPart], entry: Entry) -> str:
+    """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown."""
     own = section(1, entry, measure_parts(entry[0]), MAX_EVENTS)
-    return report_page(f"pinprof: {title(ranks)}", "who holds up the job", _job(ranks, parts, shown_rank) + own)
+    return report_page(f"pinprof: {title(ranks)}", "who holds up the job", _job(ranks, parts) + own)
 
 
-def _job(ranks: Ranks, parts: Sequence[RankPart], shown_rank: int) -> str:
+def _job(ranks: Ranks, parts: Sequence[RankPart]) -> str:
     chart = ranks_chart(ranks)
     named = (
         ("job-steps", "All ranks side by side", shown(chart) if chart else ""),
@@ -45,16 +46,16 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], shown_rank: int) -> str:
         ("job-findings", "Findings by rank", _findings(ranks)),
     )
     present = [each for each in named if each[2]]
-    links = [*((name, heading) for name, heading, _ in present), ("trace-1", f"Report on rank {shown_rank}")]
+    links = [*((name, heading) for name, heading, _ in present), ("trace-1", f"Report on rank {ranks.shown_rank}")]
     pieces = [
         f'<h2 id="heading-job">{escaped(title(ranks))}</h2>',
         f'<p class="note">{escaped(_recorded(parts))}</p>',
-        _headline(ranks, shown_rank),
+        _headline(ranks),
         *_doubts(ranks, parts),
         facts(_summary(ranks)),
         contents(links),
         *(f'<h3 id="{name}">{escaped(heading)}</h3>\n{content}' for name, heading, content in present),
-        f'<p class="note">Below stands the report on rank {shown_rank} alone, {escaped(_why(ranks))}.</p>',
+        f'<p class="note">{escaped(below(ranks))}.</p>',
     ]
     body = "\n".join(pieces)
     return f'<section id="job" aria-labelledby="heading-job">\n{body}\n</section>\n'
@@ -69,10 +70,10 @@ def _recorded(parts: Sequence[RankPart]) -> str:
     return " · ".join(", ".join(each) for each in (gpus, torch, recorded[:3]) if each)
 
 
-def _headline(ranks: Ranks, shown_rank: int) -> str:
+def _headline(ranks: Ranks) -> str:
     slowest = slowest_of(ranks)
     if slowest is None:
-        what, link, do = nobody(ranks), "trace-1", f"What costs rank {shown_rank} time is below."
+        what, link, do = nobody(ranks), "trace-1", f"What costs rank {ranks.shown_rank} time is below."
         what = what[0].upper() + what[1:]
         if ranks.findings:
             first = ranks.findings[0]
@@ -82,10 +83,6 @@ def _headline(ranks: Ranks, shown_rank: int) -> str:
         what = f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
         link, do = "trace-1", f"See what rank {slowest.rank} does."
     return f'<p class="headline">{unbroken(what)}. <strong><a href="#{link}">{unbroken(do)}</a></strong></p>'
-
-
-def _why(ranks: Ranks) -> str:
-    return "the first, as none holds up the others" if ranks.slowest_rank is None else "which holds up the others"
 
 
 def _doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[str]:

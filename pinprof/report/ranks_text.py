@@ -12,6 +12,7 @@ from pinprof.report.ranks_words import (
     COLUMNS,
     NOBODY,
     PER_STEP,
+    below,
     clocks,
     doubts_by_rank,
     finding_in,
@@ -57,6 +58,7 @@ def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     if ranks.findings:
         yield section("Findings by rank")
         yield from _findings(ranks)
+    yield Text(f"\n{below(ranks)}.")
 
 
 def _verdict(ranks: Ranks) -> Iterator[RenderableType]:

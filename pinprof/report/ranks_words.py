@@ -65,6 +65,12 @@ def nobody(ranks: Ranks) -> str:
     return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
 
 
+def below(ranks: Ranks) -> str:
+    """Return of which rank the report is that follows, and why of this one."""
+    why = "needs longest alone" if ranks.slowest_rank is None else "holds up the others"
+    return f"Below stands the report on rank {ranks.shown_rank}, which {why}, by its own trace"
+
+
 def clocks(ranks: Ranks) -> str | None:
     """Return how the clocks of the ranks were brought together; None if nothing tells."""
     if ranks.clocks_within_ns is None:

@@ -23,7 +23,7 @@ ORDER = f"() => {CANVAS}._fullLayout.xaxis._categories"
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
     parts, trace = job(folder, MANY, slowest=SLOW)
-    text = to_html(compare_ranks(parts), parts, SLOW, (trace, parts[SLOW].profile, parts[SLOW].findings))
+    text = to_html(compare_ranks(parts), parts, (trace, parts[SLOW].profile, parts[SLOW].findings))
     (folder / "job.html").write_text(text, encoding="utf-8")
     return folder / "job.html"
 

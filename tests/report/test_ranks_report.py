@@ -17,7 +17,7 @@ from pinprof.report.ranks_page import MAX_ROWS, to_html
 from pinprof.report.ranks_text import LISTED, MAX_FINDINGS, to_text
 from pinprof.report.ranks_words import clocks, nobody, numbers, spread
 from pinprof.rules import Findings
-from pinprof.trace import read_trace
+from pinprof.trace import Trace, read_trace
 from pinprof.trust import Missing
 from pinprof.units import duration
 
@@ -28,8 +28,13 @@ REASON = "its host runs no op and no call, after the beginning of the step and b
 
 def page_of(folder: Path, count: int, *, slowest: int | None = None) -> str:
     parts, trace = job(folder, count, slowest=slowest)
-    shown = slowest or 0
-    return to_html(compare_ranks(parts), parts, shown, (trace, parts[shown].profile, parts[shown].findings))
+    return page(parts, trace)
+
+
+def page(parts: list[RankPart], trace: Trace, ranks: Ranks | None = None) -> str:
+    ranks = ranks or compare_ranks(parts)
+    shown = parts[ranks.shown_rank]
+    return to_html(ranks, parts, (trace, shown.profile, shown.findings))
 
 
 def chart_of(ranks: Ranks) -> Chart:
@@ -254,7 +259,7 @@ def test_names_of_files_cannot_become_markup(tmp_path: Path) -> None:
     profile = replace(parts[1].profile, path="<img src=x>.json")
     parts[1] = replace(parts[1], profile=profile)
     assert chart_of(compare_ranks(parts)).columns["1"] == "&lt;img src=x&gt;.json"
-    text = to_html(compare_ranks(parts), parts, 0, (trace, parts[0].profile, parts[0].findings))
+    text = page(parts, trace)
     assert "<img src=x>" not in text
 
 
@@ -279,6 +284,17 @@ def test_the_page_of_a_balanced_job_names_nobody_and_what_all_share(tmp_path: Pa
     assert "No rank holds up the others" in text
     assert "On all ranks: copies of pageable memory." in text
     assert "slowest" not in text
+
+
+def test_the_rank_shown_below_a_balanced_job_is_the_one_that_needs_longest_alone(tmp_path: Path) -> None:
+    parts, trace = job(tmp_path, 3)
+    assert compare_ranks(parts).slowest_rank is None
+    assert compare_ranks(parts).shown_rank == 2
+    below = "Below stands the report on rank 2, which needs longest alone, by its own trace."
+    assert below in to_text(compare_ranks(parts), parts)
+    assert below in Page(page(parts, trace)).text
+    parts = [replace(part, alone_ns=None) for part in parts]
+    assert compare_ranks(parts).shown_rank == 0
 
 
 def test_the_page_of_many_ranks_lists_the_longest_alone_and_folds_the_rest(tmp_path: Path) -> None:
@@ -321,5 +337,5 @@ def test_the_idle_time_on_top_is_the_rest_of_the_step_without_the_profiler(tmp_p
     ranks = compare_ranks(parts)
     assert [row.work_ns for row in ranks.rows] == [820e3, 820e3]  # kernel and collective from 30 to 800, a copy of 50
     ranks = replace(ranks, rows=tuple(replace(row, step_ns=900e3) for row in ranks.rows))
-    text = Page(to_html(ranks, parts, 0, (trace, parts[0].profile, parts[0].findings))).text
+    text = Page(page(parts, trace, ranks)).text
     assert "GPU idle 80.0 µs per step, without the profiler" in text.replace("\N{NO-BREAK SPACE}", " ")
