@@ -96,6 +96,7 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
         step_ns=profile.step_ns,
         alone_ns=part.alone_ns[1] if part.alone_ns else None,
         surely_ns=part.alone_ns[0] if part.alone_ns else None,
+        traced_ns=profile.steps.traced_ns,
         gpu_busy_ns=profile.steps.busy_ns,
         exposed_copies_ns=profile.per_step.exposed_ns if profile.per_step else None,
         stall_ns=stalls.total() / steps if is_stall_known else None,

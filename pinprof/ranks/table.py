@@ -18,6 +18,8 @@ class RankRow:
     """The step that it would have if it waited for no other rank."""
     surely_ns: float | None
     """The least that this may be, by what the profiler may have cost."""
+    traced_ns: float | None
+    """The step as traced, of which all below are parts."""
     gpu_busy_ns: float | None
     exposed_copies_ns: float | None
     stall_ns: float | None

@@ -100,11 +100,11 @@ def _summary(ranks: Ranks) -> Iterator[tuple[str, str, str]]:
     named: tuple[tuple[str, str, Callable[[RankRow], float | None]], ...] = (
         ("Step", "per step, without the profiler", lambda row: row.step_ns),
         ("Alone", "a step, if the rank waited for no other", lambda row: row.alone_ns),
-        ("Waited for others", "per step, in kernels of collectives", lambda row: row.waited_ns),
-        ("NCCL exposed", "per step, with no other kernel beside it", lambda row: row.exposed_communication_ns),
-        ("GPU idle", "per step, without the profiler, on the busiest GPU of the rank", _idle),
-        ("Host stalls", "per step, in calls that can block", lambda row: row.stall_ns),
-        ("Input", "per step, the host waits for the next batch", lambda row: row.input_ns),
+        ("Waited for others", "per traced step, in kernels of collectives", lambda row: row.waited_ns),
+        ("NCCL exposed", "per traced step, with no other kernel beside it", lambda row: row.exposed_communication_ns),
+        ("GPU idle or waiting", "per step, without the profiler: what is no work of the rank's busiest GPU", _idle),
+        ("Host stalls", "per traced step, in calls that can block", lambda row: row.stall_ns),
+        ("Input", "per traced step, the host waits for the next batch", lambda row: row.input_ns),
     )
     for name, meaning, time_of in named:
         times = [time for row in ranks.rows if (time := time_of(row)) is not None]
@@ -114,44 +114,64 @@ def _summary(ranks: Ranks) -> Iterator[tuple[str, str, str]]:
 
 
 def _idle(row: RankRow) -> float | None:
-    return None if row.step_ns is None or row.work_ns is None else max(row.step_ns - row.work_ns, 0.0)
+    """Return what is left of the step, in ns: a collective that waits for another rank is no work of this one."""
+    if row.step_ns is None or row.work_ns is None:
+        return None
+    waited = min(row.waited_ns, row.exposed_communication_ns)
+    return max(row.step_ns - max(row.work_ns - waited, 0.0), 0.0)
 
 
 # The tables
 
 
+def _no_causes(_: RankRow) -> Times:
+    return ()
+
+
+TIMES: tuple[tuple[str, Callable[[RankRow], float | None], Callable[[RankRow], Times]], ...] = (
+    ("step", lambda row: row.step_ns, _no_causes),
+    ("alone", lambda row: row.alone_ns, _no_causes),
+    ("traced", lambda row: row.traced_ns, _no_causes),
+    ("GPU busy", lambda row: row.gpu_busy_ns, _no_causes),
+    ("GPU idle", lambda row: row.idle_ns, lambda row: row.idle),
+    ("copies exposed", lambda row: row.exposed_copies_ns, _no_causes),
+    ("stalls", lambda row: row.stall_ns, lambda row: row.stalls),
+    ("input", lambda row: row.input_ns, _no_causes),
+    ("host runs no op", lambda row: row.pause_ns, _no_causes),
+    ("NCCL overlapped", lambda row: row.overlapped_communication_ns, _no_causes),
+    ("NCCL exposed", lambda row: row.exposed_communication_ns, _no_causes),
+    ("waited", lambda row: row.waited_ns, _no_causes),
+)
+"""What is said of each rank, in ns per step, and its causes."""
+
+
 def _rows(ranks: Ranks) -> Iterator[str]:
     rows = longest_alone_first(ranks.rows)
     first, rest = rows[:MAX_ROWS], rows[MAX_ROWS:]
+    shown = [title for title, time_of, _ in TIMES if any(time_of(row) for row in rows)]
+    nothing = [title for title, _, _ in TIMES if title not in shown]
     caption = f"{PER_STEP}. Those that need longest alone come first"
-    yield _table(caption, first, ranks.slowest_rank)
+    caption += f". None on any rank: {', '.join(nothing)}" if nothing else ""
+    yield _table(caption, first, shown, ranks.slowest_rank)
     if rest:
-        folded = _table("The other ranks", rest, ranks.slowest_rank)
+        folded = _table("The other ranks", rest, shown, ranks.slowest_rank)
         yield f'<details class="long"><summary>The other {len(rest)} ranks</summary>{folded}</details>'
     if ranks.slowest_rank is None and any(row.waited_ns for row in rows):
         yield f'<p class="note">{escaped(BEHIND[0].upper() + BEHIND[1:])}.</p>'
 
 
-def _table(caption: str, rows: Sequence[RankRow], slowest: int | None) -> Markup:
-    titles = (
-        *("step", "alone", "GPU busy", "GPU idle", "copies exposed", "stalls", "input", "host runs no op"),
-        *("NCCL overlapped", "NCCL exposed", "waited", "came last"),
-    )
-    columns = [Column("rank"), *(Column(name, is_number=True) for name in titles), Column("file", is_number=True)]
-    return table(caption, columns, (_cells(row, is_slowest=row.rank == slowest) for row in rows))
+def _table(caption: str, rows: Sequence[RankRow], shown: Sequence[str], slowest: int | None) -> Markup:
+    titles = (*shown, "came last")
+    columns = [Column("rank"), *(Column(name, is_number=True) for name in titles), Column("file")]
+    return table(caption, columns, (_cells(row, shown, is_slowest=row.rank == slowest) for row in rows))
 
 
-def _cells(row: RankRow, *, is_slowest: bool) -> Sequence[str]:
+def _cells(row: RankRow, shown: Sequence[str], *, is_slowest: bool) -> Sequence[str]:
     return (
         Markup(f"{row.rank},&nbsp;slowest") if is_slowest else str(row.rank),
-        *map(_time, (row.step_ns, row.alone_ns, row.gpu_busy_ns)),
-        _mostly(row.idle_ns, row.idle),
-        _time(row.exposed_copies_ns),
-        _mostly(row.stall_ns, row.stalls),
-        *map(_time, (row.input_ns, row.pause_ns, row.overlapped_communication_ns, row.exposed_communication_ns)),
-        _time(row.waited_ns),
-        percent(row.last),
-        PurePath(row.path).name,
+        *(unbroken(_mostly(time_of(row), causes_of(row))) for title, time_of, causes_of in TIMES if title in shown),
+        unbroken(percent(row.last)),
+        Markup(escaped(PurePath(row.path).name).replace(".", ".<wbr>")),
     )
 
 

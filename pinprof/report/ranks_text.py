@@ -80,6 +80,8 @@ def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
     rows = table("rank", *(name for name, _ in columns), "came last", text_columns=1)
     if width < NARROW:
         rows.padding = 0
+    for column in rows.columns:
+        column.header = str(column.header).replace(" ", "\n")
     many = len(ranks.rows) > MAX_ROWS
     for row in longest_alone_first(ranks.rows)[:LISTED] if many else ranks.rows:
         times = (time_of(row) for _, time_of in columns)

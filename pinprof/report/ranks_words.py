@@ -16,12 +16,13 @@ WRONG_CLOCK_NS = 1_000_000
 """Clocks of machines that are kept by NTP differ by less."""
 NOBODY = "no rank holds up the others"
 PER_STEP = (
-    "Step and alone are without the profiler, alone as if the rank waited for no other, by replay; all else is as "
-    "traced, per complete step"
+    "Step and alone are without the profiler, alone as if the rank waited for no other, by replay. Traced is the step "
+    "with the profiler's cost in it; all other times are of that one, per complete step"
 )
 COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
     ("step", lambda row: row.step_ns),
     ("alone", lambda row: row.alone_ns),
+    ("traced", lambda row: row.traced_ns),
     ("GPU busy", lambda row: row.gpu_busy_ns),
     ("GPU idle", lambda row: row.idle_ns),
     ("copies exposed", lambda row: row.exposed_copies_ns),

@@ -82,6 +82,12 @@ def test_nothing_is_wider_than_the_screen(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
+def test_the_table_of_ranks_fits_a_wide_screen(page: Page) -> None:
+    wider = page.locator("#job-ranks + .table").evaluate("(part) => part.scrollWidth - part.clientWidth")
+    assert page.viewport_size
+    assert wider == 0 or page.viewport_size["width"] < 1440
+
+
 def test_each_rank_has_a_column_of_its_own(page: Page) -> None:
     width = page.evaluate(f"() => {CANVAS}._fullLayout.xaxis._length")
     assert width >= MANY

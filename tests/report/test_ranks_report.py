@@ -143,7 +143,9 @@ def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, widt
     parts, _ = job(tmp_path, MANY, slowest=SLOW)
     lines = to_text(compare_ranks(parts), parts, width=width).splitlines()
     assert max(map(len, lines)) <= width
-    assert len(lines) < 50
+    assert len(lines) < 55
+    heads = ["busy", "idle", "exposed", "stalls", "hidden", "exposed", "waited", "last"]
+    assert any(line.split()[-8:] == heads for line in lines)  # no word is broken
     listed = [line.split()[0] for line in lines if line.split()[-1:] == ["%"] and "allreduce" not in line]
     assert listed == [str(SLOW), *(str(MANY - number) for number in range(1, LISTED))]
     assert any(line.split()[:3] == [str(SLOW), "*", "0.99"] for line in lines)
@@ -302,8 +304,8 @@ def test_the_page_of_many_ranks_lists_the_longest_alone_and_folds_the_rest(tmp_p
     assert read.misnested == []
     assert f"Rank {SLOW} holds up the others" in read.text
     assert f"The other {MANY - MAX_ROWS} ranks" in read.text
-    assert read.text.index(f"{SLOW}, slowest") < read.text.index("train.rank1023.json.gz")
-    assert read.text.index("train.rank1023.json.gz") < read.text.index("train.rank0.json.gz")
+    assert read.text.index(f"{SLOW}, slowest") < read.text.index("train. rank1023. json. gz")
+    assert read.text.index("train. rank1023. json. gz") < read.text.index("train. rank0. json. gz")
 
 
 def test_the_ranks_of_a_large_job_are_small_beside_plotly(tmp_path: Path) -> None:
@@ -338,4 +340,24 @@ def test_the_idle_time_on_top_is_the_rest_of_the_step_without_the_profiler(tmp_p
     assert [row.work_ns for row in ranks.rows] == [820e3, 820e3]  # kernel and collective from 30 to 800, a copy of 50
     ranks = replace(ranks, rows=tuple(replace(row, step_ns=900e3) for row in ranks.rows))
     text = Page(page(parts, trace, ranks)).text
-    assert "GPU idle 80.0 µs per step, without the profiler" in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "GPU idle or waiting 80.0 µs per step, without the profiler" in text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_waiting_for_another_rank_is_no_work_of_the_gpu(tmp_path: Path) -> None:
+    parts, trace = job(tmp_path, 2, slowest=1)
+    ranks = compare_ranks(parts)
+    waiting, late = ranks.rows
+    assert (waiting.work_ns, waiting.waited_ns) == (820e3, 590e3)
+    assert (late.work_ns, late.waited_ns) == (230e3, 0)
+    ranks = replace(ranks, rows=tuple(replace(row, step_ns=900e3) for row in ranks.rows))
+    text = Page(page(parts, trace, ranks)).text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "GPU idle or waiting 670 µs per step, without the profiler" in text  # of both
+    assert "Waited for others 0 to 590 µs per traced step" in text
+
+
+def test_the_traced_step_stands_before_what_is_part_of_it(tmp_path: Path) -> None:
+    parts, trace = job(tmp_path, 2)
+    ranks = compare_ranks(parts)
+    assert [row.traced_ns for row in ranks.rows] == [1e6, 1e6]
+    assert "rank step alone traced" in " ".join(to_text(ranks, parts).split())
+    assert "rank step alone traced GPU busy" in Page(page(parts, trace, ranks)).text
