@@ -200,7 +200,7 @@ def analyze_job(
     if not parts:
         raise TraceError(next(iter(skipped.values()), "no traces are given"))
     job = job_of(numbered(parts, rank_from), run)
-    return JobReport(compare_ranks(job.parts), tuple(job.parts), tuple(job.remarks), skipped)
+    return JobReport(compare_ranks(job.parts, job.remarks), tuple(job.parts), tuple(job.remarks), skipped)
 
 
 def timeline(

@@ -18,8 +18,11 @@ SKEWED = 0.05
 3 %, so ranks that do the same differ by less than twice that."""
 
 
-def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
-    """Return the ranks of a job side by side; each part is of another rank."""
+def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Ranks:
+    """Return the ranks of a job side by side; each part is of another rank.
+
+    `choice` is what is to be known of how these were chosen, in words.
+    """
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
     tables = [part.profile.communication.collectives for part in parts]
     meetings = match_collectives(tables)
@@ -41,6 +44,7 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
         skew,
         None if place is None else reason_of(parts, rows, place),
         _said_once(parts, numbers),
+        tuple(choice),
     )
 
 

@@ -93,6 +93,9 @@ class Ranks:
     findings: tuple[SharedFinding, ...] = ()
     """Those of the most ranks first, and of these the costliest."""
 
+    choice: tuple[str, ...] = ()
+    """What is to be known of the choice of traces: why this run of several, ranks of which there is none."""
+
     @property
     def shown_rank(self) -> int:
         """The rank on which to report: the one that holds up the others, else the one that needs longest alone."""

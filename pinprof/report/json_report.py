@@ -80,6 +80,7 @@ def _ranks(ranks: Ranks) -> dict[str, Any]:
         "skew_ms": _ms(ranks.skew_ns),
         "clocks_within_ms": _ms(ranks.clocks_within_ns),
         "reason": ranks.reason,
+        "choice": list(ranks.choice),
         "spread": _spread(ranks.spread_ns),
         "rows": [
             {**_with_ms(vars(row)), "stalls": _by_cause(row.stalls), "idle": _by_cause(row.idle)} for row in ranks.rows

@@ -50,6 +50,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart]) -> str:
     pieces = [
         f'<h2 id="heading-job">{escaped(title(ranks))}</h2>',
         f'<p class="note">{escaped(_recorded(parts))}</p>',
+        *_choice(ranks),
         _headline(ranks),
         *_doubts(ranks, parts),
         facts(_summary(ranks)),
@@ -68,6 +69,15 @@ def _recorded(parts: Sequence[RankPart]) -> str:
     torch = sorted({f"torch {info.torch_version}" for info in infos if info.torch_version})
     recorded = sorted({steps(part.profile) for part in parts})
     return " · ".join(", ".join(each) for each in (gpus, torch, recorded[:3]) if each)
+
+
+def _choice(ranks: Ranks) -> Iterator[str]:
+    """Yield why these traces; the list of all runs, whose lines are indented, is folded."""
+    runs = [remark for remark in ranks.choice if remark.startswith(" ")]
+    yield from (f'<p class="note">{escaped(remark)}</p>' for remark in ranks.choice if remark not in runs)
+    if runs:
+        items = "".join(f"<li>{escaped(run)}</li>" for run in runs)
+        yield f"<details><summary>The runs</summary><ul>{items}</ul></details>"
 
 
 def _headline(ranks: Ranks) -> str:

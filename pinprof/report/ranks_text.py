@@ -24,7 +24,7 @@ from pinprof.report.ranks_words import (
     spread,
     title,
 )
-from pinprof.report.words import NOTHING
+from pinprof.report.words import NOTHING, printable
 from pinprof.units import duration, milliseconds, percent
 
 MAX_ROWS = 32
@@ -33,7 +33,7 @@ LISTED = 16
 """Of more ranks, those that are: the ones that need longest alone."""
 MAX_COLLECTIVES = 5
 MAX_FINDINGS = 12
-NARROW = 100
+NARROW = 104
 """Columns of a terminal in which the table of ranks stands closer."""
 
 
@@ -44,6 +44,8 @@ def to_text(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color:
 
 def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
     yield Text(title(ranks), "bold")
+    for remark in ranks.choice:
+        yield Text(printable(remark))
     yield section("Who waits for whom")
     yield from _verdict(ranks)
     doubts = doubts_by_rank(ranks, parts)
@@ -79,7 +81,7 @@ def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
     columns = [column for column in COLUMNS if any(column[1](row) for row in ranks.rows)]
     rows = table("rank", *(name for name, _ in columns), "came last", text_columns=1)
     if width < NARROW:
-        rows.padding = 0
+        rows.padding, rows.show_edge = 0, False
     for column in rows.columns:
         column.header = str(column.header).replace(" ", "\n")
     many = len(ranks.rows) > MAX_ROWS

@@ -28,7 +28,7 @@ COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
     ("copies exposed", lambda row: row.exposed_copies_ns),
     ("stalls", lambda row: row.stall_ns),
     ("input", lambda row: row.input_ns),
-    ("NCCL hidden", lambda row: row.overlapped_communication_ns),
+    ("NCCL overlapped", lambda row: row.overlapped_communication_ns),
     ("NCCL exposed", lambda row: row.exposed_communication_ns),
     ("waited", lambda row: row.waited_ns),
 )

@@ -144,7 +144,7 @@ def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, widt
     lines = to_text(compare_ranks(parts), parts, width=width).splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) < 55
-    heads = ["busy", "idle", "exposed", "stalls", "hidden", "exposed", "waited", "last"]
+    heads = ["busy", "idle", "exposed", "stalls", "overlapped", "exposed", "waited", "last"]
     assert any(line.split()[-8:] == heads for line in lines)  # no word is broken
     listed = [line.split()[0] for line in lines if line.split()[-1:] == ["%"] and "allreduce" not in line]
     assert listed == [str(SLOW), *(str(MANY - number) for number in range(1, LISTED))]
