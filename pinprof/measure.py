@@ -12,6 +12,7 @@ from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.overlap import Overlap, measure_overlap
 from pinprof.analyses.parts import MeanStep, measure_mean
+from pinprof.analyses.pause import Pause, measure_pause
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Stalls, Syncs, measure_syncs
 from pinprof.intervals import union
@@ -97,6 +98,8 @@ class Profile:
     """None without complete steps, and where they are withheld."""
     mean_steps: tuple[MeanStep, ...]
     """How the step divides on each GPU; none where one of the figures `OF_PARTS` is withheld."""
+    pause: Pause | None
+    """As traced; None without complete steps on the host, and where sums per step are withheld."""
 
     @property
     def step_ns(self) -> float | None:
@@ -155,6 +158,7 @@ def _profile(model: Model, sources: Sources) -> Profile:
         communication=communication,
         per_step=None if "per_step" in taken else _per_step(trace, steps.count, overlap, syncs),
         mean_steps=measure_mean(trace, overlap.row, overlap.exposed_ns, lasts) if lasts else (),
+        pause=None if taken & {"step", "per_step"} else measure_pause(trace, loader.times),
     )
 
 

@@ -166,7 +166,7 @@ class JobReport(_Text):
     """Files that could not be measured, with the reason."""
 
     def __str__(self) -> str:
-        shown = next((part for part in self.parts if rank_of(part) == self.ranks.slowest_rank), self.parts[0])
+        shown = next((part for part in self.parts if rank_of(part) == self.ranks.shown_rank), self.parts[0])
         return ranks_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
 
     def _summary(self) -> str:
@@ -200,7 +200,7 @@ def analyze_job(
     if not parts:
         raise TraceError(next(iter(skipped.values()), "no traces are given"))
     job = job_of(numbered(parts, rank_from), run)
-    return JobReport(compare_ranks(job.parts), tuple(job.parts), tuple(job.remarks), skipped)
+    return JobReport(compare_ranks(job.parts, job.remarks), tuple(job.parts), tuple(job.remarks), skipped)
 
 
 def timeline(

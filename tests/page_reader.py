@@ -6,7 +6,7 @@ import zlib
 from html.parser import HTMLParser
 from typing import Any
 
-VOID = {"meta", "br", "link", "img", "hr", "input"}
+VOID = {"meta", "br", "link", "img", "hr", "input", "wbr"}
 
 
 class Page(HTMLParser):

@@ -704,19 +704,23 @@ def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
     assert result.stdout.count("complete steps") == 2
 
 
-def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named() -> None:
+def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named(tmp_path: Path) -> None:
     result = invoke("report", RECORDED / "ranks", "--json", "-")
     assert result.exit_code == 0
     shown = json.loads(result.stdout)
-    assert (
-        "These are 7 runs; this is run 7, and --run N shows another:\n  run 1: 2 ranks, recorded 2026-" in result.stderr
-    )
+    why = "These are 7 runs; this is run 7, the last recorded of the 7 with 2 ranks, and --run N shows another:"
+    assert f"{why}\n  run 1: 2 ranks, recorded 2026-" in result.stderr
+    assert shown["ranks"]["choice"][0] == why
     assert [Path(trace["path"]).name for trace in shown["traces"]] == [
         f"sleeping_rank.rank{rank}.after.json.gz" for rank in (0, 1)
     ]
     assert shown["ranks"]["slowest_rank"] is None
     other = json.loads(invoke("report", RECORDED / "ranks", "--json", "-", "--run", 6).stdout)
     assert other["ranks"]["slowest_rank"] == 1
+    page = tmp_path / "job.html"
+    text = invoke("report", RECORDED / "ranks", "--html", page).stdout
+    assert "last recorded of the 7 with 2 ranks" in " ".join(text.split())
+    assert why in Page(page.read_text(encoding="utf-8")).text
 
 
 def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.cli.hta import hta_of, print_hta
-from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, write
+from pinprof.cli.terminal import check_outputs, force_option, page_options, printable, progress, say, write
 from pinprof.cli.traces import (
     JobOptions,
     chosen_job,
@@ -109,7 +109,7 @@ def _several(
     measured = measured_ranks(files, job)
     of_job = chosen_job(measured, job)
     if of_job:
-        _job(of_job, json_file, html_file, with_hta=with_hta)
+        _job(*of_job, json_file, html_file, with_hta=with_hta)
         return
     parts = [part for _, part in measured]
     hta = hta_of([(path, None) for path, _ in measured]) if with_hta else {}
@@ -123,17 +123,20 @@ def _several(
         write_page(html_file, _whole(measured))
 
 
-def _job(measured: "Measured", json_file: str | None, html_file: str | None, *, with_hta: bool) -> None:
+def _job(
+    measured: "Measured", choice: list[str], json_file: str | None, html_file: str | None, *, with_hta: bool
+) -> None:
     from pinprof.ranks import compare_ranks, number_of
     from pinprof.report.json_report import to_json
     from pinprof.report.ranks_page import to_html
     from pinprof.report.ranks_text import to_text
 
     parts = [part for _, part in measured]
-    ranks = compare_ranks(parts)
-    shown_rank = ranks.slowest_rank if ranks.slowest_rank is not None else ranks.rows[0].rank
+    ranks = compare_ranks(parts, choice)
+    for remark in choice if "-" in (json_file, html_file) else ():
+        say(printable(remark))
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
-    path, part = measured[numbers.index(shown_rank)]
+    path, part = measured[numbers.index(ranks.shown_rank)]
     hta = hta_of([(each, number) for (each, _), number in zip(measured, numbers, strict=True)]) if with_hta else {}
     if "-" not in (json_file, html_file):
         width, color = page_options()
@@ -145,7 +148,7 @@ def _job(measured: "Measured", json_file: str | None, html_file: str | None, *, 
     if html_file:
         (entry,) = _whole([(path, part)])
         with progress("drawing the page"):
-            page = to_html(ranks, parts, shown_rank, entry)
+            page = to_html(ranks, parts, entry)
         write(html_file, page)
 
 

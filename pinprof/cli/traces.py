@@ -116,7 +116,12 @@ RANK_FROM = click.option(
     help="Regular expression whose group is the rank in a trace's path, or 'order': ranks are as the files follow one "
     "another  [what the trace says, else rank or worker with a number in the path].",
 )
-RUN = click.option("--run", metavar="N", type=click.IntRange(min=1), help="Of several runs the Nth  [the fullest].")
+RUN = click.option(
+    "--run",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Of several runs the Nth  [the one with most ranks; of several such the last recorded].",
+)
 
 
 def say_what_is_in_vain(job: JobOptions) -> None:
@@ -126,8 +131,8 @@ def say_what_is_in_vain(job: JobOptions) -> None:
         say(f"Without several files there is no job: {' and '.join(given)} changed nothing")
 
 
-def chosen_job(measured: "Measured", job: JobOptions) -> "Measured | None":
-    """Return those of the traces that are the ranks of one job, None if there is no job; says what is to be known."""
+def chosen_job(measured: "Measured", job: JobOptions) -> "tuple[Measured, list[str]] | None":
+    """Return those of the traces that are the ranks of one job, and what is to be known of that; None without a job."""
     from pinprof.errors import TraceError
     from pinprof.ranks.runs import job_of, numbered
 
@@ -139,10 +144,8 @@ def chosen_job(measured: "Measured", job: JobOptions) -> "Measured | None":
             raise
         say(f"Not the ranks of one job: {printable(str(error))}")
         return None
-    for remark in chosen.remarks:
-        say(printable(remark))
     file_of = {id(part): file for (file, _), part in zip(measured, parts, strict=True)}
-    return [(file_of[id(part)], part) for part in chosen.parts]
+    return [(file_of[id(part)], part) for part in chosen.parts], chosen.remarks
 
 
 def measured_ranks(paths: Sequence[str], job: JobOptions) -> "Measured":

@@ -11,15 +11,18 @@ from pinprof.ranks.table import RankRow, Ranks, SharedFinding
 from pinprof.ranks.waits import measure_waits
 from pinprof.rules import Finding
 from pinprof.trace.clocks import align_clocks
-from pinprof.trace.collectives import match_collectives
+from pinprof.trace.collectives import Meeting, match_collectives
 
 SKEWED = 0.05
 """A rank that needs longer than the others by this share of their step holds them up: two runs of one program differ by
 3 %, so ranks that do the same differ by less than twice that."""
 
 
-def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
-    """Return the ranks of a job side by side; each part is of another rank."""
+def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Ranks:
+    """Return the ranks of a job side by side; each part is of another rank.
+
+    `choice` is what is to be known of how these were chosen, in words.
+    """
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
     tables = [part.profile.communication.collectives for part in parts]
     meetings = match_collectives(tables)
@@ -29,7 +32,7 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
         _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
         for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
     ]
-    rows = _in_lockstep(rows, parts)
+    rows = _in_lockstep(rows, parts, meetings)
     slowest, skew = _slowest(rows)
     place = next((place for place, row in enumerate(rows) if row.rank == slowest), None)
     return Ranks(
@@ -41,23 +44,32 @@ def compare_ranks(parts: Sequence[RankPart]) -> Ranks:
         skew,
         None if place is None else reason_of(parts, rows, place),
         _said_once(parts, numbers),
+        tuple(choice),
     )
 
 
-def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart]) -> list[RankRow]:
-    """Return the rows with the step of the rank that sets the pace as the most that the estimate of another may be.
+def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: Sequence[Meeting]) -> list[RankRow]:
+    """Return the rows such that ranks that meet in collectives have one step: that of the rank that sets the pace.
 
-    A rank that waits for others has what the profiler cost them in its own trace, as work of its GPU.
+    A rank that waits for others has what the profiler cost them in its own trace, as work of its GPU; and nothing in it
+    tells how long it would wait without that.
     """
-    pace = max(rows, key=lambda row: row.alone_ns or 0.0, default=None)
-    if pace is None or not pace.alone_ns or not pace.step_ns:
-        return list(rows)
-    return [
-        replace(row, step_ns=min(row.step_ns, pace.step_ns))
-        if row.step_ns and row.waited_ns and part.profile.step.source != "measured"
-        else row
-        for row, part in zip(rows, parts, strict=True)
-    ]
+    paced = list(rows)
+    for together in _joined(meetings):
+        pace = max((rows[place] for place in together), key=lambda row: row.alone_ns or 0.0)
+        for place in together if pace.alone_ns and pace.step_ns else ():
+            if rows[place].step_ns and parts[place].profile.step.source != "measured":
+                paced[place] = replace(rows[place], step_ns=pace.step_ns)
+    return paced
+
+
+def _joined(meetings: Sequence[Meeting]) -> list[set[int]]:
+    """Return the places of ranks that meet each other, directly or through others."""
+    groups: list[set[int]] = []
+    for members in {frozenset(meeting) for meeting in meetings}:
+        apart = [group for group in groups if not group & members]
+        groups = [*apart, set(members).union(*(group for group in groups if group & members))]
+    return groups
 
 
 def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:
@@ -88,6 +100,7 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
         step_ns=profile.step_ns,
         alone_ns=part.alone_ns[1] if part.alone_ns else None,
         surely_ns=part.alone_ns[0] if part.alone_ns else None,
+        traced_ns=profile.steps.traced_ns,
         gpu_busy_ns=profile.steps.busy_ns,
         exposed_copies_ns=profile.per_step.exposed_ns if profile.per_step else None,
         stall_ns=stalls.total() / steps if is_stall_known else None,
@@ -100,7 +113,7 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
         steps_before=profile.info.steps_before,
         overlapped_communication_ns=(part.profile.communication.time_ns - part.profile.communication.exposed_ns)
         / steps,
-        pause_ns=part.pause.time_ns if part.pause else None,
+        pause_ns=profile.pause.time_ns if profile.pause else None,
         stalls=longest_first((cause, time / steps) for cause, time in stalls.items()),
         idle_ns=None if part.idle is None else sum(time for _, time in part.idle),
         work_ns=max((mean.work_ns for mean in profile.mean_steps), default=None),

@@ -1,10 +1,8 @@
 """What is kept of one rank of a job: small, whatever its trace has."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,17 +31,6 @@ tensorboard_trace_handler often call it `worker3`."""
 
 
 @dataclass(frozen=True)
-class Pause:
-    """The longest time per step in which the training threads ran no op and no call: Python code, or sleep."""
-
-    time_ns: float
-    """Median over the complete steps."""
-    after: str
-    """The op before it; empty at the beginning of the step."""
-    before: str
-
-
-@dataclass(frozen=True)
 class RankPart:
     """What is kept of one rank: small, whatever its trace has."""
 
@@ -53,7 +40,6 @@ class RankPart:
     alone_ns: tuple[float, float] | None
     """The step that it would have, without profiler, if it waited for no other rank: the least that it may be, and what
     is expected; None if that cannot be told."""
-    pause: Pause | None
     idle: Times | None = None
     """Why its busiest GPU was idle in the complete steps; None where that is not known."""
 
@@ -65,7 +51,6 @@ def measure_rank(trace: Trace) -> RankPart:
         _summary(profile),
         findings.summary(),
         _alone(trace, model),
-        _pause(trace),
         idle=_idle(trace, profile),
     )
 
@@ -117,35 +102,6 @@ def _alone(trace: Trace, model: Model) -> tuple[float, float] | None:
     calibration = expected([by_itself], stacks=len(trace.functions) > 0)
     least, usual = (pace([by_itself], model.steps, cost).step_ns for cost in (calibration.high, calibration.cost))
     return (least, usual) if usual else None
-
-
-def _pause(trace: Trace) -> Pause | None:
-    """Return the usual longest pause of the training threads in a step, and between which ops it most often lies.
-
-    Backward runs on the autograd threads, for which the main thread waits.
-    """
-    threads = [number for number, thread in enumerate(trace.threads) if thread.role in {"main", "autograd"}]
-    steps = trace.steps
-    if not threads or not steps.on_host or not steps.complete.any():
-        return None
-    tables = (trace.ops, trace.calls)
-    chosen = [np.flatnonzero(np.isin(table.thread, threads)) for table in tables]
-    start = np.concatenate([table.start_ns[rows] for table, rows in zip(tables, chosen, strict=True)])
-    end = np.concatenate([table.end_ns[rows] for table, rows in zip(tables, chosen, strict=True)])
-    names = [table.name_of(row) for table, rows in zip(tables, chosen, strict=True) for row in rows.tolist()]
-    order = np.argsort(start, kind="stable")
-    start, reached = start[order], np.maximum.accumulate(end[order])
-    longest: list[float] = []
-    places: Counter[tuple[str, str]] = Counter()
-    for begin, stop in zip(steps.start_ns[steps.complete], steps.end_ns[steps.complete], strict=True):
-        first, last = np.searchsorted(start, [begin, stop])
-        edges = np.concatenate(([begin], np.maximum(reached[first:last], begin)))
-        gaps = np.concatenate((start[first:last], [stop])) - edges
-        at = int(gaps.argmax())
-        longest.append(float(gaps[at]))
-        before = names[order[first + at]] if first + at < last else ""
-        places[names[order[first + at - 1]] if at else "", before] += 1
-    return Pause(median(longest), *places.most_common(1)[0][0])
 
 
 def rank_of(part: RankPart) -> int | None:

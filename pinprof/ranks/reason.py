@@ -23,8 +23,8 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
         - median(_stall(part, identity) for at, part in enumerate(parts) if at != place)
         for identity, site in stalls.items()
     }
-    pause = parts[place].pause
-    pauses = [part.pause.time_ns for at, part in enumerate(parts) if at != place and part.pause]
+    pause = parts[place].profile.pause
+    pauses = [row.pause_ns for row in others if row.pause_ns is not None]
     pause_more = pause.time_ns - (median(pauses) if pauses else 0.0) if pause else 0.0
     worst = max(stall_more, key=lambda identity: stall_more[identity], default=None)
     ways = [(input_more, "it waits for input"), (busy_more, "its GPU works longer")]
@@ -33,8 +33,7 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
         where = f" at {site.place}" if site.line is not None else f" in {site.op or site.call}"
         ways.append((stall_more[worst], f"its host waits in {site.cause}{where}"))
     if pause:
-        between = f"after {pause.after or 'the beginning of the step'} and before {pause.before or 'its end'}"
-        ways.append((pause_more, f"its host runs no op ({between})"))
+        ways.append((pause_more, f"its host runs no op and no call, {pause.between}: Python code, or a sleep"))
     return max(ways)[1]
 
 

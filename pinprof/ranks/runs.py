@@ -124,7 +124,7 @@ def job_of(parts: Sequence[RankPart], number: int | None = None) -> Run:
     reason = _why_no_job(chosen if len(chosen) > 1 else parts)
     if reason:
         raise TraceError(f"{reason}; give the traces of one run, or say with --rank-from what the ranks are")
-    return Run(chosen, [*_other_runs(found, place), *_gaps(chosen)])
+    return Run(chosen, [*_other_runs(found, place, is_asked=bool(number)), *_gaps(chosen)])
 
 
 def _why_no_job(parts: Sequence[RankPart]) -> str | None:
@@ -139,15 +139,25 @@ def _why_no_job(parts: Sequence[RankPart]) -> str | None:
     return f"they are of jobs of {' and '.join(map(str, sizes))} ranks" if len(sizes) > 1 else None
 
 
-def _other_runs(found: Sequence[Sequence[RankPart]], place: int) -> Iterator[str]:
+def _other_runs(found: Sequence[Sequence[RankPart]], place: int, *, is_asked: bool) -> Iterator[str]:
     if len(found) == 1:
         return
-    yield f"These are {len(found)} runs; this is run {place + 1}, and --run N shows another:"
+    why = "" if is_asked else _why_this(found, place)
+    yield f"These are {len(found)} runs; this is run {place + 1}{why}, and --run N shows another:"
     for number, run in enumerate(found[:MOST_NAMED], start=1):
         named = run[0].profile.path + (" ..." if len(run) > 1 else "")
         yield f"  run {number}: {len(run)} rank{'s' * (len(run) > 1)}{_recorded(run)}: {named}"
     if len(found) > MOST_NAMED:
         yield f"  and {len(found) - MOST_NAMED} more"
+
+
+def _why_this(found: Sequence[Sequence[RankPart]], place: int) -> str:
+    """Return why this run was chosen, in words."""
+    ranks = len(found[place])
+    as_many = sum(len(run) == ranks for run in found)
+    if as_many == 1:
+        return f", the only one with {ranks} ranks"
+    return f", the last recorded of the {as_many} with {ranks} ranks"
 
 
 def _recorded(run: Sequence[RankPart]) -> str:

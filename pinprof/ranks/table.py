@@ -18,6 +18,8 @@ class RankRow:
     """The step that it would have if it waited for no other rank."""
     surely_ns: float | None
     """The least that this may be, by what the profiler may have cost."""
+    traced_ns: float | None
+    """The step as traced, of which all below are parts."""
     gpu_busy_ns: float | None
     exposed_copies_ns: float | None
     stall_ns: float | None
@@ -90,6 +92,16 @@ class Ranks:
     """What the slowest rank does instead, in words."""
     findings: tuple[SharedFinding, ...] = ()
     """Those of the most ranks first, and of these the costliest."""
+
+    choice: tuple[str, ...] = ()
+    """What is to be known of the choice of traces: why this run of several, ranks of which there is none."""
+
+    @property
+    def shown_rank(self) -> int:
+        """The rank on which to report: the one that holds up the others, else the one that needs longest alone."""
+        if self.slowest_rank is not None:
+            return self.slowest_rank
+        return min(self.rows, key=lambda row: (-(row.alone_ns or 0.0), row.rank)).rank
 
     @property
     def spread_ns(self) -> tuple[float, float, float] | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pinprof.measure import Profile
 from pinprof.report.elements import escaped, unbroken
-from pinprof.report.headline import host_alone
+from pinprof.report.headline import host_alone, long_pause
 from pinprof.report.step_words import whole
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.words import joint_worth, place, worth
@@ -83,8 +83,10 @@ def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> It
     if not findings:
         if not reason:
             yield '<p class="note">Nothing: no copy or wait costs the step a measurable time.</p>'
-            yield f"<p>{host_alone(profile)}</p>" if host_alone(profile) else ""
+            yield f"<p>{escaped(host_alone(profile))}</p>" if host_alone(profile) else ""
         return
+    if long_pause(profile):
+        yield f"<p>{escaped(long_pause(profile))}</p>"
     step = profile.step_ns
     for rank, finding in enumerate(findings, start=1):
         yield _card(number, rank, finding, _in_timeline(finding, trace, profile), step)

@@ -16,6 +16,8 @@ HOST_ALONE = (
     "No copy or wait is to blame: the host cannot launch kernels as fast as the GPU runs them. Fewer and larger ones "
     "help: torch.compile, CUDA graphs, larger batches."
 )
+PAUSED = 0.5
+"""Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
 NOTHING_FOUND = "No copy or wait costs it a measurable time."
 NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when it happens."
 
@@ -65,8 +67,11 @@ def _working(profile: Profile, mean: MeanStep | None) -> str:
 def _do(profile: Profile, findings: Findings, step: float | None, *, is_lost: bool) -> tuple[str, int | None]:
     if not profile.devices:
         return "Record on a machine with a GPU and with ProfilerActivity.CUDA to see copies and waits.", None
-    if findings:
+    paused = long_pause(profile)
+    if findings and not (paused and profile.pause and _saves(findings) < profile.pause.time_ns):
         return _first(findings, step)
+    if paused:
+        return paused, None
     reason = unsearched(profile)
     if reason:
         return f"Not searched in full: {reason.what}.", None
@@ -75,11 +80,32 @@ def _do(profile: Profile, findings: Findings, step: float | None, *, is_lost: bo
 
 def host_alone(profile: Profile) -> str:
     """Return what to do where the host is the limit and nothing was found that holds it up; nothing elsewhere."""
-    if profile.bound != "host":  # known only where the causes of idle time are
+    return long_pause(profile) or (HOST_ALONE if _late_ns(profile) else "")
+
+
+def long_pause(profile: Profile) -> str:
+    """Return that the host runs nothing for most of the time in which the GPU is idle; nothing else."""
+    pause, late = profile.pause, _late_ns(profile)
+    if pause is None or not late or pause.time_ns < PAUSED * late:
         return ""
-    busiest = max(profile.devices, key=lambda device: device.busy_ns)
-    is_late = busiest.idle_by_cause and busiest.idle_by_cause[0][0] == "host_wait"
-    return HOST_ALONE if is_late else ""
+    where = f"{printable(pause.between)}: that is Python code, or a sleep"
+    of = "each step" if whole(profile) == "step" else "the trace"
+    lasts = f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced"
+    return f"{lasts}, {where}. A profiler of Python code, such as py-spy, shows the line."
+
+
+def _late_ns(profile: Profile) -> float:
+    """Return how long a step as traced the GPU is idle, in ns, if mostly because the host launches late; else 0."""
+    if profile.bound != "host":  # known only where the causes of idle time are
+        return 0.0
+    device = max(profile.devices, key=lambda device: device.busy_ns)
+    is_late = device.idle_by_cause and device.idle_by_cause[0][0] == "host_wait"
+    return max((profile.steps.traced_ns or 0.0) - (profile.steps.busy_ns or 0.0), 0.0) if is_late else 0.0
+
+
+def _saves(findings: Findings) -> float:
+    first = findings[0]
+    return first.saving.saving_ns if first.saving else first.evidence.cost_ns
 
 
 def _first(findings: Findings, step: float | None) -> tuple[str, int]:

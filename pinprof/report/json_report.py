@@ -8,6 +8,7 @@ from pinprof.analyses.copies import CopyGroup
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import MeanStep
+from pinprof.analyses.pause import Pause
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measure import KNOWN_COUNTS, PerStep, Profile
@@ -79,6 +80,7 @@ def _ranks(ranks: Ranks) -> dict[str, Any]:
         "skew_ms": _ms(ranks.skew_ns),
         "clocks_within_ms": _ms(ranks.clocks_within_ns),
         "reason": ranks.reason,
+        "choice": list(ranks.choice),
         "spread": _spread(ranks.spread_ns),
         "rows": [
             {**_with_ms(vars(row)), "stalls": _by_cause(row.stalls), "idle": _by_cause(row.idle)} for row in ranks.rows
@@ -166,6 +168,7 @@ def _everything(profile: Profile, findings: Findings) -> dict[str, Any]:
         "overlap": _overlap(profile.overlap),
         "syncs": _syncs(profile.syncs, count),
         "idle": _idle(profile),
+        "pause": _pause(profile.pause),
         "loader": {
             "waits": profile.loader.waits,
             "wait_ms": _ms(profile.loader.wait_ns),
@@ -197,6 +200,11 @@ def _idle(profile: Profile) -> list[dict[str, Any]]:
         for device in profile.devices
         for cause, time in ([(None, device.idle_ns)] if unknown else device.idle_by_cause)
     ]
+
+
+def _pause(pause: Pause | None) -> dict[str, Any] | None:
+    """Return the longest time per step in which the host ran no op and no call; None where that is not known."""
+    return None if pause is None else _with_ms(vars(pause))
 
 
 def _steps(profile: Profile) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pinprof.report.html_report import Entry, contents, report_page, section
 from pinprof.report.ranks_words import (
     BEHIND,
     PER_STEP,
+    below,
     clocks,
     doubts_by_rank,
     finding_in,
@@ -30,13 +31,13 @@ MAX_ROWS = 32
 """More ranks than this are folded away: the ones that need longest alone are not."""
 
 
-def to_html(ranks: Ranks, parts: Sequence[RankPart], shown_rank: int, entry: Entry) -> str:
-    """Return the page of a job, which needs nothing else; `entry` is the rank whose own report stands below."""
+def to_html(ranks: Ranks, parts: Sequence[RankPart], entry: Entry) -> str:
+    """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown."""
     own = section(1, entry, measure_parts(entry[0]), MAX_EVENTS)
-    return report_page(f"pinprof: {title(ranks)}", "who holds up the job", _job(ranks, parts, shown_rank) + own)
+    return report_page(f"pinprof: {title(ranks)}", "who holds up the job", _job(ranks, parts) + own)
 
 
-def _job(ranks: Ranks, parts: Sequence[RankPart], shown_rank: int) -> str:
+def _job(ranks: Ranks, parts: Sequence[RankPart]) -> str:
     chart = ranks_chart(ranks)
     named = (
         ("job-steps", "All ranks side by side", shown(chart) if chart else ""),
@@ -45,16 +46,17 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], shown_rank: int) -> str:
         ("job-findings", "Findings by rank", _findings(ranks)),
     )
     present = [each for each in named if each[2]]
-    links = [*((name, heading) for name, heading, _ in present), ("trace-1", f"Report on rank {shown_rank}")]
+    links = [*((name, heading) for name, heading, _ in present), ("trace-1", f"Report on rank {ranks.shown_rank}")]
     pieces = [
         f'<h2 id="heading-job">{escaped(title(ranks))}</h2>',
         f'<p class="note">{escaped(_recorded(parts))}</p>',
-        _headline(ranks, shown_rank),
+        *_choice(ranks),
+        _headline(ranks),
         *_doubts(ranks, parts),
         facts(_summary(ranks)),
         contents(links),
         *(f'<h3 id="{name}">{escaped(heading)}</h3>\n{content}' for name, heading, content in present),
-        f'<p class="note">Below stands the report on rank {shown_rank} alone, {escaped(_why(ranks))}.</p>',
+        f'<p class="note">{escaped(below(ranks))}.</p>',
     ]
     body = "\n".join(pieces)
     return f'<section id="job" aria-labelledby="heading-job">\n{body}\n</section>\n'
@@ -69,10 +71,19 @@ def _recorded(parts: Sequence[RankPart]) -> str:
     return " · ".join(", ".join(each) for each in (gpus, torch, recorded[:3]) if each)
 
 
-def _headline(ranks: Ranks, shown_rank: int) -> str:
+def _choice(ranks: Ranks) -> Iterator[str]:
+    """Yield why these traces; the list of all runs, whose lines are indented, is folded."""
+    runs = [remark for remark in ranks.choice if remark.startswith(" ")]
+    yield from (f'<p class="note">{escaped(remark)}</p>' for remark in ranks.choice if remark not in runs)
+    if runs:
+        items = "".join(f"<li>{escaped(run)}</li>" for run in runs)
+        yield f"<details><summary>The runs</summary><ul>{items}</ul></details>"
+
+
+def _headline(ranks: Ranks) -> str:
     slowest = slowest_of(ranks)
     if slowest is None:
-        what, link, do = nobody(ranks), "trace-1", f"What costs rank {shown_rank} time is below."
+        what, link, do = nobody(ranks), "trace-1", f"What costs rank {ranks.shown_rank} time is below."
         what = what[0].upper() + what[1:]
         if ranks.findings:
             first = ranks.findings[0]
@@ -82,10 +93,6 @@ def _headline(ranks: Ranks, shown_rank: int) -> str:
         what = f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
         link, do = "trace-1", f"See what rank {slowest.rank} does."
     return f'<p class="headline">{unbroken(what)}. <strong><a href="#{link}">{unbroken(do)}</a></strong></p>'
-
-
-def _why(ranks: Ranks) -> str:
-    return "the first, as none holds up the others" if ranks.slowest_rank is None else "which holds up the others"
 
 
 def _doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[str]:
@@ -103,11 +110,11 @@ def _summary(ranks: Ranks) -> Iterator[tuple[str, str, str]]:
     named: tuple[tuple[str, str, Callable[[RankRow], float | None]], ...] = (
         ("Step", "per step, without the profiler", lambda row: row.step_ns),
         ("Alone", "a step, if the rank waited for no other", lambda row: row.alone_ns),
-        ("Waited for others", "per step, in kernels of collectives", lambda row: row.waited_ns),
-        ("NCCL exposed", "per step, with no other kernel beside it", lambda row: row.exposed_communication_ns),
-        ("GPU idle", "per step, without the profiler, on the busiest GPU of the rank", _idle),
-        ("Host stalls", "per step, in calls that can block", lambda row: row.stall_ns),
-        ("Input", "per step, the host waits for the next batch", lambda row: row.input_ns),
+        ("Waited for others", "per traced step, in kernels of collectives", lambda row: row.waited_ns),
+        ("NCCL exposed", "per traced step, with no other kernel beside it", lambda row: row.exposed_communication_ns),
+        ("GPU idle or waiting", "per step, without the profiler: what is no work of the rank's busiest GPU", _idle),
+        ("Host stalls", "per traced step, in calls that can block", lambda row: row.stall_ns),
+        ("Input", "per traced step, the host waits for the next batch", lambda row: row.input_ns),
     )
     for name, meaning, time_of in named:
         times = [time for row in ranks.rows if (time := time_of(row)) is not None]
@@ -117,44 +124,64 @@ def _summary(ranks: Ranks) -> Iterator[tuple[str, str, str]]:
 
 
 def _idle(row: RankRow) -> float | None:
-    return None if row.step_ns is None or row.work_ns is None else max(row.step_ns - row.work_ns, 0.0)
+    """Return what is left of the step, in ns: a collective that waits for another rank is no work of this one."""
+    if row.step_ns is None or row.work_ns is None:
+        return None
+    waited = min(row.waited_ns, row.exposed_communication_ns)
+    return max(row.step_ns - max(row.work_ns - waited, 0.0), 0.0)
 
 
 # The tables
 
 
+def _no_causes(_: RankRow) -> Times:
+    return ()
+
+
+TIMES: tuple[tuple[str, Callable[[RankRow], float | None], Callable[[RankRow], Times]], ...] = (
+    ("step", lambda row: row.step_ns, _no_causes),
+    ("alone", lambda row: row.alone_ns, _no_causes),
+    ("traced", lambda row: row.traced_ns, _no_causes),
+    ("GPU busy", lambda row: row.gpu_busy_ns, _no_causes),
+    ("GPU idle", lambda row: row.idle_ns, lambda row: row.idle),
+    ("copies exposed", lambda row: row.exposed_copies_ns, _no_causes),
+    ("stalls", lambda row: row.stall_ns, lambda row: row.stalls),
+    ("input", lambda row: row.input_ns, _no_causes),
+    ("host runs no op", lambda row: row.pause_ns, _no_causes),
+    ("NCCL overlapped", lambda row: row.overlapped_communication_ns, _no_causes),
+    ("NCCL exposed", lambda row: row.exposed_communication_ns, _no_causes),
+    ("waited", lambda row: row.waited_ns, _no_causes),
+)
+"""What is said of each rank, in ns per step, and its causes."""
+
+
 def _rows(ranks: Ranks) -> Iterator[str]:
     rows = longest_alone_first(ranks.rows)
     first, rest = rows[:MAX_ROWS], rows[MAX_ROWS:]
+    shown = [title for title, time_of, _ in TIMES if any(time_of(row) for row in rows)]
+    nothing = [title for title, _, _ in TIMES if title not in shown]
     caption = f"{PER_STEP}. Those that need longest alone come first"
-    yield _table(caption, first, ranks.slowest_rank)
+    caption += f". None on any rank: {', '.join(nothing)}" if nothing else ""
+    yield _table(caption, first, shown, ranks.slowest_rank)
     if rest:
-        folded = _table("The other ranks", rest, ranks.slowest_rank)
+        folded = _table("The other ranks", rest, shown, ranks.slowest_rank)
         yield f'<details class="long"><summary>The other {len(rest)} ranks</summary>{folded}</details>'
     if ranks.slowest_rank is None and any(row.waited_ns for row in rows):
         yield f'<p class="note">{escaped(BEHIND[0].upper() + BEHIND[1:])}.</p>'
 
 
-def _table(caption: str, rows: Sequence[RankRow], slowest: int | None) -> Markup:
-    titles = (
-        *("step", "alone", "GPU busy", "GPU idle", "copies exposed", "stalls", "input", "host runs no op"),
-        *("NCCL overlapped", "NCCL exposed", "waited", "came last"),
-    )
-    columns = [Column("rank"), *(Column(name, is_number=True) for name in titles), Column("file", is_number=True)]
-    return table(caption, columns, (_cells(row, is_slowest=row.rank == slowest) for row in rows))
+def _table(caption: str, rows: Sequence[RankRow], shown: Sequence[str], slowest: int | None) -> Markup:
+    titles = (*shown, "came last")
+    columns = [Column("rank"), *(Column(name, is_number=True) for name in titles), Column("file")]
+    return table(caption, columns, (_cells(row, shown, is_slowest=row.rank == slowest) for row in rows))
 
 
-def _cells(row: RankRow, *, is_slowest: bool) -> Sequence[str]:
+def _cells(row: RankRow, shown: Sequence[str], *, is_slowest: bool) -> Sequence[str]:
     return (
         Markup(f"{row.rank},&nbsp;slowest") if is_slowest else str(row.rank),
-        *map(_time, (row.step_ns, row.alone_ns, row.gpu_busy_ns)),
-        _mostly(row.idle_ns, row.idle),
-        _time(row.exposed_copies_ns),
-        _mostly(row.stall_ns, row.stalls),
-        *map(_time, (row.input_ns, row.pause_ns, row.overlapped_communication_ns, row.exposed_communication_ns)),
-        _time(row.waited_ns),
-        percent(row.last),
-        PurePath(row.path).name,
+        *(unbroken(_mostly(time_of(row), causes_of(row))) for title, time_of, causes_of in TIMES if title in shown),
+        unbroken(percent(row.last)),
+        Markup(escaped(PurePath(row.path).name).replace(".", ".<wbr>")),
     )
 
 

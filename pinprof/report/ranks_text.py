@@ -10,7 +10,9 @@ from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.ranks_words import (
     BEHIND,
     COLUMNS,
+    NOBODY,
     PER_STEP,
+    below,
     clocks,
     doubts_by_rank,
     finding_in,
@@ -22,7 +24,7 @@ from pinprof.report.ranks_words import (
     spread,
     title,
 )
-from pinprof.report.words import NOTHING
+from pinprof.report.words import NOTHING, printable
 from pinprof.units import duration, milliseconds, percent
 
 MAX_ROWS = 32
@@ -31,7 +33,7 @@ LISTED = 16
 """Of more ranks, those that are: the ones that need longest alone."""
 MAX_COLLECTIVES = 5
 MAX_FINDINGS = 12
-NARROW = 100
+NARROW = 104
 """Columns of a terminal in which the table of ranks stands closer."""
 
 
@@ -42,6 +44,8 @@ def to_text(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color:
 
 def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
     yield Text(title(ranks), "bold")
+    for remark in ranks.choice:
+        yield Text(printable(remark))
     yield section("Who waits for whom")
     yield from _verdict(ranks)
     doubts = doubts_by_rank(ranks, parts)
@@ -56,12 +60,13 @@ def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     if ranks.findings:
         yield section("Findings by rank")
         yield from _findings(ranks)
+    yield Text(f"\n{below(ranks)}.")
 
 
 def _verdict(ranks: Ranks) -> Iterator[RenderableType]:
     slowest = slowest_of(ranks)
     if slowest is None:
-        yield fact("none", nobody(ranks))
+        yield fact("none" if NOBODY in nobody(ranks) else "unsure", nobody(ranks))
     else:
         yield fact(f"rank {slowest.rank}", f"holds up the others: {ranks.reason}")
         alone = duration(slowest.alone_ns or 0.0)
@@ -76,7 +81,9 @@ def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
     columns = [column for column in COLUMNS if any(column[1](row) for row in ranks.rows)]
     rows = table("rank", *(name for name, _ in columns), "came last", text_columns=1)
     if width < NARROW:
-        rows.padding = 0
+        rows.padding, rows.show_edge = 0, False
+    for column in rows.columns:
+        column.header = str(column.header).replace(" ", "\n")
     many = len(ranks.rows) > MAX_ROWS
     for row in longest_alone_first(ranks.rows)[:LISTED] if many else ranks.rows:
         times = (time_of(row) for _, time_of in columns)

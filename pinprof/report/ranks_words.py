@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from pinprof.ranks import CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
+from pinprof.ranks import SKEWED, CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.words import NOTHING, consequence, place
 from pinprof.units import between, duration
 
@@ -16,23 +16,27 @@ WRONG_CLOCK_NS = 1_000_000
 """Clocks of machines that are kept by NTP differ by less."""
 NOBODY = "no rank holds up the others"
 PER_STEP = (
-    "Step and alone are without the profiler, alone as if the rank waited for no other, by replay; all else is as "
-    "traced, per complete step"
+    "Step and alone are without the profiler, alone as if the rank waited for no other, by replay. Traced is the step "
+    "with the profiler's cost in it; all other times are of that one, per complete step"
 )
 COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
     ("step", lambda row: row.step_ns),
     ("alone", lambda row: row.alone_ns),
+    ("traced", lambda row: row.traced_ns),
     ("GPU busy", lambda row: row.gpu_busy_ns),
     ("GPU idle", lambda row: row.idle_ns),
     ("copies exposed", lambda row: row.exposed_copies_ns),
     ("stalls", lambda row: row.stall_ns),
     ("input", lambda row: row.input_ns),
-    ("NCCL hidden", lambda row: row.overlapped_communication_ns),
+    ("NCCL overlapped", lambda row: row.overlapped_communication_ns),
     ("NCCL exposed", lambda row: row.exposed_communication_ns),
     ("waited", lambda row: row.waited_ns),
 )
 """What is said of each rank, in ns per step."""
-BEHIND = "who comes last costs nothing where all hosts run ahead of their GPUs: one always is behind"
+BEHIND = (
+    "waiting costs a rank nothing where its own host would not be faster: what counts is the step that each would have "
+    "alone"
+)
 
 
 def title(ranks: Ranks) -> str:
@@ -52,8 +56,20 @@ def nobody(ranks: Ranks) -> str:
     without = len(ranks.rows) - len(alone)
     if len(alone) <= 1:
         return "what the ranks would need alone cannot be told, so neither can be who holds up whom"
+    longest = longest_alone_first(ranks.rows)[0]
+    others = median(row.alone_ns for row in ranks.rows if row.alone_ns and row is not longest)
+    if (longest.alone_ns or 0.0) > (1 + SKEWED) * others:
+        needs = f"rank {longest.rank} may hold up the others: alone it would need {duration(longest.alone_ns or 0.0)}"
+        least = duration(longest.surely_ns or 0.0)
+        return f"{needs}, they {duration(others)}, but by what the profiler may have cost it, it could be {least}"
     unknown = f"; of {without} other{'s' * (without > 1)} that cannot be told" if without else ""
     return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
+
+
+def below(ranks: Ranks) -> str:
+    """Return of which rank the report is that follows, and why of this one."""
+    why = "needs longest alone" if ranks.slowest_rank is None else "holds up the others"
+    return f"Below stands the report on rank {ranks.shown_rank}, which {why}, by its own trace"
 
 
 def clocks(ranks: Ranks) -> str | None:

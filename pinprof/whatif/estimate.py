@@ -1,7 +1,7 @@
 """The step as it is without the profiler: measured in the recorded run, else what a calibrated replay makes of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pinprof.analyses.steps import StepTimes
 from pinprof.trace.tables import Info
@@ -51,13 +51,29 @@ def measured_step(ranks: Sequence[Info]) -> StepEstimate | None:
 
 
 def estimate_step(
-    times: Sequence[StepTimes], programs: Sequence[Program], steps: int, calibration: Calibration
+    times: Sequence[StepTimes],
+    programs: Sequence[Program],
+    steps: int,
+    calibration: Calibration,
+    waiting_for_nobody: Program | None = None,
 ) -> StepEstimate:
     """Return the step of a job by the times of its ranks; `programs` are those of so many of their complete steps.
 
     Of a single rank the time in which its GPU worked is the least that the step can be; of several, part of that was
-    waiting for each other.
+    waiting for each other. Where a single rank waited for others whose traces are not here, nothing tells how much of
+    that the profiler has made: the least is then what it takes when it waits for nobody.
     """
+    estimate = _by_replay(times, programs, steps, calibration)
+    if waiting_for_nobody is None or estimate.range_ns is None:
+        return estimate
+    low, high = estimate.range_ns
+    least = pace([waiting_for_nobody], steps, calibration.high)
+    return replace(estimate, range_ns=(min(max(least.step_ns * (1 - NOISE), least.busy_ns), low), high))
+
+
+def _by_replay(
+    times: Sequence[StepTimes], programs: Sequence[Program], steps: int, calibration: Calibration
+) -> StepEstimate:
     traced, busy = ([time for time in each if time is not None] for each in zip(*map(_times, times), strict=True))
     if not traced or not busy:
         return StepEstimate(None, "estimated", None)

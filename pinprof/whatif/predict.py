@@ -11,12 +11,13 @@ from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.errors import TraceError
+from pinprof.trace.collectives import collectives_of
 from pinprof.trace.tables import NONE, Trace
 from pinprof.whatif.calibrate import USUAL_NS, cost_of, expected, fitted
 from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.estimate import StepEstimate, estimate_step, measured_step
 from pinprof.whatif.program import Program, build_program
-from pinprof.whatif.ranks import joined
+from pinprof.whatif.ranks import alone, joined
 from pinprof.whatif.replay import Cost, Pace, pace
 from pinprof.whatif.scenarios import Scenario, edits_of, places_in
 
@@ -101,7 +102,14 @@ class Model:
     def _estimate(self) -> StepEstimate:
         stacks = any(len(rank.trace.functions) > 0 for rank in self.ranks)
         calibration = expected(self.programs, stacks=stacks)
-        return estimate_step([rank.times for rank in self.ranks], self.programs, self.steps, calibration)
+        return estimate_step([rank.times for rank in self.ranks], self.programs, self.steps, calibration, self._apart())
+
+    def _apart(self) -> Program | None:
+        """Return the only rank's program as if it waited for no other; None if it meets none, or there are more."""
+        (trace, *_), steps = self.ranks[0], self.chosen[0]
+        if len(self.ranks) > 1 or not self.runs or not len(collectives_of(trace, steps)):
+            return None
+        return alone(trace, self.programs[0], steps)
 
     @property
     def runs(self) -> bool:

@@ -1,6 +1,7 @@
 """Ranks side by side: by hand, and recorded jobs of two H200, in one of which a rank sleeps 20 ms in every step."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from pinprof.trace import read_trace
 
 RECORDED = Path(__file__).parents[2] / "traces" / "ranks"
 STEPS = 6
+PAUSES = "its host runs no op and no call, after the beginning of the step and before {}: Python code, or a sleep"
 
 
 def recorded(name: str) -> Ranks:
     return compare_ranks([measure_rank(read_trace(path)) for path in sorted(RECORDED.glob(f"{name}.json.gz"))])
 
 
-def rank(number: int, late: float, *, wait: bool = False, world_size: int = 2) -> TraceBuilder:
+def rank(number: int, late: float, *, wait: bool = False, world_size: int = 2, group: str = "[0, 1]") -> TraceBuilder:
     """A step of 1000: `late`, or a wait of as long, then 100 for a kernel, then a collective that ends at 800."""
     builder = TraceBuilder()
     builder.metadata["distributedInfo"] = {"rank": number, "world_size": world_size}
@@ -31,7 +33,7 @@ def rank(number: int, late: float, *, wait: bool = False, world_size: int = 2) -
         begin = start + late + 10
         builder.op("aten::mm", begin, 20)
         builder.kernel(begin + 10, 100, launch=begin + 5)
-        builder.collective(begin + 110, start + 800 - (begin + 110), launch=begin + 15)
+        builder.collective(begin + 110, start + 800 - (begin + 110), launch=begin + 15, group=group)
         builder.call("cudaDeviceSynchronize", begin + 30, start + 805 - (begin + 30))
     return builder
 
@@ -44,7 +46,7 @@ def compared(folder: Path, *ranks: TraceBuilder) -> Ranks:
 def test_the_rank_that_begins_late_is_named_with_what_it_does(tmp_path: Path) -> None:
     found = compared(tmp_path, rank(0, 10), rank(1, 600), rank(2, 20))
     assert found.slowest_rank == 1
-    assert found.reason == "its host runs no op (after the beginning of the step and before aten::mm)"
+    assert found.reason == PAUSES.format("aten::mm")
     assert found.skew_ns == pytest.approx(585_000, rel=0.1)
     assert [round(row.waited_ns / 1000) for row in found.rows] == [590, 0, 580]
     assert [row.last for row in found.rows] == [0, 1, 0]
@@ -62,6 +64,21 @@ def test_a_wait_that_only_one_rank_has_is_the_reason(tmp_path: Path) -> None:
 def test_ranks_that_do_the_same_raise_no_alarm(tmp_path: Path) -> None:
     found = compared(tmp_path, rank(0, 300), rank(1, 305))
     assert (found.slowest_rank, found.reason) == (None, None)
+
+
+def test_ranks_that_meet_have_the_step_of_the_one_that_sets_the_pace(tmp_path: Path) -> None:
+    groups = ("[0, 1]", "[0, 1]", "[2, 3]", "[2, 3]")
+    late = (600, 10, 10, 300)
+    traces = [
+        read_trace(rank(number, time, group=group).write(tmp_path / f"rank{number}.json"))
+        for number, (time, group) in enumerate(zip(late, groups, strict=True))
+    ]
+    parts = [measure_rank(trace) for trace in traces]
+    estimated = [
+        replace(part, profile=replace(part.profile, step=replace(part.profile.step, step_ns=step)))
+        for part, step in zip(parts, (900e3, 700e3, 600e3, 500e3), strict=True)
+    ]
+    assert [row.step_ns for row in compare_ranks(estimated).rows] == [900e3, 900e3, 500e3, 500e3]
 
 
 def test_a_clock_that_is_seconds_ahead_changes_nothing_and_is_said(tmp_path: Path) -> None:
@@ -115,7 +132,7 @@ def test_the_sleeping_rank_is_named_and_its_skew_is_right() -> None:
     assert found.rows[0].step_ns == found.rows[1].step_ns  # the profiler's cost to one is in the trace of both
     assert found.slowest_rank == 1
     assert found.skew_ns == pytest.approx(20e6, rel=0.3)
-    assert found.reason == "its host runs no op (after the beginning of the step and before aten::linear)"
+    assert found.reason == PAUSES.format("aten::linear")
 
 
 def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> None:

@@ -23,7 +23,7 @@ ORDER = f"() => {CANVAS}._fullLayout.xaxis._categories"
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
     parts, trace = job(folder, MANY, slowest=SLOW)
-    text = to_html(compare_ranks(parts), parts, SLOW, (trace, parts[SLOW].profile, parts[SLOW].findings))
+    text = to_html(compare_ranks(parts), parts, (trace, parts[SLOW].profile, parts[SLOW].findings))
     (folder / "job.html").write_text(text, encoding="utf-8")
     return folder / "job.html"
 
@@ -80,6 +80,12 @@ def test_the_headline_names_the_rank(page: Page) -> None:
 
 def test_nothing_is_wider_than_the_screen(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_the_table_of_ranks_fits_a_wide_screen(page: Page) -> None:
+    wider = page.locator("#job-ranks + .table").evaluate("(part) => part.scrollWidth - part.clientWidth")
+    assert page.viewport_size
+    assert wider == 0 or page.viewport_size["width"] < 1440
 
 
 def test_each_rank_has_a_column_of_its_own(page: Page) -> None:

@@ -10,6 +10,7 @@ from trace_builder import SIDE, TraceBuilder
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.errors import TraceError
+from pinprof.measure import measure
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import NONE
 from pinprof.whatif import Scenario, predict
@@ -162,3 +163,19 @@ def test_the_predicted_step_is_that_of_the_fixed_job() -> None:
     assert len(errors) >= 5
     assert statistics.median(errors) <= 0.02
     assert max(errors) <= 0.09
+
+
+def test_a_rank_by_itself_does_not_tell_how_much_of_its_step_is_the_profiler_of_another(tmp_path: Path) -> None:
+    waits = rank(0, 100, number=0)  # from 110 to 800 its GPU is in a collective
+    works = rank(0, 100, number=0)
+    for event in works.events:
+        event["args"].pop("Collective name", None)
+        event["name"] = event["name"].replace("ncclDevKernel", "gemm")
+    of_waiting, of_working = (measure(trace).step for trace in job(tmp_path, waits, works))
+    assert of_waiting.step_ns == of_working.step_ns
+    assert of_waiting.range_ns
+    assert of_working.range_ns
+    assert of_waiting.range_ns[1] == of_working.range_ns[1]
+    assert of_working.range_ns[0] > 790_000  # kernels from 10 to 800
+    assert of_waiting.range_ns[0] < 415_000  # its host from 805 to 1010, then kernels of 200: no wait for another
+    assert not of_waiting.is_sure

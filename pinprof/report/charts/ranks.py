@@ -254,9 +254,9 @@ def _caption(ranks: Ranks, left_out: int) -> str:
     step = f"Step: {', '.join(spread(steps))}. " if steps else ""
     small = f" What takes no rank {percent(NEGLIGIBLE)} of the step is not drawn." if left_out else ""
     return (
-        f"{step}Each column is a rank, each line what its step is spent on: the longer, the stronger its colour. A "
-        "late rank has it in what holds it up and not in waiting for others; the ranks that it holds up are the other "
-        f"way round.{small}"
+        f"{step}Each column is a rank, each line what its step is spent on, as traced: the longer, the stronger its "
+        "colour. A late rank has it in what holds it up and not in waiting for others; the ranks that it "
+        f"holds up are the other way round.{small}"
     )
 
 

@@ -1,0 +1,55 @@
+from pathlib import Path
+
+from trace_builder import AUTOGRAD, TraceBuilder
+
+from pinprof.analyses.pause import Pause
+from pinprof.measure import measure
+from pinprof.trace import read_trace
+
+MS = 1_000_000
+
+
+def pause_of(builder: TraceBuilder, folder: Path) -> Pause | None:
+    return measure(read_trace(builder.write(folder / "trace.json"))).pause
+
+
+def sleeping(sleeps: float) -> TraceBuilder:
+    """Three steps of 10 ms: an op from 1 to 2 ms, nothing for so many ms, an op and a call up to 9 ms."""
+    builder = TraceBuilder()
+    for start in range(0, 30_000, 10_000):
+        builder.step(start // 10_000, start, 10_000)
+        builder.op("aten::mm", start + 1000, 1000)
+        builder.op("aten::add", start + 2000 + sleeps, 7000 - sleeps)
+        builder.call("cudaLaunchKernel", start + 8000, 10)
+    return builder
+
+
+def test_a_pause_lies_between_the_ops_around_it(tmp_path: Path) -> None:
+    found = pause_of(sleeping(5000), tmp_path)
+    assert found == Pause(5 * MS, "aten::mm", "aten::add")
+    assert found.between == "after aten::mm and before aten::add"
+
+
+def test_a_pause_may_reach_from_an_end_of_the_step_to_the_other(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in range(0, 3000, 1000):
+        builder.step(start // 1000, start, 1000)
+    builder.op("aten::mm", 3100, 10)
+    assert pause_of(builder, tmp_path) == Pause(MS, "", "")
+
+
+def test_backward_and_the_wait_for_a_batch_are_no_pause(tmp_path: Path) -> None:
+    builder = sleeping(5000)
+    for start in range(0, 30_000, 10_000):
+        builder.op("MmBackward0", start + 2500, 1500, thread=AUTOGRAD)
+        builder.op("autograd::engine::evaluate_function: MmBackward0", start + 2400, 1700, thread=AUTOGRAD)
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        builder.event("user_annotation", name, start + 4200, 2000)
+    # from 6.2 to 7 ms, but the longest is now before the first op and after the last
+    assert pause_of(builder, tmp_path) == Pause(MS, "", "aten::mm")
+
+
+def test_without_ops_and_calls_no_pause_is_known(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.activity("kernel", "gemm", 0, 10, correlation=0, device=0, stream=7)
+    assert pause_of(builder, tmp_path) is None

@@ -1,0 +1,69 @@
+from pathlib import Path
+
+from page_reader import Page
+from trace_builder import TraceBuilder
+
+from pinprof.measure import measure
+from pinprof.report.console import to_text
+from pinprof.report.headline import HOST_ALONE, Headline, headline
+from pinprof.report.html_report import to_html
+from pinprof.rules import find
+from pinprof.trace import Trace, read_trace
+
+PAUSE = (
+    "The host runs no op and no call for 8.00 ms of each step, as traced, after aten::mm and before aten::add: that is "
+    "Python code, or a sleep. A profiler of Python code, such as py-spy, shows the line."
+)
+
+
+def recorded(folder: Path, *, item: bool = False, busy: bool = False) -> Trace:
+    """Three steps of 10 ms: kernels from 0.1 to 0.6, 0.7 to 0.8 and 9.1 to 9.6 ms; the last is launched by an op at 9.
+
+    Between them the host sleeps from 1 to 9 ms or runs an op; if it reads an `item`, it waits for 0.5 ms for it.
+    """
+    builder = TraceBuilder()
+    for start in range(0, 30_000, 10_000):
+        builder.step(start // 10_000, start, 9990)
+        builder.op("aten::mm", start + 10, 990)
+        builder.kernel(start + 100, 500, launch=start + 20)
+        builder.kernel(start + 700, 100, launch=start + 680)
+        if busy:
+            builder.op("aten::sort", start + 1000, 7900)
+        if item:
+            builder.op("aten::item", start + 60, 600)
+            builder.copy("DtoH (Device -> Pinned)", start + 602, 2, launch=start + 80, size=4)
+            builder.call("cudaStreamSynchronize", start + 100, 510)
+        builder.op("aten::add", start + 9000, 900)
+        builder.kernel(start + 9100, 500, launch=start + 9010)
+    return read_trace(builder.write(folder / "trace.json"))
+
+
+def said(trace: Trace) -> tuple[Headline, str, str]:
+    """Return the sentence on top, the text for the terminal in one line, and the text of the page."""
+    profile = measure(trace)
+    findings = find(profile, trace)
+    page = Page(to_html([(trace, profile, findings)])).text
+    text = " ".join(to_text(profile, findings).split())
+    return headline(profile, findings), text, page.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_a_host_that_sleeps_is_told_so_and_not_to_launch_fewer_kernels(tmp_path: Path) -> None:
+    top, text, page = said(recorded(tmp_path))
+    assert top.do == PAUSE
+    assert PAUSE in text
+    assert page.count(PAUSE) == 2  # on top, and under what to do
+    assert "CUDA graphs" not in page
+
+
+def test_a_long_pause_comes_before_a_finding_that_saves_less(tmp_path: Path) -> None:
+    top, text, page = said(recorded(tmp_path, item=True))
+    assert (top.do, top.number) == (PAUSE, None)
+    assert PAUSE in text
+    assert "PIN201" in text
+    assert page.count(PAUSE) == 2
+
+
+def test_a_host_that_is_busy_all_the_time_does_not_pause(tmp_path: Path) -> None:
+    top, text, _ = said(recorded(tmp_path, busy=True))
+    assert top.do == HOST_ALONE
+    assert "no op and no call" not in text
