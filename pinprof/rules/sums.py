@@ -57,7 +57,7 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
             float(gpu.duration_ns[rows].sum()) / steps,
             float(overlap.exposed_ns[indices].sum()) / steps,
             float(stalls.stall_ns[theirs].sum()) / steps,
-            float(stalls.bubble_ns[theirs & staged].sum()) / steps,
+            float(stalls.idle_ns[theirs & staged].sum()) / steps,
         )
 
 

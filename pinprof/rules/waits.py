@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
-from pinprof.rules.sums import at, idle_within
+from pinprof.rules.sums import at
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
 from pinprof.whatif.edits import Edits
@@ -22,7 +22,7 @@ def waits_of(*causes: str) -> tuple[Look, tuple[str, ...]]:
         for number, site in enumerate(profile.syncs.sites):
             if site.cause in causes and site.is_of_the_code and site.in_steps.count:
                 bubble = site.in_steps.bubble_ns / profile.steps.count
-                evidence = _at_site(profile, site, bubble + _held(profile, trace, number))
+                evidence = _at_site(profile, site, bubble)
                 yield replace(evidence, edits=_fixed(profile, trace, number))
 
     return look, causes
@@ -39,15 +39,6 @@ def _fixed(profile: Profile, trace: Trace, site: int) -> Edits:
         copies = frozenset(stalls.copy[list(rows)].tolist()) - {NONE}
         return without_blocking(trace, profile.syncs, copies) | Edits(pinned=copies)
     return without_waits(trace, profile.syncs, [site])
-
-
-def _held(profile: Profile, trace: Trace, site: int) -> float:
-    """Return how long the GPU is idle within calls of a site that hold the host up without waiting for it, per step."""
-    if profile.syncs.sites[site].cause not in ALLOCATIONS:
-        return 0.0
-    stalls = profile.syncs.stalls
-    call = stalls.call[(profile.syncs.site == site) & (stalls.drain_ns + stalls.own_ns == 0)]
-    return idle_within(profile, trace, trace.calls.start_ns[call], trace.calls.end_ns[call])
 
 
 def _at_site(profile: Profile, site: Site, idle: float) -> Evidence:
