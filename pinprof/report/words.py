@@ -33,7 +33,10 @@ ABSENT = "Not in this trace"
 MAX_NAMED = 4
 """Sites of a group that are named."""
 FREE = 0.01
-"""A wait of this share of the step that leaves the GPU idle for less than this share of itself costs nothing."""
+"""Of a wait of this share of the step that leaves the GPU idle for less than this share of itself, most is no loss. It
+costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
+OF_ITS_OWN = 0.5
+"""A wait of which this share is for its own copy is a loss: the copy is what the GPU works on."""
 DEAR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
 
@@ -46,8 +49,10 @@ def surprises(profile: Profile) -> Iterator[str]:
     waits = [site for site in profile.syncs.sites if site.is_wait and site.in_steps.count]
     for site in waits:
         stall, bubble = site.in_steps.stall_ns / count, site.in_steps.bubble_ns / count
-        if stall >= FREE * step and bubble < FREE * stall:
-            yield f"{_named(site)} waits {duration(stall)} and costs {duration(bubble)}: the GPU had work meanwhile"
+        own = site.in_steps.own_ns / count
+        if stall >= FREE * step and bubble < FREE * stall and own < OF_ITS_OWN * stall:
+            after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
+            yield f"most of the {duration(stall)} that {_named(site)} waits is no loss: the GPU works meanwhile{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
             yield f"{_named(site)} waits only {duration(stall)}, but the GPU is idle for {duration(bubble)} after it"
     for number in sorted({site.group for site in waits if site.group is not None}):

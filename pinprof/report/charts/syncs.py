@@ -63,7 +63,8 @@ def _caption(sites: list[Site], count: int) -> str:
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
         f"The host stands {duration(stall)} per step in calls that wait, and the GPU is idle for {duration(bubble)} "
-        f"after them. Only the idle time costs: a long stall with none is free.{left}"
+        "after them. While the GPU works on what was queued before, a stall is no loss. A fix may save more than the "
+        f"idle time: the host has lost its lead, so that later launches are late, too.{left}"
     )
 
 
