@@ -84,7 +84,7 @@ def test_the_sites_behind_a_limit_are_named_the_longest_stall_first(tmp_path: Pa
     assert (first.file, first.line, first.function, first.rule) == ("train.py", None, "train", "PIN101")
     assert second.rule == "PIN201"
     assert second.message == (
-        "aten::item (item): 1 per step, the host waits 60.0 µs and the GPU is idle for 198 µs after it"
+        "aten::item (item): 1 per step; as traced, the host waits 60.0 µs and the GPU is idle for 198 µs after it"
     )
 
 

@@ -36,7 +36,7 @@ def site_place(site: Site, steps: int) -> Place:
         *site.place,
         RULE_OF_CAUSE.get(site.cause),
         f"{site.cause} {site.op or site.call}",
-        f"{site.op or site.call} ({site.cause}): {cost.count / times:.3g} per step, the host waits "
+        f"{site.op or site.call} ({site.cause}): {cost.count / times:.3g} per step; as traced, the host waits "
         f"{duration(cost.stall_ns / times)} and the GPU is idle for {duration(cost.bubble_ns / times)} after it",
     )
 

@@ -177,7 +177,7 @@ def _input(profile: Profile) -> Iterable[RenderableType]:
 
 
 def _idle(profile: Profile) -> Iterable[RenderableType]:
-    yield section("Idle GPU, in the whole trace")
+    yield section("Idle GPU, in the whole trace as traced")
     for device in profile.devices:
         if "busy" in profile.withheld:
             yield fact(NOTHING, f"GPU {device.device} has nothing to run: {why_not(profile, 'busy')}")

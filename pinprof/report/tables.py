@@ -93,7 +93,7 @@ def idle_table(profile: Profile) -> str:
         for device in profile.devices
         for cause, time in device.idle_by_cause
     ]
-    return table("In the whole trace, between the first and the last work of each GPU", columns, rows) if rows else ""
+    return table("As traced, between the first and the last work of each GPU", columns, rows) if rows else ""
 
 
 def steps_table(profile: Profile) -> str:

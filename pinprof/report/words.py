@@ -42,11 +42,12 @@ DEAR = 4
 
 
 def surprises(profile: Profile) -> Iterator[str]:
-    """Yield sentences on the waits whose cost is not what their length suggests, and on those that only move."""
+    """Yield sentences on the waits whose cost is not what their length or the step suggests, or that only move."""
     count, step = profile.steps.count, profile.step_ns
     if not count or not step or profile.withheld.keys() & {"stalls", "drain", "per_step"}:
         return
     waits = [site for site in profile.syncs.sites if site.is_wait and site.in_steps.count]
+    yield from _only_as_traced(profile, sum(site.in_steps.bubble_ns for site in waits) / count)
     for site in waits:
         stall, bubble = site.in_steps.stall_ns / count, site.in_steps.bubble_ns / count
         own = site.in_steps.own_ns / count
@@ -62,6 +63,16 @@ def surprises(profile: Profile) -> Iterator[str]:
             names = ", ".join(_named(site) for site in members[:MAX_NAMED])
             names += ", ..." if len(members) > MAX_NAMED else ""
             yield f"one group, {duration(bubble)} idle: without one of them, the next waits instead ({names})"
+
+
+def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
+    """Yield why the GPU is idle for longer after waits than in the whole step: that is without the profiler."""
+    idle = sum(mean.idle_ns for mean in profile.mean_steps)
+    if profile.mean_steps and profile.step.step_ns and bubble_ns > idle:
+        yield (
+            f"the GPU is idle for {duration(bubble_ns)} after waits as traced, but for {duration(idle)} of the whole "
+            "step without the profiler, which slows the host"
+        )
 
 
 def _named(site: Site) -> str:

@@ -57,8 +57,8 @@ def _batches(source: str, what: str) -> Look:
 
 
 def _pageable_evidence(copies: Copies, what: str) -> Evidence:
-    blocked = f"; the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
-    idle = f", and the GPU is idle for {duration(copies.bubble_ns)} after them" if copies.bubble_ns else ""
+    blocked = f"; as traced, the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
+    idle = f" and the GPU is idle for {duration(copies.bubble_ns)} after them" if copies.bubble_ns else ""
     speed = f" at {rate(copies.bytes / copies.time_ns)}" if copies.time_ns and copies.bytes else ""
     return Evidence(
         copies.exposed_ns + copies.bubble_ns,

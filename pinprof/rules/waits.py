@@ -47,9 +47,9 @@ def _at_site(profile: Profile, site: Site, idle: float) -> Evidence:
     group = f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
     return Evidence(
         idle,
-        f"{site.op or site.call}{at(site.place)}: {site.in_steps.count / steps:.3g} per "
-        f"step, the host waits {duration(site.in_steps.stall_ns / steps)} and the GPU is idle for {duration(idle)} "
-        "after it" + (group if others else ""),
+        f"{site.op or site.call}{at(site.place)}: {site.in_steps.count / steps:.3g} per step; as traced, the host "
+        f"waits {duration(site.in_steps.stall_ns / steps)} and the GPU is idle for {duration(idle)} after it"
+        + (group if others else ""),
         *site.place,
     )
 

@@ -62,9 +62,9 @@ def _caption(sites: list[Site], count: int) -> str:
     bubble = sum(site.in_steps.bubble_ns for site in sites) / count
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
-        f"The host stands {duration(stall)} per step in calls that wait, and the GPU is idle for {duration(bubble)} "
-        "after them. While the GPU works on what was queued before, a stall is no loss. A fix may save more than the "
-        f"idle time: the host has lost its lead, so that later launches are late, too.{left}"
+        f"As traced, the host stands {duration(stall)} per step in calls that wait, and the GPU is idle for "
+        f"{duration(bubble)} after them. While the GPU works on what was queued before, a stall is no loss. A fix may "
+        f"save more than the idle time: the host has lost its lead, so that later launches are late, too.{left}"
     )
 
 
