@@ -131,25 +131,25 @@ def _exposed(profile: Profile, trace: Trace) -> Figure:
     why, sums = _unknown(profile, trace, "overlap"), profile.per_step
     if why or sums is None:
         return Figure(0.0, math.inf, NOISE_MS, why or NO_STEPS)
-    exposed, stepped = profile.overlap.exposed_ns, _in_complete_steps(trace, profile)
+    exposed = profile.overlap.exposed_ns
+    stepped = _in_complete_steps(trace, profile) & profile.overlap.counts
     value = sums.exposed_ns / NS_PER_MS
     places = copy_places(trace, profile, stepped & (exposed > 0), exposed, profile.steps.count)
     return Figure(value, value, NOISE_MS, places=places)
 
 
 def _overlap(profile: Profile, trace: Trace) -> Figure:
-    copied = sum(device.copy_ns for device in profile.overlap.devices)
+    overlap = profile.overlap
     if len(trace.gpu) == 0:
         return Figure(0.0, 1.0, NOISE_SHARE, NO_GPU)
-    if copied == 0:
+    if overlap.fraction is None:
         return Figure(1.0, 1.0, NOISE_SHARE, "the trace has no copies")
     why = _withheld(profile, "copies", "overlap")
     if why:
         return Figure(0.0, 1.0, NOISE_SHARE, why)
-    value = sum(device.overlapped_ns for device in profile.overlap.devices) / copied
-    exposed = profile.overlap.exposed_ns
-    noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * profile.steps.divisor / copied)
-    return Figure(value, value, noise, places=copy_places(trace, profile, exposed > 0, exposed, None))
+    noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * profile.steps.divisor / overlap.known_ns)
+    places = copy_places(trace, profile, (overlap.exposed_ns > 0) & overlap.counts, overlap.exposed_ns, None)
+    return Figure(overlap.fraction, overlap.fraction, noise, places=places)
 
 
 def _pageable(profile: Profile, trace: Trace) -> Figure:
