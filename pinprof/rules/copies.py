@@ -35,6 +35,11 @@ def _sources_of_batches(profile: Profile) -> str | None:
     return "custom" if loader.pin_thread else "loader"
 
 
+def rule_of_batches(profile: Profile) -> str | None:
+    """Return the rule for HtoD copies of pageable memory where they are batches of a DataLoader, else None."""
+    return {"loader": "PIN104", "custom": "PIN105"}.get(_sources_of_batches(profile) or "")
+
+
 def _pageable(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     chosen = profile.overlap.reason == REASONS.index("pageable")
     direction = trace.gpu.direction[profile.overlap.row]
