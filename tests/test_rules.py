@@ -279,6 +279,37 @@ def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path)
     assert [finding.severity for finding in findings] == ["medium", "high"]
 
 
+def test_one_copy_is_no_copies(tmp_path: Path) -> None:
+    (one,) = [found for found in findings_of(same_stream, tmp_path) if found.rule.id == "PIN301"]
+    assert one.evidence.text.startswith("1 HtoD copy per step (")
+
+    def two(builder: TraceBuilder, start: float) -> None:
+        same_stream(builder, start)
+        builder.copy("HtoD (Pinned -> Device)", start + 600, 50, launch=start + 590)
+
+    (both,) = [found for found in findings_of(two, tmp_path) if found.rule.id == "PIN301"]
+    assert both.evidence.text.startswith("2 HtoD copies per step (")
+
+
+def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place(tmp_path: Path) -> None:
+    def allocating(builder: TraceBuilder, start: float) -> None:
+        builder.function("train.py(3): step", start + 1, 900)
+        builder.call("cudaFree", start + 50, 60)  # awaits the kernel up to 100; the next is at 800
+        builder.call("cudaFree", start + 120, 30)
+        builder.op("aten::empty", start + 150, 45)
+        builder.call("cudaMalloc", start + 160, 20)
+
+    (finding,) = findings_of(allocating, tmp_path)
+    assert finding.evidence.cost_ns == 700_000  # once, of whichever call it is
+    assert finding.evidence.text == (
+        "cudaFree in step(), aten::empty in step(): 3 per step; as traced, the host waits 110 µs and the GPU is idle "
+        "for 700 µs after them"
+    )
+    assert (finding.evidence.file, finding.evidence.function) == ("train.py", "step")
+    assert finding.saving
+    assert finding.saving.saving_ns > 0
+
+
 def test_ids_are_unique_and_every_rule_says_why_and_what_to_do() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
     for rule in RULES:

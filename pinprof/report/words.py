@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
+from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trust import FIGURES, Missing
 from pinprof.units import between, duration, percent, rate, size
@@ -76,7 +77,7 @@ def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
 
 
 def _named(site: Site) -> str:
-    return f"{site.cause} at {site.place}" if str(site.place) else f"{site.cause} ({site.op or site.call})"
+    return f"{site.cause}{at(site.place)}" if str(site.place) else f"{site.cause} ({site.op or site.call})"
 
 
 def unless(profile: Profile, *figures: str) -> Callable[[str], str]:

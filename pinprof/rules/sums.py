@@ -28,10 +28,10 @@ class Copies(NamedTuple):
     bubble_ns: float
     """How long the GPU was idle after those of them that blocked although they were to be asynchronous."""
 
-    @property
-    def at(self) -> str:
-        """Where they are, to follow what they are."""
-        return at(self.place)
+    def named(self, what: str) -> str:
+        """Return how many there are per step of what they are, "copies" and so on, and where."""
+        number = f"{self.per_step:.3g}"
+        return f"{number} {what.replace('copies', 'copy') if number == '1' else what} per step{at(self.place)}"
 
 
 def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[Copies]:
@@ -63,7 +63,9 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
 
 def at(place: Place) -> str:
     """Return where something is, to follow what it is; nothing where that is not known."""
-    return f" {'in' if place.line is None else 'at'} {place}" if str(place) else ""
+    if place.line is not None:
+        return f" at {place}"
+    return f" in {place}()" if str(place) else ""
 
 
 def idle_within(profile: Profile, trace: Trace, start: Int64s, end: Int64s) -> float:

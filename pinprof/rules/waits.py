@@ -1,7 +1,9 @@
 """Rules 2xx: what makes the host wait for the GPU, by cause."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -14,16 +16,25 @@ from pinprof.units import duration
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
+MAX_NAMED = 4
+"""Sites of one finding that are named."""
 
-def waits_of(*causes: str) -> tuple[Look, tuple[str, ...]]:
-    """Return what looks for sites with one of the causes that are a problem, and the causes."""
+
+def waits_of(*causes: str, are_one: bool = False) -> tuple[Look, tuple[str, ...]]:
+    """Return what looks for sites with one of the causes that are a problem, and the causes.
+
+    Sites of which the same fix rids the program wherever they are, `are_one`: a finding for all of them.
+    """
 
     def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
-        for number, site in enumerate(profile.syncs.sites):
-            if site.cause in causes and site.is_of_the_code and site.in_steps.count:
-                bubble = site.in_steps.bubble_ns / profile.steps.count
-                evidence = _at_site(profile, site, bubble)
-                yield replace(evidence, edits=_fixed(profile, trace, number))
+        found = [
+            number
+            for number, site in enumerate(profile.syncs.sites)
+            if site.cause in causes and site.is_of_the_code and site.in_steps.count
+        ]
+        for numbers in [found] if are_one and found else [[number] for number in found]:
+            edits = reduce(or_, (_fixed(profile, trace, number) for number in numbers))
+            yield replace(_at_sites(profile, [profile.syncs.sites[number] for number in numbers]), edits=edits)
 
     return look, causes
 
@@ -41,17 +52,29 @@ def _fixed(profile: Profile, trace: Trace, site: int) -> Edits:
     return without_waits(trace, profile.syncs, [site])
 
 
-def _at_site(profile: Profile, site: Site, idle: float) -> Evidence:
-    steps = profile.steps.count
-    others = sum(other.group == site.group for other in profile.syncs.sites) - 1 if site.group is not None else 0
-    group = f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
+def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
+    """Return what is seen of one site, or of several together at the place of the first, the longest idle time."""
+    steps, first, costs = profile.steps.count, sites[0], [site.in_steps for site in sites]
+    count, stall, idle = (
+        sum(figure) / steps
+        for figure in zip(*((cost.count, cost.stall_ns, cost.bubble_ns) for cost in costs), strict=True)
+    )
+    named = ", ".join(f"{site.op or site.call}{at(site.place)}" for site in sites[:MAX_NAMED])
+    named += f" and {len(sites) - MAX_NAMED} more" if len(sites) > MAX_NAMED else ""
     return Evidence(
         idle,
-        f"{site.op or site.call}{at(site.place)}: {site.in_steps.count / steps:.3g} per step; as traced, the host "
-        f"waits {duration(site.in_steps.stall_ns / steps)} and the GPU is idle for {duration(idle)} after it"
-        + (group if others else ""),
-        *site.place,
+        f"{named}: {count:.3g} per step; as traced, the host waits {duration(stall)} and the GPU is idle for "
+        f"{duration(idle)} after {'it' if len(sites) == 1 else 'them'}{_only_moves(profile, sites)}",
+        *first.place,
     )
+
+
+def _only_moves(profile: Profile, sites: Sequence[Site]) -> str:
+    groups = {site.group for site in sites} - {None}
+    others = sum(other.group in groups and other not in sites for other in profile.syncs.sites)
+    if not others:
+        return ""
+    return f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
 
 
 READ_LATER = (
