@@ -11,6 +11,7 @@ from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS
 
+TRACES = Path(__file__).parents[1] / "traces"
 PINNED = "HtoD (Pinned -> Device)"
 Scene = Callable[[TraceBuilder, float], None]
 """Adds one step's events, from the given time on."""
@@ -308,6 +309,13 @@ def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place(tmp_p
     assert (finding.evidence.file, finding.evidence.function) == ("train.py", "step")
     assert finding.saving
     assert finding.saving.saving_ns > 0
+
+
+def test_a_finding_on_several_calls_is_at_the_first_place_with_a_line() -> None:
+    trace = read_trace(TRACES / "empty_cache.stack.json.gz")
+    (finding,) = find(measure(trace), trace)
+    assert finding.evidence.text.startswith("cudaFree in step(), ")
+    assert str(finding.evidence.place) == "pinprof/workloads/waits.py:100"  # empty_cache() itself
 
 
 def test_ids_are_unique_and_every_rule_says_why_and_what_to_do() -> None:

@@ -53,8 +53,9 @@ def _fixed(profile: Profile, trace: Trace, site: int) -> Edits:
 
 
 def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
-    """Return what is seen of one site, or of several together at the place of the first, the longest idle time."""
-    steps, first, costs = profile.steps.count, sites[0], [site.in_steps for site in sites]
+    """Return what is seen of one site, or of several together, at the first place of which the line is known."""
+    steps, costs = profile.steps.count, [site.in_steps for site in sites]
+    at_line = next((site for site in sites if site.line is not None), sites[0])
     count, stall, idle = (
         sum(figure) / steps
         for figure in zip(*((cost.count, cost.stall_ns, cost.bubble_ns) for cost in costs), strict=True)
@@ -65,7 +66,7 @@ def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
         idle,
         f"{named}: {count:.3g} per step; as traced, the host waits {duration(stall)} and the GPU is idle for "
         f"{duration(idle)} after {'it' if len(sites) == 1 else 'them'}{_only_moves(profile, sites)}",
-        *first.place,
+        *at_line.place,
     )
 
 
