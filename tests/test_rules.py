@@ -318,6 +318,18 @@ def test_a_finding_on_several_calls_is_at_the_first_place_with_a_line() -> None:
     assert str(finding.evidence.place) == "pinprof/workloads/waits.py:100"  # empty_cache() itself
 
 
+def test_of_several_gpus_the_finding_names_the_one_that_is_idle(tmp_path: Path) -> None:
+    def on_the_second(builder: TraceBuilder, start: float) -> None:
+        builder.kernel(start + 20, 80, launch=start + 12, device=1)
+        builder.op("aten::item", start + 30, 100)
+        builder.copy("DtoH (Device -> Pinned)", start + 100, 2, launch=start + 40, size=4, device=1)
+        builder.call("cudaStreamSynchronize", start + 50, 60)
+        builder.kernel(start + 400, 180, launch=start + 390, device=1)
+
+    (finding,) = findings_of(on_the_second, tmp_path)
+    assert finding.evidence.text.endswith("the host waits 60.0 µs and GPU 1 is idle for 298 µs after it")
+
+
 def test_ids_are_unique_and_every_rule_says_why_and_what_to_do() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
     for rule in RULES:

@@ -30,6 +30,7 @@ from pinprof.report.words import (
     worth,
 )
 from pinprof.rules import Findings, unsearched
+from pinprof.rules.sums import idle_gpu
 from pinprof.trust import Missing
 from pinprof.units import duration, percent
 
@@ -142,9 +143,15 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
     yield section("Waits of the host, per step as traced")
     of_stalls, of_drain = unless(profile, "stalls", "per_step"), unless(profile, "stalls", "drain", "per_step")
     reason = why_not(profile, "stalls", "per_step", "drain")
-    left = f"what that leaves idle is {reason}" if reason else f"they leave the GPU idle for {duration(bubble / steps)}"
+    left = (
+        f"what that leaves idle is {reason}"
+        if reason
+        else f"{idle_gpu(profile, sites)} idle for {duration(bubble / steps)} after them"
+    )
     yield fact(of_stalls(duration(stall / steps)), f"the host stands in calls that can block; {left}")
-    rows = table("cause", "in", "op or call", "count", "stall", "drain", "own", "GPU idle after", text_columns=3)
+    rows = table(
+        "cause", "in", "op or call", "count", "stall", "drain", "own", "rest", "GPU idle after", text_columns=3
+    )
     for site in listed[:MAX_SITES]:
         cost = site.in_steps
         rows.add_row(
@@ -153,7 +160,10 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
             printable(site.op or site.call),
             of_stalls(f"{cost.count / steps:.3g}"),
             of_stalls(duration(cost.stall_ns / steps)),
-            *(of_drain(duration(time / steps)) for time in (cost.drain_ns, cost.own_ns, cost.bubble_ns)),
+            *(
+                of_drain(duration(time / steps))
+                for time in (cost.drain_ns, cost.own_ns, cost.overhead_ns, cost.bubble_ns)
+            ),
         )
     yield rows
     if len(listed) > MAX_SITES:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
-from pinprof.rules.sums import at
+from pinprof.rules.sums import at, idle_gpu
 from pinprof.trace.lines import Place
 from pinprof.trust import FIGURES, Missing
 from pinprof.units import between, duration, percent, rate, size
@@ -56,7 +56,8 @@ def surprises(profile: Profile) -> Iterator[str]:
             after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
             yield f"most of the {duration(stall)} that {_named(site)} waits is no loss: the GPU works meanwhile{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
-            yield f"{_named(site)} waits only {duration(stall)}, but the GPU is idle for {duration(bubble)} after it"
+            which = idle_gpu(profile, [site])
+            yield f"{_named(site)} waits only {duration(stall)}, but {which} idle for {duration(bubble)} after it"
     for number in sorted({site.group for site in waits if site.group is not None}):
         members = [site for site in waits if site.group == number]
         if len(members) > 1:

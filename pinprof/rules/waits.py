@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
-from pinprof.rules.sums import at
+from pinprof.rules.sums import at, idle_gpu
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
 from pinprof.whatif.edits import Edits
@@ -64,8 +64,8 @@ def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
     named += f" and {len(sites) - MAX_NAMED} more" if len(sites) > MAX_NAMED else ""
     return Evidence(
         idle,
-        f"{named}: {count:.3g} per step; as traced, the host waits {duration(stall)} and the GPU is idle for "
-        f"{duration(idle)} after {'it' if len(sites) == 1 else 'them'}{_only_moves(profile, sites)}",
+        f"{named}: {count:.3g} per step; as traced, the host waits {duration(stall)} and {idle_gpu(profile, sites)} "
+        f"idle for {duration(idle)} after {'it' if len(sites) == 1 else 'them'}{_only_moves(profile, sites)}",
         *at_line.place,
     )
 

@@ -132,3 +132,10 @@ def test_a_long_wait_is_not_said_to_cost_only_the_idle_time_after_it(tmp_path: P
 
 def test_a_wait_for_a_copy_of_its_own_is_not_said_to_be_no_loss(tmp_path: Path) -> None:
     assert "no loss" not in text_of(pageable_copy_after(2_000, 6_000).write(tmp_path / "own.json"))
+
+
+def test_the_parts_of_a_stall_add_up_to_it(tmp_path: Path) -> None:
+    text = text_of(pageable_copy_after(6_000, 2_000).write(tmp_path / "drain.json"))
+    (row,) = [line for line in text.splitlines() if line.lstrip().startswith("pageable_copy")]
+    cells = row.split()[-10:]
+    assert " ".join(cells[:8]) == "8.03 ms 6.03 ms 2.00 ms 3.00 µs"  # 8033 = 6030 + 2000 + 3

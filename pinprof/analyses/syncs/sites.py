@@ -33,6 +33,11 @@ class Cost:
     bubble_ns: int
     """The GPU is idle because of them: `Stalls.idle_ns`."""
 
+    @property
+    def overhead_ns(self) -> int:
+        """What is left of the stall besides drain and own: the call itself, staging of a copy, waking up."""
+        return self.stall_ns - self.drain_ns - self.own_ns
+
 
 @dataclass(frozen=True)
 class Site(Placed):
