@@ -149,12 +149,10 @@ def _cut_off(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bo
     """Return which copies are exposed only because the recording ended: kernels hid those before them."""
     gpu, lasts = trace.gpu, trace.gpu.duration_ns[rows]
     after = (gpu.end_ns[rows] > gpu.end_ns[kernels].max(initial=np.iinfo(np.int64).min)) & (exposed > 0)
-    kind = np.stack((gpu.stream[rows], gpu.direction[rows]))
-    for last in np.flatnonzero(after):
-        before = (kind == kind[:, [last]]).all(axis=0) & ~after
-        hidden = lasts[before].sum() - exposed[before].sum()
-        after[last] = before.any() and hidden >= USUAL * lasts[before].sum()
-    return after
+    _, kind = np.unique(np.stack((gpu.stream[rows], gpu.direction[rows])), axis=1, return_inverse=True)
+    time, hidden = (np.bincount(kind.ravel(), ns * ~after)[kind.ravel()] for ns in (lasts, lasts - exposed))
+    result: Bools = after & (time > 0) & (hidden >= USUAL * time)
+    return result
 
 
 def _beside_own_stream(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:

@@ -32,10 +32,11 @@ class Place(Placed):
 
 def site_place(profile: Profile, trace: Trace, site: Site) -> Place:
     """Return the place of a site, with its cost per complete step."""
-    cost, times = site.in_steps, profile.steps.divisor
+    cost, times, syncs = site.in_steps, profile.steps.divisor, profile.syncs
+    first = int((syncs.site == syncs.sites.index(site)).argmax())
     return Place(
         *site.place,
-        rule_of_wait(profile, trace, site),
+        rule_of_wait(profile, trace, first),
         f"{site.cause} {site.op or site.call}",
         f"{site.op or site.call} ({site.cause}): {cost.count / times:.3g} per step; as traced, the host waits "
         f"{duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "

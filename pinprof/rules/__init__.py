@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from pinprof.analyses.syncs import Site
+from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile, measure_with_model
 from pinprof.rules import copies, guarded, hazards, loading, overlap, waits
 from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
-from pinprof.trace.tables import DIRECTIONS, Trace
+from pinprof.trace.tables import DIRECTIONS, NONE, Trace
 from pinprof.trust import Missing
 from pinprof.whatif import Model, Recorded
 
@@ -102,12 +102,12 @@ def rule_of_exposure(profile: Profile, reason: str, direction: str) -> str | Non
     return of_batches or RULE_OF_EXPOSURE.get((reason, direction))
 
 
-def rule_of_wait(profile: Profile, trace: Trace, site: Site) -> str | None:
-    """Return the rule that is for the waits of a site of the profile, the same as finds them; None without one."""
-    if site.cause != "pageable_copy":
-        return RULE_OF_CAUSE.get(site.cause)
-    copies = profile.syncs.stalls.copy[profile.syncs.site == profile.syncs.sites.index(site)]
-    return rule_of_exposure(profile, "pageable", DIRECTIONS[trace.gpu.direction[copies[0]]])
+def rule_of_wait(profile: Profile, trace: Trace, stall: int) -> str | None:
+    """Return the rule that is for a stall, a row of `Syncs.stalls`, the same as finds its site; None without one."""
+    cause, copy = CAUSES[profile.syncs.cause[stall]], profile.syncs.stalls.copy[stall]
+    if cause != "pageable_copy" or copy == NONE:
+        return RULE_OF_CAUSE.get(cause)
+    return rule_of_exposure(profile, "pageable", DIRECTIONS[trace.gpu.direction[copy]])
 
 
 def unsearched(profile: Profile) -> Missing | None:

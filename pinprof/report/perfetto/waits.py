@@ -86,7 +86,7 @@ def stall_args(trace: Trace, profile: Profile, row: int) -> dict[str, Any]:
         args["op"] = printable(site.op)
     if at:
         args["at"] = printable(at)
-    rule = rule_of_wait(profile, trace, site)
+    rule = rule_of_wait(profile, trace, row)
     if rule:
         args["more"] = f"pinprof explain {rule}"
     return args
