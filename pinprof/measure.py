@@ -53,7 +53,7 @@ class PerStep:
     hidden_stall_ns: float
     """Time that the host stands in hidden waits."""
     exposed_ns: float
-    """Copy time beside which no kernel runs."""
+    """Copy time beside which no kernel runs, of the copies that count."""
     waits: float
     """Times that the host waits, as the code asks for or not."""
     stall_ns: float
@@ -130,6 +130,7 @@ def measure_with_model(trace: Trace, sources: Sources | None = None) -> tuple[Pr
 def _profile(model: Model, sources: Sources) -> Profile:
     (trace, syncs, steps, loader), step = model.ranks[0], model.step
     overlap, communication = measure_overlap(trace), measure_communication(trace)
+    counts = overlap.counts
     stalls = syncs.stalls
     devices = measure_idle(trace, gaps_with_causes(trace, syncs, loader))
     missing = find_missing(Seen(trace, steps, step))
@@ -157,7 +158,7 @@ def _profile(model: Model, sources: Sources) -> Profile:
         hazards=measure_hazards(trace),
         communication=communication,
         per_step=None if "per_step" in taken else _per_step(trace, steps.count, overlap, syncs),
-        mean_steps=measure_mean(trace, overlap.row, overlap.exposed_ns, lasts) if lasts else (),
+        mean_steps=measure_mean(trace, overlap.row[counts], overlap.exposed_ns[counts], lasts) if lasts else (),
         pause=None if taken & {"step", "per_step"} else measure_pause(trace, loader.times),
     )
 
@@ -214,7 +215,7 @@ def _per_step(trace: Trace, count: int, overlap: Overlap, syncs: Syncs) -> PerSt
     return PerStep(
         hidden_waits=sum(cost.count for cost in hidden) / count,
         hidden_stall_ns=sum(cost.stall_ns for cost in hidden) / count,
-        exposed_ns=int(overlap.exposed_ns[inside].sum()) / count,
+        exposed_ns=int(overlap.exposed_ns[inside & overlap.counts].sum()) / count,
         waits=sum(cost.count for cost in every) / count,
         stall_ns=sum(cost.stall_ns for cost in every) / count,
         drain_ns=sum(cost.drain_ns for cost in every) / count,

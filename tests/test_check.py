@@ -84,7 +84,7 @@ def test_the_sites_behind_a_limit_are_named_the_longest_stall_first(tmp_path: Pa
     assert (first.file, first.line, first.function, first.rule) == ("train.py", None, "train", "PIN101")
     assert second.rule == "PIN201"
     assert second.message == (
-        "aten::item (item): 1 per step, the host waits 60.0 µs and the GPU is idle for 198 µs after it"
+        "aten::item (item): 1 per step; as traced, the host waits 60.0 µs and the GPU is idle for 198 µs after it"
     )
 
 
@@ -95,6 +95,30 @@ def test_the_copies_behind_a_limit_are_named_by_who_made_them(tmp_path: Path) ->
         "HtoD copies of pageable memory: 1 per step, 977 KiB, exposed for 200 µs of 200 µs (pageable)"
     )
     assert (second.rule, second.subject) == (None, "DtoH pinned same_stream copies")
+
+
+@pytest.mark.parametrize("limit", ["max_hidden_syncs", "max_exposed_ms", "max_pageable_bytes", "max_step_ms"])
+def test_a_wait_for_a_batch_has_the_rule_of_its_finding_under_every_limit(tmp_path: Path, limit: str) -> None:
+    builder = plain()
+    for start in range(0, 4000, 1000):
+        pageable(builder, start)
+        builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 2, 5)
+    (place,) = verdict_of(builder, tmp_path, **{limit: 0}).places
+    assert (place.rule, place.function) == ("PIN104", "train")
+    (remark,) = remarks(checked(builder, tmp_path, Limits(max_hidden_syncs=0, max_step_ms=0)))
+    assert remark.rule == "PIN104"
+
+
+def test_copies_that_expose_next_to_nothing_keep_the_overlap(tmp_path: Path) -> None:
+    builder = plain()
+    for start in range(0, 4000, 1000):
+        builder.copy("DtoH (Device -> Pinned)", start + 100, 0.5, launch=start + 60, size=20)
+    verdict = verdict_of(builder, tmp_path, min_overlap=0.9)
+    assert (verdict.status, verdict.measured) == ("kept", 0)
+    assert verdict.sentence == (
+        "0.0 % of the copy time is overlapped, at least 90.0 % wanted: only 500 ns per step are exposed, too little to "
+        "matter"
+    )
 
 
 def test_the_line_of_a_copy_is_that_of_the_wait_for_it() -> None:
@@ -153,7 +177,8 @@ def test_an_empty_trace_keeps_no_limit_and_says_why(tmp_path: Path, limit: str) 
     verdict = verdict_of(TraceBuilder(), tmp_path, **{limit: 0.5})
     assert (verdict.status, verdict.failed, verdict.measured) == ("unknown", True, None)
     assert "record" in verdict.sentence
-    assert verdict.sentence.startswith("unknown")
+    noun = next(quantity.noun for quantity in QUANTITIES if quantity.key == limit)
+    assert verdict.sentence.startswith(f"the {noun} is not known, ")
 
 
 def test_without_runtime_calls_waits_are_unknown_and_copies_are_not(tmp_path: Path) -> None:

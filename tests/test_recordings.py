@@ -111,7 +111,9 @@ def test_the_parts_of_every_stall_add_up(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_bubbles_are_no_longer_than_the_idle_time(name: str) -> None:
     profile = loaded(name)[1]
-    assert profile.syncs.stalls.bubble_ns.sum() <= sum(device.idle_ns for device in profile.devices)
+    idle = sum(device.idle_ns for device in profile.devices)
+    assert profile.syncs.stalls.bubble_ns.sum() <= idle
+    assert sum(site.total.bubble_ns for site in profile.syncs.sites) <= idle
 
 
 @pytest.mark.parametrize("name", FILES)

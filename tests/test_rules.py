@@ -11,6 +11,7 @@ from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS
 
+TRACES = Path(__file__).parents[1] / "traces"
 PINNED = "HtoD (Pinned -> Device)"
 Scene = Callable[[TraceBuilder, float], None]
 """Adds one step's events, from the given time on."""
@@ -277,6 +278,56 @@ def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path)
     assert len(savings) == 2
     assert savings[0] > savings[1]
     assert [finding.severity for finding in findings] == ["medium", "high"]
+
+
+def test_one_copy_is_no_copies(tmp_path: Path) -> None:
+    (one,) = [found for found in findings_of(same_stream, tmp_path) if found.rule.id == "PIN301"]
+    assert one.evidence.text.startswith("1 HtoD copy per step (")
+
+    def two(builder: TraceBuilder, start: float) -> None:
+        same_stream(builder, start)
+        builder.copy("HtoD (Pinned -> Device)", start + 600, 50, launch=start + 590)
+
+    (both,) = [found for found in findings_of(two, tmp_path) if found.rule.id == "PIN301"]
+    assert both.evidence.text.startswith("2 HtoD copies per step (")
+
+
+def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place(tmp_path: Path) -> None:
+    def allocating(builder: TraceBuilder, start: float) -> None:
+        builder.function("train.py(3): step", start + 1, 900)
+        builder.call("cudaFree", start + 50, 60)  # awaits the kernel up to 100; the next is at 800
+        builder.call("cudaFree", start + 120, 30)
+        builder.op("aten::empty", start + 150, 45)
+        builder.call("cudaMalloc", start + 160, 20)
+
+    (finding,) = findings_of(allocating, tmp_path)
+    assert finding.evidence.cost_ns == 700_000  # once, of whichever call it is
+    assert finding.evidence.text == (
+        "cudaFree in step(), aten::empty in step(): 3 per step; as traced, the host waits 110 µs and the GPU is idle "
+        "for 700 µs after them"
+    )
+    assert (finding.evidence.file, finding.evidence.function) == ("train.py", "step")
+    assert finding.saving
+    assert finding.saving.saving_ns > 0
+
+
+def test_a_finding_on_several_calls_is_at_the_first_place_with_a_line() -> None:
+    trace = read_trace(TRACES / "empty_cache.stack.json.gz")
+    (finding,) = find(measure(trace), trace)
+    assert finding.evidence.text.startswith("cudaFree in step(), ")
+    assert str(finding.evidence.place) == "pinprof/workloads/waits.py:100"  # empty_cache() itself
+
+
+def test_of_several_gpus_the_finding_names_the_one_that_is_idle(tmp_path: Path) -> None:
+    def on_the_second(builder: TraceBuilder, start: float) -> None:
+        builder.kernel(start + 20, 80, launch=start + 12, device=1)
+        builder.op("aten::item", start + 30, 100)
+        builder.copy("DtoH (Device -> Pinned)", start + 100, 2, launch=start + 40, size=4, device=1)
+        builder.call("cudaStreamSynchronize", start + 50, 60)
+        builder.kernel(start + 400, 180, launch=start + 390, device=1)
+
+    (finding,) = findings_of(on_the_second, tmp_path)
+    assert finding.evidence.text.endswith("the host waits 60.0 µs and GPU 1 is idle for 298 µs after it")
 
 
 def test_ids_are_unique_and_every_rule_says_why_and_what_to_do() -> None:

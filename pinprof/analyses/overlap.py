@@ -13,9 +13,17 @@ SENTENCES = {
     "no_kernels_to_overlap": "no kernel was queued that could have run beside it",
     "launched_late": "it was launched too late: the kernels that it could hide behind had ended",
     "other": "none of the known reasons",
+    "end_of_recording": "it ran on after the last recorded kernel, and the next ones, which would hide it as they hid "
+    "those before it, are not in the trace: it counts neither in shares nor per step",
 }
 """Why a copy is exposed, in the words that all reports share."""
 REASONS = tuple(SENTENCES)
+
+CUT = REASONS.index("end_of_recording")
+
+USUAL = 0.5
+"""A copy after the last kernel is taken to be cut off from what hides it if of the time of those before it on its
+stream, in its direction, at least this share was hidden."""
 
 LAUNCH_LATENCY_NS = 20_000
 """A copy that starts within this time after its launch call began was not queued behind other work. A launch takes
@@ -49,6 +57,21 @@ class Overlap:
     by_reason: tuple[tuple[str, int, int], ...]
     """Reason, number of copies with exposed time, exposed ns; the longest first."""
 
+    @property
+    def counts(self) -> Bools:
+        """Whether each copy counts per step and in `fraction`: not if the recording ended before what would hide it."""
+        return self.reason != CUT
+
+    @property
+    def known_ns(self) -> int:
+        """The copy time of which the recording tells whether it is hidden."""
+        return sum(device.copy_ns for device in self.devices) - int(self.exposed_ns[~self.counts].sum())
+
+    @property
+    def fraction(self) -> float | None:
+        """The overlapped share of `known_ns`; None without copies."""
+        return sum(device.overlapped_ns for device in self.devices) / self.known_ns if self.known_ns else None
+
 
 def measure_overlap(trace: Trace) -> Overlap:
     """Return overlapped and exposed copy time of each device with the reason for each exposed copy."""
@@ -64,6 +87,7 @@ def measure_overlap(trace: Trace) -> Overlap:
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
         exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
         reason[on_device] = _reasons(trace, rows, kernels)
+        reason[np.flatnonzero(on_device)[_cut_off(trace, rows, kernels, exposed[on_device])]] = CUT
         copying = union(gpu.start_ns[rows], gpu.end_ns[rows])
         hidden = int(covered(busy, copying.start, copying.end).sum())
         total = length(copying)
@@ -118,7 +142,17 @@ def _reasons(trace: Trace, rows: Int64s, kernels: Int64s) -> Int64s:
         ~_kernels_were_queued(trace, rows, kernels),
         _started_at_once(trace, rows),
     )
-    return np.select(conditions, range(len(conditions)), default=len(conditions))
+    return np.select(conditions, range(len(conditions)), default=REASONS.index("other"))
+
+
+def _cut_off(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
+    """Return which copies are exposed only because the recording ended: kernels hid those before them."""
+    gpu, lasts = trace.gpu, trace.gpu.duration_ns[rows]
+    after = (gpu.end_ns[rows] > gpu.end_ns[kernels].max(initial=np.iinfo(np.int64).min)) & (exposed > 0)
+    _, kind = np.unique(np.stack((gpu.stream[rows], gpu.direction[rows])), axis=1, return_inverse=True)
+    time, hidden = (np.bincount(kind.ravel(), ns * ~after)[kind.ravel()] for ns in (lasts, lasts - exposed))
+    result: Bools = after & (time > 0) & (hidden >= USUAL * time)
+    return result
 
 
 def _beside_own_stream(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:

@@ -60,9 +60,10 @@ class MeanStep:
 def measure_mean(trace: Trace, copies: Int64s, exposed_ns: Int64s, step_ns: float) -> tuple[MeanStep, ...]:
     """Return how a mean step of this length divides on each device.
 
-    `copies` are the rows of all copies in `Trace.gpu`, `exposed_ns` is the exposed time of each.
+    `copies` are the rows of the copies that count in `Trace.gpu`, `exposed_ns` is the exposed time of each.
     """
-    stepped = trace.steps.holds(trace.links.activity_step)
+    stepped = trace.steps.holds(trace.links.activity_step) & (trace.gpu.category != MEMCPY)
+    stepped[copies] = trace.steps.holds(trace.links.activity_step[copies])
     count = int(trace.steps.complete.sum())
     if not stepped.any():
         return ()

@@ -9,9 +9,9 @@ import numpy as np
 from pinprof.analyses.syncs import Site, SiteIdentity
 from pinprof.check.places import Place, copy_places, finding_places, site_place
 from pinprof.measure import Profile
-from pinprof.rules import Finding
+from pinprof.rules import NEGLIGIBLE, Finding
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools, Trace
-from pinprof.units import NS_PER_MS
+from pinprof.units import NS_PER_MS, duration
 
 NOISE_MS = 0.02
 """Times per step that differ by less are the same: 20 µs is the launch latency of a copy on a profiled host."""
@@ -40,6 +40,8 @@ class Figure:
     note: str = ""
     """Why it is not known, and the way out; or what is special about it."""
     places: tuple[Place, ...] = ()
+    negligible: bool = False
+    """What it is about costs too little to matter: it keeps every limit."""
 
     @property
     def value(self) -> float | None:
@@ -72,7 +74,6 @@ class Measured:
 def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...]) -> Measured:
     """Return the figures of a trace; per step means: in the complete steps together, divided by their number."""
     hidden = [site for site in profile.syncs.sites if site.verdict == "hidden"]
-    steps = profile.steps.count
     return Measured(
         path=profile.path,
         rank=profile.info.rank,
@@ -84,7 +85,7 @@ def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...
             "max_pageable_bytes": _pageable(profile, trace),
             "max_step_ms": _step(profile, findings),
         },
-        waits=tuple(_wait(site, steps, with_bubble="drain" not in profile.withheld) for site in hidden),
+        waits=tuple(_wait(profile, trace, site) for site in hidden),
     )
 
 
@@ -107,14 +108,14 @@ def _withheld(profile: Profile, *figures: str) -> str | None:
 
 
 def _waits(profile: Profile, trace: Trace, hidden: list[Site]) -> dict[str, Figure]:
-    why, sums, steps = _unknown(profile, trace, "stalls"), profile.per_step, profile.steps.count
+    why, sums = _unknown(profile, trace, "stalls"), profile.per_step
     if why or sums is None:
         return {
             "max_hidden_syncs": Figure(0.0, math.inf, NOISE_WAITS, why or NO_STEPS),
             "max_stall_ms": Figure(0.0, math.inf, NOISE_MS, why or NO_STEPS),
         }
     ordered = sorted((site for site in hidden if site.in_steps.count), key=lambda site: -site.in_steps.stall_ns)
-    places = tuple(site_place(site, steps) for site in ordered)
+    places = tuple(site_place(profile, trace, site) for site in ordered)
     stall_ms = sums.hidden_stall_ns / NS_PER_MS
     return {
         "max_hidden_syncs": Figure(sums.hidden_waits, sums.hidden_waits, NOISE_WAITS, places=places),
@@ -131,25 +132,28 @@ def _exposed(profile: Profile, trace: Trace) -> Figure:
     why, sums = _unknown(profile, trace, "overlap"), profile.per_step
     if why or sums is None:
         return Figure(0.0, math.inf, NOISE_MS, why or NO_STEPS)
-    exposed, stepped = profile.overlap.exposed_ns, _in_complete_steps(trace, profile)
+    exposed = profile.overlap.exposed_ns
+    stepped = _in_complete_steps(trace, profile) & profile.overlap.counts
     value = sums.exposed_ns / NS_PER_MS
     places = copy_places(trace, profile, stepped & (exposed > 0), exposed, profile.steps.count)
     return Figure(value, value, NOISE_MS, places=places)
 
 
 def _overlap(profile: Profile, trace: Trace) -> Figure:
-    copied = sum(device.copy_ns for device in profile.overlap.devices)
+    overlap = profile.overlap
     if len(trace.gpu) == 0:
         return Figure(0.0, 1.0, NOISE_SHARE, NO_GPU)
-    if copied == 0:
+    if overlap.fraction is None:
         return Figure(1.0, 1.0, NOISE_SHARE, "the trace has no copies")
     why = _withheld(profile, "copies", "overlap")
     if why:
         return Figure(0.0, 1.0, NOISE_SHARE, why)
-    value = sum(device.overlapped_ns for device in profile.overlap.devices) / copied
-    exposed = profile.overlap.exposed_ns
-    noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * profile.steps.divisor / copied)
-    return Figure(value, value, noise, places=copy_places(trace, profile, exposed > 0, exposed, None))
+    noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * profile.steps.divisor / overlap.known_ns)
+    places = copy_places(trace, profile, (overlap.exposed_ns > 0) & overlap.counts, overlap.exposed_ns, None)
+    exposed_ns = (1 - overlap.fraction) * overlap.known_ns / profile.steps.divisor
+    negligible = exposed_ns < NEGLIGIBLE * (profile.step_ns or 0.0)
+    note = f"only {duration(exposed_ns)} per step are exposed, too little to matter" if negligible else ""
+    return Figure(overlap.fraction, overlap.fraction, noise, note, places, negligible)
 
 
 def _pageable(profile: Profile, trace: Trace) -> Figure:
@@ -182,10 +186,10 @@ def _step(profile: Profile, findings: tuple[Finding, ...]) -> Figure:
     return Figure(low, high, NOISE_MS, NO_STEP_TIME, places=places)
 
 
-def _wait(site: Site, steps: int, *, with_bubble: bool) -> Wait:
-    cost, times = (site.in_steps, steps) if steps else (site.total, 1)
+def _wait(profile: Profile, trace: Trace, site: Site) -> Wait:
+    cost, with_bubble = site.in_steps if profile.steps.count else site.total, "drain" not in profile.withheld
     return Wait(
         site.identity,
-        max(cost.stall_ns, cost.bubble_ns if with_bubble else 0) / times / NS_PER_MS,
-        site_place(site, steps),
+        max(cost.stall_ns, cost.bubble_ns if with_bubble else 0) / profile.steps.divisor / NS_PER_MS,
+        site_place(profile, trace, site),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pinprof.analyses.syncs import SiteIdentity
 from pinprof.check.baseline import BaselineTrace, figure_before
 from pinprof.check.figures import NO_CALLS, NOISE_MS, Figure, Measured
-from pinprof.check.limits import QUANTITIES, Limits, Quantity
+from pinprof.check.limits import QUANTITIES, UNKNOWN, Limits, Quantity
 from pinprof.check.places import Place
 from pinprof.rules import Finding
 
@@ -131,6 +131,8 @@ def _verdict(
 
 def _held(quantity: Quantity, now: Figure, limit: float) -> str:
     """Return whether a figure keeps its limit, wherever it lies between its bounds: `kept`, `exceeded` or `unknown`."""
+    if now.negligible:
+        return "kept"
     best, worst = (now.high, now.low) if quantity.at_least else (now.low, now.high)
     if _keeps(quantity, worst, limit):
         return "kept"
@@ -146,6 +148,8 @@ def _keeps(quantity: Quantity, value: float, limit: float) -> bool:
 
 def _change(quantity: Quantity, now: Figure, before: Figure, tolerance: float) -> str:
     """Return whether a figure is certainly `worse` than before, certainly not (`same`), or `unknown`."""
+    if now.negligible:
+        return "same"
     if quantity.at_least:
         lowest, highest = (value * (1 - tolerance) - now.noise for value in (before.low, before.high))
         worse, same = now.high < lowest, now.low >= highest
@@ -175,7 +179,7 @@ def _shown(quantity: Quantity, figure: Figure) -> str:
     if figure.value is not None:
         return quantity.show(figure.value)
     if figure.low == 0 and (math.isinf(figure.high) or quantity.at_least):
-        return "unknown"
+        return UNKNOWN
     if math.isinf(figure.high):
         return f"{quantity.show(figure.low)} or more"
     return f"{quantity.show(figure.low)} to {quantity.show(figure.high)}"

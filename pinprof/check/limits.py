@@ -9,6 +9,8 @@ from pinprof.units import NS_PER_MS, duration, size
 
 ALL = 1.0
 """A share of everything."""
+UNKNOWN = "unknown"
+"""Stands for a number that is not known."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Quantity:
     show: Callable[[float], str]
     unit: str
     """For numbers that must be exact, because `show` gives two of them the same text."""
+    noun: str
+    """Names it where its number is not known."""
     at_least: bool = False
     """Whether the limit is the smallest that is allowed, not the largest."""
     one: str = ""
@@ -83,6 +87,8 @@ class Quantity:
 
     def phrase(self, number: str) -> str:
         """Return a number, as text, with what it counts."""
+        if number == UNKNOWN:
+            return f"the {self.noun} is not known"
         return f"{number} {self.one if number == '1' and self.one else self.what}"
 
     def shown(self, value: float, beside: float) -> tuple[str, str]:
@@ -95,11 +101,29 @@ class Quantity:
 
 QUANTITIES = (
     Quantity(
-        "max_hidden_syncs", "hidden waits of the host per step", _count, "", one="hidden wait of the host per step"
+        "max_hidden_syncs",
+        "hidden waits of the host per step",
+        _count,
+        "",
+        "number of hidden waits of the host per step",
+        one="hidden wait of the host per step",
     ),
-    Quantity("max_stall_ms", "stall in hidden waits per step", _ms, "ms"),
-    Quantity("max_exposed_ms", "exposed copy time per step", _ms, "ms"),
-    Quantity("min_overlap", "of the copy time is overlapped", _share, "of 1", at_least=True),
-    Quantity("max_pageable_bytes", "copied from or to pageable memory per step", size, "B"),
-    Quantity("max_step_ms", "per step without profiler", _ms, "ms"),
+    Quantity("max_stall_ms", "stall in hidden waits per step", _ms, "ms", "stall in hidden waits per step"),
+    Quantity("max_exposed_ms", "exposed copy time per step", _ms, "ms", "exposed copy time per step"),
+    Quantity(
+        "min_overlap",
+        "of the copy time is overlapped",
+        _share,
+        "of 1",
+        "overlapped share of the copy time",
+        at_least=True,
+    ),
+    Quantity(
+        "max_pageable_bytes",
+        "copied from or to pageable memory per step",
+        size,
+        "B",
+        "size of copies from or to pageable memory per step",
+    ),
+    Quantity("max_step_ms", "per step without profiler", _ms, "ms", "step without profiler"),
 )

@@ -8,7 +8,8 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
-from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, Finding
+from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
+from pinprof.rules.sums import idle_gpu
 from pinprof.trace.lines import Place as Source
 from pinprof.trace.lines import Placed
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace
@@ -29,15 +30,17 @@ class Place(Placed):
     message: str
 
 
-def site_place(site: Site, steps: int) -> Place:
+def site_place(profile: Profile, trace: Trace, site: Site) -> Place:
     """Return the place of a site, with its cost per complete step."""
-    cost, times = site.in_steps, max(steps, 1)
+    cost, times, syncs = site.in_steps, profile.steps.divisor, profile.syncs
+    first = int((syncs.site == syncs.sites.index(site)).argmax())
     return Place(
         *site.place,
-        RULE_OF_CAUSE.get(site.cause),
+        rule_of_wait(profile, trace, first),
         f"{site.cause} {site.op or site.call}",
-        f"{site.op or site.call} ({site.cause}): {cost.count / times:.3g} per step, the host waits "
-        f"{duration(cost.stall_ns / times)} and the GPU is idle for {duration(cost.bubble_ns / times)} after it",
+        f"{site.op or site.call} ({site.cause}): {cost.count / times:.3g} per step; as traced, the host waits "
+        f"{duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
+        f"{duration(cost.bubble_ns / times)} after it",
     )
 
 
@@ -79,7 +82,7 @@ def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, s
         texts = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
         message = f"{_amount(profile, trace, mine, texts, steps)} ({texts[2].replace('_', ' ')})"
         subject = " ".join((*texts, "copies"))
-        rule = RULE_OF_EXPOSURE.get((texts[2], texts[0]))
+        rule = rule_of_exposure(profile, texts[2], texts[0])
         places.append(Place(*sources[int(origin)], rule, subject, message))
     return tuple(places)
 

@@ -82,15 +82,14 @@ def _worked(side: Side, device: int, category: int | None = None) -> Value:
 def _fraction(side: Side) -> Value:
     """Return the overlapped share of the copy time: of the whole trace as in the report, with its spread over steps."""
     reason = side.why_not("copies", "overlap")
-    devices = side.profile.overlap.devices
-    copied = sum(device.copy_ns for device in devices)
-    if reason or not copied:
+    share = side.profile.overlap.fraction
+    if reason or share is None:
         return Value(None, reason=reason or "no copies")
     each = side.covered(side.trace.gpu.category == MEMCPY)
     each, exposed = side.with_work_behind(each), side.with_work_behind(_exposed_each(side))
     copying = each > 0
     shares: Floats = 1 - exposed[copying] / each[copying]
-    return over_steps(np.clip(shares, 0.0, 1.0), sum(device.overlapped_ns for device in devices) / copied)
+    return over_steps(np.clip(shares, 0.0, 1.0), share)
 
 
 def _exposed_each(side: Side) -> Floats:

@@ -116,7 +116,7 @@ class Side:
         return WaitValues(
             self.figure(self.summed(step, self.stall_weight[rows]), "stalls"),
             self.figure(self.summed(step, syncs.stalls.stall_ns[rows]), "stalls"),
-            self.figure(self.summed(step, syncs.stalls.bubble_ns[rows]), "stalls", "drain", at_the_end=False),
+            self.figure(self.summed(step, syncs.stalls.idle_ns[rows]), "stalls", "drain", at_the_end=False),
         )
 
     # Copies

@@ -31,6 +31,7 @@ from pinprof.report.words import (
     worth,
 )
 from pinprof.rules import Findings, unsearched
+from pinprof.rules.sums import idle_gpu
 from pinprof.trust import Missing
 from pinprof.units import duration, percent
 
@@ -117,14 +118,12 @@ def _in_short(mean: MeanStep) -> str:
 
 def _copies(profile: Profile) -> Iterable[RenderableType]:
     overlap = profile.overlap
-    total = sum(device.copy_ns for device in overlap.devices)
-    hidden = sum(device.overlapped_ns for device in overlap.devices)
     yield section("Copies, in the whole trace")
     if "overlap" in profile.withheld:
         yield fact(NOTHING, f"of the copy time is hidden behind kernels: {why_not(profile, 'overlap')}")
     else:
-        share = percent(hidden / total) if total else "0 %"
-        yield fact(share, f"of {duration(total)} copy time is hidden behind kernels")
+        share = percent(overlap.fraction or 0.0)
+        yield fact(share, f"of {duration(overlap.known_ns)} copy time is hidden behind kernels")
     rows = table("copy", "host memory", "count", "bytes", "time", "hidden", "exposed", "rate", "host blocked")
     for cells in copy_cells(profile):
         rows.add_row(*cells)
@@ -146,9 +145,15 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
     yield section("Waits of the host, per step as traced")
     of_stalls, of_drain = unless(profile, "stalls", "per_step"), unless(profile, "stalls", "drain", "per_step")
     reason = why_not(profile, "stalls", "per_step", "drain")
-    left = f"what that leaves idle is {reason}" if reason else f"they leave the GPU idle for {duration(bubble / steps)}"
+    left = (
+        f"what that leaves idle is {reason}"
+        if reason
+        else f"{idle_gpu(profile, sites)} idle for {duration(bubble / steps)} after them"
+    )
     yield fact(of_stalls(duration(stall / steps)), f"the host stands in calls that can block; {left}")
-    rows = table("cause", "in", "op or call", "count", "stall", "drain", "own", "GPU idle after", text_columns=3)
+    rows = table(
+        "cause", "in", "op or call", "count", "stall", "drain", "own", "rest", "GPU idle after", text_columns=3
+    )
     for site in listed[:MAX_SITES]:
         cost = site.in_steps
         rows.add_row(
@@ -157,7 +162,10 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
             printable(site.op or site.call),
             of_stalls(f"{cost.count / steps:.3g}"),
             of_stalls(duration(cost.stall_ns / steps)),
-            *(of_drain(duration(time / steps)) for time in (cost.drain_ns, cost.own_ns, cost.bubble_ns)),
+            *(
+                of_drain(duration(time / steps))
+                for time in (cost.drain_ns, cost.own_ns, cost.overhead_ns, cost.bubble_ns)
+            ),
         )
     yield rows
     if len(listed) > MAX_SITES:
@@ -179,7 +187,7 @@ def _input(profile: Profile) -> Iterable[RenderableType]:
 
 
 def _idle(profile: Profile) -> Iterable[RenderableType]:
-    yield section("Idle GPU, in the whole trace")
+    yield section("Idle GPU, in the whole trace as traced")
     for device in profile.devices:
         if "busy" in profile.withheld:
             yield fact(NOTHING, f"GPU {device.device} has nothing to run: {why_not(profile, 'busy')}")

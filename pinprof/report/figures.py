@@ -80,11 +80,7 @@ def _stalls(profile: Profile) -> go.Figure:
     parts = (
         ("drain: for work queued before", BLUE, [site.total.drain_ns for site in sites]),
         ("own: for its own copy", ORANGE, [site.total.own_ns for site in sites]),
-        (
-            "overhead: in the call itself",
-            GREY,
-            [site.total.stall_ns - site.total.drain_ns - site.total.own_ns for site in sites],
-        ),
+        ("overhead: in the call itself", GREY, [site.total.overhead_ns for site in sites]),
     )
     hover = [
         f"{site.total.count:,} waits, {duration(site.total.stall_ns)}<br>"

@@ -282,7 +282,7 @@ def _overlap(overlap: Overlap) -> dict[str, Any]:
         "copy_ms": _ms(copy),
         "overlapped_ms": _ms(overlapped),
         "exposed_ms": _ms(copy - overlapped),
-        "fraction": overlapped / copy if copy else None,
+        "fraction": overlap.fraction,
         "reasons": [
             {"reason": reason, "count": count, "exposed_ms": _ms(time)} for reason, count, time in overlap.by_reason
         ],

@@ -43,7 +43,7 @@ def sites_table(profile: Profile) -> str:
     """Return the waits of the host by site, and what is surprising about them."""
     sites, steps = profile.syncs.sites, profile.steps.divisor
     columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
-    columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "bubble")
+    columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "rest", "bubble")
     of_stalls, of_step = unless(profile, "stalls"), unless(profile, "stalls", "per_step")
     of_drain = unless(profile, "stalls", "drain", "per_step")
     rows = (
@@ -56,20 +56,25 @@ def sites_table(profile: Profile) -> str:
             of_step(f"{site.in_steps.count / steps:.3g}"),
             *(
                 NOTHING if site.verdict == "profiler" else shown(duration(time / steps))
-                for shown, time in zip((of_step, of_drain, of_drain, of_drain), _times(site.in_steps), strict=True)
+                for shown, time in zip(
+                    (of_step, of_drain, of_drain, of_drain, of_drain), _times(site.in_steps), strict=True
+                )
             ),
         )
         for site in sites
     )
-    caption = "Per complete step as traced. Drain: waiting for work queued before. Bubble: the GPU is idle after it"
+    caption = (
+        "Per complete step as traced. Drain: waiting for work queued before. Rest: the call itself. Bubble: the GPU is "
+        "idle after it"
+    )
     if not sites:
         return ""
     said = "".join(f"<li>{escaped(sentence)}.</li>" for sentence in surprises(profile))
     return table(caption, columns, rows) + (f"<ul>{said}</ul>" if said else "")
 
 
-def _times(cost: Cost) -> tuple[int, int, int, int]:
-    return cost.stall_ns, cost.drain_ns, cost.own_ns, cost.bubble_ns
+def _times(cost: Cost) -> tuple[int, ...]:
+    return cost.stall_ns, cost.drain_ns, cost.own_ns, cost.overhead_ns, cost.bubble_ns
 
 
 def _where(site: Site) -> str:
@@ -93,7 +98,7 @@ def idle_table(profile: Profile) -> str:
         for device in profile.devices
         for cause, time in device.idle_by_cause
     ]
-    return table("In the whole trace, between the first and the last work of each GPU", columns, rows) if rows else ""
+    return table("As traced, between the first and the last work of each GPU", columns, rows) if rows else ""
 
 
 def steps_table(profile: Profile) -> str:

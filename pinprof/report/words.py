@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
+from pinprof.rules.sums import at, idle_gpu
 from pinprof.trace.lines import Place
 from pinprof.trust import FIGURES, Missing
 from pinprof.units import between, duration, percent, rate, size
@@ -33,23 +34,30 @@ ABSENT = "Not in this trace"
 MAX_NAMED = 4
 """Sites of a group that are named."""
 FREE = 0.01
-"""A wait of this share of the step that leaves the GPU idle for less than this share of itself costs nothing."""
+"""Of a wait of this share of the step that leaves the GPU idle for less than this share of itself, most is no loss. It
+costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
+OF_ITS_OWN = 0.5
+"""A wait of which this share is for its own copy is a loss: the copy is what the GPU works on."""
 DEAR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
 
 
 def surprises(profile: Profile) -> Iterator[str]:
-    """Yield sentences on the waits whose cost is not what their length suggests, and on those that only move."""
+    """Yield sentences on the waits whose cost is not what their length or the step suggests, or that only move."""
     count, step = profile.steps.count, profile.step_ns
     if not count or not step or profile.withheld.keys() & {"stalls", "drain", "per_step"}:
         return
     waits = [site for site in profile.syncs.sites if site.is_wait and site.in_steps.count]
+    yield from _only_as_traced(profile, sum(site.in_steps.bubble_ns for site in waits) / count)
     for site in waits:
         stall, bubble = site.in_steps.stall_ns / count, site.in_steps.bubble_ns / count
-        if stall >= FREE * step and bubble < FREE * stall:
-            yield f"{_named(site)} waits {duration(stall)} and costs {duration(bubble)}: the GPU had work meanwhile"
+        own = site.in_steps.own_ns / count
+        if stall >= FREE * step and bubble < FREE * stall and own < OF_ITS_OWN * stall:
+            after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
+            yield f"most of the {duration(stall)} that {_named(site)} waits is no loss: the GPU works meanwhile{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
-            yield f"{_named(site)} waits only {duration(stall)}, but the GPU is idle for {duration(bubble)} after it"
+            which = idle_gpu(profile, [site])
+            yield f"{_named(site)} waits only {duration(stall)}, but {which} idle for {duration(bubble)} after it"
     for number in sorted({site.group for site in waits if site.group is not None}):
         members = [site for site in waits if site.group == number]
         if len(members) > 1:
@@ -59,8 +67,18 @@ def surprises(profile: Profile) -> Iterator[str]:
             yield f"one group, {duration(bubble)} idle: without one of them, the next waits instead ({names})"
 
 
+def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
+    """Yield why the GPU is idle for longer after waits than in the whole step: that is without the profiler."""
+    idle = sum(mean.idle_ns for mean in profile.mean_steps)
+    if profile.mean_steps and profile.step.step_ns and bubble_ns > idle:
+        yield (
+            f"the GPU is idle for {duration(bubble_ns)} after waits as traced, but for {duration(idle)} of the whole "
+            "step without the profiler, which slows the host"
+        )
+
+
 def _named(site: Site) -> str:
-    return f"{site.cause} at {site.place}" if str(site.place) else f"{site.cause} ({site.op or site.call})"
+    return f"{site.cause}{at(site.place)}" if str(site.place) else f"{site.cause} ({site.op or site.call})"
 
 
 def unless(profile: Profile, *figures: str) -> Callable[[str], str]:

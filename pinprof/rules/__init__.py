@@ -2,15 +2,18 @@
 
 from typing import NamedTuple
 
+from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile, measure_with_model
 from pinprof.rules import copies, guarded, hazards, loading, overlap, waits
+from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
-from pinprof.trace.tables import Trace
+from pinprof.trace.tables import DIRECTIONS, NONE, Trace
 from pinprof.trust import Missing
 from pinprof.whatif import Model, Recorded
 
 __all__ = [
+    "NEGLIGIBLE",
     "RESTS_ON",
     "RULES",
     "RULE_OF_CAUSE",
@@ -23,6 +26,8 @@ __all__ = [
     "Saving",
     "examine",
     "find",
+    "rule_of_exposure",
+    "rule_of_wait",
     "severity",
     "unsearched",
 ]
@@ -31,10 +36,12 @@ RULES = (*copies.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.R
 """All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards."""
 
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
-"""The rule that is for the waits of each cause; waits for room in the launch queue and the profiler's own have none."""
+"""The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
+launch queue and the profiler's own have none."""
 
 RULE_OF_EXPOSURE = {exposure: rule.id for rule in RULES for exposure in rule.exposures}
-"""The rule that explains why copies are exposed, by the reason and their direction, as far as there is one."""
+"""The rule that explains why copies are exposed, by the reason and their direction, as far as there is one, and unless
+they are batches of a DataLoader."""
 
 RESTS_ON = {
     copies.RULES: {"per_step", "copies", "overlap", "drain"},
@@ -87,6 +94,20 @@ def _find(profile: Profile, trace: Trace, model: Model) -> Findings:
     ]
     # where the estimate is withheld, a replay would run without what the trace lacks
     return with_savings(found, None if "estimate" in profile.withheld else model)
+
+
+def rule_of_exposure(profile: Profile, reason: str, direction: str) -> str | None:
+    """Return the rule that explains why copies of a profile are exposed, the same as finds them."""
+    of_batches = rule_of_batches(profile) if (reason, direction) == ("pageable", "HtoD") else None
+    return of_batches or RULE_OF_EXPOSURE.get((reason, direction))
+
+
+def rule_of_wait(profile: Profile, trace: Trace, stall: int) -> str | None:
+    """Return the rule that is for a stall, a row of `Syncs.stalls`, the same as finds its site; None without one."""
+    cause, copy = CAUSES[profile.syncs.cause[stall]], profile.syncs.stalls.copy[stall]
+    if cause != "pageable_copy" or copy == NONE:
+        return RULE_OF_CAUSE.get(cause)
+    return rule_of_exposure(profile, "pageable", DIRECTIONS[trace.gpu.direction[copy]])
 
 
 def unsearched(profile: Profile) -> Missing | None:

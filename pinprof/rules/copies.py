@@ -35,6 +35,11 @@ def _sources_of_batches(profile: Profile) -> str | None:
     return "custom" if loader.pin_thread else "loader"
 
 
+def rule_of_batches(profile: Profile) -> str | None:
+    """Return the rule for HtoD copies of pageable memory where they are batches of a DataLoader, else None."""
+    return {"loader": "PIN104", "custom": "PIN105"}.get(_sources_of_batches(profile) or "")
+
+
 def _pageable(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     chosen = profile.overlap.reason == REASONS.index("pageable")
     direction = trace.gpu.direction[profile.overlap.row]
@@ -57,13 +62,13 @@ def _batches(source: str, what: str) -> Look:
 
 
 def _pageable_evidence(copies: Copies, what: str) -> Evidence:
-    blocked = f"; the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
-    idle = f", and the GPU is idle for {duration(copies.bubble_ns)} after them" if copies.bubble_ns else ""
+    blocked = f"; as traced, the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
+    idle = f" and the GPU is idle for {duration(copies.bubble_ns)} afterwards" if copies.bubble_ns else ""
     speed = f" at {rate(copies.bytes / copies.time_ns)}" if copies.time_ns and copies.bytes else ""
     return Evidence(
         copies.exposed_ns + copies.bubble_ns,
-        f"{copies.per_step:.3g} {what} per step{copies.at} ({size(copies.bytes)}{speed}) "
-        f"are exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
+        f"{copies.named(what)} ({size(copies.bytes)}{speed}), "
+        f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
         edits=Edits(pinned=frozenset(copies.rows.tolist())),
     )
@@ -83,8 +88,8 @@ def _pin_then_copy(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     time = float(ops.duration_ns[rows].sum()) / steps
     yield Evidence(
         cost,
-        f"the main thread pins {len(rows) / steps:.3g} tensors per step and copies them there for {duration(time)}, "
-        f"of which the GPU is idle for {duration(cost)}",
+        f"pinning {len(rows) / steps:.3g} tensor{'s' * (len(rows) != steps)} per step takes the main thread "
+        f"{duration(time)}, of which the GPU is idle for {duration(cost)}",
         at_any_cost=True,
         edits=Edits(removed_ops=frozenset(rows.tolist())),
     )
@@ -100,7 +105,7 @@ def _small(profile: Profile, trace: Trace) -> Iterator[Evidence]:
             time = float(trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
             yield Evidence(
                 copies.exposed_ns,
-                f"{copies.per_step:.3g} copies of {size(copies.bytes / copies.per_step)} each per step{copies.at}: "
+                f"{copies.named(f'copies of {size(copies.bytes / copies.per_step)} each')}: "
                 f"{duration(copies.exposed_ns)} exposed on the GPU, and the host takes {duration(time)} to launch them",
                 *copies.place,
                 at_any_cost=True,
@@ -122,7 +127,7 @@ def _slow(profile: Profile, trace: Trace) -> Iterator[Evidence]:
             share = 1 - got / best if best >= SLOW_LINK_GBPS else 1 - got / SLOW_LINK_GBPS
             yield Evidence(
                 copies.exposed_ns * share,
-                f"{copies.per_step:.3g} pinned {DIRECTIONS[code]} copies per step{copies.at} run at {rate(got)}; "
+                f"{copies.named(f'pinned {DIRECTIONS[code]} copies')}, at {rate(got)}; "
                 f"the fastest in this trace reaches {rate(best)}. Likely reason: {_why_slow(trace, rows[slow])}",
                 *copies.place,
             )

@@ -16,8 +16,8 @@ def _unawaited(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     for copies in copies_in_steps(profile, trace, chosen):
         yield Evidence(
             0.0,
-            f"{copies.per_step:.3g} non-blocking copies per step{copies.at} to pinned host memory "
-            f"({size(copies.bytes)}), and the thread never waits for the GPU after them: "
+            f"{copies.named('non-blocking copies')} to pinned host memory "
+            f"({size(copies.bytes)}), and the thread never waits for the GPU afterwards: "
             "if the host reads the memory, it may read old values",
             *copies.place,
             at_any_cost=True,

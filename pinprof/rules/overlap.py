@@ -27,7 +27,7 @@ def _exposed(reason: str) -> Look:
             gain = min(copies.exposed_ns, kernels)
             yield Evidence(
                 gain,
-                f"{copies.per_step:.3g} {DIRECTIONS[HTOD]} copies per step{copies.at} ({size(copies.bytes)}) are "
+                f"{copies.named(f'{DIRECTIONS[HTOD]} copies')} ({size(copies.bytes)}), "
                 f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}, beside {duration(kernels)} "
                 "of kernels that could hide them",
                 *copies.place,
@@ -59,8 +59,8 @@ def _cold(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     time = float((end - start)[inside].sum()) / steps
     yield Evidence(
         cost,
-        f"{inside.sum() / steps:.3g} calls per step load code for the GPU, for {duration(time)}, of which the GPU is "
-        f"idle for {duration(cost)}: the recording began before the program was warm, and no later step pays for this",
+        f"{inside.sum() / steps:.3g} times per step code for the GPU is loaded, for {duration(time)}, of which the GPU "
+        f"is idle for {duration(cost)}: the recording began before the program was warm; no later step pays for this",
         at_any_cost=True,
     )
 
@@ -113,9 +113,11 @@ RULES = (
         "No torch.cuda.empty_cache() in the loop; keep shapes constant, or warm up with the largest one; let segments "
         "grow.",
         "for batch in batches:\n    train(batch)\n    torch.cuda.empty_cache()",
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+        "for batch in batches:\n    train(batch)  # the allocator keeps the memory for the next step\n\n"
+        "# where shapes change, in the shell:\n"
+        "# PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
         "Without empty_cache() the process keeps its memory; others on the same GPU may need it.",
-        *waits_of("device_malloc", "device_free"),
+        *waits_of("device_malloc", "device_free", are_one=True),
     ),
     Rule(
         "PIN304",

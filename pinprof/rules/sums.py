@@ -1,11 +1,11 @@
 """Figures that several rules need: what is theirs of the complete steps, and where."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs import CAUSES, Site
 from pinprof.intervals import covered, gaps, union
 from pinprof.measure import Profile
 from pinprof.trace.lines import Place
@@ -28,10 +28,10 @@ class Copies(NamedTuple):
     bubble_ns: float
     """How long the GPU was idle after those of them that blocked although they were to be asynchronous."""
 
-    @property
-    def at(self) -> str:
-        """Where they are, to follow what they are."""
-        return at(self.place)
+    def named(self, what: str) -> str:
+        """Return how many there are per step of what they are, "copies" and so on, and where."""
+        number = f"{self.per_step:.3g}"
+        return f"{number} {what.replace('copies', 'copy') if number == '1' else what} per step{at(self.place)}"
 
 
 def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[Copies]:
@@ -57,13 +57,26 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
             float(gpu.duration_ns[rows].sum()) / steps,
             float(overlap.exposed_ns[indices].sum()) / steps,
             float(stalls.stall_ns[theirs].sum()) / steps,
-            float(stalls.bubble_ns[theirs & staged].sum()) / steps,
+            float(stalls.idle_ns[theirs & staged].sum()) / steps,
         )
 
 
 def at(place: Place) -> str:
     """Return where something is, to follow what it is; nothing where that is not known."""
-    return f" {'in' if place.line is None else 'at'} {place}" if str(place) else ""
+    if place.line is not None:
+        return f" at {place}"
+    return f" in {place}()" if str(place) else ""
+
+
+def idle_gpu(profile: Profile, sites: Sequence[Site]) -> str:
+    """Return which GPU is idle after waits, and "is": of a trace of several those that are, else the awaited ones."""
+    if len(profile.devices) < 2 or not sites:  # noqa: PLR2004
+        return "the GPU is"
+    stalls, numbers = profile.syncs.stalls, [profile.syncs.sites.index(site) for site in sites]
+    rows = np.flatnonzero(np.isin(profile.syncs.site, numbers))
+    rows = rows[stalls.idle_ns[rows] > 0] if stalls.idle_ns[rows].any() else rows
+    named = [str(device) for device in np.unique(stalls.device[rows]).tolist()]
+    return f"GPU {named[0]} is" if len(named) == 1 else f"GPUs {', '.join(named)} together are"
 
 
 def idle_within(profile: Profile, trace: Trace, start: Int64s, end: Int64s) -> float:

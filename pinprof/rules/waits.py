@@ -1,29 +1,40 @@
 """Rules 2xx: what makes the host wait for the GPU, by cause."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
-from pinprof.rules.sums import at, idle_within
+from pinprof.rules.sums import at, idle_gpu
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
+MAX_NAMED = 4
+"""Sites of one finding that are named."""
 
-def waits_of(*causes: str) -> tuple[Look, tuple[str, ...]]:
-    """Return what looks for sites with one of the causes that are a problem, and the causes."""
+
+def waits_of(*causes: str, are_one: bool = False) -> tuple[Look, tuple[str, ...]]:
+    """Return what looks for sites with one of the causes that are a problem, and the causes.
+
+    Sites of which the same fix rids the program wherever they are, `are_one`: a finding for all of them.
+    """
 
     def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
-        for number, site in enumerate(profile.syncs.sites):
-            if site.cause in causes and site.is_of_the_code and site.in_steps.count:
-                bubble = site.in_steps.bubble_ns / profile.steps.count
-                evidence = _at_site(profile, site, bubble + _held(profile, trace, number))
-                yield replace(evidence, edits=_fixed(profile, trace, number))
+        found = [
+            number
+            for number, site in enumerate(profile.syncs.sites)
+            if site.cause in causes and site.is_of_the_code and site.in_steps.count
+        ]
+        for numbers in [found] if are_one and found else [[number] for number in found]:
+            edits = reduce(or_, (_fixed(profile, trace, number) for number in numbers))
+            yield replace(_at_sites(profile, [profile.syncs.sites[number] for number in numbers]), edits=edits)
 
     return look, causes
 
@@ -41,26 +52,30 @@ def _fixed(profile: Profile, trace: Trace, site: int) -> Edits:
     return without_waits(trace, profile.syncs, [site])
 
 
-def _held(profile: Profile, trace: Trace, site: int) -> float:
-    """Return how long the GPU is idle within calls of a site that hold the host up without waiting for it, per step."""
-    if profile.syncs.sites[site].cause not in ALLOCATIONS:
-        return 0.0
-    stalls = profile.syncs.stalls
-    call = stalls.call[(profile.syncs.site == site) & (stalls.drain_ns + stalls.own_ns == 0)]
-    return idle_within(profile, trace, trace.calls.start_ns[call], trace.calls.end_ns[call])
-
-
-def _at_site(profile: Profile, site: Site, idle: float) -> Evidence:
-    steps = profile.steps.count
-    others = sum(other.group == site.group for other in profile.syncs.sites) - 1 if site.group is not None else 0
-    group = f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
+def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
+    """Return what is seen of one site, or of several together, at the first place of which the line is known."""
+    steps, costs = profile.steps.count, [site.in_steps for site in sites]
+    at_line = next((site for site in sites if site.line is not None), sites[0])
+    count, stall, idle = (
+        sum(figure) / steps
+        for figure in zip(*((cost.count, cost.stall_ns, cost.bubble_ns) for cost in costs), strict=True)
+    )
+    named = ", ".join(f"{site.op or site.call}{at(site.place)}" for site in sites[:MAX_NAMED])
+    named += f" and {len(sites) - MAX_NAMED} more" if len(sites) > MAX_NAMED else ""
     return Evidence(
         idle,
-        f"{site.op or site.call}{at(site.place)}: {site.in_steps.count / steps:.3g} per "
-        f"step, the host waits {duration(site.in_steps.stall_ns / steps)} and the GPU is idle for {duration(idle)} "
-        "after it" + (group if others else ""),
-        *site.place,
+        f"{named}: {count:.3g} per step; as traced, the host waits {duration(stall)} and {idle_gpu(profile, sites)} "
+        f"idle for {duration(idle)} after {'it' if len(sites) == 1 else 'them'}{_only_moves(profile, sites)}",
+        *at_line.place,
     )
+
+
+def _only_moves(profile: Profile, sites: Sequence[Site]) -> str:
+    groups = {site.group for site in sites} - {None}
+    others = sum(other.group in groups and other not in sites for other in profile.syncs.sites)
+    if not others:
+        return ""
+    return f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
 
 
 READ_LATER = (

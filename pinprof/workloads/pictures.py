@@ -28,12 +28,10 @@ def picture(case: str, trace: Trace, measured: Profile) -> Picture:
 
 def why_exposed(measured: Profile) -> str:
     """Return how much of the copy time kernels overlap, and the reason for most of the rest."""
-    copy_ns = sum(device.copy_ns for device in measured.overlap.devices)
-    if not copy_ns:
+    share, reasons = measured.overlap.fraction, measured.overlap.by_reason
+    if share is None:
         return "no copy was recorded"
-    share = percent(sum(device.overlapped_ns for device in measured.overlap.devices) / copy_ns)
-    reasons = measured.overlap.by_reason
-    return f"{share} of the copy time overlapped" + (f"; else: {SENTENCES[reasons[0][0]]}" if reasons else "")
+    return f"{percent(share)} of the copy time overlapped" + (f"; else: {SENTENCES[reasons[0][0]]}" if reasons else "")
 
 
 def _host_bars(trace: Trace, step: int) -> Iterator[Bar]:

@@ -8,6 +8,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.overlap import REASONS, Overlap, _exposed, measure_overlap
 from pinprof.intervals import Intervals, length, subtract, union
+from pinprof.measure import measure
 from pinprof.trace import read_trace
 
 PINNED = "HtoD (Pinned -> Device)"
@@ -29,6 +30,44 @@ def test_a_copy_under_a_kernel_is_overlapped_and_the_rest_exposed(tmp_path: Path
     assert (device.copy_ns, device.overlapped_ns, device.exposed_ns) == (100_000, 50_000, 50_000)
 
 
+def readbacks(kernel: int) -> TraceBuilder:
+    """Return three steps of 1000 µs: a kernel of this length from their start, then a copy of 300 µs beside nothing."""
+    builder = TraceBuilder()
+    for start in (0, 1000, 2000):
+        builder.step(start // 1000, start - 100, 900)
+        builder.kernel(start, kernel, launch=start - 90)
+        builder.copy("DtoH (Device -> Pinned)", start + kernel, 300, launch=start - 80, stream=SIDE)
+    return builder
+
+
+def test_a_copy_that_only_the_end_of_the_recording_exposes_counts_neither_in_the_share_nor_per_step(
+    tmp_path: Path,
+) -> None:
+    profile = measure(read_trace(readbacks(1000).write(tmp_path / "trace.json")))
+    overlap = profile.overlap
+    assert overlap.by_reason == (("end_of_recording", 1, 300_000),)
+    assert overlap.counts.tolist() == [True, True, False]
+    assert (overlap.known_ns, overlap.fraction) == (600_000, 1.0)
+    assert profile.per_step
+    assert profile.per_step.exposed_ns == 0
+    assert (profile.mean_steps[0].copy_ns, profile.mean_steps[0].both_ns) == (0, 200_000)  # of three steps, in two
+
+
+def test_a_copy_after_the_last_kernel_counts_where_those_before_it_are_exposed_too(tmp_path: Path) -> None:
+    profile = measure(read_trace(readbacks(700).write(tmp_path / "trace.json")))
+    assert profile.overlap.counts.all()
+    assert (profile.overlap.known_ns, profile.overlap.fraction) == (900_000, 0.0)
+    assert profile.per_step
+    assert profile.per_step.exposed_ns == 300_000
+
+
+def test_a_single_copy_after_the_last_kernel_counts(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(0, 100, launch=-10)
+    builder.copy(PINNED, 50, 100, launch=-5, stream=SIDE)
+    assert overlap_of(builder, tmp_path).fraction == 0.5
+
+
 def test_memsets_hide_no_copy(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.activity("gpu_memset", "Memset (Device)", 0, 100, correlation=0, device=0, stream=COMPUTE)
@@ -44,6 +83,7 @@ def test_copies_in_both_directions_at_once_count_once(tmp_path: Path) -> None:
     overlap = overlap_of(builder, tmp_path)
     assert overlap.devices[0].copy_ns == 150_000
     assert overlap.exposed_ns.tolist() == [100_000, 50_000]
+    assert overlap.counts.all()  # without a kernel nothing shows that the recording ended too early
 
 
 def test_pageable_memory_is_the_first_reason(tmp_path: Path) -> None:

@@ -53,6 +53,28 @@ def test_a_wait_that_leaves_the_gpu_busy_costs_no_bubble(tmp_path: Path) -> None
     assert cost.bubble_ns == 0
 
 
+def test_idle_time_within_later_calls_of_the_allocator_is_theirs_and_not_also_that_of_the_wait(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    builder.call("cudaFree", 100, 410)  # awaits the kernel
+    builder.call("cudaFree", 520, 40)
+    builder.call("cudaMalloc", 570, 30)
+    builder.kernel(650, 100, launch=640)
+    builder.call("cudaMalloc", 660, 30)  # the GPU works meanwhile
+    stalls = syncs_of(builder, tmp_path).stalls
+    assert stalls.bubble_ns.tolist() == [150_000, 0, 0, 0]  # from 500 to 650
+    assert stalls.idle_ns.tolist() == [80_000, 40_000, 30_000, 0]  # the same 150 µs
+
+
+def test_calls_of_the_allocator_on_two_threads_share_no_idle_time(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 80, launch=10)
+    builder.call("cudaMalloc", 150, 50)
+    builder.call("cudaHostAlloc", 160, 70, thread=AUTOGRAD)  # from 200 on it is alone
+    builder.kernel(300, 100, launch=290)
+    assert syncs_of(builder, tmp_path).stalls.idle_ns.tolist() == [50_000, 30_000]
+
+
 def test_a_device_synchronize_waits_for_all_streams(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 2000)

@@ -222,7 +222,7 @@ def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
     [
         ("overlap", {"Each bar is a step"}),
         ("copies", {"the fastest at"}),
-        ("stalls", {"The host stands"}),
+        ("stalls", {"the host stands"}),
         ("causes", {"most of it"}),
         ("busy", {"Each bar is a step", "most of it"}),
         ("step", {"Each bar is a step", "in the middle"}),

@@ -105,3 +105,37 @@ def test_what_no_replay_can_tell_shows_its_cost_and_says_so(tmp_path: Path) -> N
     text = to_text(profile, Findings([replace(finding, saving=None)]))
     assert " of GPU idle or exposed copy time: PIN101" in text
     assert "together" not in text
+
+
+def pageable_copy_after(kernel: int, copy: int) -> TraceBuilder:
+    """Return steps in which the host waits for a kernel and then for a pageable copy, of such lengths in µs."""
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 10_000 * number
+        builder.step(number, start, 9_990)
+        builder.kernel(start + 100, kernel, launch=start + 50)
+        builder.op("aten::to", start + 60, kernel + copy + 50)
+        builder.copy(
+            "HtoD (Pageable -> Device)", start + 100 + kernel, copy, launch=start + 70, call=kernel + copy + 33
+        )
+        builder.kernel(start + 105 + kernel + copy, 9_800 - kernel - copy, launch=start + 104 + kernel + copy)
+    return builder
+
+
+def test_a_long_wait_is_not_said_to_cost_only_the_idle_time_after_it(tmp_path: Path) -> None:
+    text = text_of(pageable_copy_after(6_000, 2_000).write(tmp_path / "drain.json"))
+    sentence = "most of the 8.03 ms that pageable_copy (aten::to) waits is no loss: the GPU works meanwhile"
+    assert f"{sentence}, and is idle for only 5.00 µs after it" in " ".join(text.split())
+    assert "PIN101" in text  # the slow copy is what costs
+    assert " and costs " not in text
+
+
+def test_a_wait_for_a_copy_of_its_own_is_not_said_to_be_no_loss(tmp_path: Path) -> None:
+    assert "no loss" not in text_of(pageable_copy_after(2_000, 6_000).write(tmp_path / "own.json"))
+
+
+def test_the_parts_of_a_stall_add_up_to_it(tmp_path: Path) -> None:
+    text = text_of(pageable_copy_after(6_000, 2_000).write(tmp_path / "drain.json"))
+    (row,) = [line for line in text.splitlines() if line.lstrip().startswith("pageable_copy")]
+    cells = row.split()[-10:]
+    assert " ".join(cells[:8]) == "8.03 ms 6.03 ms 2.00 ms 3.00 µs"  # 8033 = 6030 + 2000 + 3

@@ -28,7 +28,9 @@ def test_a_place_without_a_line_says_its_function() -> None:
 
 def test_no_place_is_an_annotation_all_the_same(tmp_path: Path) -> None:
     text = to_github([checked(TraceBuilder(), tmp_path, Limits(max_hidden_syncs=0))])
-    assert text.startswith("::error title=pinprof max-hidden-syncs::unknown hidden waits")
+    assert text.startswith(
+        "::error title=pinprof max-hidden-syncs::the number of hidden waits of the host per step is not known"
+    )
     assert text.count("\n") == 1
 
 

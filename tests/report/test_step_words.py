@@ -13,6 +13,7 @@ from pinprof.report.console import to_text
 from pinprof.report.html_report import to_html
 from pinprof.report.json_report import to_json
 from pinprof.report.step_words import Fact, bound, busiest, of_what, step, where_it_goes
+from pinprof.report.words import surprises
 from pinprof.rules import Findings, find
 from pinprof.trace import Trace, read_trace
 from pinprof.units import duration
@@ -64,6 +65,18 @@ def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Pat
     mean = busiest(profile)
     assert mean
     assert of_what(profile, mean) == "Where the step goes on GPU 0: 900 µs, without the profiler"
+
+
+@pytest.mark.parametrize(("plain_ms", "is_said"), [(0.7, True), (0.9, False)])
+def test_more_idle_time_after_waits_than_in_the_step_is_said_to_be_the_profilers(
+    tmp_path: Path, plain_ms: float, *, is_said: bool
+) -> None:
+    said = list(surprises(measured(training(plain_ms), tmp_path)))  # from 700 to 1100, in two of three steps
+    sentence = (
+        "the GPU is idle for 267 µs after waits as traced, but for 100 µs of the whole step without the profiler, "
+        "which slows the host"
+    )
+    assert said == [sentence] * is_said
 
 
 def test_work_that_takes_longer_than_the_step_is_not_cut_and_is_said(tmp_path: Path) -> None:

@@ -31,6 +31,12 @@ class Cost:
     drain_ns: int
     own_ns: int
     bubble_ns: int
+    """The GPU is idle because of them: `Stalls.idle_ns`."""
+
+    @property
+    def overhead_ns(self) -> int:
+        """What is left of the stall besides drain and own: the call itself, staging of a copy, waking up."""
+        return self.stall_ns - self.drain_ns - self.own_ns
 
 
 @dataclass(frozen=True)
@@ -168,5 +174,5 @@ def _cost(stalls: Stalls, members: Int64s) -> Cost:
         stall_ns=int(stalls.stall_ns[members].sum()),
         drain_ns=int(stalls.drain_ns[members].sum()),
         own_ns=int(stalls.own_ns[members].sum()),
-        bubble_ns=int(stalls.bubble_ns[members].sum()),
+        bubble_ns=int(stalls.idle_ns[members].sum()),
     )

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyses.syncs.held import held_calls
-from pinprof.intervals import gaps, union
+from pinprof.intervals import Intervals, covered, gaps, union
 from pinprof.trace.calls import (
+    ALLOCATING,
     ASYNC_COPY,
     COPY,
     DEVICE,
@@ -51,6 +52,10 @@ class Stalls:
     bubble_ns: Int64s
     """From the end of the awaited work to the next start of GPU work on the device; 0 if other work was running. A
     bubble that several stalls end in belongs to the last of them."""
+    idle_ns: Int64s
+    """The idle time of the device that is the stall's own, so that no moment counts twice: the bubble without the times
+    in which the host already stands in calls that get or give back memory and await nothing; for each of these calls
+    the idle time within it."""
     awaited_end_ns: Int64s
     """End of the awaited work."""
     kept_busy: Bools
@@ -85,7 +90,9 @@ def measure_stalls(trace: Trace) -> Stalls:
     drain, own = drained - start, copied - copying
     awaited_end = np.where(own > 0, _gpu_end(trace, copy), prior_end)
     profiler = _profilers_own(trace, rows, kind) | (kind == PROFILER)
-    bubble = _bubbles(trace, device, awaited_end, (drain + own > 0) & ~profiler)
+    waited = drain + own > 0
+    bubble = _bubbles(trace, device, awaited_end, waited & ~profiler)
+    holding = np.isin(kind, ALLOCATING) & ~waited & ~profiler
     return Stalls(
         call=rows,
         kind=kind.astype(np.int64),
@@ -95,6 +102,7 @@ def measure_stalls(trace: Trace) -> Stalls:
         drain_ns=drain,
         own_ns=own,
         bubble_ns=bubble,
+        idle_ns=_own_idle(trace, device, (start, end), (awaited_end, awaited_end + bubble), holding),
         awaited_end_ns=awaited_end,
         kept_busy=np.isin(kind, (STREAM, DEVICE, EVENT)) & (copy == NONE) & _kept_busy(trace, device, start, end),
         profiler=profiler,
@@ -260,8 +268,7 @@ def _bubbles(trace: Trace, device: Int32s, awaited_end: Int64s, waited: Bools) -
     gpu = trace.gpu
     bubble = np.zeros(len(device), np.int64)
     for index in np.unique(gpu.device):
-        mine = gpu.device == index
-        idle = gaps(union(gpu.start_ns[mine], gpu.end_ns[mine]))
+        idle = _idle(trace, int(index))
         stalls = np.flatnonzero(waited & (device == index))
         gap = np.searchsorted(idle.start, awaited_end[stalls])
         begins = gap < len(idle.start)
@@ -271,3 +278,25 @@ def _bubbles(trace: Trace, device: Int32s, awaited_end: Int64s, waited: Bools) -
         owner = len(gap) - 1 - last
         bubble[stalls[owner]] = (idle.end - idle.start)[gap[owner]]
     return bubble
+
+
+def _own_idle(
+    trace: Trace, device: Int32s, call: tuple[Int64s, Int64s], bubble: tuple[Int64s, Int64s], holding: Bools
+) -> Int64s:
+    """Return `Stalls.idle_ns`; `call` and `bubble` are starts and ends, `holding` are the calls that await nothing."""
+    own = bubble[1] - bubble[0]
+    for index in np.unique(trace.gpu.device):
+        mine = device == index
+        rows = np.flatnonzero(mine & holding)
+        start, end = call[0][rows], call[1][rows]
+        reach = np.maximum.accumulate(end)
+        begins = np.maximum(start, np.concatenate((start[:1], reach[:-1])))  # calls of other threads may run meanwhile
+        own[mine] -= covered(union(start, end), bubble[0][mine], bubble[1][mine])
+        own[rows] = covered(_idle(trace, int(index)), begins, end)
+    return own
+
+
+def _idle(trace: Trace, device: int) -> Intervals:
+    """Return when a device had no work, between its first and its last."""
+    mine = trace.gpu.device == device
+    return gaps(union(trace.gpu.start_ns[mine], trace.gpu.end_ns[mine]))

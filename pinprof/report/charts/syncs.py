@@ -4,6 +4,7 @@ from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, layout, plain
 from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
+from pinprof.rules.sums import idle_gpu
 from pinprof.units import duration, ms
 
 MAX_SITES = 10
@@ -30,7 +31,7 @@ def syncs_chart(profile: Profile) -> Chart | None:
     for key, times, place in (
         (DRAIN, [site.in_steps.drain_ns for site in drawn], 0.0),
         (OWN, [site.in_steps.own_ns for site in drawn], 0.0),
-        (OVERHEAD, [overhead_ns(site) for site in drawn], 0.0),
+        (OVERHEAD, [site.in_steps.overhead_ns for site in drawn], 0.0),
         (BUBBLE, [site.in_steps.bubble_ns for site in drawn], 0.3),
     ):
         hover = [f"{key.label}: {duration(time / count)} per step" for time in times]
@@ -48,22 +49,19 @@ def syncs_chart(profile: Profile) -> Chart | None:
         yaxis={"visible": False, "range": [len(drawn) - 0.45, -0.6]},
         xaxis={"rangemode": "tozero"},
     )
-    return Chart(_caption(sites, count), data, shape, (DRAIN, OWN, OVERHEAD, BUBBLE))
+    return Chart(_caption(profile, sites), data, shape, (DRAIN, OWN, OVERHEAD, BUBBLE))
 
 
-def overhead_ns(site: Site) -> int:
-    """Return what is left of a site's stalls in complete steps besides drain and own copy."""
-    cost = site.in_steps
-    return cost.stall_ns - cost.drain_ns - cost.own_ns
-
-
-def _caption(sites: list[Site], count: int) -> str:
+def _caption(profile: Profile, sites: list[Site]) -> str:
+    count = profile.steps.count
     stall = sum(site.in_steps.stall_ns for site in sites) / count
     bubble = sum(site.in_steps.bubble_ns for site in sites) / count
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
-        f"The host stands {duration(stall)} per step in calls that wait, and the GPU is idle for {duration(bubble)} "
-        f"after them. Only the idle time costs: a long stall with none is free.{left}"
+        f"As traced, the host stands {duration(stall)} per step in calls that wait, and {idle_gpu(profile, sites)} "
+        f"idle for {duration(bubble)} after them. While the GPU works on what was queued before, a stall is no loss. A "
+        "fix may save more than the idle time: the host has lost its lead, so that later launches are late, "
+        f"too.{left}"
     )
 
 

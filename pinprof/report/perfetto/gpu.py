@@ -11,7 +11,7 @@ from pinprof.intervals import covered, intersect, union
 from pinprof.measure import Profile
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, encoded, micros
 from pinprof.report.words import IDLE, place, printable
-from pinprof.rules import RULE_OF_EXPOSURE
+from pinprof.rules import rule_of_exposure
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace
 from pinprof.units import ms
 
@@ -75,7 +75,7 @@ def _exposed(trace: Trace, profile: Profile, number: int) -> Label:
     if "causes" in profile.withheld:
         return Label("exposed", args)
     reason = REASONS[overlap.reason[number]]
-    rule = RULE_OF_EXPOSURE.get((reason, DIRECTIONS[gpu.direction[row]]))
+    rule = rule_of_exposure(profile, reason, DIRECTIONS[gpu.direction[row]])
     args |= {"why": SENTENCES[reason]} | ({"more": f"pinprof explain {rule}"} if rule else {})
     return Label(f"exposed: {reason}", args)
 

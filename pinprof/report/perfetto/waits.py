@@ -9,7 +9,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile
 from pinprof.report.perfetto.tracks import APART_NS, Arrow, Label, Track
 from pinprof.report.words import place, printable
-from pinprof.rules import RULE_OF_CAUSE
+from pinprof.rules import rule_of_wait
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.units import ms
 
@@ -86,8 +86,9 @@ def stall_args(trace: Trace, profile: Profile, row: int) -> dict[str, Any]:
         args["op"] = printable(site.op)
     if at:
         args["at"] = printable(at)
-    if site.cause in RULE_OF_CAUSE:
-        args["more"] = f"pinprof explain {RULE_OF_CAUSE[site.cause]}"
+    rule = rule_of_wait(profile, trace, row)
+    if rule:
+        args["more"] = f"pinprof explain {rule}"
     return args
 
 

@@ -61,7 +61,7 @@ def _worst_stall(profile: Profile, trace: Trace, finding: Finding) -> int | None
     rows = np.flatnonzero(np.isin(syncs.cause, causes) & np.isin(syncs.site, sites) & ~syncs.stalls.profiler)
     inside = rows[trace.steps.holds(syncs.stalls.call_step[rows])]
     rows = inside if len(inside) else rows
-    cost = syncs.stalls.bubble_ns * 1000 + syncs.stalls.stall_ns  # the bubble first: that is what it costs
+    cost = syncs.stalls.idle_ns * 1000 + syncs.stalls.stall_ns  # idle time first: that is what it costs
     return int(rows[cost[rows].argmax()]) if len(rows) else None
 
 
