@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.analyses.communication import measure_communication
+from pinprof.analyses.idle import measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.errors import TraceError
 from pinprof.trace.tables import NONE, Trace
+from pinprof.whatif.bound import GPU, HIDDEN_LOADER, HOST, bound_of, gaps_with_causes, is_gpu_bound
 from pinprof.whatif.calibrate import USUAL_NS, cost_of, expected, fitted
 from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.estimate import StepEstimate, estimate_step, measured_step
@@ -23,13 +26,6 @@ from pinprof.whatif.scenarios import Scenario, edits_of, places_in
 PYTHON_COST = 0.6
 """What the profiler pays for a recorded Python function, in ops: with it the steps of seven programs that were recorded
 with stacks are estimated within 8 %, but for one (16 %)."""
-
-GPU_BOUND = 0.9
-"""A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
-
-HIDDEN_LOADER = 1.25
-"""A step without profiler that is longer than the recorded one by this factor waited for input: nothing else can be
-faster under a profiler. While the recording began, the DataLoader's workers filled their queue."""
 
 MOST_CALLS = 12_000
 """Calls of steps that are replayed: a replay takes some µs for each, and is made dozens of times."""
@@ -114,6 +110,16 @@ class Model:
         if self.step.step_ns is None or not self.runs:
             return cost_of(USUAL_NS)
         return fitted(self.programs, self.steps, self.step.step_ns)
+
+    @cached_property
+    def bound(self) -> str:
+        """What limits the unchanged step: of one trace as its report says, of several ranks `gpu` or `host`."""
+        step = self.step.step_ns or self.before.step_ns
+        if len(self.ranks) > 1:
+            return GPU if is_gpu_bound(self.before.busy_ns, step) else HOST
+        trace, syncs, times, loader = self.ranks[0]
+        devices = measure_idle(trace, gaps_with_causes(trace, syncs, loader))
+        return bound_of(step, times, devices, loader, measure_communication(trace)) or HOST
 
     @cached_property
     def before(self) -> Pace:
@@ -217,10 +223,16 @@ def predict_edits(model: Model, edits: Sequence[Edits], scenario: Scenario) -> P
         model.step.source,
         after.step_ns,
         range_of(model.step, after.step_ns),
-        bound_of(Pace(baseline, model.before.busy_ns)),
-        bound_of(after),
+        model.bound,
+        _bound_after(model, baseline, after),
         scenario,
     )
+
+
+def _bound_after(model: Model, before_ns: float, after: Pace) -> str:
+    """Return what limits the step after a change: what did before, unless the replay of both says otherwise."""
+    was_gpu, is_gpu = is_gpu_bound(model.before.busy_ns, before_ns), is_gpu_bound(after.busy_ns, after.step_ns)
+    return model.bound if was_gpu == is_gpu else GPU if is_gpu else HOST
 
 
 def range_of(step: StepEstimate, after_ns: float) -> tuple[float, float]:
@@ -229,8 +241,3 @@ def range_of(step: StepEstimate, after_ns: float) -> tuple[float, float]:
     unsure = UNSURE_STEP * after_ns + UNSURE_CHANGE * abs(before - after_ns)
     low, high = step.range_ns if step.source == "estimated" and step.range_ns else (before, before)
     return max(after_ns * min(low / before, 1.0) - unsure, 0.0), after_ns * max(high / before, 1.0) + unsure
-
-
-def bound_of(step: Pace) -> str:
-    """Return what limits a step: `gpu` if it is busy nearly all the time, else `host`."""
-    return "gpu" if step.busy_ns >= GPU_BOUND * step.step_ns else "host"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from perfetto_checker import Event, arrows, events_of, loaded, names_of, shown, slices_by_track
 from trace_builder import AUTOGRAD, TraceBuilder
 
-from pinprof.measure import Profile, gaps_with_causes, measure
+from pinprof.measure import Profile, measure
 from pinprof.report.perfetto import CATEGORY, events, hidden_slices, notes
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS
 from pinprof.report.perfetto.hidden import hidden_of
@@ -27,6 +27,7 @@ from pinprof.rules import find
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.insert import WithEvents
 from pinprof.trace.unpack import Unpacked
+from pinprof.whatif.bound import gaps_with_causes
 
 TRACES = Path(__file__).parents[2] / "traces"
 FILES = sorted(str(path.relative_to(TRACES)) for path in TRACES.glob("**/*.json.gz"))

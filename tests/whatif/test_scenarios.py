@@ -4,12 +4,14 @@ import pytest
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.errors import TraceError
+from pinprof.measure import measure
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DTOH, HTOD
 from pinprof.whatif import PinnedRates, Prediction, Scenario, predict
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
 STEPS = 6
+TRACES = Path(__file__).parents[2] / "traces"
 
 
 def predicted(builder: TraceBuilder, folder: Path, step_ms: float, **changes: object) -> Prediction:
@@ -76,6 +78,23 @@ def test_a_pinned_copy_takes_its_bytes_over_the_rate(tmp_path: Path) -> None:
     faster = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
     assert step.predicted_ns == pytest.approx(1_000_000 - 198_000, rel=0.01)  # 102 instead of 300 µs
     assert faster.predicted_ns == pytest.approx(680_000 + 102_000, rel=0.01)  # the GPU alone
+
+
+def test_what_limits_the_step_is_what_the_report_says(tmp_path: Path) -> None:
+    builder = copying(PAGEABLE, copy=300)  # the host stages copies beside 680 µs of kernels
+    step = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
+    assert (step.bound_before, step.bound_after) == ("host", "gpu")
+    assert measure(read_trace(tmp_path / "trace.json")).bound == "host"
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [("loader_pageable", "host"), ("readback_blocking", "host"), ("ranks/sleeping_rank.rank0.after", "communication")],
+)
+def test_what_limits_a_recording_is_what_its_report_says(name: str, bound: str) -> None:
+    trace = read_trace(TRACES / f"{name}.json.gz")
+    step = predict(trace, Scenario())
+    assert (step.bound_before, step.bound_after, measure(trace).bound) == (bound,) * 3
 
 
 def test_a_pinned_copy_takes_what_it_was_measured_at_on_a_machine(tmp_path: Path) -> None:
