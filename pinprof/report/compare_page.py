@@ -197,14 +197,15 @@ def _timelines(before: Trace, after: Trace, comparison: Comparison) -> Iterator[
     yield "<h3>One step of each, on one time axis</h3>"
     yield (
         '<p class="note">Of each trace the step of median length. It starts at 0 on the host; where the host runs '
-        "ahead, what the GPU runs there is of an earlier step. Zooming one timeline zooms the other.</p>"
+        "ahead, it is soon through, and what the GPU runs there is of an earlier step. Zooming one timeline zooms the "
+        "other.</p>"
     )
     traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
     longest = max((length for length in traced if length is not None), default=None)
     first = None if longest is None else (-MARGIN * longest, (1 + MARGIN) * longest)
     sides = ((BEFORE, before, comparison.before), (AFTER, after, comparison.after))
     for (side, trace, profile), length in zip(sides, traced, strict=True):
-        step = "" if length is None else f", a step of {duration(length)} in the trace"
+        step = "" if length is None else f", {duration(length)} per step in the trace"
         yield f"<h4>{side.capitalize()}: {escaped(PurePath(profile.path).name)}{step}</h4>"
         yield fragment(typical_step(trace), profile, MAX_EVENTS // len(sides), shared="comparison", first_ns=first)
 
