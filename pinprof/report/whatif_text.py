@@ -7,7 +7,7 @@ from rich.text import Text
 
 from pinprof.analyses.syncs import Site
 from pinprof.report.layout import bullet, fact, laid_out, section, table
-from pinprof.report.words import BOUNDS, place, printable
+from pinprof.report.words import BOUNDS, place, printable, saved
 from pinprof.trace.tables import Trace
 from pinprof.units import between, duration, percent, rate, size
 from pinprof.whatif import Prediction, Scenario
@@ -108,20 +108,20 @@ def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[Rende
 def _step(prediction: Prediction) -> Iterator[RenderableType]:
     before, after = prediction.baseline_ns, prediction.predicted_ns
     yield fact(duration(before), f"now, {SOURCES[prediction.baseline_source]}")
-    yield fact(duration(after), f"after the change ({between(*prediction.range_ns)})")
-    yield fact(f"{prediction.speedup:.2f} x", f"as fast: {difference(before, after)}")
+    brings = difference(before, after, is_certain=prediction.is_certain)
+    yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
     for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
         yield fact(bound, f"{when}: {BOUNDS[bound]}")
 
 
-def difference(before_ns: float, after_ns: float) -> str:
+def difference(before_ns: float, after_ns: float, *, is_certain: bool) -> str:
     """Return what a change brings: "saves 1.90 ms, 15 % of the step"."""
-    change = before_ns - after_ns
-    if abs(change) < NOTHING * before_ns:
+    off = abs(before_ns - after_ns)
+    if off < NOTHING * before_ns:
         return "no measurable change"
-    return (
-        f"{'saves' if change > 0 else 'costs'} {duration(abs(change))}, {percent(abs(change) / before_ns)} of the step"
-    )
+    if not is_certain:
+        return f"no certain change ({duration(off)} {'more' if after_ns > before_ns else 'less'})"
+    return saved(before_ns, after_ns)
 
 
 def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None) -> Iterator[str]:

@@ -34,6 +34,9 @@ UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
 """A predicted step is unsure by these shares of itself and of the change: so far most of the pairs of programs, before
 and after a fix, lie apart from their prediction."""
 
+NOISE = 0.01
+"""What a change brings is unsure by this share of the step besides."""
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -52,6 +55,12 @@ class Prediction:
     def speedup(self) -> float:
         """How many times as fast the step is after the change."""
         return self.baseline_ns / self.predicted_ns
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the step becomes longer or shorter by more than what the change is unsure by."""
+        change = abs(self.baseline_ns - self.predicted_ns)
+        return change > UNSURE_CHANGE * change + NOISE * self.baseline_ns
 
 
 class Recorded(NamedTuple):

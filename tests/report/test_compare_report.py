@@ -143,5 +143,5 @@ def test_an_estimated_step_is_said_to_be_one(tmp_path: Path) -> None:
     _, text, _ = shown(recording(builder.write(tmp_path / "a.json")), recorded("clean"))
     said = " ".join(text.split())
     assert "the step before is estimated and the other measured" in said
-    assert "slower, at least" in said
+    assert "times the step, at least" in said
     assert "these may not be the same program" in said
