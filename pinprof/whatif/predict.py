@@ -14,6 +14,7 @@ from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.errors import TraceError
 from pinprof.trace.tables import NONE, Trace
+from pinprof.units import duration
 from pinprof.whatif.bound import GPU, HIDDEN_LOADER, HOST, bound_of, gaps_with_causes, is_gpu_bound
 from pinprof.whatif.calibrate import USUAL_NS, cost_of, expected, fitted
 from pinprof.whatif.edits import Edits, edited
@@ -164,7 +165,7 @@ def predict(trace: Trace | Sequence[Trace], scenario: Scenario, step_ms: float |
     Of several ranks of a job, whose collectives wait for each other, all traces may be given: then the change is made
     on all of them. `step_ms` is the step without profiler in milliseconds, if it is known otherwise than from the
     trace. Raises TraceError if a trace has no calls or no complete step that could be run again, if the traces are not
-    of one job, or if the host does not wait at a place that the scenario names.
+    of one job, if that step cannot be theirs, or if the host does not wait at a place that the scenario names.
     """
     model = model_of([trace] if isinstance(trace, Trace) else trace, step_ms)
     placed = model.placed(scenario)
@@ -202,7 +203,26 @@ def model_of(traces: Sequence[Trace], step_ms: float | None = None) -> Model:
             )
     if not model.step.step_ns:
         raise TraceError(f"{traces[0].path}: its step cannot be told; give it with --step-ms")
+    if step_ms:
+        _check_step(model, step_ms * 1e6)
     return model
+
+
+def _check_step(model: Model, step_ns: float) -> None:
+    """Refuse a step that cannot be that of the traces: a profiler lengthens a step, but not the work of the GPU."""
+    traced = max(rank.times.traced_ns or 0.0 for rank in model.ranks)
+    busy = min(rank.times.busy_ns or 0.0 for rank in model.ranks)
+    name, given = model.ranks[0].trace.path, duration(step_ns)
+    if step_ns > HIDDEN_LOADER * traced > 0 and not any(rank.loader.waits for rank in model.ranks):
+        raise TraceError(
+            f"{name}: a step of {given} is not its own: the step in the trace takes {duration(traced)} with the "
+            "profiler, and waits for no DataLoader; give the step of this program, in ms"
+        )
+    if HIDDEN_LOADER * step_ns < busy:
+        raise TraceError(
+            f"{name}: a step of {given} is not its own: the GPU works for {duration(busy)} of each step; give the step "
+            "of this program, in ms"
+        )
 
 
 def _check_ranks(traces: Sequence[Trace]) -> None:

@@ -11,6 +11,7 @@ from pinprof.whatif import PinnedRates, Prediction, Scenario, predict
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
 STEPS = 6
+NEXT_BATCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 TRACES = Path(__file__).parents[2] / "traces"
 
 
@@ -38,6 +39,26 @@ def test_without_the_wait_the_host_works_beside_the_gpu(tmp_path: Path) -> None:
     assert step.predicted_ns == pytest.approx(502_000, rel=0.03)  # the kernel alone
     assert (step.bound_before, step.bound_after) == ("host", "gpu")
     assert step.range_ns[0] < step.predicted_ns < step.range_ns[1]
+
+
+@pytest.mark.parametrize(("step_ms", "why"), [(1.3, "takes 1.00 ms"), (0.3, "works for 502 µs")])
+def test_a_step_that_cannot_be_that_of_the_trace_is_refused(tmp_path: Path, step_ms: float, why: str) -> None:
+    with pytest.raises(TraceError, match=f"is not its own.*{why}"):  # the GPU works for 502 of 1000 µs
+        predicted(item_and_work(), tmp_path, step_ms)
+
+
+def test_a_step_that_waits_for_the_loader_may_be_longer_than_the_one_recorded(tmp_path: Path) -> None:
+    builder = item_and_work()
+    for number in range(STEPS):
+        builder.event("user_annotation", NEXT_BATCH, 1000 * number + 600, 50)
+    step = predicted(builder, tmp_path, 30.0)
+    assert (step.baseline_ns, step.bound_before, step.bound_after) == (30e6, "input", "input")
+
+
+def test_a_change_within_what_a_replay_is_unsure_by_is_not_certain(tmp_path: Path) -> None:
+    assert not predicted(item_and_work(), tmp_path, 1.0).is_certain
+    assert not predicted(item_and_work(), tmp_path, 1.0, host_speed=1.02).is_certain  # 10 of 1000 µs
+    assert predicted(item_and_work(), tmp_path, 1.0, host_speed=1.1).is_certain
 
 
 def test_no_change_is_the_step_as_it_was(tmp_path: Path) -> None:
