@@ -9,6 +9,7 @@ from rich.text import Text
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measure import Profile
+from pinprof.report.headline import host_alone
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.step_words import AS_TRACED, bound, busiest, of_step, of_what, step, where_it_goes
 from pinprof.report.words import (
@@ -196,7 +197,7 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     if reason:
         yield bullet(f"not searched in full: {reason.what}")
     elif not findings:
-        yield bullet("nothing: no copy or wait costs the step a measurable time")
+        yield bullet(host_alone(profile) or "nothing: no copy or wait costs the step a measurable time")
     step = profile.step_ns
     for finding in findings:
         style = SEVERITY_STYLES[finding.severity]

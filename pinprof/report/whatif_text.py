@@ -1,6 +1,6 @@
 """A prediction for the terminal: the step before and after, what changes, and what that takes for granted."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -176,18 +176,23 @@ def to_overview(
     return laid_out(_overview(traces, now, named), width=width, color=color)
 
 
+def is_saving(now: Prediction, made: Prediction) -> bool:
+    """Return whether a change saves more than what the replay of the unchanged program, `now`, is off."""
+    off = abs(now.predicted_ns - now.baseline_ns)
+    return made.baseline_ns - made.predicted_ns > max(off, NOTHING * now.baseline_ns)
+
+
 def _overview(
-    traces: Sequence[Trace], now: Prediction, named: Iterable[tuple[str, str, Prediction]]
+    traces: Sequence[Trace], now: Prediction, named: Sequence[tuple[str, str, Prediction]]
 ) -> Iterator[RenderableType]:
     yield from _title(traces)
     yield section("Step")
     yield fact(duration(now.baseline_ns), f"now, {SOURCES[now.baseline_source]}; {BOUNDS[now.bound_before]}")
     off = abs(now.predicted_ns - now.baseline_ns)
-    noise = max(off, NOTHING * now.baseline_ns)
     rows = table("change", "options", "step", "range", "saves", "of the step")
     for name, options, made in named:
         saving = made.baseline_ns - made.predicted_ns
-        none = saving <= noise
+        none = not is_saving(now, made)
         rows.add_row(
             name,
             options,
@@ -197,6 +202,8 @@ def _overview(
             "-" if none else percent(saving / made.baseline_ns),
         )
     yield rows
+    if not any(is_saving(now, made) for _, _, made in named):
+        yield bullet("none of these saves a measurable time: the report says what limits the step")
     if off >= NOTHING * now.baseline_ns:
         replayed = duration(now.predicted_ns)
         yield bullet(f"the unchanged program replays at {replayed}: savings up to {duration(off)} are noise")
