@@ -131,9 +131,7 @@ def _figures(comparison: Comparison) -> Markup:
         )
         for figure in telling(comparison)
     )
-    return table(
-        "Per complete step; copy time hidden behind kernels in the whole trace. Noise: spread over steps", columns, rows
-    )
+    return table("Per complete step; overlapped copy time in the whole trace. Noise: spread over steps", columns, rows)
 
 
 def _findings(comparison: Comparison) -> Iterator[str]:
@@ -157,7 +155,7 @@ def _waits(comparison: Comparison) -> Iterator[str]:
     if comparison.waits:
         yield "<h3>Waits of the host</h3>"
         columns = [Column("change"), Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
-        columns += _numbers("per step", "stall", "bubble")
+        columns += _numbers("per step", "stall", "GPU idle after")
         rows = (
             (
                 change.status,
@@ -169,7 +167,7 @@ def _waits(comparison: Comparison) -> Iterator[str]:
             )
             for change in comparison.waits
         )
-        yield table("Times per complete step. Bubble: the GPU is idle after the wait", columns, rows)
+        yield table("Times per complete step. GPU idle after: from the end of the wait to its next work", columns, rows)
 
 
 def _copies(comparison: Comparison) -> Iterator[str]:

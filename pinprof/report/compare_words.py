@@ -15,7 +15,7 @@ LABELS = {
     "traced_ms": "step in the trace",
     "busy_ms": "GPU busy",
     "kernel_ms": "GPU in kernels",
-    "overlap_fraction": "copy time hidden behind kernels",
+    "overlap_fraction": "overlapped copy time",
     "exposed_ms": "exposed copies",
     "pageable_bytes": "copied from or to pageable memory",
     "hidden_syncs": "hidden waits of the host",

@@ -117,14 +117,14 @@ def _in_short(mean: MeanStep) -> str:
 def _copies(profile: Profile) -> Iterable[RenderableType]:
     overlap = profile.overlap
     total = sum(device.copy_ns for device in overlap.devices)
-    hidden = sum(device.overlapped_ns for device in overlap.devices)
+    overlapped = sum(device.overlapped_ns for device in overlap.devices)
     yield section("Copies, in the whole trace")
     if "overlap" in profile.withheld:
-        yield fact(NOTHING, f"of the copy time is hidden behind kernels: {why_not(profile, 'overlap')}")
+        yield fact(NOTHING, f"of the copy time is overlapped: {why_not(profile, 'overlap')}")
     else:
-        share = percent(hidden / total) if total else "0 %"
-        yield fact(share, f"of {duration(total)} copy time is hidden behind kernels")
-    rows = table("copy", "host memory", "count", "bytes", "time", "hidden", "exposed", "rate", "host blocked")
+        share = percent(overlapped / total) if total else "0 %"
+        yield fact(share, f"of {duration(total)} copy time is overlapped: kernels run beside it")
+    rows = table("copy", "host memory", "count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
     for cells in copy_cells(profile):
         rows.add_row(*cells)
     yield rows

@@ -70,7 +70,7 @@ def unless(profile: Profile, *figures: str) -> Callable[[str], str]:
 
 
 def copy_cells(profile: Profile, separator: str = "") -> Iterator[list[str]]:
-    """Yield per group of copies: direction, memory, count, bytes, time, hidden, exposed, rate, host blocked.
+    """Yield per group of copies: direction, memory, count, bytes, time, overlapped, exposed, rate, host blocked.
 
     `separator` stands between the thousands of the count.
     """

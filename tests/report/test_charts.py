@@ -73,14 +73,14 @@ def parts(count: int) -> StepParts:
 def test_the_parts_of_the_overlap_chart_add_up_to_each_step() -> None:
     chart = overlap_chart(parts(5))
     assert [series["name"] for series in chart.data] == [
-        "compute only",
-        "copy beside compute",
-        "copy only (exposed)",
+        "kernels alone",
+        "overlapped copies",
+        "exposed copies",
         "idle",
     ]
     assert [sum(heights) for heights in zip(*(series["y"] for series in chart.data), strict=True)] == [10.0] * 5
     assert chart.caption.startswith(
-        "GPU 0, 10.0 ms per step in the trace: 40 % compute only, 30 % idle, 20 % copy only (exposed)"
+        "GPU 0, 10.0 ms per step in the trace: 40 % kernels alone, 30 % idle, 20 % exposed copies"
     )
 
 
