@@ -8,6 +8,7 @@ from pinprof.report.charts.overlap import PATTERNS
 from pinprof.report.elements import Column, Markup, details, escaped, table
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.words import IDLE, NOTHING, copy_cells, place, surprises, unless
+from pinprof.trace.tables import Int64s
 from pinprof.units import between, duration, percent
 
 FEW = 10
@@ -115,11 +116,11 @@ def steps_table(profile: Profile) -> str:
     return table("Complete steps as traced, with the profiler's cost in them", columns, rows) if rows else ""
 
 
-def parts_table(parts: StepParts) -> str:
-    """Return how the time of each step divides on a GPU."""
+def parts_table(parts: StepParts, numbers: Int64s) -> str:
+    """Return how the time of each step divides on a GPU; `numbers` are those of all steps."""
     columns = [Column("step"), *_numbers("length", *(KINDS[kind].label for kind in PATTERNS))]
     times = (parts.length_ns, parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
-    rows = zip((parts.step + 1).tolist(), *(time.tolist() for time in times), strict=True)
+    rows = zip(numbers[parts.step].tolist(), *(time.tolist() for time in times), strict=True)
     cells = [(f"{step}", *(duration(time) for time in row)) for step, *row in list(rows)[:MAX_ROWS]]
     first = f", the first {MAX_ROWS} of {len(parts.step)}" if len(parts.step) > MAX_ROWS else ""
     return table(

@@ -247,7 +247,7 @@ def test_steps_are_shown_though_perfetto_loses_their_marks(export: Export) -> No
     builder = waiting()
     builder.function("torch/autograd/profiler.py(1): __enter__", -5, 20)
     found = export(builder)
-    assert [event["name"] for event in found.tracks("steps")] == ["step 1", "step 2"]
+    assert [event["name"] for event in found.tracks("steps")] == ["step 0", "step 1"]
     (said,) = [event["name"] for event in found.tracks("not in these tracks") if "Perfetto" in event["name"]]
     assert said.startswith("Perfetto leaves out 1 slice of the trace itself")
 

@@ -16,14 +16,15 @@ PATTERNS = {COMPUTE_ONLY: "", BOTH: "\\", COPY_ONLY: "/", MEMSET_ONLY: "-", IDLE
 """In the order in which the parts are stacked."""
 
 
-def overlap_chart(parts: StepParts) -> Chart:
-    """Return a chart of the steps of one GPU; the parts of a bar add up to its step."""
+def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
+    """Return a chart of the steps of one GPU; the parts of a bar add up to its step; `numbers` are all steps'."""
     times = dict(
         zip(PATTERNS, (parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns), strict=True)
     )
     gathered = -(-len(parts.step) // MAX_BARS)
-    firsts = parts.step[::gathered] + 1
-    lasts = np.minimum(firsts + gathered - 1, int(parts.step[-1]) + 1)
+    numbers = numbers[parts.step]
+    firsts = numbers[::gathered]
+    lasts = numbers[np.minimum(np.arange(len(firsts)) * gathered + gathered, len(numbers)) - 1]
     names = [_steps(first, last) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
     length = _means(parts.length_ns, gathered)
     keys, data = [], []
