@@ -8,26 +8,20 @@ import numpy as np
 from pinprof.analyses.communication import Communication, measure_communication
 from pinprof.analyses.copies import CopyGroup, measure_copies
 from pinprof.analyses.hazards import Hazards, measure_hazards
-from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
+from pinprof.analyses.idle import DeviceTime, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.overlap import Overlap, measure_overlap
 from pinprof.analyses.parts import MeanStep, measure_mean
 from pinprof.analyses.pause import Pause, measure_pause
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Stalls, Syncs, measure_syncs
-from pinprof.intervals import union
 from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Int64s, Trace
 from pinprof.trust import Missing, Seen, find_missing, withheld
 from pinprof.whatif import Model, Recorded, StepEstimate
-from pinprof.whatif.predict import GPU_BOUND, HIDDEN_LOADER
-
-COMMUNICATION_BOUND = 0.5
-"""Share of the step from which collectives that nothing hides are its limit: a GPU that waits counts as busy."""
-BOUND_BY = {"input_wait": "input", "communication_wait": "communication"}
-"""Idle causes that name what bounds the step; the others are the host's."""
+from pinprof.whatif.bound import bound_of, gaps_with_causes
 
 OF_PARTS = ("step", "per_step", "busy", "overlap")
 """The figures that the parts of a step are made of."""
@@ -148,7 +142,9 @@ def _profile(model: Model, sources: Sources) -> Profile:
         missing=missing,
         steps=steps,
         step=step,
-        bound=None if taken & {"step", "busy", "causes"} else _bound(steps, step, devices, loader, communication),
+        bound=None
+        if taken & {"step", "busy", "causes"}
+        else bound_of(step.step_ns or steps.traced_ns, steps, devices, loader, communication),
         devices=devices,
         copies=tuple(replace(group, host_blocked_ns=_blocked(trace, stalls, group)) for group in measure_copies(trace)),
         overlap=overlap,
@@ -160,19 +156,6 @@ def _profile(model: Model, sources: Sources) -> Profile:
         per_step=None if "per_step" in taken else _per_step(trace, steps.count, overlap, syncs),
         mean_steps=measure_mean(trace, overlap.row[counts], overlap.exposed_ns[counts], lasts) if lasts else (),
         pause=None if taken & {"step", "per_step"} else measure_pause(trace, loader.times),
-    )
-
-
-def gaps_with_causes(trace: Trace, syncs: Syncs, loader: LoaderWaits) -> tuple[IdleGaps, ...]:
-    """Return when each device was idle, and why: the gaps of which `Profile.devices` has the sums."""
-    stalls = syncs.stalls
-    is_wait = np.array([site.is_wait for site in syncs.sites], dtype=bool)
-    counted = stalls.call[is_wait[syncs.site]]
-    return idle_gaps(
-        trace,
-        blocked=union(trace.calls.start_ns[counted], trace.calls.end_ns[counted]),
-        released_ns=stalls.awaited_end_ns[stalls.bubble_ns > 0],
-        waiting_for_input=loader.times,
     )
 
 
@@ -233,23 +216,3 @@ def _copy_places(trace: Trace, rows: Int64s, syncs: Syncs, sources: Sources) -> 
         places[index] = place
     of_wait = {int(copy): line for copy, line in zip(syncs.stalls.copy, syncs.lines, strict=True) if line}
     return [of_wait.get(int(row), place) for row, place in zip(rows.tolist(), places, strict=True)]
-
-
-def _bound(
-    steps: StepTimes,
-    step: StepEstimate,
-    devices: tuple[DeviceTime, ...],
-    loader: LoaderWaits,
-    communication: Communication,
-) -> str | None:
-    length = step.step_ns or steps.traced_ns
-    if not length or steps.busy_ns is None:
-        return None
-    if loader.waits and length > HIDDEN_LOADER * (steps.traced_ns or length):
-        return "input"
-    if steps.busy_ns >= GPU_BOUND * length:
-        exposed_ns = communication.exposed_ns / steps.divisor
-        return "communication" if exposed_ns >= COMMUNICATION_BOUND * length else "gpu"
-    busiest = max(devices, key=lambda device: device.busy_ns)
-    cause = busiest.idle_by_cause[0][0] if busiest.idle_by_cause else "host_wait"
-    return BOUND_BY.get(cause, "host")

@@ -335,6 +335,18 @@ def test_whatif_without_an_option_compares_the_usual_changes(trace: Path) -> Non
     assert document["scenario"]["pin"] is False
 
 
+def test_whatif_of_a_step_that_no_change_shortens_goes_on_with_its_report(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        builder.step(number, 1000 * number, 990)
+        builder.kernel(1000 * number + 100, 300, launch=1000 * number + 50)
+    path = builder.write(tmp_path / "host.json")
+    result = invoke("whatif", path)
+    assert "none of these saves a measurable time" in result.stdout
+    assert result.stderr == f"Next: pinprof report {path}\n"
+    assert "No copy or wait is to blame" in invoke("report", path).stdout
+
+
 def test_whatif_takes_the_step_as_given(trace: Path) -> None:
     document = json.loads(invoke("whatif", trace, "--step-ms", "0.95", "--gpu-speed", "2", "--json", "-").stdout)
     assert (document["baseline_step_ms"], document["baseline_source"]) == (0.95, "given")
@@ -465,7 +477,7 @@ def test_compare_says_what_changed_and_what_comes_next() -> None:
     before, after = RECORDED / "pageable_blocking.json.gz", RECORDED / "prefetch.json.gz"
     result = invoke("compare", before, after)
     assert result.exit_code == 0
-    assert "9.53 instead of 12.4 ms: 23 % faster, beyond the noise of 1 %." in result.stdout
+    assert "9.53 instead of 12.4 ms: saves 2.85 ms, 23 % of the step, beyond the noise of 1 %." in result.stdout
     assert result.stderr == f"Next: pinprof compare {before} {after} --html compare.html\n"
 
 

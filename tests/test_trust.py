@@ -354,7 +354,7 @@ def test_what_is_wrong_is_not_printed(tmp_path: Path) -> None:
     assert "- no GPU work of 4 launches (25 %)" in text
     assert text.index("Before you trust this trace") < text.index("\nStep\n")
     assert "        -  where it goes: not shown (no GPU work of 4 launches (25 %))" in text
-    assert "hidden behind kernels: not shown" in text
+    assert "copy time is overlapped: not shown" in text
     assert "- why copies are exposed: not shown" in text
     assert "- not searched in full: no GPU work of 4 launches (25 %)" in text
     assert page.index("Before you trust this trace") < page.index('<dl class="facts">')

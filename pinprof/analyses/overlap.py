@@ -1,4 +1,4 @@
-"""How much of the copy time is hidden behind kernels, and why the rest is exposed."""
+"""How much of the copy time is overlapped by kernels, and why the rest is exposed."""
 
 from dataclasses import dataclass
 

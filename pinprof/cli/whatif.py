@@ -14,7 +14,7 @@ from pinprof.urls import STANDARD_INPUT
 if TYPE_CHECKING:
     from pinprof.measure import Profile
     from pinprof.trace import Trace
-    from pinprof.whatif import PinnedRates, Scenario
+    from pinprof.whatif import PinnedRates, Prediction, Scenario
 
 LEAST, MOST = 1e-6, 1e9
 """Between these lies every time, rate and speed that means something."""
@@ -127,7 +127,7 @@ def whatif(
         from pinprof.report.whatif_json import to_json
 
         write(json_file, to_json(ranks, prediction, named))
-    say(f"Next: {_next(traces, named, several=len(recorded) > 1)}")
+    say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
 
 
 def _refuse_unfit(model: Any) -> None:
@@ -177,8 +177,14 @@ def _options(scenario: "Scenario", machine_file: str | None) -> str:
     return " ".join(words)
 
 
-def _next(traces: Sequence[str], named: "list[tuple[str, str, Any]] | None", *, several: bool) -> str:
+def _next(
+    traces: Sequence[str], now: "Prediction", named: "list[tuple[str, str, Prediction]] | None", *, several: bool
+) -> str:
     """Return the next useful command: the change that brings most by itself in full, else the check of its result."""
+    from pinprof.report.whatif_text import is_saving
+
+    if named is not None and not any(is_saving(now, made) for _, _, made in named):
+        return f"pinprof report {shlex.join(traces)}"
     if named is not None:
         best = min(named[:-1], key=lambda each: each[2].predicted_ns)
         return f"pinprof whatif {shlex.join(traces)} {best[1]}"

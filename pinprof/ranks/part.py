@@ -13,10 +13,11 @@ from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import step_windows
 from pinprof.analyses.syncs import Stalls, Syncs
 from pinprof.intervals import Intervals, covered
-from pinprof.measure import Profile, gaps_with_causes
+from pinprof.measure import Profile
 from pinprof.rules import Findings, examine
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Model
+from pinprof.whatif.bound import gaps_with_causes
 from pinprof.whatif.calibrate import expected
 from pinprof.whatif.ranks import alone
 from pinprof.whatif.replay import pace

@@ -131,9 +131,7 @@ def _figures(comparison: Comparison) -> Markup:
         )
         for figure in telling(comparison)
     )
-    return table(
-        "Per complete step; copy time hidden behind kernels in the whole trace. Noise: spread over steps", columns, rows
-    )
+    return table("Per complete step; overlapped copy time in the whole trace. Noise: spread over steps", columns, rows)
 
 
 def _findings(comparison: Comparison) -> Iterator[str]:
@@ -157,7 +155,7 @@ def _waits(comparison: Comparison) -> Iterator[str]:
     if comparison.waits:
         yield "<h3>Waits of the host</h3>"
         columns = [Column("change"), Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
-        columns += _numbers("per step", "stall", "bubble")
+        columns += _numbers("per step", "stall", "GPU idle after")
         rows = (
             (
                 change.status,
@@ -169,7 +167,7 @@ def _waits(comparison: Comparison) -> Iterator[str]:
             )
             for change in comparison.waits
         )
-        yield table("Times per complete step. Bubble: the GPU is idle after the wait", columns, rows)
+        yield table("Times per complete step. GPU idle after: from the end of the wait to its next work", columns, rows)
 
 
 def _copies(comparison: Comparison) -> Iterator[str]:
@@ -197,14 +195,15 @@ def _timelines(before: Trace, after: Trace, comparison: Comparison) -> Iterator[
     yield "<h3>One step of each, on one time axis</h3>"
     yield (
         '<p class="note">Of each trace the step of median length. It starts at 0 on the host; where the host runs '
-        "ahead, what the GPU runs there is of an earlier step. Zooming one timeline zooms the other.</p>"
+        "ahead, it is soon through, and what the GPU runs there is of an earlier step. Zooming one timeline zooms the "
+        "other.</p>"
     )
     traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
     longest = max((length for length in traced if length is not None), default=None)
     first = None if longest is None else (-MARGIN * longest, (1 + MARGIN) * longest)
     sides = ((BEFORE, before, comparison.before), (AFTER, after, comparison.after))
     for (side, trace, profile), length in zip(sides, traced, strict=True):
-        step = "" if length is None else f", a step of {duration(length)} in the trace"
+        step = "" if length is None else f", {duration(length)} per step in the trace"
         yield f"<h4>{side.capitalize()}: {escaped(PurePath(profile.path).name)}{step}</h4>"
         yield fragment(typical_step(trace), profile, MAX_EVENTS // len(sides), shared="comparison", first_ns=first)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pinprof.compare import Comparison, Figure, FindingChange, Repinned, WaitChange
 from pinprof.compare.changes import GONE, NEW
 from pinprof.measure import Profile
-from pinprof.report.words import NOTHING, place, step_known
+from pinprof.report.words import NOTHING, place, saved, step_known
 from pinprof.rules import Finding
 from pinprof.trace.lines import Place
 from pinprof.units import between, duration, percent, rate, size
@@ -15,7 +15,7 @@ LABELS = {
     "traced_ms": "step in the trace",
     "busy_ms": "GPU busy",
     "kernel_ms": "GPU in kernels",
-    "overlap_fraction": "copy time hidden behind kernels",
+    "overlap_fraction": "overlapped copy time",
     "exposed_ms": "exposed copies",
     "pageable_bytes": "copied from or to pageable memory",
     "hidden_syncs": "hidden waits of the host",
@@ -82,7 +82,14 @@ def meaning(figure: Figure) -> str:
         return "changed, noise unknown"
     if figure.difference == 0:
         return "the same"
-    return "within noise" if figure.is_within_noise else ("more" if figure.difference > 0 else "less")
+    if figure.is_within_noise:
+        return "within noise"
+    return "the same" if _reads_alike(figure) else "more" if figure.difference > 0 else "less"
+
+
+def _reads_alike(figure: Figure) -> bool:
+    """Return whether the figures are the same to all digits that are shown: however steady, no difference to tell."""
+    return amount(figure.unit, figure.before.value) == amount(figure.unit, figure.after.value)
 
 
 def telling(comparison: Comparison) -> list[Figure]:
@@ -133,7 +140,7 @@ def verdict(comparison: Comparison) -> str:
     if comparison.verdict == "unsure":
         why = "a single step has no spread" if step.noise is None else "it is within the range of the estimate"
         return f"{begin}: whether that is a difference is not known, {why}"
-    changed = f"{begin}: {percent(abs(step.fraction or 0.0))} {comparison.verdict}"
+    changed = f"{begin}: {saved(before, after)}"
     if comparison.is_estimated:
         return f"{changed}, {_at_least(comparison)}"
     return f"{changed}, beyond the noise of {_share(step)}"
@@ -155,7 +162,7 @@ def _at_least(comparison: Comparison) -> str:
     step = comparison.step
     least = max(abs(step.difference or 0.0) - (step.noise or 0.0), 0.0)
     share = percent(least / step.before.value) if step.before.value else NOTHING
-    return f"at least {share} {comparison.verdict} where the estimate is furthest off"
+    return f"at least {share} where the estimate is furthest off"
 
 
 def how_sure(comparison: Comparison) -> Iterator[str]:

@@ -120,11 +120,11 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     overlap = profile.overlap
     yield section("Copies, in the whole trace")
     if "overlap" in profile.withheld:
-        yield fact(NOTHING, f"of the copy time is hidden behind kernels: {why_not(profile, 'overlap')}")
+        yield fact(NOTHING, f"of the copy time is overlapped: {why_not(profile, 'overlap')}")
     else:
         share = percent(overlap.fraction or 0.0)
-        yield fact(share, f"of {duration(overlap.known_ns)} copy time is hidden behind kernels")
-    rows = table("copy", "host memory", "count", "bytes", "time", "hidden", "exposed", "rate", "host blocked")
+        yield fact(share, f"of {duration(overlap.known_ns)} copy time is overlapped: kernels run beside it")
+    rows = table("copy", "host memory", "count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
     for cells in copy_cells(profile):
         rows.add_row(*cells)
     yield rows

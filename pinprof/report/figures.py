@@ -44,14 +44,14 @@ def _copies(profile: Profile) -> go.Figure:
     hover = [
         f"{group.count:,} copies, {size(group.bytes)}"
         + (f" at {rate(group.bandwidth_gbps)}" if group.bandwidth_gbps else "")
-        + f"<br>{duration(group.overlapped_ns)} hidden, {duration(group.exposed_ns)} exposed"
+        + f"<br>{duration(group.overlapped_ns)} overlapped, {duration(group.exposed_ns)} exposed"
         for group in groups
     ]
     return _stacked(
         "Copy time in the trace",
         rows,
         [
-            ("hidden", GREEN, [group.overlapped_ns for group in groups], hover),
+            ("overlapped", GREEN, [group.overlapped_ns for group in groups], hover),
             ("exposed", VERMILLION, [group.exposed_ns for group in groups], hover),
         ],
     )

@@ -136,7 +136,7 @@ def _shares(profile: Profile) -> Iterator[Markup]:
         copies = bool(mean.both_ns + mean.copy_ns)
         parts = (
             ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns),
-            ("kernels beside copies", BOTH, mean.both_ns),
+            ("overlapped copies", BOTH, mean.both_ns),
             ("exposed copies", COPY_ONLY, mean.copy_ns),
             ("memsets", MEMSET_ONLY, mean.memset_ns),
             ("GPU idle", IDLE_KIND, mean.idle_ns),

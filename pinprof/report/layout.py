@@ -1,15 +1,20 @@
 """How texts for the terminal are laid out: sections, facts with the number first, bullets and tables."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from pinprof.report.words import printable
+
+LEAST_TEXT = 16
+"""Columns of a terminal that a longer text needs to be read."""
 
 
 def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
@@ -25,7 +30,7 @@ def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str
         emoji=False,
     )
     for part in parts:
-        console.print(part)
+        console.print(_fitted(part, width) if isinstance(part, Table) else part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -48,5 +53,59 @@ def table(*columns: str, text_columns: int = 2) -> Table:
     """Return an empty table of these columns, the first of them texts and the rest numbers."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for position, column in enumerate(columns):
-        made.add_column(column, justify="left" if position < text_columns else "right", overflow="fold")
+        is_text = position < text_columns
+        made.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
     return made
+
+
+def _fitted(rows: Table, width: int) -> RenderableType:
+    """Return a table whose numbers stay whole; where texts have no room beside them, its rows below each other."""
+    if _needs(rows) > width:
+        for column in filter(_is_number, rows.columns):
+            column.header = "\n".join(wrap(str(column.header), _longest(column.cells), break_long_words=False))
+    if _needs(rows) > width:
+        return Group(*_one_below_the_other(rows, width))
+    return rows
+
+
+def _needs(rows: Table) -> int:
+    """Return the columns of a terminal that a table needs."""
+    longest = ((column, _longest((*str(column.header).split("\n"), *column.cells))) for column in rows.columns)
+    least = [length if _is_number(column) else min(length, LEAST_TEXT) for column, length in longest]
+    _, right, _, left = rows.padding
+    return sum(least) + (right + 1 + left) * (len(least) - 1) + 2 * rows.show_edge
+
+
+def _longest(texts: Iterable[object]) -> int:
+    return max((cell_len(str(text)) for text in texts), default=1) or 1
+
+
+def _is_number(column: Column) -> bool:
+    return column.no_wrap
+
+
+def _one_below_the_other(rows: Table, width: int) -> Iterator[RenderableType]:
+    """Yield the rows of a table too wide for the terminal: the texts of each, and below them its numbers with names."""
+    texts = [column for column in rows.columns if not _is_number(column)]
+    numbers = [column for column in rows.columns if _is_number(column)]
+    yield Text()
+    for row in zip(*(column.cells for column in (*texts, *numbers)), strict=True):
+        yield Padding(Text(_filled([str(cell) for cell in row[: len(texts)] if str(cell)], width - 1)), (0, 0, 0, 1))
+        named = [
+            f"{' '.join(str(column.header).split())} {cell}".strip()
+            for column, cell in zip(numbers, row[len(texts) :], strict=True)
+        ]
+        yield Padding(Text(_filled(named, width - 3)), (0, 0, 0, 3))
+    yield Text()
+
+
+def _filled(pieces: Sequence[str], width: int) -> str:
+    """Return pieces as lines of up to this width, each piece whole."""
+    lines: list[str] = []
+    for piece in pieces:
+        longer = f"{lines[-1]}, {piece}" if lines else ""
+        if longer and cell_len(longer) < width:
+            lines[-1] = longer
+        else:
+            lines.append(piece)
+    return ",\n".join(lines)

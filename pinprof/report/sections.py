@@ -23,6 +23,7 @@ from pinprof.report.tables import (
     sites_table,
     steps_table,
 )
+from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import why_not
 from pinprof.trace.tables import Trace
 
@@ -41,7 +42,7 @@ class Part(NamedTuple):
 def below(number: int, trace: Trace, profile: Profile, parts: Sequence[StepParts]) -> list[Part]:
     """Return the parts of a trace's page that have something to show; `parts` are the steps of its GPUs."""
     sections = (
-        ("overlap", "Overlap in each step", _overlap(profile, parts)),
+        ("overlap", "Overlap in each step", _overlap(trace, profile, parts)),
         ("copies", "Copies", _copies(trace, profile)),
         ("waits", "Waits of the host", _waits(profile)),
         ("idle", "Idle GPU", _idle(profile)),
@@ -51,15 +52,16 @@ def below(number: int, trace: Trace, profile: Profile, parts: Sequence[StepParts
     return [part for part in named if part.content]
 
 
-def _overlap(profile: Profile, parts: Sequence[StepParts]) -> Iterator[str]:
+def _overlap(trace: Trace, profile: Profile, parts: Sequence[StepParts]) -> Iterator[str]:
     if not profile.devices:
         return
     yield _unshown(profile, *OF_PARTS)
     if profile.withheld.keys() & set(OF_PARTS):
         return
+    numbers = shown_numbers(trace)
     for of_device in parts[:MAX_GPUS]:
-        yield shown(overlap_chart(of_device))
-        yield f"<details><summary>Each step in numbers</summary>{parts_table(of_device)}</details>"
+        yield shown(overlap_chart(of_device, numbers))
+        yield f"<details><summary>Each step in numbers</summary>{parts_table(of_device, numbers)}</details>"
     if len(parts) > MAX_GPUS:
         yield f'<p class="note">The first {MAX_GPUS} of {len(parts)} GPUs are drawn.</p>'
 

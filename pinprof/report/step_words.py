@@ -85,11 +85,12 @@ def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:
     def fact(name: str, time: float, more: str = "") -> Fact:
         return Fact(name + whose, duration(time), f"{of_step(time, mean)} of the {unit(profile, mean)}{more}")
 
-    yield fact("kernels", mean.compute_ns + mean.both_ns, _collectives(profile))
+    overlapped = f", {duration(mean.both_ns)} of it beside copies" if mean.both_ns else ""
+    yield fact("kernels", mean.compute_ns + mean.both_ns, overlapped + _collectives(profile))
     if mean.both_ns + mean.copy_ns:
         beside = ", with no kernel beside them" if mean.copy_ns else ""
-        hidden = f"; {duration(mean.both_ns)} of copy time is hidden behind kernels" if mean.both_ns else ""
-        yield fact("exposed copies", mean.copy_ns, beside + hidden)
+        overlapped = f"; {duration(mean.both_ns)} of copy time is overlapped" if mean.both_ns else ""
+        yield fact("exposed copies", mean.copy_ns, beside + overlapped)
     if mean.memset_ns >= WORTH_NAMING * mean.length_ns:
         yield fact("memsets", mean.memset_ns)
     why = because(profile, mean) if mean.idle_ns else ""

@@ -4,8 +4,11 @@ from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import StepParts
 from pinprof.analyses.syncs.sites import Cost, Site
 from pinprof.measure import Profile
+from pinprof.report.charts.overlap import PATTERNS
 from pinprof.report.elements import Column, Markup, details, escaped, table
+from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.words import IDLE, NOTHING, copy_cells, place, surprises, unless
+from pinprof.trace.tables import Int64s
 from pinprof.units import between, duration, percent
 
 FEW = 10
@@ -43,7 +46,7 @@ def sites_table(profile: Profile) -> str:
     """Return the waits of the host by site, and what is surprising about them."""
     sites, steps = profile.syncs.sites, profile.steps.divisor
     columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
-    columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "rest", "bubble")
+    columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "rest", "GPU idle after")
     of_stalls, of_step = unless(profile, "stalls"), unless(profile, "stalls", "per_step")
     of_drain = unless(profile, "stalls", "drain", "per_step")
     rows = (
@@ -64,8 +67,8 @@ def sites_table(profile: Profile) -> str:
         for site in sites
     )
     caption = (
-        "Per complete step as traced. Drain: waiting for work queued before. Rest: the call itself. Bubble: the GPU is "
-        "idle after it"
+        "Per complete step as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle after: until "
+        "its next work"
     )
     if not sites:
         return ""
@@ -107,7 +110,7 @@ def steps_table(profile: Profile) -> str:
     named = (
         ("host", steps.host_ns, "median time between the starts of consecutive steps on the host"),
         ("GPU", steps.device_ns, "mean time between the ends of the GPU work of consecutive steps"),
-        ("GPU busy", steps.busy_ns, "mean time in which the busiest GPU worked for a step"),
+        ("GPU work", steps.busy_ns, "mean time in which the busiest GPU worked, copies of pageable memory left out"),
     )
     rows = [(name, duration(time), meaning) for name, time, meaning in named if time is not None]
     each = steps.each_ns.tolist()
@@ -118,11 +121,11 @@ def steps_table(profile: Profile) -> str:
     return table("Complete steps as traced, with the profiler's cost in them", columns, rows) if rows else ""
 
 
-def parts_table(parts: StepParts) -> str:
-    """Return how the time of each step divides on a GPU."""
-    columns = [Column("step"), *_numbers("length", "compute only", "both", "copy only", "memset only", "idle")]
+def parts_table(parts: StepParts, numbers: Int64s) -> str:
+    """Return how the time of each step divides on a GPU; `numbers` are those of all steps."""
+    columns = [Column("step"), *_numbers("length", *(KINDS[kind].label for kind in PATTERNS))]
     times = (parts.length_ns, parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
-    rows = zip((parts.step + 1).tolist(), *(time.tolist() for time in times), strict=True)
+    rows = zip(numbers[parts.step].tolist(), *(time.tolist() for time in times), strict=True)
     cells = [(f"{step}", *(duration(time) for time in row)) for step, *row in list(rows)[:MAX_ROWS]]
     first = f", the first {MAX_ROWS} of {len(parts.step)}" if len(parts.step) > MAX_ROWS else ""
     return table(

@@ -23,36 +23,49 @@ def to_text(before: Trace, verified: Verification, *, width: int = 100, color: b
 
 
 def _parts(before: Trace, verified: Verification) -> Iterator[RenderableType]:
-    made = verified.prediction
+    """Yield the comparison, first of all what takes its meaning from the numbers."""
     yield Text(printable(f"{verified.before.path} -> {verified.after.path}"), "bold")
-    yield section("Step after the fix")
-    yield fact(f"{verified.error:+.1%}".replace("%", " %"), "is how far the prediction lies from the measured step")
-    yield fact(
-        duration(made.predicted_ns), f"predicted ({between(*made.range_ns)}): {_saving(verified, made.predicted_ns)}"
-    )
-    how = SOURCES[verified.measured_source]
-    spread = between(*verified.measured_range_ns)
-    yield fact(duration(verified.measured_ns), f"{how} ({spread}): {_saving(verified, verified.measured_ns)}")
-    yield fact(duration(made.baseline_ns), f"before the fix, {SOURCES[made.baseline_source]}")
-    yield section("What the fix changed")
-    if not verified.changes:
-        yield bullet("nothing that a replay could tell: the same waits, copies and allocations are in both traces")
-    for change in verified.changes:
-        yield from map(bullet, change_lines(before, change))
-    for site in verified.new_waits:
-        yield bullet(f"new, and not in the prediction: {site.cause} {where(site)}")
     if not verified.is_same_program:
         yield section("These may not be the same program")
         yield bullet(
             f"only {percent(verified.kernels_alike)} of their kernels per step agree, by name: the difference "
             "between the steps is not that of a fix alone"
         )
-    elif verified.kernels_alike < 1:
+    if not verified.changes:
+        yield from _changes(before, verified)
+    yield section("Step after the fix")
+    yield from _step(verified)
+    if verified.changes:
+        yield from _changes(before, verified)
+    if verified.is_same_program and verified.kernels_alike < 1:
         yield bullet(f"{percent(verified.kernels_alike)} of the kernels per step agree, by name")
 
 
-def _saving(verified: Verification, after_ns: float) -> str:
-    return difference(verified.prediction.baseline_ns, after_ns)
+def _step(verified: Verification) -> Iterator[RenderableType]:
+    """Yield the steps; without a fix that a replay could tell nothing was predicted that could be right or wrong."""
+    made, measured = verified.prediction, verified.measured_range_ns
+    if verified.changes:
+        yield fact(f"{verified.error:+.1%}".replace("%", " %"), "is how far the prediction lies from the measured step")
+        brings = difference(made.baseline_ns, made.predicted_ns, is_certain=made.is_certain)
+        yield fact(duration(made.predicted_ns), f"predicted ({between(*made.range_ns)}): {brings}")
+    how = f"{SOURCES[verified.measured_source]} ({between(*measured)})"
+    is_certain = not measured[0] <= made.baseline_ns <= measured[1]
+    brings = difference(made.baseline_ns, verified.measured_ns, is_certain=is_certain)
+    yield fact(duration(verified.measured_ns), f"{how}: {brings}")
+    yield fact(duration(made.baseline_ns), f"before the fix, {SOURCES[made.baseline_source]}")
+
+
+def _changes(before: Trace, verified: Verification) -> Iterator[RenderableType]:
+    yield section("What the fix changed")
+    if not verified.changes:
+        yield bullet(
+            "nothing that a replay could tell: the waits, copies and allocations of the first trace are in the "
+            "second, too; so no saving was predicted"
+        )
+    for change in verified.changes:
+        yield from map(bullet, change_lines(before, change))
+    for site in verified.new_waits:
+        yield bullet(f"new, and not in the prediction: {site.cause} {where(site)}")
 
 
 def to_json(verified: Verification) -> str:

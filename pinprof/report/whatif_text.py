@@ -1,13 +1,13 @@
 """A prediction for the terminal: the step before and after, what changes, and what that takes for granted."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.analyses.syncs import Site
 from pinprof.report.layout import bullet, fact, laid_out, section, table
-from pinprof.report.words import BOUNDS, place, printable
+from pinprof.report.words import BOUNDS, place, printable, saved
 from pinprof.trace.tables import Trace
 from pinprof.units import between, duration, percent, rate, size
 from pinprof.whatif import Prediction, Scenario
@@ -108,20 +108,20 @@ def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[Rende
 def _step(prediction: Prediction) -> Iterator[RenderableType]:
     before, after = prediction.baseline_ns, prediction.predicted_ns
     yield fact(duration(before), f"now, {SOURCES[prediction.baseline_source]}")
-    yield fact(duration(after), f"after the change ({between(*prediction.range_ns)})")
-    yield fact(f"{prediction.speedup:.2f} x", f"as fast: {difference(before, after)}")
+    brings = difference(before, after, is_certain=prediction.is_certain)
+    yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
     for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
         yield fact(bound, f"{when}: {BOUNDS[bound]}")
 
 
-def difference(before_ns: float, after_ns: float) -> str:
+def difference(before_ns: float, after_ns: float, *, is_certain: bool) -> str:
     """Return what a change brings: "saves 1.90 ms, 15 % of the step"."""
-    change = before_ns - after_ns
-    if abs(change) < NOTHING * before_ns:
+    off = abs(before_ns - after_ns)
+    if off < NOTHING * before_ns:
         return "no measurable change"
-    return (
-        f"{'saves' if change > 0 else 'costs'} {duration(abs(change))}, {percent(abs(change) / before_ns)} of the step"
-    )
+    if not is_certain:
+        return f"no certain change ({duration(off)} {'more' if after_ns > before_ns else 'less'})"
+    return saved(before_ns, after_ns)
 
 
 def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None) -> Iterator[str]:
@@ -176,18 +176,23 @@ def to_overview(
     return laid_out(_overview(traces, now, named), width=width, color=color)
 
 
+def is_saving(now: Prediction, made: Prediction) -> bool:
+    """Return whether a change saves more than what the replay of the unchanged program, `now`, is off."""
+    off = abs(now.predicted_ns - now.baseline_ns)
+    return made.baseline_ns - made.predicted_ns > max(off, NOTHING * now.baseline_ns)
+
+
 def _overview(
-    traces: Sequence[Trace], now: Prediction, named: Iterable[tuple[str, str, Prediction]]
+    traces: Sequence[Trace], now: Prediction, named: Sequence[tuple[str, str, Prediction]]
 ) -> Iterator[RenderableType]:
     yield from _title(traces)
     yield section("Step")
     yield fact(duration(now.baseline_ns), f"now, {SOURCES[now.baseline_source]}; {BOUNDS[now.bound_before]}")
     off = abs(now.predicted_ns - now.baseline_ns)
-    noise = max(off, NOTHING * now.baseline_ns)
     rows = table("change", "options", "step", "range", "saves", "of the step")
     for name, options, made in named:
         saving = made.baseline_ns - made.predicted_ns
-        none = saving <= noise
+        none = not is_saving(now, made)
         rows.add_row(
             name,
             options,
@@ -197,6 +202,8 @@ def _overview(
             "-" if none else percent(saving / made.baseline_ns),
         )
     yield rows
+    if not any(is_saving(now, made) for _, _, made in named):
+        yield bullet("none of these saves a measurable time: the report says what limits the step")
     if off >= NOTHING * now.baseline_ns:
         replayed = duration(now.predicted_ns)
         yield bullet(f"the unchanged program replays at {replayed}: savings up to {duration(off)} are noise")

@@ -94,7 +94,7 @@ RULES = (
     Rule(
         "PIN302",
         "copies launched too late",
-        "HtoD copies on a stream of their own that start at once when they are launched, and are not hidden.",
+        "HtoD copies on a stream of their own that start at once when they are launched, and are exposed all the same.",
         "The copy has a stream of its own, but is launched only when the kernels that it could hide behind have ended.",
         "Start the copy of the next batch before the kernels of this step are queued.",
         "log(train(batch).item())  # the kernels have ended\nfollowing = fetch()       # nothing is left to hide it",

@@ -8,12 +8,10 @@ from operator import or_
 from pinprof.rules.rule import Finding, Findings, Saving
 from pinprof.whatif import Edits, Model
 from pinprof.whatif.edits import NO_EDITS
-from pinprof.whatif.predict import UNSURE_CHANGE
+from pinprof.whatif.predict import NOISE, UNSURE_CHANGE
 
 MOST_REPLAYS = 20
 """Findings that get a replay of their own, the costliest first."""
-NOISE = 0.01
-"""A saving is unsure by this share of the step besides."""
 NOTHING = 0.002
 """A saving below this share of the step is none."""
 

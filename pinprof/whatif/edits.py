@@ -208,7 +208,7 @@ class _Change:
     def _as_pinned(self, work: Work) -> Work:
         size = int(self.trace.gpu.bytes[work.row])
         time = self._pinned_ns(int(self.trace.gpu.direction[work.row]), size) if size > 0 else work.duration_ns
-        return replace(work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS)
+        return replace(work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS, is_pageable=False)
 
     def _pinned_ns(self, direction: int, size: int) -> float:
         """Return what a pinned copy takes: at the rate that is given, else as measured on the machine that is given."""

@@ -7,12 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.analyses.communication import measure_communication
+from pinprof.analyses.idle import measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.errors import TraceError
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.tables import NONE, Trace
+from pinprof.units import duration
+from pinprof.whatif.bound import GPU, HIDDEN_LOADER, HOST, bound_of, gaps_with_causes, is_gpu_bound
 from pinprof.whatif.calibrate import USUAL_NS, cost_of, expected, fitted
 from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.estimate import StepEstimate, estimate_step, measured_step
@@ -25,19 +29,15 @@ PYTHON_COST = 0.6
 """What the profiler pays for a recorded Python function, in ops: with it the steps of seven programs that were recorded
 with stacks are estimated within 8 %, but for one (16 %)."""
 
-GPU_BOUND = 0.9
-"""A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
-
-HIDDEN_LOADER = 1.25
-"""A step without profiler that is longer than the recorded one by this factor waited for input: nothing else can be
-faster under a profiler. While the recording began, the DataLoader's workers filled their queue."""
-
 MOST_CALLS = 12_000
 """Calls of steps that are replayed: a replay takes some µs for each, and is made dozens of times."""
 
 UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
 """A predicted step is unsure by these shares of itself and of the change: so far most of the pairs of programs, before
 and after a fix, lie apart from their prediction."""
+
+NOISE = 0.01
+"""What a change brings is unsure by this share of the step besides."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,12 @@ class Prediction:
     def speedup(self) -> float:
         """How many times as fast the step is after the change."""
         return self.baseline_ns / self.predicted_ns
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the step becomes longer or shorter by more than what the change is unsure by."""
+        change = abs(self.baseline_ns - self.predicted_ns)
+        return change > UNSURE_CHANGE * change + NOISE * self.baseline_ns
 
 
 class Recorded(NamedTuple):
@@ -124,6 +130,16 @@ class Model:
         return fitted(self.programs, self.steps, self.step.step_ns)
 
     @cached_property
+    def bound(self) -> str:
+        """What limits the unchanged step: of one trace as its report says, of several ranks `gpu` or `host`."""
+        step = self.step.step_ns or self.before.step_ns
+        if len(self.ranks) > 1:
+            return GPU if is_gpu_bound(self.before.busy_ns, step) else HOST
+        trace, syncs, times, loader = self.ranks[0]
+        devices = measure_idle(trace, gaps_with_causes(trace, syncs, loader))
+        return bound_of(step, times, devices, loader, measure_communication(trace)) or HOST
+
+    @cached_property
     def before(self) -> Pace:
         """The pace of the unchanged programs."""
         return pace(self.programs, self.steps, self.cost)
@@ -157,7 +173,7 @@ def predict(trace: Trace | Sequence[Trace], scenario: Scenario, step_ms: float |
     Of several ranks of a job, whose collectives wait for each other, all traces may be given: then the change is made
     on all of them. `step_ms` is the step without profiler in milliseconds, if it is known otherwise than from the
     trace. Raises TraceError if a trace has no calls or no complete step that could be run again, if the traces are not
-    of one job, or if the host does not wait at a place that the scenario names.
+    of one job, if that step cannot be theirs, or if the host does not wait at a place that the scenario names.
     """
     model = model_of([trace] if isinstance(trace, Trace) else trace, step_ms)
     placed = model.placed(scenario)
@@ -195,7 +211,26 @@ def model_of(traces: Sequence[Trace], step_ms: float | None = None) -> Model:
             )
     if not model.step.step_ns:
         raise TraceError(f"{traces[0].path}: its step cannot be told; give it with --step-ms")
+    if step_ms:
+        _check_step(model, step_ms * 1e6)
     return model
+
+
+def _check_step(model: Model, step_ns: float) -> None:
+    """Refuse a step that cannot be that of the traces: a profiler lengthens a step, but not the work of the GPU."""
+    traced = max(rank.times.traced_ns or 0.0 for rank in model.ranks)
+    busy = min(rank.times.busy_ns or 0.0 for rank in model.ranks)
+    name, given = model.ranks[0].trace.path, duration(step_ns)
+    if step_ns > HIDDEN_LOADER * traced > 0 and not any(rank.loader.waits for rank in model.ranks):
+        raise TraceError(
+            f"{name}: a step of {given} is not its own: the step in the trace takes {duration(traced)} with the "
+            "profiler, and waits for no DataLoader; give the step of this program, in ms"
+        )
+    if HIDDEN_LOADER * step_ns < busy:
+        raise TraceError(
+            f"{name}: a step of {given} is not its own: the GPU works for {duration(busy)} of each step; give the step "
+            "of this program, in ms"
+        )
 
 
 def _check_ranks(traces: Sequence[Trace]) -> None:
@@ -225,10 +260,16 @@ def predict_edits(model: Model, edits: Sequence[Edits], scenario: Scenario) -> P
         model.step.source,
         after.step_ns,
         range_of(model.step, after.step_ns),
-        bound_of(Pace(baseline, model.before.busy_ns)),
-        bound_of(after),
+        model.bound,
+        _bound_after(model, baseline, after),
         scenario,
     )
+
+
+def _bound_after(model: Model, before_ns: float, after: Pace) -> str:
+    """Return what limits the step after a change: what did before, unless the replay of both says otherwise."""
+    was_gpu, is_gpu = is_gpu_bound(model.before.busy_ns, before_ns), is_gpu_bound(after.busy_ns, after.step_ns)
+    return model.bound if was_gpu == is_gpu else GPU if is_gpu else HOST
 
 
 def range_of(step: StepEstimate, after_ns: float) -> tuple[float, float]:
@@ -237,8 +278,3 @@ def range_of(step: StepEstimate, after_ns: float) -> tuple[float, float]:
     unsure = UNSURE_STEP * after_ns + UNSURE_CHANGE * abs(before - after_ns)
     low, high = step.range_ns if step.source == "estimated" and step.range_ns else (before, before)
     return max(after_ns * min(low / before, 1.0) - unsure, 0.0), after_ns * max(high / before, 1.0) + unsure
-
-
-def bound_of(step: Pace) -> str:
-    """Return what limits a step: `gpu` if it is busy nearly all the time, else `host`."""
-    return "gpu" if step.busy_ns >= GPU_BOUND * step.step_ns else "host"

@@ -22,7 +22,7 @@ from pinprof.trace.calls import (
     QUEUE_FULL,
     STREAM,
 )
-from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
+from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 from pinprof.whatif.events import find_event_uses
 
 ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = range(11)
@@ -55,6 +55,8 @@ class Work:
     """From the end of what was before it on its stream to its start, if it is queued by then."""
     meeting: int = NONE
     """Of the kernel of a collective, its number among those of all ranks: it ends when it ends on all of them."""
+    is_pageable: bool = False
+    """Whether it is a copy of pageable memory, whose pace the host sets."""
 
 
 @dataclass(slots=True)
@@ -291,7 +293,9 @@ class _Builder:
         direction = int(trace.gpu.direction[row])
         engine = direction if trace.gpu.category[row] == MEMCPY and direction in (HTOD, DTOH) else NONE
         duration = float(trace.gpu.end_ns[row]) - start
-        return Work(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
+        made = Work(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
+        made.is_pageable = bool(trace.gpu.host_memory[row] == PAGEABLE)
+        return made
 
     def _add_stall(self, made: Call, stall: int) -> None:
         """Note what a call that can block waits for."""

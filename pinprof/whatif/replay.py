@@ -76,7 +76,8 @@ class Run:
     """Per row of `Trace.gpu`, in the last repetition."""
     call_ends_ns: dict[int, float] = field(default_factory=dict)
     busy_ns: float = 0.0
-    """Time in which the GPU worked, streams one after the other as far as they do not overlap."""
+    """Time in which the GPU worked, streams one after the other as far as they do not overlap; without copies of
+    pageable memory, whose pace the host sets."""
     waited_ns: float = 0.0
     """Time in which kernels of collectives waited for those of other ranks."""
 
@@ -172,8 +173,9 @@ class Machine:
         else:
             duration /= self.gpu_speed
         end = begins + duration
-        run.busy_ns += max(end - max(begins, self._covered_ns), 0.0)
-        self._covered_ns = max(self._covered_ns, end)
+        if not work.is_pageable:
+            run.busy_ns += max(end - max(begins, self._covered_ns), 0.0)
+            self._covered_ns = max(self._covered_ns, end)
         run.ready_ns[queue] = max(run.ready_ns.get(queue, 0.0), end)
         run.work_ends_ns[work.row] = end
         self._pending[queue].append(end)
@@ -270,7 +272,7 @@ class Pace:
 
     step_ns: float
     busy_ns: float
-    """Time in which the GPU works; of several ranks, that of the one that waits least for the others."""
+    """As `Run.busy_ns`; of several ranks, that of the one that waits least for the others."""
 
 
 def pace(

@@ -28,6 +28,8 @@ from pinprof.report.charts.overlap import MAX_BARS
 from pinprof.report.charts.syncs import MAX_SITES
 from pinprof.report.headline import headline
 from pinprof.report.html_report import to_html
+from pinprof.report.tables import parts_table
+from pinprof.report.timeline.names import shown_numbers
 from pinprof.rules import find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import Device, Trace
@@ -71,16 +73,16 @@ def parts(count: int) -> StepParts:
 
 
 def test_the_parts_of_the_overlap_chart_add_up_to_each_step() -> None:
-    chart = overlap_chart(parts(5))
+    chart = overlap_chart(parts(5), np.arange(1, 6))
     assert [series["name"] for series in chart.data] == [
-        "compute only",
-        "copy beside compute",
-        "copy only (exposed)",
+        "kernels alone",
+        "overlapped copies",
+        "exposed copies",
         "idle",
     ]
     assert [sum(heights) for heights in zip(*(series["y"] for series in chart.data), strict=True)] == [10.0] * 5
     assert chart.caption.startswith(
-        "GPU 0, 10.0 ms per step in the trace: 40 % compute only, 30 % idle, 20 % copy only (exposed)"
+        "GPU 0, 10.0 ms per step in the trace: 40 % kernels alone, 30 % idle, 20 % exposed copies"
     )
 
 
@@ -88,7 +90,7 @@ def test_of_many_steps_a_bar_is_the_mean_of_several() -> None:
     many = parts(3 * MAX_BARS - 1)
     many.compute_ns[0] += 3_000_000
     many.length_ns[0] += 3_000_000
-    chart = overlap_chart(many)
+    chart = overlap_chart(many, np.arange(1, 3 * MAX_BARS))
     assert "Each bar is the mean of 3 steps" in chart.caption
     assert len(chart.data[0]["x"]) == MAX_BARS
     assert chart.data[0]["y"][:2] == [5.0, 4.0]  # 7 and 4 and 4, then 4 each
@@ -186,8 +188,8 @@ def test_steps_that_are_unlike_the_others_are_marked(tmp_path: Path) -> None:
     host, gpu, unlike = chart.data
     assert host["y"] == [0.1, 0.101, 0.099, 0.1, 0.3, 0.1]
     assert gpu["y"] == [0.1, 0.101, 0.099, 0.1, 0.3, 0.1][-len(gpu["y"]) :]
-    assert (unlike["x"], unlike["y"]) == ([5, 6], [0.3, 0.3])  # on the GPU it is the next one that ends late
-    assert "Unlike the others: steps 5, 6" in chart.caption
+    assert (unlike["x"], unlike["y"]) == ([4, 5], [0.3, 0.3])  # on the GPU it is the next one that ends late
+    assert "Unlike the others: steps 4, 5" in chart.caption
 
 
 @pytest.mark.parametrize(
@@ -203,6 +205,20 @@ def test_steps_that_are_unlike_the_others_are_marked(tmp_path: Path) -> None:
 )
 def test_a_step_is_an_outlier_if_it_is_far_off_and_the_others_are_not(lengths: list[int], expected: list[int]) -> None:
     assert np.flatnonzero(outliers(np.array(lengths, np.int64))).tolist() == expected
+
+
+def test_steps_have_one_number_in_all_charts_that_of_their_names(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for step in range(3):
+        builder.step(step + 7, 1000 * step, 990)
+        builder.kernel(1000 * step + 10, 50, launch=1000 * step + 5)
+    trace, profile = measured(builder, tmp_path)
+    (of_gpu,) = measure_parts(trace)
+    lengths = steps_chart(trace, profile, of_gpu)
+    assert lengths
+    assert [series["x"] for series in lengths.data] == [[7, 8], [8, 9]]  # to the next start, from the end before
+    assert overlap_chart(of_gpu, shown_numbers(trace)).data[0]["x"] == [8, 9]
+    assert parts_table(of_gpu, shown_numbers(trace)).count('<th scope="row">8</th>') == 1
 
 
 # on the page

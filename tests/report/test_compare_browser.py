@@ -48,6 +48,13 @@ def test_both_begin_with_one_step(page: Page) -> None:
     assert page.locator(".plot").count() == 2
 
 
+def test_the_step_that_is_chosen_is_the_one_that_the_axis_counts_from(page: Page) -> None:
+    for timeline in page.locator(".timeline").all():
+        chosen = timeline.locator("select.step").evaluate("select => select.selectedOptions[0].text")
+        assert timeline.locator(".xtitle").text_content() == f"since the start of {chosen}"
+        assert f"from the start of {chosen}" in timeline.inner_text()
+
+
 def span(page: Page) -> float:
     """Return how much both plots show, once they agree."""
     page.wait_for_timeout(300)

@@ -125,6 +125,16 @@ def test_the_typical_step_is_the_one_of_median_length(tmp_path: Path) -> None:
     assert chosen == 3
 
 
+def test_what_a_timeline_shows_at_first_is_what_it_says(tmp_path: Path) -> None:
+    builder = TraceBuilder()  # the host is through after 200 of 1000 µs; its launches lie there for four steps
+    for number in range(6):
+        builder.step(number, 200 * number, 190)
+        builder.kernel(1000 * number + 100, 1000, launch=200 * number + 50)
+    page = shown(*[recording(builder.write(tmp_path / "ahead.json"))] * 2)[2]
+    assert "shown at first: 1.02 ms from the start of ProfilerStep#2." in " ".join(page.text.split())
+    assert "1.00 ms per step in the trace" in page.text
+
+
 def test_an_estimated_step_is_said_to_be_one(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number in range(4):
@@ -133,5 +143,5 @@ def test_an_estimated_step_is_said_to_be_one(tmp_path: Path) -> None:
     _, text, _ = shown(recording(builder.write(tmp_path / "a.json")), recorded("clean"))
     said = " ".join(text.split())
     assert "the step before is estimated and the other measured" in said
-    assert "slower, at least" in said
+    assert "times the step, at least" in said
     assert "these may not be the same program" in said

@@ -186,7 +186,7 @@ def test_in_a_notebook_it_shows_itself(trace: Path) -> None:
     plotly = "application/vnd.plotly.v1+json"
     timeline, copies = ([data[plotly] for data in outputs if plotly in data] for outputs in (shown[0], shown[2]))
     assert [figure["layout"]["title"]["text"] for figure in timeline] == ["Timeline"]
-    assert [figure["data"][0]["name"] for figure in copies] == ["hidden"]
+    assert [figure["data"][0]["name"] for figure in copies] == ["overlapped"]
     (report,) = shown[1]
     assert report["text/html"].startswith("<iframe")
     assert "What to do" in report["text/plain"]

@@ -218,7 +218,7 @@ def test_a_finding_leads_to_its_worst_instance(tmp_path: Path) -> None:
         "marks": [
             ["the wait", "stalls", 10_000, 700_000],
             ["awaited work", "gpu", 400_000, 700_000],
-            ["bubble", "device 0", 700_000, 1_100_000],
+            ["GPU idle after", "device 0", 700_000, 1_100_000],
         ],
     }
 

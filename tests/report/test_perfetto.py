@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from perfetto_checker import Event, arrows, events_of, loaded, names_of, shown, slices_by_track
 from trace_builder import AUTOGRAD, TraceBuilder
 
-from pinprof.measure import Profile, gaps_with_causes, measure
+from pinprof.measure import Profile, measure
 from pinprof.report.perfetto import CATEGORY, events, hidden_slices, notes
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS
 from pinprof.report.perfetto.hidden import hidden_of
@@ -27,6 +27,7 @@ from pinprof.rules import find
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.insert import WithEvents
 from pinprof.trace.unpack import Unpacked
+from pinprof.whatif.bound import gaps_with_causes
 
 TRACES = Path(__file__).parents[2] / "traces"
 FILES = sorted(str(path.relative_to(TRACES)) for path in TRACES.glob("**/*.json.gz"))
@@ -246,7 +247,7 @@ def test_steps_are_shown_though_perfetto_loses_their_marks(export: Export) -> No
     builder = waiting()
     builder.function("torch/autograd/profiler.py(1): __enter__", -5, 20)
     found = export(builder)
-    assert [event["name"] for event in found.tracks("steps")] == ["step 1", "step 2"]
+    assert [event["name"] for event in found.tracks("steps")] == ["step 0", "step 1"]
     (said,) = [event["name"] for event in found.tracks("not in these tracks") if "Perfetto" in event["name"]]
     assert said.startswith("Perfetto leaves out 1 slice of the trace itself")
 

@@ -53,11 +53,11 @@ def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Pat
     profile = measured(training(), tmp_path)
     assert step(profile) == Fact("step", "900 µs", "measured without profiler")
     assert list(where_it_goes(profile)) == [
-        Fact("kernels", "400 µs", "44 % of the step"),
+        Fact("kernels", "400 µs", "44 % of the step, 100 µs of it beside copies"),
         Fact(
             "exposed copies",
             "200 µs",
-            "22 % of the step, with no kernel beside them; 100 µs of copy time is hidden behind kernels",
+            "22 % of the step, with no kernel beside them; 100 µs of copy time is overlapped",
         ),
         Fact("GPU idle", "300 µs", "33 % of the step, because the host waits for the GPU and has nothing queued then"),
         Fact("host stalls", "690 µs", "77 % of the step, in 1 wait"),

@@ -145,7 +145,7 @@ def test_the_overlap_band_says_what_ran_together(tmp_path: Path) -> None:
     *_, drawing = drawn(builder, tmp_path)
     band = lane_named(drawing, "overlap")
     time = {kinds.KINDS[kind].label: int(band.busy_ns[band.kind == kind].sum()) for kind in band.kind}
-    assert time == {"compute": 300_000, "overlapped copy": 100_000, "exposed copy": 200_000, "idle": 200_000}
+    assert time == {"kernels alone": 300_000, "overlapped copies": 100_000, "exposed copies": 200_000, "idle": 200_000}
 
 
 def test_stalls_are_coloured_by_cause(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_each_code_has_its_kind() -> None:
     pinned = kinds.COPY + DIRECTIONS.index("DtoH") * len(HOST_MEMORIES) + HOST_MEMORIES.index("pinned")
     assert kinds.KINDS[pinned].label == "copy DtoH pinned"
     assert [kinds.KINDS[code].label for code in (kinds.KERNEL_KIND, kinds.MEMSET_KIND)] == ["kernel", "memset"]
-    assert [kinds.KINDS[code].label for code in (kinds.IDLE, kinds.BOTH)] == ["idle", "overlapped copy"]
+    assert [kinds.KINDS[code].label for code in (kinds.IDLE, kinds.BOTH)] == ["idle", "overlapped copies"]
 
 
 # thinning

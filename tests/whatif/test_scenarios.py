@@ -4,12 +4,15 @@ import pytest
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.errors import TraceError
+from pinprof.measure import measure
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DTOH, HTOD
 from pinprof.whatif import PinnedRates, Prediction, Scenario, predict
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
 STEPS = 6
+NEXT_BATCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+TRACES = Path(__file__).parents[2] / "traces"
 
 
 def predicted(builder: TraceBuilder, folder: Path, step_ms: float, **changes: object) -> Prediction:
@@ -36,6 +39,26 @@ def test_without_the_wait_the_host_works_beside_the_gpu(tmp_path: Path) -> None:
     assert step.predicted_ns == pytest.approx(502_000, rel=0.03)  # the kernel alone
     assert (step.bound_before, step.bound_after) == ("host", "gpu")
     assert step.range_ns[0] < step.predicted_ns < step.range_ns[1]
+
+
+@pytest.mark.parametrize(("step_ms", "why"), [(1.3, "takes 1.00 ms"), (0.3, "works for 502 µs")])
+def test_a_step_that_cannot_be_that_of_the_trace_is_refused(tmp_path: Path, step_ms: float, why: str) -> None:
+    with pytest.raises(TraceError, match=f"is not its own.*{why}"):  # the GPU works for 502 of 1000 µs
+        predicted(item_and_work(), tmp_path, step_ms)
+
+
+def test_a_step_that_waits_for_the_loader_may_be_longer_than_the_one_recorded(tmp_path: Path) -> None:
+    builder = item_and_work()
+    for number in range(STEPS):
+        builder.event("user_annotation", NEXT_BATCH, 1000 * number + 600, 50)
+    step = predicted(builder, tmp_path, 30.0)
+    assert (step.baseline_ns, step.bound_before, step.bound_after) == (30e6, "input", "input")
+
+
+def test_a_change_within_what_a_replay_is_unsure_by_is_not_certain(tmp_path: Path) -> None:
+    assert not predicted(item_and_work(), tmp_path, 1.0).is_certain
+    assert not predicted(item_and_work(), tmp_path, 1.0, host_speed=1.02).is_certain  # 10 of 1000 µs
+    assert predicted(item_and_work(), tmp_path, 1.0, host_speed=1.1).is_certain
 
 
 def test_no_change_is_the_step_as_it_was(tmp_path: Path) -> None:
@@ -76,6 +99,23 @@ def test_a_pinned_copy_takes_its_bytes_over_the_rate(tmp_path: Path) -> None:
     faster = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
     assert step.predicted_ns == pytest.approx(1_000_000 - 198_000, rel=0.01)  # 102 instead of 300 µs
     assert faster.predicted_ns == pytest.approx(680_000 + 102_000, rel=0.01)  # the GPU alone
+
+
+def test_what_limits_the_step_is_what_the_report_says(tmp_path: Path) -> None:
+    builder = copying(PAGEABLE, copy=300)  # the host stages copies beside 680 µs of kernels
+    step = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
+    assert (step.bound_before, step.bound_after) == ("host", "gpu")
+    assert measure(read_trace(tmp_path / "trace.json")).bound == "host"
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [("loader_pageable", "host"), ("readback_blocking", "host"), ("ranks/sleeping_rank.rank0.after", "communication")],
+)
+def test_what_limits_a_recording_is_what_its_report_says(name: str, bound: str) -> None:
+    trace = read_trace(TRACES / f"{name}.json.gz")
+    step = predict(trace, Scenario())
+    assert (step.bound_before, step.bound_after, measure(trace).bound) == (bound,) * 3
 
 
 def test_a_pinned_copy_takes_what_it_was_measured_at_on_a_machine(tmp_path: Path) -> None:

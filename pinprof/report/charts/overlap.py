@@ -12,33 +12,28 @@ from pinprof.units import NS_PER_MS, duration, percent
 MAX_BARS = 200
 """More cannot be told apart on a laptop; then a bar is the mean of several steps."""
 
-LABELS = {
-    COMPUTE_ONLY: ("compute only", ""),
-    BOTH: ("copy beside compute", "\\"),
-    COPY_ONLY: ("copy only (exposed)", "/"),
-    MEMSET_ONLY: ("memset only", "-"),
-    IDLE_KIND: ("idle", ""),
-}
-"""Name and pattern, in the order in which they are stacked."""
+PATTERNS = {COMPUTE_ONLY: "", BOTH: "\\", COPY_ONLY: "/", MEMSET_ONLY: "-", IDLE_KIND: ""}
+"""In the order in which the parts are stacked."""
 
 
-def overlap_chart(parts: StepParts) -> Chart:
-    """Return a chart of the steps of one GPU; the parts of a bar add up to its step."""
+def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
+    """Return a chart of the steps of one GPU; the parts of a bar add up to its step; `numbers` are all steps'."""
     times = dict(
-        zip(LABELS, (parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns), strict=True)
+        zip(PATTERNS, (parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns), strict=True)
     )
     gathered = -(-len(parts.step) // MAX_BARS)
-    firsts = parts.step[::gathered] + 1
-    lasts = np.minimum(firsts + gathered - 1, int(parts.step[-1]) + 1)
+    numbers = numbers[parts.step]
+    firsts = numbers[::gathered]
+    lasts = numbers[np.minimum(np.arange(len(firsts)) * gathered + gathered, len(numbers)) - 1]
     names = [_steps(first, last) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
     length = _means(parts.length_ns, gathered)
     keys, data = [], []
     for kind, time in times.items():
         if not time.any():
             continue
-        label, pattern = LABELS[kind]
+        label = KINDS[kind].label
         share = percent(int(time.sum()) / int(parts.length_ns.sum()))
-        key = Key(f"{label}: {share}", KINDS[kind].colour, pattern=pattern)
+        key = Key(f"{label}: {share}", KINDS[kind].colour, pattern=PATTERNS[kind])
         mean = _means(time, gathered)
         hover = [
             f"{name}: {label} {duration(part)} ({percent(part / whole)} of {duration(whole)})"
@@ -63,7 +58,7 @@ def _most(times: dict[int, Int64s]) -> str:
     sums = {kind: int(time.sum()) for kind, time in times.items() if time.any()}
     total = sum(sums.values())
     return ", ".join(
-        f"{percent(sums[kind] / total)} {LABELS[kind][0]}" for kind in sorted(sums, key=lambda kind: -sums[kind])
+        f"{percent(sums[kind] / total)} {KINDS[kind].label}" for kind in sorted(sums, key=lambda kind: -sums[kind])
     )
 
 

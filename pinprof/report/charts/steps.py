@@ -6,6 +6,7 @@ from pinprof.analyses.parts import StepParts
 from pinprof.measure import Profile
 from pinprof.report.charts.chart import Chart, Key, layout, line_across
 from pinprof.report.timeline.kinds import BLUE, ORANGE, VERMILLION
+from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import NS_PER_MS, duration, ms
@@ -29,11 +30,11 @@ OUTLIER = Key("unlike the others", VERMILLION, symbol="x")
 def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Chart | None:
     """Return a chart of the lengths of the complete steps; None if there are fewer than two of them."""
     series = []
-    host = _host_steps(trace, profile)
+    host, numbered = _host_steps(trace, profile), shown_numbers(trace)
     if trace.steps.on_host and len(host):
-        series.append((HOST, host, profile.steps.each_ns))
+        series.append((HOST, numbered[host], profile.steps.each_ns))
     if parts is not None and len(parts.step) > 1:
-        series.append((GPU, parts.step, parts.length_ns))
+        series.append((GPU, numbered[parts.step], parts.length_ns))
     if not any(len(numbers) > 1 for _, numbers, _ in series):
         return None
     data, marked = [], []
@@ -75,7 +76,7 @@ def _line(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str
     kept[:: -(-len(numbers) // MAX_POINTS)] = True
     kept |= unlike
     name = key.label.split(":")[0]
-    pairs = list(zip((numbers[kept] + 1).tolist(), lengths[kept].tolist(), strict=True))
+    pairs = list(zip(numbers[kept].tolist(), lengths[kept].tolist(), strict=True))
     return {
         "type": "scatter",
         "mode": "lines+markers" if len(pairs) <= 100 else "lines",  # noqa: PLR2004  more marks hide the line
@@ -95,9 +96,9 @@ def _marks(marked: list[tuple[int, int]]) -> dict[str, object]:
         "type": "scatter",
         "mode": "markers",
         "name": OUTLIER.label,
-        "x": [number + 1 for number, _ in marked],
+        "x": [number for number, _ in marked],
         "y": [ms(length) for _, length in marked],
-        "hovertext": [f"step {number + 1}: {duration(length)}, unlike the others" for number, length in marked],
+        "hovertext": [f"step {number}: {duration(length)}, unlike the others" for number, length in marked],
         "hoverinfo": "text",
         "marker": {"color": OUTLIER.colour, "symbol": OUTLIER.symbol, "size": 12},
         "cliponaxis": False,
@@ -106,7 +107,7 @@ def _marks(marked: list[tuple[int, int]]) -> dict[str, object]:
 
 def _caption(lengths: Int64s, marked: list[tuple[int, int]]) -> str:
     middle = f"{duration(float(np.median(lengths)))} in the middle, {duration(int(lengths.min()))} to "
-    numbers = sorted({number + 1 for number, _ in marked})
+    numbers = sorted({number for number, _ in marked})
     named = ", ".join(f"{number}" for number in numbers[:8]) + (", ..." if len(numbers) > 8 else "")  # noqa: PLR2004
     unlike = (
         f" Unlike the others: step{'s' * (len(numbers) > 1)} {named}." if numbers else " None is unlike the others."

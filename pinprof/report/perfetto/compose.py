@@ -10,6 +10,7 @@ from pinprof.report.perfetto.found import finding_tracks
 from pinprof.report.perfetto.gpu import counter_events, exposed_tracks, idle_tracks
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events
 from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
+from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import printable
 from pinprof.rules import Findings
 from pinprof.trace.insert import ROOM
@@ -44,9 +45,13 @@ def _steps(trace: Trace) -> Iterator[Track]:
     if steps.source == "whole_trace":
         return
 
+    numbers = shown_numbers(trace)
+
     def describe(at: int) -> Label:
         where = "host" if steps.on_host else "GPU"
-        return Label(f"step {at + 1}", {"marked_by": printable(steps.marker), "on": where} | _whether_cut(steps, at))
+        return Label(
+            f"step {numbers[at]}", {"marked_by": printable(steps.marker), "on": where} | _whether_cut(steps, at)
+        )
 
     yield Track("steps", steps.start_ns, steps.end_ns, describe)
 

@@ -133,7 +133,7 @@ const marksOf = (marks, link, places) => {
     const ys = lanes.filter((lane) => places.has(lane)).map((lane) => places.get(lane));
     if (!ys.length) continue;
     const y = [Math.min(...ys) - 0.5, Math.max(...ys) + 0.5];
-    const isBubble = what === "bubble";
+    const isBubble = what === "GPU idle after";
     shapes.push(box([start, end], y, ink, isBubble ? "dash" : "solid", isBubble ? "rgba(204,121,167,0.25)" : undefined));
     notes.push({ what, start, end, place: lanes[0].source === "gpu" && !isBubble ? y[1] + 0.45 : y[0] - 0.45 });
   }

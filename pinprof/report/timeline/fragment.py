@@ -46,7 +46,7 @@ def fragment(
         return '<p class="note">Nothing to draw: the trace has no events on host threads or GPU streams.</p>'
     shown = "" if first_ns is None else f' data-first="[{first_ns[0]:.0f}, {first_ns[1]:.0f}]"'
     return f"""<div class="timeline" data-shared="{html.escape(shared)}"{shown}>
-<p class="note">{html.escape(in_words(trace, profile, detail, view))}</p>
+<p class="note">{html.escape(in_words(trace, profile, detail, view, first_ns))}</p>
 <div class="steer" role="group" aria-label="Part of the timeline that is shown">
 <button type="button" class="all">all</button>
 <button type="button" class="previous" aria-label="previous step">&lsaquo;</button>
@@ -65,9 +65,11 @@ def fragment(
 </div>"""
 
 
-def in_words(trace: Trace, profile: Profile, detail: Detail, view: Window) -> str:
+def in_words(
+    trace: Trace, profile: Profile, detail: Detail, view: Window, first_ns: tuple[float, float] | None = None
+) -> str:
     """Return in plain text what is in the page, what of it is merged and what is left out."""
-    sentences = [_shown(trace, detail, view)]
+    sentences = [_shown(trace, detail, view, first_ns)]
     events, blocks = merged(detail.lanes)
     if blocks:
         if detail.full:
@@ -84,10 +86,13 @@ def in_words(trace: Trace, profile: Profile, detail: Detail, view: Window) -> st
     return " ".join(sentences)
 
 
-def _shown(trace: Trace, detail: Detail, view: Window) -> str:
+def _shown(trace: Trace, detail: Detail, view: Window, first_ns: tuple[float, float] | None) -> str:
     if trace.steps.source == "whole_trace":
         return f"The whole trace, {duration(detail.window.span_ns)}."
     names = step_names(trace)
     which = names[view.first] if view.first == view.last else f"{names[view.first]} to {names[view.last]}"
-    first = f"shown at first: {which}, with the GPU work that they launched, {duration(view.span_ns)}"
+    them = "it" if view.first == view.last else "they"
+    first = f"shown at first: {which}, with the GPU work that {them} launched, {duration(view.span_ns)}"
+    if first_ns is not None:
+        first = f"shown at first: {duration(first_ns[1])} from the start of {which}"
     return f"All {len(names):,} steps, {duration(detail.window.span_ns)}; {first}."

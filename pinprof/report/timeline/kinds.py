@@ -63,11 +63,12 @@ COPY = KERNEL_KIND + len(GPU_KINDS)
 
 BAND_KINDS = (
     Kind("idle", "Overlap", PALE),
-    Kind("memset", "Overlap", GREY),
-    Kind("compute", "Overlap", BLUE),
-    Kind("exposed copy", "Overlap", VERMILLION),
-    Kind("overlapped copy", "Overlap", GREEN),
+    Kind("memsets", "Overlap", GREY),
+    Kind("kernels alone", "Overlap", BLUE),
+    Kind("exposed copies", "Overlap", VERMILLION),
+    Kind("overlapped copies", "Overlap", GREEN),
 )
+"""The parts of a step, so called on all of the page."""
 IDLE, MEMSET_ONLY, COMPUTE_ONLY, COPY_ONLY, BOTH = range(
     COPY + len(DIRECTIONS) * len(HOST_MEMORIES), COPY + len(DIRECTIONS) * len(HOST_MEMORIES) + len(BAND_KINDS)
 )

@@ -6,13 +6,14 @@ import re
 import numpy as np
 
 from pinprof.report.words import printable
-from pinprof.trace.tables import Trace
+from pinprof.trace.tables import Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
 
 MAX_NAME, MAX_LABEL = 90, 40
 """Longest texts in characters; a kernel's name can have thousands."""
 
 DECORATION = re.compile(r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: ")
+ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
 ARGUMENTS = re.compile(r"(?<=\w)[<(].*", re.DOTALL)
 
 
@@ -42,6 +43,14 @@ def step_names(trace: Trace) -> list[str]:
     by_start = {int(marks.start_ns[row]): marks.name_of(row) for row in np.flatnonzero(wanted).tolist()}
     named = [cut(by_start.get(start, "")) for start in steps.start_ns.tolist()]
     return named if all(named) and len(set(named)) == len(named) else counted
+
+
+def shown_numbers(trace: Trace) -> Int64s:
+    """Return by which number each step goes: that which its name ends in, if all do and rise; else from 1."""
+    ends = [ENDS_IN_NUMBER.search(name) for name in step_names(trace)]
+    numbers = np.array([int(end[0]) if end else -1 for end in ends], np.int64)
+    rises = bool((numbers >= 0).all() and (np.diff(numbers) > 0).all())
+    return numbers if rises else np.arange(1, len(numbers) + 1)
 
 
 def short(name: str) -> str:

@@ -88,10 +88,9 @@ class Timeline {
     if (step >= 0 && step < start.length) this.show(widenedBy([start[step], last[step]], EDGE));
   }
 
-  // The step that a view is of: the one that takes most of it.
+  // The step that a view is of: the one from whose start the axis counts.
   get step() {
-    const [from, to] = this.view;
-    return stepAt(this.data, (from + Math.min(to, from + (to - from) / 2)) / 2);
+    return referenceStep(this.data, this.view);
   }
 
   // What is drawn at a place of the window.

@@ -94,7 +94,7 @@ def _of_stall(trace: Trace, profile: Profile, row: int) -> Instance:
             marks.append(("awaited work", "gpu", int(trace.gpu.start_ns[awaited]), int(trace.gpu.end_ns[awaited])))
         if stalls.bubble_ns[row]:
             idle = int(stalls.awaited_end_ns[row])
-            marks.append(("bubble", f"device {stalls.device[row]}", idle, idle + int(stalls.bubble_ns[row])))
+            marks.append(("GPU idle after", f"device {stalls.device[row]}", idle, idle + int(stalls.bubble_ns[row])))
     return _around(marks)
 
 

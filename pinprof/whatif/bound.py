@@ -1,0 +1,63 @@
+"""What sets the pace of a step: one rule for what is measured, what is predicted from it, and what is compared."""
+
+import numpy as np
+
+from pinprof.analyses.communication import Communication
+from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps
+from pinprof.analyses.loader import LoaderWaits
+from pinprof.analyses.steps import StepTimes
+from pinprof.analyses.syncs import Syncs
+from pinprof.intervals import union
+from pinprof.trace.tables import Trace
+
+GPU, HOST, INPUT, COMMUNICATION = "gpu", "host", "input", "communication"
+GPU_BOUND = 0.9
+"""A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
+COMMUNICATION_BOUND = 0.5
+"""Share of the step from which collectives that nothing hides are its limit: a GPU that waits counts as busy."""
+HIDDEN_LOADER = 1.25
+"""A step without profiler that is longer than the recorded one by this factor waited for input: nothing else can be
+faster under a profiler. While the recording began, the DataLoader's workers filled their queue."""
+BOUND_BY = {"input_wait": INPUT, "communication_wait": COMMUNICATION}
+"""Idle causes that name what bounds the step; the others are the host's."""
+
+
+def is_gpu_bound(busy_ns: float, step_ns: float) -> bool:
+    """Return whether the GPU's work at its own pace takes nearly the whole step.
+
+    Copies of pageable memory are not in `busy_ns`: the host sets their pace, piece by piece.
+    """
+    return busy_ns >= GPU_BOUND * step_ns
+
+
+def bound_of(
+    step_ns: float | None,
+    steps: StepTimes,
+    devices: tuple[DeviceTime, ...],
+    loader: LoaderWaits,
+    communication: Communication,
+) -> str | None:
+    """Return what limits a step of this length: `host`, `gpu`, `input` or `communication`; None without GPU work."""
+    if not step_ns or steps.busy_ns is None:
+        return None
+    if loader.waits and step_ns > HIDDEN_LOADER * (steps.traced_ns or step_ns):
+        return INPUT
+    if is_gpu_bound(steps.busy_ns, step_ns):
+        exposed_ns = communication.exposed_ns / steps.divisor
+        return COMMUNICATION if exposed_ns >= COMMUNICATION_BOUND * step_ns else GPU
+    busiest = max(devices, key=lambda device: device.busy_ns)
+    cause = busiest.idle_by_cause[0][0] if busiest.idle_by_cause else "host_wait"
+    return BOUND_BY.get(cause, HOST)
+
+
+def gaps_with_causes(trace: Trace, syncs: Syncs, loader: LoaderWaits) -> tuple[IdleGaps, ...]:
+    """Return when each device was idle, and why: the gaps of which `Profile.devices` has the sums."""
+    stalls = syncs.stalls
+    is_wait = np.array([site.is_wait for site in syncs.sites], dtype=bool)
+    counted = stalls.call[is_wait[syncs.site]]
+    return idle_gaps(
+        trace,
+        blocked=union(trace.calls.start_ns[counted], trace.calls.end_ns[counted]),
+        released_ns=stalls.awaited_end_ns[stalls.bubble_ns > 0],
+        waiting_for_input=loader.times,
+    )

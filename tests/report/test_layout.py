@@ -1,0 +1,39 @@
+"""Tables in terminals of any width: numbers stay whole, and so do names."""
+
+import pytest
+
+from pinprof.report.layout import laid_out, table
+
+PLACE = "pinprof/workloads/loaders.py:45 (step)"
+
+
+def laid(width: int) -> str:
+    rows = table("cause", "in", "stall", "GPU idle after")
+    rows.add_row("pageable_copy", PLACE, "10.6 ms", "549 µs")
+    return laid_out([rows], width=width, color=False)
+
+
+def test_a_table_that_fits_is_one() -> None:
+    head, _, row = laid(90).splitlines()[1:4]
+    assert head.split() == ["cause", "in", "stall", "GPU", "idle", "after"]
+    assert row.split() == ["pageable_copy", *PLACE.split(), "10.6", "ms", "549", "µs"]
+
+
+def test_texts_fold_so_that_numbers_stay_whole() -> None:
+    text = laid(53)
+    assert "10.6 ms   549 µs" in text
+    assert "GPU idle after" not in text  # a heading of several words may take several lines
+    assert PLACE not in text
+
+
+@pytest.mark.parametrize("width", [30, 46, 52])
+def test_where_texts_would_have_no_room_rows_stand_below_each_other(width: int) -> None:
+    text = laid(width)
+    assert "pinprof/workloads/loaders.py" in text
+    assert "stall 10.6 ms" in text
+    assert "GPU idle after 549 µs" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_table_without_rows_is_laid_out_at_any_width() -> None:
+    assert laid_out([table("cause", "in", "stall")], width=10, color=False).strip() == ""
