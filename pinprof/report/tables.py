@@ -67,8 +67,8 @@ def sites_table(profile: Profile) -> str:
         for site in sites
     )
     caption = (
-        "Per complete step as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle after: until "
-        "its next work"
+        "Per complete step as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle after: "
+        "until its next work"
     )
     if not sites:
         return ""
