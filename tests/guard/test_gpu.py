@@ -739,9 +739,8 @@ def test_a_race_while_a_graph_is_captured_does_not_end_the_capture() -> None:
 
 @pytest.fixture
 def compiler() -> Iterator[Any]:
-    """torch.compile, of which nothing is left afterwards: other tests take a program that compiles for another one."""
+    """torch.compile, without a trace of its use afterwards: other tests would take their waits for compiled ones."""
     yield torch.compile
-    torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
 
 
