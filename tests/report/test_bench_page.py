@@ -137,9 +137,11 @@ def test_all_charts_are_drawn_and_nothing_is_wider_than_the_screen(opened: tuple
     page, complaints = opened
     page.set_viewport_size({"width": width, "height": 900})
     for chart in page.locator(".chart").all():
-        chart.scroll_into_view_if_needed()
+        chart.evaluate("chart => chart.scrollIntoView()")  # playwright's own waits until no chart moves any more
+        page.wait_for_timeout(50)
     page.wait_for_function(
-        "() => document.querySelectorAll('.chart .main-svg').length >= document.querySelectorAll('.chart').length"
+        "() => document.querySelectorAll('.chart .main-svg').length >= document.querySelectorAll('.chart').length",
+        polling=100,
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert complaints == []
