@@ -4,6 +4,7 @@ import ctypes
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from inspect import getattr_static
 from typing import Any
 
@@ -24,6 +25,21 @@ def replaced(holder: Any, name: str, change: Callable[[Any], Any]) -> Iterator[N
             _set(holder, name, before)
         else:
             delattr(holder, name)
+
+
+def noting(note: Callable[..., object]) -> Callable[[Any], Any]:
+    """Return what makes a function hand its result and its arguments to `note` once it returns."""
+
+    def change(function: Any) -> Any:
+        @wraps(function)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            note(result, *args, **kwargs)
+            return result
+
+        return noted
+
+    return change
 
 
 def _set(holder: Any, name: str, value: Any) -> None:

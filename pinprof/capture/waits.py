@@ -6,12 +6,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import wraps
+from functools import partial
 from typing import Any, SupportsIndex
 
 import torch
 
-from pinprof.capture.replaced import replaced
+from pinprof.capture.replaced import noting, replaced
 
 SYNC_WARNING = "called a synchronizing CUDA operation"
 """What torch's sync debug mode says, as soon as control is back in Python (c10/cuda/CUDAFunctions.cpp)."""
@@ -39,8 +39,14 @@ def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[N
     with ExitStack() as undo:
         undo.enter_context(_warned(on_wait, linger=linger))
         for holder, name, waits in _uncovered():
-            undo.enter_context(replaced(holder, name, _noting(waits, on_wait)))
+            undo.enter_context(replaced(holder, name, noting(partial(_tell, waits, on_wait))))
         yield
+
+
+def _tell(waits: Callable[..., bool], on_wait: Callable[[], None], *call: Any, **more: Any) -> None:
+    """Report a call, given with its result first, if `waits` says that it may wait."""
+    if waits(*call, **more):
+        on_wait()
 
 
 @contextmanager
@@ -115,22 +121,6 @@ class _Filters(list[Any]):
     def __getitem__(self, index: Any) -> Any:
         got = super().__getitem__(index)
         return _Filters(got[0], got[1:]) if index == slice(None) else got
-
-
-def _noting(waits: Callable[..., bool], on_wait: Callable[[], None]) -> Callable[[Any], Any]:
-    """Return what makes a function report each call of it that `waits` says may wait."""
-
-    def change(function: Any) -> Any:
-        @wraps(function)
-        def noted(*args: Any, **more: Any) -> Any:
-            result = function(*args, **more)
-            if waits(result, *args, **more):
-                on_wait()
-            return result
-
-        return noted
-
-    return change
 
 
 def _uncovered() -> Iterator[tuple[Any, str, Callable[..., bool]]]:

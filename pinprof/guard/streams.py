@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pinprof.capture.replaced import replaced
+from pinprof.capture.replaced import noting, replaced
 from pinprof.capture.waits import taking_warnings
 from pinprof.guard.clocks import Known, Stream
 from pinprof.guard.gpu import Gpu
@@ -46,7 +46,7 @@ def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callab
     for holder, name, change in _of_classes(watch, ends, gpu.generic.Event, gpu.generic.Stream):
         yield holder, name, _if_of_a_gpu(gpu, change)
     for name, note in _methods_of_streams(watch):  # those of torch.cuda call the methods of events
-        yield gpu.generic.Stream, name, _if_of_a_gpu(gpu, _noting(note))
+        yield gpu.generic.Stream, name, _if_of_a_gpu(gpu, noting(note))
 
     def behind_device() -> Known:
         return watch.behind_device(gpu.c._cuda_getDevice())  # noqa: SLF001
@@ -85,8 +85,8 @@ def _of_classes(
     def behind_stream(stream: Any) -> Known:
         return watch.behind_stream(key_of_stream(stream))
 
-    yield events, "record", _noting(recorded)
-    yield events, "wait", _noting(waits)
+    yield events, "record", noting(recorded)
+    yield events, "wait", noting(waits)
     yield events, "synchronize", ends("Event.synchronize", behind_event, removable=True)
     yield events, "query", ends("Event.query", behind_event, is_over=bool)
     yield events, "elapsed_time", ends("Event.elapsed_time", behind_both)
@@ -144,21 +144,6 @@ def _changed(
             return result
 
         return told
-
-    return change
-
-
-def _noting(note: Callable[..., None]) -> Callable[[Any], Any]:
-    """Return what makes a function hand its result and its arguments to `note` once it returns."""
-
-    def change(function: Any) -> Any:
-        @wraps(function)
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            result = function(*args, **kwargs)
-            note(result, *args, **kwargs)
-            return result
-
-        return noted
 
     return change
 
