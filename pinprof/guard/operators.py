@@ -42,7 +42,7 @@ class Operators(_Mode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call one operator."""
         kwargs = kwargs or {}
-        if any(each.__torch_dispatch__ is not Tensor.__torch_dispatch__ for each in types):
+        if types and any(each.__torch_dispatch__ is not Tensor.__torch_dispatch__ for each in types):
             if not any(each.__module__.startswith(COMPILERS) for each in types):
                 return NotImplemented  # tensors of classes that call operators themselves: those come here, too
             return func(*args, **kwargs)
