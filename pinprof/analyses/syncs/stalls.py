@@ -1,5 +1,6 @@
 """Where the host waited: each stall, what it waited for, and the bubble that it left on the GPU."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +92,8 @@ def measure_stalls(trace: Trace) -> Stalls:
     awaited_end = np.where(own > 0, _gpu_end(trace, copy), prior_end)
     profiler = _profilers_own(trace, rows, kind) | (kind == PROFILER)
     waited = drain + own > 0
-    bubble = _bubbles(trace, device, awaited_end, waited & ~profiler)
+    idle = {index: _idle(trace, index) for index in np.unique(trace.gpu.device).tolist()}
+    bubble = _bubbles(idle, device, awaited_end, waited & ~profiler)
     holding = np.isin(kind, ALLOCATING) & ~waited & ~profiler
     return Stalls(
         call=rows,
@@ -102,7 +104,7 @@ def measure_stalls(trace: Trace) -> Stalls:
         drain_ns=drain,
         own_ns=own,
         bubble_ns=bubble,
-        idle_ns=_own_idle(trace, device, (start, end), (awaited_end, awaited_end + bubble), holding),
+        idle_ns=_own_idle(idle, device, (start, end), (awaited_end, awaited_end + bubble), holding),
         awaited_end_ns=awaited_end,
         kept_busy=np.isin(kind, (STREAM, DEVICE, EVENT)) & (copy == NONE) & _kept_busy(trace, device, start, end),
         profiler=profiler,
@@ -263,12 +265,10 @@ def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:
     return own & (np.arange(len(rows)) == np.max(np.flatnonzero(own), initial=NONE))
 
 
-def _bubbles(trace: Trace, device: Int32s, awaited_end: Int64s, waited: Bools) -> Int64s:
+def _bubbles(idle_of: Mapping[int, Intervals], device: Int32s, awaited_end: Int64s, waited: Bools) -> Int64s:
     """Return the idle time of the device that begins where the awaited work of each stall ended."""
-    gpu = trace.gpu
     bubble = np.zeros(len(device), np.int64)
-    for index in np.unique(gpu.device):
-        idle = _idle(trace, int(index))
+    for index, idle in idle_of.items():
         stalls = np.flatnonzero(waited & (device == index))
         gap = np.searchsorted(idle.start, awaited_end[stalls])
         begins = gap < len(idle.start)
@@ -281,18 +281,22 @@ def _bubbles(trace: Trace, device: Int32s, awaited_end: Int64s, waited: Bools) -
 
 
 def _own_idle(
-    trace: Trace, device: Int32s, call: tuple[Int64s, Int64s], bubble: tuple[Int64s, Int64s], holding: Bools
+    idle_of: Mapping[int, Intervals],
+    device: Int32s,
+    call: tuple[Int64s, Int64s],
+    bubble: tuple[Int64s, Int64s],
+    holding: Bools,
 ) -> Int64s:
     """Return `Stalls.idle_ns`; `call` and `bubble` are starts and ends, `holding` are the calls that await nothing."""
     own = bubble[1] - bubble[0]
-    for index in np.unique(trace.gpu.device):
+    for index, idle in idle_of.items():
         mine = device == index
         rows = np.flatnonzero(mine & holding)
         start, end = call[0][rows], call[1][rows]
         reach = np.maximum.accumulate(end)
         begins = np.maximum(start, np.concatenate((start[:1], reach[:-1])))  # calls of other threads may run meanwhile
         own[mine] -= covered(union(start, end), bubble[0][mine], bubble[1][mine])
-        own[rows] = covered(_idle(trace, int(index)), begins, end)
+        own[rows] = covered(idle, begins, end)
     return own
 
 
