@@ -131,7 +131,7 @@ def _profile(model: Model, sources: Sources) -> Profile:
     taken = withheld(missing).keys()
     begin, end = _times(trace)
     steps, step = _trusted(steps, step, taken)
-    lasts = None if taken & set(OF_PARTS) else step.step_ns or steps.traced_ns
+    length = step.step_ns or steps.traced_ns
     return Profile(
         path=trace.path,
         info=trace.info,
@@ -142,9 +142,7 @@ def _profile(model: Model, sources: Sources) -> Profile:
         missing=missing,
         steps=steps,
         step=step,
-        bound=None
-        if taken & {"step", "busy", "causes"}
-        else bound_of(step.step_ns or steps.traced_ns, steps, devices, loader, communication),
+        bound=None if taken & {"step", "busy", "causes"} else bound_of(length, steps, devices, loader, communication),
         devices=devices,
         copies=tuple(replace(group, host_blocked_ns=_blocked(trace, stalls, group)) for group in measure_copies(trace)),
         overlap=overlap,
@@ -154,7 +152,9 @@ def _profile(model: Model, sources: Sources) -> Profile:
         hazards=measure_hazards(trace),
         communication=communication,
         per_step=None if "per_step" in taken else _per_step(trace, steps.count, overlap, syncs),
-        mean_steps=measure_mean(trace, overlap.row[counts], overlap.exposed_ns[counts], lasts) if lasts else (),
+        mean_steps=()
+        if taken & set(OF_PARTS) or not length
+        else measure_mean(trace, overlap.row[counts], overlap.exposed_ns[counts], length),
         pause=None if taken & {"step", "per_step"} else measure_pause(trace, loader.times),
     )
 
