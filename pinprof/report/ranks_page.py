@@ -10,6 +10,7 @@ from pinprof.report.elements import Column, Markup, escaped, facts, table, unbro
 from pinprof.report.html_report import Entry, contents, report_page, section
 from pinprof.report.ranks_words import (
     BEHIND,
+    COLUMNS,
     PER_STEP,
     below,
     clocks,
@@ -134,32 +135,15 @@ def _idle(row: RankRow) -> float | None:
 # The tables
 
 
-def _no_causes(_: RankRow) -> Times:
-    return ()
-
-
-TIMES: tuple[tuple[str, Callable[[RankRow], float | None], Callable[[RankRow], Times]], ...] = (
-    ("step", lambda row: row.step_ns, _no_causes),
-    ("alone", lambda row: row.alone_ns, _no_causes),
-    ("traced", lambda row: row.traced_ns, _no_causes),
-    ("GPU busy", lambda row: row.gpu_busy_ns, _no_causes),
-    ("GPU idle", lambda row: row.idle_ns, lambda row: row.idle),
-    ("copies exposed", lambda row: row.exposed_copies_ns, _no_causes),
-    ("stalls", lambda row: row.stall_ns, lambda row: row.stalls),
-    ("input", lambda row: row.input_ns, _no_causes),
-    ("host runs no op", lambda row: row.pause_ns, _no_causes),
-    ("NCCL overlapped", lambda row: row.overlapped_communication_ns, _no_causes),
-    ("NCCL exposed", lambda row: row.exposed_communication_ns, _no_causes),
-    ("waited", lambda row: row.waited_ns, _no_causes),
-)
-"""What is said of each rank, in ns per step, and its causes."""
+CAUSES: dict[str, Callable[[RankRow], Times]] = {"GPU idle": lambda row: row.idle, "stalls": lambda row: row.stalls}
+"""The causes of the times of a column, of which the longest is named."""
 
 
 def _rows(ranks: Ranks) -> Iterator[str]:
     rows = longest_alone_first(ranks.rows)
     first, rest = rows[:MAX_ROWS], rows[MAX_ROWS:]
-    shown = [title for title, time_of, _ in TIMES if any(time_of(row) for row in rows)]
-    nothing = [title for title, _, _ in TIMES if title not in shown]
+    shown = [title for title, time_of in COLUMNS if any(time_of(row) for row in rows)]
+    nothing = [title for title, _ in COLUMNS if title not in shown]
     caption = f"{PER_STEP}. Those that need longest alone come first"
     caption += f". None on any rank: {', '.join(nothing)}" if nothing else ""
     yield _table(caption, first, shown, ranks.slowest_rank)
@@ -179,7 +163,11 @@ def _table(caption: str, rows: Sequence[RankRow], shown: Sequence[str], slowest:
 def _cells(row: RankRow, shown: Sequence[str], *, is_slowest: bool) -> Sequence[str]:
     return (
         Markup(f"{row.rank},&nbsp;slowest") if is_slowest else str(row.rank),
-        *(unbroken(_mostly(time_of(row), causes_of(row))) for title, time_of, causes_of in TIMES if title in shown),
+        *(
+            unbroken(_mostly(time_of(row), CAUSES[title](row) if title in CAUSES else ()))
+            for title, time_of in COLUMNS
+            if title in shown
+        ),
         unbroken(percent(row.last)),
         Markup(escaped(PurePath(row.path).name).replace(".", ".<wbr>")),
     )

@@ -11,6 +11,7 @@ from pinprof.report.ranks_words import (
     BEHIND,
     COLUMNS,
     NOBODY,
+    PAUSED,
     PER_STEP,
     below,
     clocks,
@@ -33,6 +34,8 @@ LISTED = 16
 """Of more ranks, those that are: the ones that need longest alone."""
 MAX_COLLECTIVES = 5
 MAX_FINDINGS = 12
+SHOWN = [(name, time_of) for name, time_of in COLUMNS if name != PAUSED]
+"""The columns for which a terminal has room; a pause that matters is in the verdict."""
 NARROW = 104
 """Columns of a terminal in which the table of ranks stands closer."""
 
@@ -78,7 +81,7 @@ def _verdict(ranks: Ranks) -> Iterator[RenderableType]:
 
 
 def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
-    columns = [column for column in COLUMNS if any(column[1](row) for row in ranks.rows)]
+    columns = [(name, time_of) for name, time_of in SHOWN if any(time_of(row) for row in ranks.rows)]
     rows = table("rank", *(name for name, _ in columns), "came last", text_columns=1)
     if width < NARROW:
         rows.padding, rows.show_edge = 0, False
@@ -96,7 +99,7 @@ def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
     if many:
         yield bullet(f"the {LISTED} that need longest alone; the page and the JSON report have all {len(ranks.rows)}")
     yield bullet(PER_STEP)
-    nothing = [name for name, _ in COLUMNS if name not in dict(columns)]
+    nothing = [name for name, _ in SHOWN if name not in dict(columns)]
     if nothing:
         yield bullet(f"none on any rank: {', '.join(nothing)}")
     if ranks.slowest_rank is None and any(row.waited_ns for row in ranks.rows):

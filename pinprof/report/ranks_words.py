@@ -19,6 +19,7 @@ PER_STEP = (
     "Step and alone are without the profiler, alone as if the rank waited for no other, by replay. Traced is the step "
     "with the profiler's cost in it; all other times are of that one, per complete step"
 )
+PAUSED = "host runs no op"
 COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
     ("step", lambda row: row.step_ns),
     ("alone", lambda row: row.alone_ns),
@@ -28,6 +29,7 @@ COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
     ("copies exposed", lambda row: row.exposed_copies_ns),
     ("stalls", lambda row: row.stall_ns),
     ("input", lambda row: row.input_ns),
+    (PAUSED, lambda row: row.pause_ns),
     ("NCCL overlapped", lambda row: row.overlapped_communication_ns),
     ("NCCL exposed", lambda row: row.exposed_communication_ns),
     ("waited", lambda row: row.waited_ns),
