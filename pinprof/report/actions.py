@@ -41,7 +41,7 @@ def _at_a_glance(
     number: int, rank: int, finding: Finding, trace: Trace, profile: Profile, step_ns: float | None
 ) -> str:
     evidence, brings = finding.evidence, _short_worth(finding, step_ns, whole(profile))
-    at = f"{evidence.file}:{evidence.line}" if evidence.line is not None else evidence.function or "place not recorded"
+    at = str(evidence.place) or "place not recorded"
     return (
         f'<li class="{_weight(finding, step_ns)}"><a class="to" href="#finding-{number}-{rank}">'
         f'<span class="cost">{unbroken(brings)}</span> {escaped(finding.rule.title)}</a>'
@@ -83,10 +83,12 @@ def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> It
     if not findings:
         if not reason:
             yield '<p class="note">Nothing: no copy or wait costs the step a measurable time.</p>'
-            yield f"<p>{escaped(host_alone(profile))}</p>" if host_alone(profile) else ""
+            advice = host_alone(profile)
+            yield f"<p>{escaped(advice)}</p>" if advice else ""
         return
-    if long_pause(profile):
-        yield f"<p>{escaped(long_pause(profile))}</p>"
+    paused = long_pause(profile)
+    if paused:
+        yield f"<p>{escaped(paused)}</p>"
     step = profile.step_ns
     for rank, finding in enumerate(findings, start=1):
         yield _card(number, rank, finding, _in_timeline(finding, trace, profile), step)
