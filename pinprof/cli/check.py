@@ -61,7 +61,8 @@ def check(
     limits every figure is compared.
 
     Only what was judged can pass. A trace that cannot be read or has lost its end, a rank of the job of which no trace
-    was given, and a limit on a figure that the trace cannot tell are unknown, with the reason and the way out.
+    was given, and a limit on a figure that the trace cannot tell are unknown, with the reason and the way out. Of a
+    folder that means every .json, .json.gz and .json.zst at its top: where other JSON lies there, give a pattern.
 
     Exit status: 0 all kept; 1 a limit was certainly not kept, whatever else is unknown; 2 none broken but something
     unknown, no limit set, or unusable input.
