@@ -553,6 +553,19 @@ def test_a_file_that_lost_its_end_may_have_lost_new_waits(tmp_path: Path) -> Non
     assert statuses(judge(cut(with_waits(6), tmp_path, 4500), Limits(), clean))["new_waits"] == "new"
 
 
+@pytest.mark.parametrize(("spoiled", "status"), [(0, "kept"), (1, "unknown")])
+def test_events_that_cannot_be_used_may_have_been_waits(tmp_path: Path, spoiled: int, status: str) -> None:
+    builder = plain()
+    for start in range(0, 4000, 1000):
+        builder.call("cudaStreamSynchronize", start + 700, 60)
+        if spoiled:
+            builder.events[-1]["dur"] = None
+        else:
+            builder.events.pop()
+    verdict = verdict_of(builder, tmp_path, max_hidden_syncs=0)
+    assert verdict.status == status
+
+
 def test_copies_that_were_lost_are_not_overlapped(tmp_path: Path) -> None:
     builder = plain()
     for start in range(0, 4000, 1000):

@@ -12,6 +12,7 @@ from pinprof.check.places import Place, copy_places, finding_places, site_place
 from pinprof.measure import Profile
 from pinprof.rules import NEGLIGIBLE, Finding
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools, Trace
+from pinprof.trust.missing import MATTERS
 from pinprof.units import NS_PER_MS, duration
 
 NOISE_MS = 0.02
@@ -106,11 +107,11 @@ def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...
 
 
 def _as_far_as_recorded(profile: Profile, figures: dict[str, Figure]) -> dict[str, Figure]:
-    """Return what is known of figures if the file has lost its end: how much worse the rest was is not.
+    """Return what is known of figures if the file has lost events, as with its end: how much worse these were is not.
 
     The step that was measured without the profiler rests on no event.
     """
-    why = _cut(profile)
+    why = _lost(profile)
     if not why:
         return figures
     known = {"max_step_ms"} if _is_measured(profile) else set()
@@ -127,11 +128,12 @@ def _of_a_part(figure: Figure, why: str, *, at_least: bool) -> Figure:
     return replace(figure, low=low, high=high, note=why, negligible=False)
 
 
-def _cut(profile: Profile) -> str:
-    """Return that a file has lost its end, and the way out; nothing if it has not."""
-    return next(
-        (f"without {entry.what}; {entry.remedy}" for entry in profile.missing if entry.check == "truncated"), ""
-    )
+def _lost(profile: Profile) -> str:
+    """Return what of the file was lost that figures may rest on, and the way out; nothing if that is too little."""
+    unusable = sum(profile.skipped.values()) >= MATTERS * max(sum(profile.counts.values()), 1)
+    checks = {"truncated", "unusable_events"} if unusable else {"truncated"}
+    lost = (entry for entry in profile.missing if entry.check in checks)
+    return next((f"without {entry.what}; {entry.remedy}" for entry in lost), "")
 
 
 def _no_waits(profile: Profile, trace: Trace) -> str:
@@ -140,7 +142,7 @@ def _no_waits(profile: Profile, trace: Trace) -> str:
         return NO_GPU
     if len(trace.calls) == 0:
         return NO_CALLS
-    return _withheld(profile, "stalls") or _cut(profile)
+    return _withheld(profile, "stalls") or _lost(profile)
 
 
 def _unknown(profile: Profile, trace: Trace, *figures: str) -> str | None:
