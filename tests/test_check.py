@@ -7,17 +7,27 @@ from check_traces import checked, hidden_copy, item, measured, pageable, plain, 
 from trace_builder import TraceBuilder
 
 from pinprof.check import (
+    KEPT,
+    NOT_JUDGED,
+    NOT_KEPT,
     QUANTITIES,
+    BaselineTrace,
     Checked,
     Limits,
+    Measured,
     Verdict,
+    absent_ranks,
+    find_config,
     judge,
+    judge_all,
     match_traces,
+    outcome,
     read_baseline,
     read_config,
     remarks,
+    remarks_on,
 )
-from pinprof.errors import PinprofError
+from pinprof.errors import PinprofError, TraceError
 from pinprof.measure import measure
 from pinprof.report.json_report import to_json
 from pinprof.rules import find
@@ -198,7 +208,7 @@ def test_memory_of_unknown_kind_may_be_pageable(tmp_path: Path) -> None:
 
 def test_no_limit_is_no_verdict(tmp_path: Path) -> None:
     result = checked(with_waits(), tmp_path, Limits())
-    assert (result.verdicts, result.failed) == ((), False)
+    assert (result.verdicts, outcome([result])) == ((), KEPT)
     assert result.findings
 
 
@@ -228,7 +238,7 @@ def report_of(builder: TraceBuilder, folder: Path, **changes: Any) -> Path:
 def compared(
     now: TraceBuilder, before: TraceBuilder, folder: Path, limits: Limits | None = None, tolerance: float = 0.1
 ) -> Checked:
-    (baseline,) = read_baseline(report_of(before, folder))
+    (baseline,) = read_baseline(report_of(before, folder)).traces
     return judge(measured(now, folder), limits or Limits(), baseline, tolerance)
 
 
@@ -240,7 +250,7 @@ def test_a_trace_is_no_worse_than_itself(tmp_path: Path) -> None:
     builder = pageable(with_waits(), 5000, 1000, 50_000_000)  # and much work outside of the steps
     result = compared(builder, builder, tmp_path)
     assert statuses(result) == {}
-    assert not result.failed
+    assert outcome([result]) == KEPT
     assert len(result.verdicts) == 7
 
 
@@ -253,8 +263,8 @@ def test_a_recorded_trace_is_no_worse_than_itself(tmp_path: Path, path: Path) ->
     findings = find(profile, trace)
     report = tmp_path / "baseline.json"
     report.write_text(to_json([(profile, findings)]))
-    (baseline,) = read_baseline(report)
-    assert not judge(measure_figures(profile, trace, findings), Limits(), baseline).failed
+    (baseline,) = read_baseline(report).traces
+    assert outcome([judge(measure_figures(profile, trace, findings), Limits(), baseline)]) == KEPT
 
 
 def test_a_new_wait_fails_even_where_others_have_gone(tmp_path: Path) -> None:
@@ -274,7 +284,7 @@ def test_a_wait_that_moved_to_another_line_is_not_new(tmp_path: Path) -> None:
     for start in range(0, 4000, 1000):
         item(before, start)
         item(now, start)
-    assert not compared(now, before, tmp_path).failed
+    assert outcome([compared(now, before, tmp_path)]) == KEPT
 
 
 def test_more_of_everything_is_worse_and_less_is_not(tmp_path: Path) -> None:
@@ -284,7 +294,7 @@ def test_more_of_everything_is_worse_and_less_is_not(tmp_path: Path) -> None:
     worse = statuses(compared(with_waits(), before, tmp_path))
     expected = dict.fromkeys(("max_hidden_syncs", "max_stall_ms", "max_exposed_ms", "max_pageable_bytes"), "worse")
     assert worse == expected | {"min_overlap": "worse", "new_waits": "new"}
-    assert not compared(before, with_waits(), tmp_path).failed
+    assert outcome([compared(before, with_waits(), tmp_path)]) == KEPT
 
 
 def longer_copies(time: float) -> TraceBuilder:
@@ -337,7 +347,7 @@ def test_a_step_is_compared_as_far_as_both_are_known(
     assert verdicts["max_step_ms"] == status
 
 
-def test_an_unknown_step_that_was_unknown_before_fails_no_limit(tmp_path: Path) -> None:
+def test_an_estimated_step_is_tolerated_where_its_range_is_no_worse_than_before(tmp_path: Path) -> None:
     limits = Limits(max_step_ms=0.5)
     assert statuses(compared(plain(), plain(), tmp_path, limits)) == {"max_step_ms": "tolerated"}
     assert statuses(compared(plain(), measured_step(0.3), tmp_path, limits)) == {"max_step_ms": "exceeded"}
@@ -380,7 +390,11 @@ def test_a_missing_baseline_is_named(tmp_path: Path) -> None:
         read_baseline(tmp_path / "none.json")
 
 
-def test_traces_are_matched_by_position_else_by_rank(tmp_path: Path) -> None:
+def paths_of(matched: list[BaselineTrace | None]) -> list[str | None]:
+    return [before.path if before else None for before in matched]
+
+
+def test_traces_are_matched_by_rank_else_by_position(tmp_path: Path) -> None:
     now = []
     for rank in (1, 0):
         builder = plain()
@@ -390,14 +404,253 @@ def test_traces_are_matched_by_position_else_by_rank(tmp_path: Path) -> None:
     report["traces"] = [report["traces"][0] | {"rank": rank, "path": f"rank{rank}"} for rank in (0, 1, 2)]
     path = tmp_path / "three.json"
     path.write_text(json.dumps(report))
-    three = read_baseline(path)
-    assert [trace.path for trace in match_traces(now, three)] == ["rank1", "rank0"]
-    assert [trace.path for trace in match_traces(now, three[1:])] == ["rank1", "rank2"]
-    with pytest.raises(PinprofError, match="rank unknown"):
-        match_traces([measured(plain(), tmp_path)], three)
+    three = read_baseline(path).traces
+    assert paths_of(match_traces(now, three)) == ["rank1", "rank0"]
+    assert paths_of(match_traces(now, three[1:])) == ["rank1", "rank2"]
+    assert paths_of(match_traces(now, (three[0], three[1]))) == ["rank1", "rank0"]
+    assert paths_of(match_traces([now[0], None], three)) == ["rank1", None]
+    unnumbered = measured(plain(), tmp_path)
+    assert paths_of(match_traces([None, unnumbered, None], three)) == [None, "rank1", None]
+    for few in ([unnumbered], [None, unnumbered], [now[0], now[0]]):
+        with pytest.raises(PinprofError, match="the baseline has 3 traces"):
+            match_traces(few, three)
+
+
+def test_a_limit_that_nobody_can_judge_is_not_excused_by_a_baseline_that_could_not_either(tmp_path: Path) -> None:
+    result = compared(TraceBuilder(), TraceBuilder(), tmp_path, Limits(max_exposed_ms=1))
+    assert statuses(result)["max_exposed_ms"] == "unknown"
+    assert outcome([result]) == NOT_JUDGED
+
+
+def test_where_nothing_can_be_compared_nothing_was_judged(tmp_path: Path) -> None:
+    result = compared(TraceBuilder(), TraceBuilder(), tmp_path)
+    assert {verdict.status for verdict in result.verdicts} == {"unknown"}
+    assert outcome([result]) == NOT_JUDGED
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ({"step_ms": -1}, "step_ms"),
+        ({"step_ms": 1e300}, "step_ms"),
+        ({"step_ms": "3"}, "step_ms"),
+        ({"count": -1}, "count"),
+        ({"range_ms": [0, -2]}, "range_ms"),
+        ({"range_ms": [2, 1]}, ""),
+    ],
+)
+def test_a_baseline_with_an_impossible_figure_is_refused_by_its_name(
+    tmp_path: Path, steps: dict[str, Any], said: str
+) -> None:
+    path = report_of(plain(), tmp_path)
+    document = json.loads(path.read_text())
+    document["traces"][0]["steps"] |= steps
+    path.write_text(json.dumps(document))
+    with pytest.raises(PinprofError, match=rf"baseline.json.*traces\[0\]\.steps.*{said}.*pinprof report"):
+        read_baseline(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"per_step": {"hidden_syncs": 1e300, "hidden_stall_ms": 0, "exposed_ms": 0, "pageable_bytes": 0}},
+        {"per_step": {"hidden_syncs": 1}},
+        {"overlap": {"fraction": 90}},
+        {"overlap": {}},
+        {"syncs": None},
+    ],
+)
+def test_a_baseline_whose_figures_are_none_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(PinprofError, match=r"baseline.json: is no report of pinprof that a check could use"):
+        read_baseline(report_of(plain(), tmp_path, **changes))
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_a_baseline_with_what_is_no_number_is_refused(tmp_path: Path, text: str) -> None:
+    path = report_of(plain(), tmp_path, overlap={"fraction": "HERE"})
+    path.write_text(path.read_text().replace('"HERE"', text))
+    with pytest.raises(PinprofError, match="is not JSON"):
+        read_baseline(path)
+
+
+def remarks_of(now: TraceBuilder, before: TraceBuilder, folder: Path, **changes: Any) -> str:
+    baseline = read_baseline(report_of(before, folder, **changes))
+    return "\n".join(remarks_on(baseline, [measured(now, folder)], baseline.traces))
+
+
+def test_a_baseline_of_the_same_program_and_machine_is_not_remarked_on(tmp_path: Path) -> None:
+    assert remarks_of(with_waits(3), with_waits(6), tmp_path) == ""
+
+
+def test_a_baseline_of_another_program_machine_or_version_is_remarked_on(tmp_path: Path) -> None:
+    busy, other = plain(), plain()
+    for start in range(0, 4000, 1000):
+        for kernel in range(3):
+            busy.kernel(start + 400 + 10 * kernel, 5, launch=start + 300 + 10 * kernel)
+    busy.metadata["deviceProperties"] = [{"id": 0, "name": "H100"}]
+    other.metadata["deviceProperties"] = [{"id": 0, "name": "A100"}]
+    said = remarks_of(busy, other, tmp_path, missing=[{"check": "truncated"}])
+    assert "of A100, not H100" in said
+    assert "whose steps have 2 kernels, not 5: is it of this program?" in said
+    assert "which has lost its end" in said
+    path = report_of(plain(), tmp_path)
+    path.write_text(path.read_text().replace('"pinprof_version": "', '"pinprof_version": "9.'))
+    baseline = read_baseline(path)
+    assert "it is of pinprof 9." in "".join(remarks_on(baseline, [None], [None]))
+
+
+# A file that has lost its end
+
+
+def cut(builder: TraceBuilder, folder: Path, until: float) -> Measured:
+    """Return the figures of a trace that lost all GPU work and calls that begin later: torch writes these last."""
+    whole = builder.document()
+    on_gpu = {"kernel", "gpu_memcpy", "cuda_runtime"}
+    whole["traceEvents"] = sorted(whole["traceEvents"], key=lambda event: (event["cat"] in on_gpu, event["ts"]))
+    end = next(
+        place
+        for place, event in enumerate(whole["traceEvents"])
+        if event["cat"] in on_gpu and event["ts"] >= builder.base_us + until
+    )
+    lost = json.dumps({**whole, "traceEvents": whole["traceEvents"][:end]})[: -len("]}")]
+    path = folder / "cut.json"
+    path.write_text(lost)
+    trace = read_trace(path)
+    assert trace.cut
+    profile = measure(trace)
+    from pinprof.check import measure_figures  # noqa: PLC0415
+
+    return measure_figures(profile, trace, find(profile, trace))
+
+
+@pytest.mark.parametrize(
+    ("limit", "kept", "violated"),
+    [
+        ("max_hidden_syncs", 2, 1),
+        ("max_stall_ms", 0.33, 0.31),
+        ("max_exposed_ms", 0.21, 0.2),
+        ("max_pageable_bytes", 1_000_000, 999_999),
+        ("min_overlap", 0, 0.01),
+        ("max_step_ms", 100, 0.1),
+    ],
+)
+def test_a_file_that_lost_its_end_breaks_limits_and_keeps_none(
+    tmp_path: Path, limit: str, kept: float, violated: float
+) -> None:
+    figures = cut(with_waits(6), tmp_path, 4500)
+    (verdict,) = judge(figures, Limits(**{limit: kept})).verdicts
+    assert (verdict.status, verdict.places) == ("kept" if limit == "min_overlap" else "unknown", ())
+    assert "without the end of the file" in verdict.sentence
+    (verdict,) = judge(figures, Limits(**{limit: violated})).verdicts
+    assert verdict.status == "exceeded"
+    assert verdict.places
+
+
+def test_a_file_that_lost_its_end_may_have_lost_new_waits(tmp_path: Path) -> None:
+    (baseline,) = read_baseline(report_of(with_waits(6), tmp_path)).traces
+    assert statuses(judge(cut(with_waits(6), tmp_path, 4500), Limits(), baseline))["new_waits"] == "unknown"
+    (clean,) = read_baseline(report_of(plain(6), tmp_path)).traces
+    assert statuses(judge(cut(with_waits(6), tmp_path, 4500), Limits(), clean))["new_waits"] == "new"
+
+
+@pytest.mark.parametrize(("spoiled", "status"), [(0, "kept"), (1, "unknown")])
+def test_events_that_cannot_be_used_may_have_been_waits(tmp_path: Path, spoiled: int, status: str) -> None:
+    builder = plain()
+    for start in range(0, 4000, 1000):
+        builder.call("cudaStreamSynchronize", start + 700, 60)
+        if spoiled:
+            builder.events[-1]["dur"] = None
+        else:
+            builder.events.pop()
+    verdict = verdict_of(builder, tmp_path, max_hidden_syncs=0)
+    assert verdict.status == status
+
+
+def test_copies_that_were_lost_are_not_overlapped(tmp_path: Path) -> None:
+    builder = plain()
+    for start in range(0, 4000, 1000):
+        builder.call("cudaMemcpyAsync", start + 200, 5)
+    verdict = verdict_of(builder, tmp_path, min_overlap=0.9)
+    assert verdict.status == "unknown"
+
+
+def test_steps_without_gpu_work_tell_nothing_of_copies(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        builder.step(number, 1000 * number, 990)
+        builder.activity(
+            "gpu_memcpy",
+            "Memcpy HtoD (Pageable -> Device)",
+            1000 * number + 100,
+            300,
+            correlation=0,
+            device=0,
+            stream=7,
+            bytes=1000,
+        )
+    for limit in ("max_exposed_ms", "max_pageable_bytes"):
+        assert verdict_of(builder, tmp_path, **{limit: 0}).status == "unknown"
+
+
+# The traces of a job
+
+
+def of_rank(rank: int | None, world_size: int | None, folder: Path, name: str | None = None) -> Measured:
+    builder = plain()
+    builder.metadata["distributedInfo"] = {"rank": rank, "world_size": world_size}
+    return measured(builder, folder, name or f"r{rank}.json")
+
+
+def test_every_rank_that_a_job_promises_is_asked_for(tmp_path: Path) -> None:
+    ranks = [of_rank(rank, 3, tmp_path) for rank in range(3)]
+    assert absent_ranks(ranks) == {}
+    assert absent_ranks([]) == {}
+    (said,) = absent_ranks(ranks[:2]).values()
+    assert said.startswith("no trace of rank 2 of 3 given; ")
+    assert list(absent_ranks(ranks[1:])) == [ranks[1].path]
+    assert absent_ranks(ranks[:2], ["run/rank2.json"]) == {}
+    assert absent_ranks([*ranks[:2], of_rank(None, None, tmp_path, "rank2.json")]) == {}
+    assert absent_ranks([of_rank(None, None, tmp_path, "rank7.json"), of_rank(0, 1, tmp_path, "one.json")]) == {}
+
+
+def test_each_run_of_a_job_has_all_ranks(tmp_path: Path) -> None:
+    first = [of_rank(rank, 2, tmp_path, f"a{rank}.json") for rank in range(2)]
+    second = [of_rank(rank, 2, tmp_path, f"b{rank}.json") for rank in range(2)]
+    assert absent_ranks([*first, *second]) == {}
+    (said,) = absent_ranks([*first, second[0]]).values()
+    assert said.startswith("fewer than 2 traces of rank 1 of 2 given; ")
+    assert absent_ranks([*first, first[0]]) == {}  # the same file again is no other run
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [(10**15, "and 999999999999991 more of 1000000000000000"), (-3, ""), (0, "")]
+)
+def test_an_absurd_number_of_ranks_costs_nothing(tmp_path: Path, size: int, said: str) -> None:
+    assert said in "".join(absent_ranks([of_rank(0, size, tmp_path)]).values())
+
+
+def test_what_could_not_be_judged_is_no_pass_and_does_not_hide_a_broken_limit(tmp_path: Path) -> None:
+    good, bad = measured(plain(), tmp_path, "good.json"), measured(with_waits(), tmp_path, "bad.json")
+    lost = ("lost.json", TraceError("lost.json: no such file"))
+    limits = Limits(max_hidden_syncs=0)
+    assert outcome(judge_all([("good", good)], limits)) == KEPT
+    both = judge_all([lost, ("good", good)], limits)
+    assert outcome(both) == NOT_JUDGED
+    assert [(verdict.name, verdict.sentence) for verdict in both[0].verdicts] == [("readable", "no such file")]
+    assert outcome(judge_all([lost, ("bad", bad)], limits)) == NOT_KEPT
+    alone = [("alone", of_rank(0, 2, tmp_path))]
+    assert outcome(judge_all(alone, limits)) == NOT_JUDGED
+    assert outcome(judge_all(alone, limits, some_ranks=True)) == KEPT
 
 
 # Remarks
+
+
+def test_a_limit_that_could_not_be_judged_blames_no_line(tmp_path: Path) -> None:
+    result = checked(with_waits(), tmp_path, Limits(max_step_ms=1))
+    assert statuses(result) == {"max_step_ms": "unknown"}
+    (error,) = [remark for remark in remarks(result) if remark.level == "error"]
+    assert (error.rule, error.place.file, error.place.function) == ("max-step-ms", None, None)
 
 
 def test_one_spot_behind_several_limits_is_one_remark(tmp_path: Path) -> None:
@@ -417,7 +670,7 @@ def test_findings_that_fail_nothing_are_warnings(tmp_path: Path) -> None:
 
 def config(folder: Path, text: str) -> Path:
     path = folder / "pyproject.toml"
-    path.write_text(text)
+    path.write_bytes(text.encode(errors="surrogateescape"))
     return path
 
 
@@ -426,15 +679,54 @@ def test_limits_are_read_with_dashes_or_underscores(tmp_path: Path) -> None:
     assert read_config(path) == Limits(max_hidden_syncs=0, min_overlap=0.9)
 
 
-@pytest.mark.parametrize("text", ["", "[tool.other]", "[tool.pinprof]", "tool = 3"])
-def test_a_file_without_the_table_has_no_limits(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "[tool.other]", "tool = 3", "[tool.pyprof]"])
+def test_a_file_without_the_table_is_not_pinprofs(tmp_path: Path, text: str) -> None:
     assert read_config(config(tmp_path, text)) is None
+
+
+@pytest.mark.parametrize("text", ["[tool.pinprof]", "[tool.pinprof.check]"])
+def test_an_empty_table_has_no_limits(tmp_path: Path, text: str) -> None:
+    assert read_config(config(tmp_path, text)) == Limits()
+
+
+@pytest.mark.parametrize(
+    "text", ["\ufeff[tool.pinprof.check]\nmax-stall-ms = 2", "[tool.pinprof.check]\r\nmax-stall-ms = 2\r\n"]
+)
+def test_a_config_as_windows_writes_it_is_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_bytes(text.encode())
+    assert read_config(path) == Limits(max_stall_ms=2)
+
+
+def test_the_nearest_file_with_the_table_wins_up_to_the_top_of_the_repository(tmp_path: Path) -> None:
+    top, inner = tmp_path / "top", tmp_path / "top" / "a" / "b"
+    inner.mkdir(parents=True)
+    outside = config(tmp_path, "[tool.pinprof.check]\nmax-stall-ms = 1")
+    assert find_config(inner) == (outside, Limits(max_stall_ms=1))
+    (top / ".git").write_text("gitdir: elsewhere")
+    config(top / "a", "[tool.other]")
+    assert find_config(inner) == (None, None)
+    of_top = config(top, "[tool.pinprof.check]\nmax-stall-ms = 2")
+    assert find_config(inner) == (of_top, Limits(max_stall_ms=2))
+    nearest = config(inner, "[tool.pinprof]")
+    assert find_config(inner) == (nearest, Limits())
+
+
+def test_a_file_above_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").symlink_to("pyproject.toml")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    with pytest.raises(PinprofError, match=r"pyproject.toml: cannot be read"):
+        find_config(inner)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[tool.pinprof.check]\nmax-hiden-syncs = 0", "max-hiden-syncs: there is no such key; known are max-hidden"),
+        (
+            "[tool.pinprof.check]\nmax-hiden-syncs = 0",
+            "max-hiden-syncs: there is no such key; meant is perhaps max-hidden-syncs; ",
+        ),
         ("[tool.pinprof.check]\nmax-step-ms = '3'", "max-step-ms = '3': must be a number"),
         ("[tool.pinprof.check]\nmax-step-ms = true", "max-step-ms = True: must be a number"),
         ("[tool.pinprof.check]\nmax-step-ms = nan", "max-step-ms = nan"),
@@ -442,7 +734,27 @@ def test_a_file_without_the_table_has_no_limits(tmp_path: Path, text: str) -> No
         ("[tool.pinprof.check]\nmax-step-ms = 1\nmax_step_ms = 2", "twice"),
         ("[tool.pinprof]\nmax-step-ms = 1", r"limits stand in \[tool.pinprof.check\]"),
         ("[tool.pinprof]\ncheck = 1", "no table"),
-        ("[tool", "is not TOML"),
+        ("[tool", r"is not TOML .*line 1"),
+        ("a = 1\nb = \udcff", "line 2 is not UTF-8"),
+        ("a = " + "[" * 20_000, "is not TOML"),
+        ("a = " + "9" * 5_000, "is not TOML"),
+        ("[tool.pinprof.checks]\nmax-step-ms = 1", r"no key checks in \[tool.pinprof\]; .*\[tool.pinprof.check\]"),
+        ("[tool.pinprof]\nchekc = {}", r"no key chekc .*\[tool.pinprof.check\]"),
+        ("[tool.PinProf.check]\nmax-step-ms = 1", r"\[tool.PinProf\] is not read; .*\[tool.pinprof.check\]"),
+        ("[tool.pin-prof.check]", r"\[tool.pin-prof\] is not read"),
+        ("[tool.pinproof.check]", r"\[tool.pinproof\] is not read"),
+        ("[tool.pinprof.check]\n[tool.Pinprof.check]", r"\[tool.Pinprof\] is not read"),
+        ("[Tool.pinprof.check]", r"\[Tool\] is not read"),
+        ("[pinprof.check]", r"\[pinprof\] is not read"),
+        ("[[tool.pinprof]]", "tool.pinprof is no table"),
+        ("[tool.pinprof.check]\nMax-Stall-Ms = 1", "meant is perhaps max-stall-ms"),
+        ("[tool.pinprof.check]\nmax-stall = 1", "meant is perhaps max-stall-ms"),
+        ("[tool.pinprof.check]\nmax-stall-ms = '3 ms'", "'3 ms': must be a number without a unit"),
+        ("[tool.pinprof.check]\nmax-stall-ms = [1]", "must be a number"),
+        ("[tool.pinprof.check]\nmax-stall-ms = -1", "a number from 0 to 3600000"),
+        ("[tool.pinprof.check]\nmax-stall-ms = inf", "max-stall-ms = inf: a limit is a number from 0 to 3600000"),
+        ("[tool.pinprof.check]\nmax-step-ms = 1e300", "none beyond could fail"),
+        (f"[tool.pinprof.check]\nmax-step-ms = {'9' * 400}", "none beyond could fail"),
     ],
 )
 def test_a_wrong_config_is_one_line_with_the_file_and_the_key(tmp_path: Path, text: str, said: str) -> None:

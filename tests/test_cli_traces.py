@@ -58,7 +58,7 @@ def bucket(run: Path) -> Iterator[Any]:
     [
         ["report"],
         ["timeline", "-o", "-"],
-        ["check", *LIMIT],
+        ["check", *LIMIT, "--some-ranks"],
         ["whatif"],
         *([name, "run/rank10.json.gz"] for name in ("verify", "compare")),
     ],
@@ -133,7 +133,7 @@ def test_what_is_about_one_trace_takes_a_folder_of_one_and_no_more(run: Path, wo
 def test_what_stands_for_nothing_is_one_line(bucket: Any, argument: str) -> None:
     for words in (
         ["report"],
-        ["check"],
+        ["check", *LIMIT],
         ["whatif"],
         ["timeline", "-o", "-"],
         ["verify", argument],
@@ -148,7 +148,7 @@ def test_what_stands_for_nothing_is_one_line(bucket: Any, argument: str) -> None
     "words",
     [
         ["report"],
-        ["check"],
+        ["check", *LIMIT],
         ["whatif"],
         ["timeline", "-o", "-"],
         ["timeline", "x", "-o", "-"],
@@ -166,7 +166,8 @@ def test_no_error_says_the_secrets_of_a_url(words: list[str], url: str) -> None:
 def test_no_report_says_the_secrets_of_a_url(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pinprof.trace.files.open_url", lambda _url: io.BytesIO(written(0)))
     url = "https://user:secret@host/t.json?sig=secret"
-    for words in (["report"], ["report", "--json", "-"], ["check", *LIMIT], ["whatif"], ["timeline", "-o", "-"]):
+    checking = ["check", *LIMIT, "--some-ranks"]
+    for words in (["report"], ["report", "--json", "-"], checking, ["whatif"], ["timeline", "-o", "-"]):
         result = invoke(*words, url)
         assert result.exit_code == 0
         assert "t.json?***" in result.output

@@ -1,16 +1,21 @@
 """The gate for CI: figures of a trace held against limits, or against an earlier report."""
 
-from pinprof.check.baseline import BaselineTrace, match_traces, read_baseline
-from pinprof.check.config import read_config
+from pinprof.check.baseline import Baseline, BaselineTrace, match_traces, read_baseline, remarks_on
+from pinprof.check.config import find_config, read_config
 from pinprof.check.figures import Figure, Measured, Wait, measure_figures
-from pinprof.check.judge import DEFAULT_TOLERANCE, Checked, Verdict, judge
+from pinprof.check.job import absent_ranks, judge_all
+from pinprof.check.judge import DEFAULT_TOLERANCE, KEPT, NOT_JUDGED, NOT_KEPT, Checked, Verdict, judge, outcome
 from pinprof.check.limits import QUANTITIES, Limits, Quantity
 from pinprof.check.places import Place
 from pinprof.check.remarks import Remark, remarks
 
 __all__ = [
     "DEFAULT_TOLERANCE",
+    "KEPT",
+    "NOT_JUDGED",
+    "NOT_KEPT",
     "QUANTITIES",
+    "Baseline",
     "BaselineTrace",
     "Checked",
     "Figure",
@@ -21,10 +26,15 @@ __all__ = [
     "Remark",
     "Verdict",
     "Wait",
+    "absent_ranks",
+    "find_config",
     "judge",
+    "judge_all",
     "match_traces",
     "measure_figures",
+    "outcome",
     "read_baseline",
     "read_config",
     "remarks",
+    "remarks_on",
 ]

@@ -1,28 +1,42 @@
 """The baseline of a check: figures of an earlier `pinprof report --json`."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from pinprof.analyses.syncs import SiteIdentity
 from pinprof.check.figures import NOISE_MS, NOISE_SHARE, Figure, Measured
+from pinprof.check.limits import MOST_BYTES, MOST_MS, MOST_WAITS
 from pinprof.errors import PinprofError
-from pinprof.version import REPORT_SCHEMA
+from pinprof.version import REPORT_SCHEMA, VERSION
 
 HOW = "make one with: pinprof report TRACE --json FILE"
 UNKNOWN_BEFORE = "the baseline does not know it"
 NO_COPIES = "the baseline has no copies"
+TIMES_THE_KERNELS = 2.0
+"""A step with so many times the kernels of another, or so many times fewer, is hardly one of the same program."""
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Waits: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MOST_WAITS)]
+Ms: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MOST_MS)]
+Bytes: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MOST_BYTES)]
+Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class BaselineSteps(msgspec.Struct, frozen=True):
     """Length and number of the complete steps."""
 
-    count: int
-    step_ms: float | None
+    count: Count
+    step_ms: Ms | None
     step_source: str
-    range_ms: tuple[float, float] | None
+    range_ms: tuple[Ms, Ms] | None
+
+    def __post_init__(self) -> None:
+        if self.range_ms is not None and self.range_ms[0] > self.range_ms[1]:
+            raise ValueError("range_ms ends before it begins")
 
 
 class BaselineSite(msgspec.Struct, frozen=True):
@@ -44,10 +58,10 @@ class BaselineSyncs(msgspec.Struct, frozen=True):
 class BaselineSums(msgspec.Struct, frozen=True):
     """Sums over the complete steps, divided by their number."""
 
-    hidden_syncs: float | None
-    hidden_stall_ms: float | None
-    exposed_ms: float | None
-    pageable_bytes: float | None
+    hidden_syncs: Waits | None
+    hidden_stall_ms: Ms | None
+    exposed_ms: Ms | None
+    pageable_bytes: Bytes | None
 
 
 class BaselineCopies(msgspec.Struct, frozen=True):
@@ -59,7 +73,7 @@ class BaselineCopies(msgspec.Struct, frozen=True):
 class BaselineOverlap(msgspec.Struct, frozen=True):
     """The overlap in the whole trace."""
 
-    fraction: float | None
+    fraction: Share | None
 
 
 class BaselineDevice(msgspec.Struct, frozen=True):
@@ -68,11 +82,32 @@ class BaselineDevice(msgspec.Struct, frozen=True):
     device: int
 
 
+class BaselineName(msgspec.Struct, frozen=True):
+    """A GPU of the recorded machine."""
+
+    name: str | None
+
+
+class BaselineEvents(msgspec.Struct, frozen=True):
+    """Numbers of events."""
+
+    kernel: Count
+
+
+class BaselineMissing(msgspec.Struct, frozen=True):
+    """What made the trace less than it seemed."""
+
+    check: str = ""
+
+
 class BaselineTrace(msgspec.Struct, frozen=True):
     """What a check needs of a trace in an earlier report."""
 
     path: str
     rank: int | None
+    devices: tuple[BaselineName, ...]
+    events: BaselineEvents
+    missing: tuple[BaselineMissing, ...]
     steps: BaselineSteps
     per_step: BaselineSums | None
     gpu: tuple[BaselineDevice, ...]
@@ -87,8 +122,18 @@ class BaselineTrace(msgspec.Struct, frozen=True):
             (site.cause, site.file, site.function, site.op) for site in self.syncs.sites if site.verdict == "hidden"
         }
 
+    @property
+    def tells_waits(self) -> bool:
+        """Whether it knew of hidden waits, or that there were none."""
+        return bool(self.waits) or (
+            self.per_step is not None and self.per_step.hidden_syncs is not None and bool(self.gpu)
+        )
 
-class _Report(msgspec.Struct):
+
+class Baseline(msgspec.Struct, frozen=True):
+    """An earlier report."""
+
+    pinprof_version: str
     traces: tuple[BaselineTrace, ...]
 
 
@@ -96,8 +141,8 @@ class _Head(msgspec.Struct):
     schema: str | None = None
 
 
-def read_baseline(path: str | Path) -> tuple[BaselineTrace, ...]:
-    """Return the traces of an earlier report; PinprofError, with the file's name, if the file is none."""
+def read_baseline(path: str | Path) -> Baseline:
+    """Return an earlier report; PinprofError, with the file's name, if the file is none, or has impossible figures."""
     try:
         data = Path(path).read_bytes()
     except OSError as exc:
@@ -105,28 +150,62 @@ def read_baseline(path: str | Path) -> tuple[BaselineTrace, ...]:
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.schema == REPORT_SCHEMA:
-            return msgspec.json.decode(data, type=_Report).traces
+            return msgspec.json.decode(data, type=Baseline)
     except msgspec.ValidationError as exc:
         raise PinprofError(f"{path}: is no report of pinprof that a check could use ({exc}); {HOW}") from exc
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise PinprofError(f"{path}: is not JSON ({exc}); {HOW}") from exc
     schema = f"its schema is {head.schema}" if head.schema else "it has no schema"
     raise PinprofError(f"{path}: is no baseline: {schema}, not {REPORT_SCHEMA}; {HOW}")
 
 
-def match_traces(measured: Sequence[Measured], baseline: Sequence[BaselineTrace]) -> list[BaselineTrace]:
-    """Return for each trace its counterpart: by position where there are as many, else by rank."""
+def match_traces(measured: Sequence[Measured | None], baseline: Sequence[BaselineTrace]) -> list[BaselineTrace | None]:
+    """Return for each trace its counterpart: by rank where the baseline has them all, else by position.
+
+    None stands for a trace that could not be read. Raises PinprofError if neither tells which is which.
+    """
+    given = [trace for trace in measured if trace]
+    by_rank: dict[int | None, BaselineTrace] = {trace.rank: trace for trace in baseline if trace.rank is not None}
+    ranks = {trace.rank for trace in given}
+    if len(ranks) == len(given) and ranks <= by_rank.keys():
+        return [by_rank[trace.rank] if trace else None for trace in measured]
     if len(measured) == len(baseline):
-        return list(baseline)
-    by_rank = {trace.rank: trace for trace in baseline if trace.rank is not None}
-    matched = [by_rank.get(trace.rank) if trace.rank is not None else None for trace in measured]
-    for trace, before in zip(measured, matched, strict=True):
-        if before is None:
-            raise PinprofError(
-                f"{trace.path}: the baseline has {len(baseline)} traces for {len(measured)}, and none of rank "
-                f"{'unknown' if trace.rank is None else trace.rank}; {HOW.replace('TRACE', 'TRACE...')}"
-            )
-    return [before for before in matched if before is not None]
+        return [before if trace else None for trace, before in zip(measured, baseline, strict=True)]
+    lost = next(trace for trace in given if trace.rank not in by_rank or len(ranks) < len(given))
+    raise PinprofError(
+        f"{lost.path}: the baseline has {len(baseline)} traces for {len(measured)}, and none of rank "
+        f"{'unknown' if lost.rank is None else lost.rank}; {HOW.replace('TRACE', 'TRACE...')}"
+    )
+
+
+def remarks_on(
+    baseline: Baseline, measured: Sequence[Measured | None], matched: Sequence[BaselineTrace | None]
+) -> Iterator[str]:
+    """Yield what makes a baseline less fit for traces, which are matched with these of it, in words."""
+    if baseline.pinprof_version != VERSION:
+        yield f"it is of pinprof {baseline.pinprof_version}, this is {VERSION}: figures may be of another kind"
+    left = [trace.path for trace in baseline.traces if not any(trace is before for before in matched)]
+    if left:
+        yield f"its {', '.join(left)} {'are' if len(left) > 1 else 'is'} compared with nothing"
+    for now, before in zip(measured, matched, strict=True):
+        if now and before:
+            yield from (f"{now.path} is compared with its {before.path}, {unlike}" for unlike in _unlike(now, before))
+
+
+def _unlike(now: Measured, before: BaselineTrace) -> Iterator[str]:
+    """Yield how the recording that a trace is compared with is another one than that, in words."""
+    if now.rank is not None and before.rank is not None and now.rank != before.rank:
+        yield f"which is rank {before.rank}, not {now.rank}"
+    if any(entry.check == "truncated" for entry in before.missing):
+        yield "which has lost its end"
+    names = frozenset(device.name for device in before.devices if device.name)
+    if now.devices and names and now.devices != names:
+        yield f"of {' and '.join(sorted(names))}, not {' and '.join(sorted(now.devices))}"
+    if now.kernels is None or not before.steps.count:
+        return
+    kernels = before.events.kernel / before.steps.count
+    if max(kernels, now.kernels) > TIMES_THE_KERNELS * min(kernels, now.kernels):
+        yield f"whose steps have {kernels:,.0f} kernels, not {now.kernels:,.0f}: is it of this program?"
 
 
 def figure_before(key: str, before: BaselineTrace, now: Figure) -> Figure:

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pinprof.analyses.syncs import Site, SiteIdentity
+from pinprof.check.limits import QUANTITIES
 from pinprof.check.places import Place, copy_places, finding_places, site_place
 from pinprof.measure import Profile
 from pinprof.rules import NEGLIGIBLE, Finding
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools, Trace
+from pinprof.trust.missing import MATTERS
 from pinprof.units import NS_PER_MS, duration
 
 NOISE_MS = 0.02
@@ -25,6 +27,7 @@ NOISE_SHARE = 0.01
 NO_STEPS = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
 NO_GPU = "the trace has no GPU activities; record with ProfilerActivity.CUDA on a machine with a GPU"
 NO_CALLS = "the trace has no runtime calls; record with ProfilerActivity.CPU too"
+NO_WORK = "no complete step of the trace has GPU work; record with ProfilerActivity.CPU and ProfilerActivity.CUDA"
 NO_STEP_TIME = "only a recording of pinprof run or pinprof.profile tells the step without profiler"
 NO_HOST_MEMORY = "the trace does not tell pageable from pinned memory, or not how large copies are"
 
@@ -65,10 +68,17 @@ class Measured:
 
     path: str
     rank: int | None
+    world_size: int | None
+    devices: frozenset[str]
+    """The names of its GPUs, as far as they are recorded."""
+    kernels: float | None
+    """Per step, roughly: all of the trace, divided by the complete steps; None without these."""
     findings: tuple[Finding, ...]
     figures: Mapping[str, Figure]
     """By the key of the quantity."""
     waits: tuple[Wait, ...]
+    no_waits: str
+    """Why the trace may not tell of all waits, and the way out; empty where it does."""
 
 
 def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...]) -> Measured:
@@ -77,16 +87,62 @@ def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...
     return Measured(
         path=profile.path,
         rank=profile.info.rank,
+        world_size=profile.info.world_size,
+        devices=frozenset(device.name for device in profile.info.devices if device.name),
+        kernels=profile.counts.get("kernel", 0) / profile.steps.count if profile.steps.count else None,
         findings=findings,
-        figures={
-            **_waits(profile, trace, hidden),
-            "max_exposed_ms": _exposed(profile, trace),
-            "min_overlap": _overlap(profile, trace),
-            "max_pageable_bytes": _pageable(profile, trace),
-            "max_step_ms": _step(profile, findings),
-        },
+        figures=_as_far_as_recorded(
+            profile,
+            {
+                **_waits(profile, trace, hidden),
+                "max_exposed_ms": _exposed(profile, trace),
+                "min_overlap": _overlap(profile, trace),
+                "max_pageable_bytes": _pageable(profile, trace),
+                "max_step_ms": _step(profile, findings),
+            },
+        ),
         waits=tuple(_wait(profile, trace, site) for site in hidden),
+        no_waits=_no_waits(profile, trace),
     )
+
+
+def _as_far_as_recorded(profile: Profile, figures: dict[str, Figure]) -> dict[str, Figure]:
+    """Return what is known of figures if the file has lost events, as with its end: how much worse these were is not.
+
+    The step that was measured without the profiler rests on no event.
+    """
+    why = _lost(profile)
+    if not why:
+        return figures
+    known = {"max_step_ms"} if _is_measured(profile) else set()
+    return {
+        quantity.key: figures[quantity.key]
+        if quantity.key in known
+        else _of_a_part(figures[quantity.key], why, at_least=quantity.at_least)
+        for quantity in QUANTITIES
+    }
+
+
+def _of_a_part(figure: Figure, why: str, *, at_least: bool) -> Figure:
+    low, high = (0.0, figure.high) if at_least else (figure.low, math.inf)
+    return replace(figure, low=low, high=high, note=why, negligible=False)
+
+
+def _lost(profile: Profile) -> str:
+    """Return what of the file was lost that figures may rest on, and the way out; nothing if that is too little."""
+    unusable = sum(profile.skipped.values()) >= MATTERS * max(sum(profile.counts.values()), 1)
+    checks = {"truncated", "unusable_events"} if unusable else {"truncated"}
+    lost = (entry for entry in profile.missing if entry.check in checks)
+    return next((f"without {entry.what}; {entry.remedy}" for entry in lost), "")
+
+
+def _no_waits(profile: Profile, trace: Trace) -> str:
+    """Return why the trace may not tell of all waits, and the way out; nothing where it does."""
+    if len(trace.gpu) == 0:
+        return NO_GPU
+    if len(trace.calls) == 0:
+        return NO_CALLS
+    return _withheld(profile, "stalls") or _lost(profile)
 
 
 def _unknown(profile: Profile, trace: Trace, *figures: str) -> str | None:
@@ -97,6 +153,8 @@ def _unknown(profile: Profile, trace: Trace, *figures: str) -> str | None:
         return NO_CALLS
     if not profile.steps.count:
         return NO_STEPS
+    if not trace.steps.holds(trace.links.activity_step).any():
+        return NO_WORK
     return _withheld(profile, "per_step", *figures)
 
 
@@ -143,11 +201,11 @@ def _overlap(profile: Profile, trace: Trace) -> Figure:
     overlap = profile.overlap
     if len(trace.gpu) == 0:
         return Figure(0.0, 1.0, NOISE_SHARE, NO_GPU)
-    if overlap.fraction is None:
-        return Figure(1.0, 1.0, NOISE_SHARE, "the trace has no copies")
     why = _withheld(profile, "copies", "overlap")
     if why:
         return Figure(0.0, 1.0, NOISE_SHARE, why)
+    if overlap.fraction is None:
+        return Figure(1.0, 1.0, NOISE_SHARE, "the trace has no copies")
     noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * profile.steps.divisor / overlap.known_ns)
     places = copy_places(trace, profile, (overlap.exposed_ns > 0) & overlap.counts, overlap.exposed_ns, None)
     exposed_ns = (1 - overlap.fraction) * overlap.known_ns / profile.steps.divisor
@@ -176,7 +234,7 @@ def _pageable(profile: Profile, trace: Trace) -> Figure:
 
 def _step(profile: Profile, findings: tuple[Finding, ...]) -> Figure:
     step, places = profile.step, finding_places(findings)
-    if step.step_ns is not None and step.source != "estimated":
+    if step.step_ns is not None and _is_measured(profile):
         value = step.step_ns / NS_PER_MS
         return Figure(value, value, NOISE_MS, places=places)
     if step.range_ns is None:
@@ -184,6 +242,10 @@ def _step(profile: Profile, findings: tuple[Finding, ...]) -> Figure:
         return Figure(0.0, math.inf, NOISE_MS, why, places=places)
     low, high = (bound / NS_PER_MS for bound in step.range_ns)
     return Figure(low, high, NOISE_MS, NO_STEP_TIME, places=places)
+
+
+def _is_measured(profile: Profile) -> bool:
+    return profile.step.step_ns is not None and profile.step.source != "estimated"
 
 
 def _wait(profile: Profile, trace: Trace, site: Site) -> Wait:

@@ -1,20 +1,22 @@
 """The judgement: figures of a trace against limits and against a baseline."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from pinprof.analyses.syncs import SiteIdentity
 from pinprof.check.baseline import BaselineTrace, figure_before
-from pinprof.check.figures import NO_CALLS, NOISE_MS, Figure, Measured
-from pinprof.check.limits import QUANTITIES, UNKNOWN, Limits, Quantity
+from pinprof.check.figures import NOISE_MS, Figure, Measured
+from pinprof.check.limits import ALL, QUANTITIES, UNKNOWN, Limits, Quantity
 from pinprof.check.places import Place
 from pinprof.rules import Finding
 
 DEFAULT_TOLERANCE = 0.1
 """Share by which a figure may be worse than in the baseline: steps of two runs differ by some percent."""
 
-FAILING = frozenset({"exceeded", "worse", "new", "unknown"})
+BROKEN = frozenset({"exceeded", "worse", "new"})
+KEPT, NOT_KEPT, NOT_JUDGED = 0, 1, 2
+"""What a check comes to, as the exit code of the command."""
 
 NEW_WAITS = "new_waits"
 NEW_WAITS_WHAT = "hidden waits at places that the baseline does not have"
@@ -34,10 +36,10 @@ class Verdict:
     baseline: float | None
     status: str
     """`kept`; `tolerated` (exceeded, but no worse than the baseline); `not compared` (the baseline does not tell);
-    or failing: `exceeded`, `worse` (than the baseline), `new`, `unknown` (and therefore not kept)."""
+    broken: `exceeded`, `worse` (than the baseline), `new`; or `unknown`, which could not be judged."""
     sentence: str
     places: tuple[Place, ...] = ()
-    """What is behind it, the largest first; empty if the limit is kept."""
+    """What is behind it, the largest first; empty unless it is broken or tolerated."""
 
     @property
     def name(self) -> str:
@@ -45,9 +47,19 @@ class Verdict:
         return self.key.replace("_", "-")
 
     @property
+    def broken(self) -> bool:
+        """Whether the limit was certainly not kept."""
+        return self.status in BROKEN
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it could not be judged."""
+        return self.status == "unknown"
+
+    @property
     def failed(self) -> bool:
-        """Whether the check fails by it."""
-        return self.status in FAILING
+        """Whether the check does not pass because of it."""
+        return self.broken or self.unknown
 
 
 @dataclass(frozen=True)
@@ -58,10 +70,13 @@ class Checked:
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
 
-    @property
-    def failed(self) -> bool:
-        """Whether a limit was not kept."""
-        return any(verdict.failed for verdict in self.verdicts)
+
+def outcome(checked: Sequence[Checked]) -> int:
+    """Return what a check comes to: a limit that is certainly broken counts more than one that could not be judged."""
+    verdicts = [verdict for trace in checked for verdict in trace.verdicts]
+    if any(verdict.broken for verdict in verdicts):
+        return NOT_KEPT
+    return NOT_JUDGED if any(verdict.unknown for verdict in verdicts) else KEPT
 
 
 def judge(
@@ -70,6 +85,7 @@ def judge(
     """Return a verdict per limit; with a baseline and no limit, one per quantity.
 
     With a baseline only what is new, or worse than there by more than `tolerance` and the quantity's noise, fails.
+    Where the baseline tells nothing at all, nothing was judged.
     """
     verdicts = []
     for quantity in QUANTITIES:
@@ -81,6 +97,8 @@ def judge(
             verdicts.append(_limited(quantity, now, limit, before, tolerance))
     if baseline:
         verdicts.append(_new_waits(measured, baseline))
+    if all(verdict.status == "not compared" for verdict in verdicts):
+        verdicts = [replace(verdict, status="unknown") for verdict in verdicts]
     return Checked(measured.path, tuple(verdicts), measured.findings)
 
 
@@ -94,9 +112,6 @@ def _limited(quantity: Quantity, now: Figure, limit: float, before: Figure | Non
         elif change == "same":
             status = "tolerated"
             sentence += f", but not worse than in the baseline ({_shown(quantity, before)}), so it does not fail"
-        elif status == "unknown" and before.value is None:
-            status = "tolerated"
-            sentence += ", but the baseline did not know it either, so it does not fail"
         elif status == "exceeded" and before.value is None:
             sentence += "; the baseline cannot tell whether it was so before"
     return _verdict(quantity, now, limit, before, status, sentence)
@@ -125,7 +140,7 @@ def _verdict(
         baseline=before.value if before else None,
         status=status,
         sentence=sentence,
-        places=() if status in {"kept", "not compared"} else now.places,
+        places=() if status in {"kept", "not compared", "unknown"} else now.places,
     )
 
 
@@ -178,7 +193,7 @@ def _shown(quantity: Quantity, figure: Figure) -> str:
     """Return a figure as text: its value, or its bounds."""
     if figure.value is not None:
         return quantity.show(figure.value)
-    if figure.low == 0 and (math.isinf(figure.high) or quantity.at_least):
+    if figure.low == 0 and (figure.high >= ALL if quantity.at_least else math.isinf(figure.high)):
         return UNKNOWN
     if math.isinf(figure.high):
         return f"{quantity.show(figure.low)} or more"
@@ -187,19 +202,14 @@ def _shown(quantity: Quantity, figure: Figure) -> str:
 
 def _new_waits(measured: Measured, baseline: BaselineTrace) -> Verdict:
     """Return the verdict on hidden waits at places that the baseline does not have, if they cost anything."""
-    known = baseline.waits
-    places = tuple(_each_new(measured, known))
-    unknown = measured.figures["max_hidden_syncs"].value is None and not measured.waits and bool(known)
-    if unknown:
-        why = measured.figures["max_hidden_syncs"].note or NO_CALLS
-        status, sentence = "unknown", f"an unknown number of {NEW_WAITS_WHAT}: {why}"
-    else:
-        status, sentence = (
-            "new" if places else "kept",
-            f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}",
-        )
-    value = None if unknown else float(len(places))
-    return Verdict(NEW_WAITS, NEW_WAITS_WHAT, None, value, None, status, sentence, places)
+    places = tuple(_each_new(measured, baseline.waits))
+    if measured.no_waits and not places:
+        status = "unknown" if baseline.tells_waits else "not compared"
+        sentence = f"an unknown number of {NEW_WAITS_WHAT}: {measured.no_waits}"
+        return Verdict(NEW_WAITS, NEW_WAITS_WHAT, None, None, None, status, sentence)
+    sentence = f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}"
+    status = "new" if places else "kept"
+    return Verdict(NEW_WAITS, NEW_WAITS_WHAT, None, float(len(places)), None, status, sentence, places)
 
 
 def _each_new(measured: Measured, known: set[SiteIdentity]) -> Iterator[Place]:

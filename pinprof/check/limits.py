@@ -1,6 +1,5 @@
 """What can be limited, and the limits that someone set."""
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
@@ -9,6 +8,23 @@ from pinprof.units import NS_PER_MS, duration, size
 
 ALL = 1.0
 """A share of everything."""
+MOST_MS = 3_600_000.0
+"""No step takes longer: NCCL gives up after 10 minutes, gloo after 30."""
+MOST_WAITS = 1e9
+"""More waits of a step than a trace can hold."""
+MOST_BYTES = 1e15
+"""More than the fastest link carries in an hour."""
+MOST = {
+    "max_hidden_syncs": MOST_WAITS,
+    "max_stall_ms": MOST_MS,
+    "max_exposed_ms": MOST_MS,
+    "min_overlap": ALL,
+    "max_pageable_bytes": MOST_BYTES,
+    "max_step_ms": MOST_MS,
+}
+"""The largest figure that each limit can be about, in its unit: a limit beyond could not fail."""
+MOST_DIGITS = 20
+"""Digits of a number that an error shows."""
 UNKNOWN = "unknown"
 """Stands for a number that is not known."""
 
@@ -45,10 +61,14 @@ class Limits:
 
 
 def _refuse_impossible(key: str, value: float) -> None:
-    if not math.isfinite(value) or value < 0:
-        raise PinprofError(f"{key.replace('_', '-')} = {value}: a limit is a number from 0 on")
-    if key == "min_overlap" and value > ALL:
-        raise PinprofError(f"min-overlap = {value}: the share of overlapped copy time is at most 1 (0.9 is 90 %)")
+    most = MOST[key]
+    if 0 <= value <= most:  # NaN is not
+        return
+    name = key.replace("_", "-")
+    if key == "min_overlap" and value > most:
+        raise PinprofError(f"{name} = {value}: the share of overlapped copy time is at most 1 (0.9 is 90 %)")
+    shown = f"{value:.6g}" if isinstance(value, float) else str(value)[:MOST_DIGITS]
+    raise PinprofError(f"{name} = {shown}: a limit is a number from 0 to {most:.15g}; none beyond could fail")
 
 
 def _count(value: float) -> str:

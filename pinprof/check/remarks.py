@@ -1,4 +1,4 @@
-"""What a check has to say about places: limits that were not kept first, then everything else that was found."""
+"""What a check has to say about places: limits that were not kept or judged first, then all else that was found."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Remark:
 
     place: Place
     level: str
-    """`error` if it is behind a limit that was not kept, else `warning` or `note`."""
+    """`error` if it is behind a limit that was not kept, or could not be judged; else `warning` or `note`."""
     verdicts: tuple[Verdict, ...] = ()
     """The limits that were not kept because of it."""
 

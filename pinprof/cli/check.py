@@ -1,22 +1,20 @@
 """`pinprof check`: a gate for CI."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, say, write
-from pinprof.cli.traces import jobs_option, measured_traces
+from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, printable, say, write
+from pinprof.cli.traces import each_outcome, jobs_option, measured_trace
 
 if TYPE_CHECKING:
-    from pinprof.check import Checked, Limits
+    from pinprof.check import Baseline, BaselineTrace, Checked, Limits, Measured
+    from pinprof.trace import Trace
 
-NOT_KEPT = 1
-"""Exit code if a limit was not kept, and of nothing else."""
 FORMATS = ("text", "github", "sarif", "junit")
-PROJECT_FILE = "pyproject.toml"
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -36,7 +34,8 @@ PROJECT_FILE = "pyproject.toml"
     help="An earlier `pinprof report --json`: only what is new or worse than in it fails.",
 )
 @click.option("--tolerance", metavar="SHARE", type=float, help="How much worse than the baseline is the same [0.1].")
-@click.option("--config", metavar="FILE", help="Limits from [tool.pinprof.check] of this file [./pyproject.toml].")
+@click.option("--config", metavar="FILE", help="Limits from [tool.pinprof.check] of this file [pyproject.toml].")
+@click.option("--some-ranks", is_flag=True, help="Ask for no more ranks of the job than those given.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What to write.")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
 @jobs_option
@@ -47,6 +46,7 @@ def check(
     baseline: str | None,
     tolerance: float | None,
     config: str | None,
+    some_ranks: bool,
     form: str,
     output: str,
     force: bool,
@@ -55,50 +55,81 @@ def check(
     """Hold traces against limits, and fail if one is not kept: a gate for CI.
 
     TRACE is a file, a URL, - for standard input, or a folder or quoted pattern, as for pinprof report. Each limit is
-    one option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0); an option wins. A
-    figure that the trace cannot tell does not keep its limit, and it is said why. With a baseline fails only what is
-    new or worse: waits at new places, and limits that were kept better before; without limits every figure is compared.
-    Exit status: 0 all kept, 1 a limit was not kept, 2 unusable input.
+    one option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0): of the nearest one
+    with a table [tool.pinprof], from the working folder up to the top of the repository; an option wins. With a
+    baseline fails only what is new or worse: waits at new places, and limits that were kept better before; without
+    limits every figure is compared.
+
+    Only what was judged can pass. A trace that cannot be read or has lost its end, a rank of the job of which no trace
+    was given, and a limit on a figure that the trace cannot tell are unknown, with the reason and the way out. Of a
+    folder that means every .json, .json.gz and .json.zst at its top: where other JSON lies there, give a pattern.
+
+    Exit status: 0 all kept; 1 a limit was certainly not kept, whatever else is unknown; 2 none broken but something
+    unknown, no limit set, or unusable input.
 
     \b
     Examples:
       pinprof check trace.json.gz --max-hidden-syncs 0 --min-overlap 0.9
-      pinprof check trace.json.gz --max-exposed-ms 0.5 --format github
+      pinprof check run/ --max-exposed-ms 0.5 --format github
       pinprof check trace.json.gz --max-hidden-syncs 0 --format sarif -o pinprof.sarif
       pinprof report main.json.gz --json baseline.json
       pinprof check branch.json.gz --baseline baseline.json
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.check import judge, match_traces, measure_figures, read_baseline
+    from pinprof.check import (
+        NOT_JUDGED,
+        NOT_KEPT,
+        judge_all,
+        measure_figures,
+        outcome,
+        read_baseline,
+    )
+    from pinprof.errors import TraceError
 
-    check_outputs((output,), force=force, reads=(*traces, baseline))
-    limits = _limits(config, options)
+    check_outputs((output,), force=force, reads=(*traces, baseline, config))
+    limits = _limits(config, options, is_compared=baseline is not None)
     allowed = _tolerance(tolerance, baseline)
     before = read_baseline(baseline) if baseline is not None else None
-    measured = [measure_figures(profile, trace, findings) for trace, profile, findings in measured_traces(traces)]
-    matched = [None] * len(measured) if before is None else match_traces(measured, before)
-    checked = [judge(figures, limits, old, allowed) for figures, old in zip(measured, matched, strict=True)]
+
+    def figures(trace: "Trace") -> "Measured":
+        _, profile, findings = measured_trace(trace)
+        return measure_figures(profile, trace, findings)
+
+    outcomes = list(each_outcome(traces, figures))
+    measured = [None if isinstance(made, TraceError) else made for _, made in outcomes]
+    matched = _matched(measured, before, baseline)
+    checked = judge_all(outcomes, limits, matched, allowed, some_ranks=some_ranks)
     write(output, _render(checked, form, to_terminal=output == "-"))
-    if not limits and before is None:
-        say("No limit is set, so nothing can fail: set one, e.g. --max-hidden-syncs 0, or compare with --baseline.")
+    status = outcome(checked)
+    if status == NOT_JUDGED:
+        fail(_unknown(checked), status)
+    if status == NOT_KEPT and (unknown := _unknown(checked)):
+        say(f"Not judged: {printable(unknown)}")
     say(f"Next: {_next(checked, traces)}")
-    return NOT_KEPT if any(trace.failed for trace in checked) else 0
+    return status
 
 
-def _limits(config: str | None, options: dict[str, float | None]) -> "Limits":
-    """Return the limits of the options, and of the project's file where no option says otherwise."""
+def _limits(config: str | None, options: "Mapping[str, float | None]", *, is_compared: bool) -> "Limits":
+    """Return the limits of the options, and of the project's file where no option says otherwise; fail without any."""
     from dataclasses import replace
 
-    from pinprof.check import Limits, read_config
+    from pinprof.check import Limits, find_config, read_config
 
     given = {key: value for key, value in options.items() if value is not None}
-    kept = None
-    if config is not None:
-        kept = read_config(config)
-        if kept is None:
-            fail(f"{config}: has no table [tool.pinprof.check]; write one, e.g. with max-hidden-syncs = 0")
-    elif Path(PROJECT_FILE).is_file():
-        kept = read_config(PROJECT_FILE)
-    return replace(kept or Limits(), **given)
+    path, kept = find_config(_working_folder()) if config is None else (config, read_config(config))
+    if config is not None and kept is None:
+        fail(f"{config}: has no table [tool.pinprof.check]; write one, e.g. with max-hidden-syncs = 0")
+    limits = replace(kept or Limits(), **given)
+    if not limits and not is_compared:
+        where = f"{path} has none in [tool.pinprof.check]" if path else "no pyproject.toml here or above has any"
+        fail(f"no limit is set, so nothing could fail ({where}): set one, e.g. --max-hidden-syncs 0, or use --baseline")
+    return limits
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        fail("the working folder is gone; change to one that exists")
 
 
 def _tolerance(tolerance: float | None, baseline: str | None) -> float:
@@ -108,9 +139,32 @@ def _tolerance(tolerance: float | None, baseline: str | None) -> float:
         return DEFAULT_TOLERANCE
     if baseline is None:
         fail("--tolerance is about a baseline; name one with --baseline")
-    if not 0 <= tolerance < float("inf"):
-        fail(f"--tolerance {tolerance}: is a share from 0 on; 0.1 is 10 %")
+    if not 0 <= tolerance <= 1:
+        fail(f"--tolerance {tolerance}: is a share from 0 to 1; 0.1 is 10 %")
     return tolerance
+
+
+def _matched(
+    measured: "Sequence[Measured | None]", before: "Baseline | None", name: str | None
+) -> "Sequence[BaselineTrace | None] | None":
+    """Return the counterparts of the traces in the baseline, and say in what they are unlike."""
+    from pinprof.check import match_traces, remarks_on
+
+    if before is None:
+        return None
+    matched = match_traces(measured, before.traces)
+    for remark in remarks_on(before, measured, matched):
+        say(f"Note: {name}: {printable(remark)}")
+    return matched
+
+
+def _unknown(checked: "Sequence[Checked]") -> str:
+    """Return the first thing that could not be judged, and how many more there are; nothing if all was judged."""
+    unknown = [
+        f"{trace.path}: {verdict.sentence}" for trace in checked for verdict in trace.verdicts if verdict.unknown
+    ]
+    more = f" (and {len(unknown) - 1} more could not be judged)" if len(unknown) > 1 else ""
+    return unknown[0] + more if unknown else ""
 
 
 def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> str:

@@ -51,7 +51,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `pinprof report TRACE | head` has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _close_output()
             return 0
         except MemoryError:
             fail("out of memory; record fewer steps, or use a machine with more")
@@ -100,10 +100,27 @@ def _is_same(one: str, other: str) -> bool:
 def write(path: str, text: str) -> None:
     """Write a text whole or not at all, and say where; `-` is standard output."""
     if path == "-":
-        click.echo(text, nl=False)
+        _print(text)
         return
     write_whole(Path(path), text)
     say(f"Wrote {path}")
+
+
+def _print(text: str) -> None:
+    """Print a text; a reader that has seen enough changes nothing about the exit status of the command."""
+    try:
+        click.echo(text, nl=False)
+    except BrokenPipeError:
+        _close_output()
+    except (OSError, UnicodeEncodeError) as exc:
+        _close_output()
+        why = exc.strerror if isinstance(exc, OSError) else f"{exc.encoding} has not all characters of it"
+        fail(f"standard output: cannot be written ({why})")
+
+
+def _close_output() -> None:
+    """Let nothing more reach standard output, not even what it holds when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def page_options() -> tuple[int, bool]:

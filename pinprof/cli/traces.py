@@ -12,6 +12,7 @@ from pinprof.cli.terminal import fail, page_options, printable, progress, say, w
 from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
+    from pinprof.errors import TraceError
     from pinprof.measure import Profile
     from pinprof.ranks import RankPart
     from pinprof.rules import Findings
@@ -44,42 +45,76 @@ jobs_option = click.option(
 
 def measured_traces(arguments: Sequence[str]) -> "Iterator[tuple[Trace, Profile, Findings]]":
     """Yield each trace with its measurements and findings; see `each_trace`."""
+    return each_trace(arguments, measured_trace)
+
+
+def measured_trace(trace: "Trace") -> "tuple[Trace, Profile, Findings]":
+    """Return a trace with its measurements and findings."""
     from pinprof.rules import examine
 
-    def measured(trace: "Trace") -> "tuple[Trace, Profile, Findings]":
-        examined = examine(trace)
-        return trace, examined.profile, examined.findings
-
-    return each_trace(arguments, measured)
+    examined = examine(trace)
+    return trace, examined.profile, examined.findings
 
 
 def each_trace(arguments: Sequence[str], make: "Callable[[Trace], Made]") -> Iterator[Made]:
     """Yield what is made of each trace; of a folder or a pattern what is no trace is skipped with a word."""
     from pinprof.errors import TraceError
-    from pinprof.trace import read_trace
     from pinprof.trace.files import trace_files
 
-    if list(arguments).count(STANDARD_INPUT) > 1:
-        fail("standard input can be read once; name the other traces")
+    _refuse_two_inputs(arguments)
     for argument in arguments:
         paths = trace_files(argument)
         is_named = paths == [argument]
         usable = 0
-        for number, path in enumerate(paths, start=1):
-            name = PurePath(shown(path)).name
-            with progress(f"reading {name}" + ("" if is_named else f" ({number} of {len(paths)})")):
-                try:
-                    trace = read_trace(path, click.get_current_context().meta.get(JOBS))
-                except TraceError as error:
-                    if is_named:
-                        raise
-                    say(f"Skipped: {printable(str(error))}")
-                    continue
-                made = make(trace)
+        for _, outcome in _outcomes(paths, make, is_named=is_named):
+            if isinstance(outcome, TraceError):
+                if is_named:
+                    raise outcome
+                say(f"Skipped: {printable(str(outcome))}")
+                continue
             usable += 1
-            yield made
+            yield outcome
         if not usable:
             raise TraceError(f"{shown(argument)}: none of the files here is a trace")
+
+
+def each_outcome(
+    arguments: Sequence[str], make: "Callable[[Trace], Made]"
+) -> "Iterator[tuple[str, Made | TraceError]]":
+    """Yield for each trace its name, and what is made of it, or why it could not be read: nothing is skipped."""
+    from pinprof.errors import TraceError
+    from pinprof.trace.files import trace_files
+
+    _refuse_two_inputs(arguments)
+    for argument in arguments:
+        try:
+            paths = trace_files(argument)
+        except TraceError as error:
+            yield shown(argument), error
+            continue
+        yield from _outcomes(paths, make, is_named=paths == [argument])
+
+
+def _outcomes(
+    paths: Sequence[str], make: "Callable[[Trace], Made]", *, is_named: bool
+) -> "Iterator[tuple[str, Made | TraceError]]":
+    from pinprof.errors import TraceError
+    from pinprof.trace import read_trace
+
+    for number, path in enumerate(paths, start=1):
+        name = PurePath(shown(path)).name
+        outcome: Made | TraceError
+        with progress(f"reading {name}" + ("" if is_named else f" ({number} of {len(paths)})")):
+            try:
+                outcome = make(read_trace(path, click.get_current_context().meta.get(JOBS)))
+            except TraceError as error:
+                outcome = error
+        yield shown(path), outcome
+
+
+def _refuse_two_inputs(arguments: Sequence[str]) -> None:
+    if list(arguments).count(STANDARD_INPUT) > 1:
+        fail("standard input can be read once; name the other traces")
 
 
 def files_of(arguments: Sequence[str]) -> list[str]:

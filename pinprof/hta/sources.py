@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 
 from pinprof.errors import PinprofError, TraceError
 from pinprof.hta.recording import Recording, read_recording
-from pinprof.ranks import rank_in_name
 from pinprof.trace import Trace
-from pinprof.trace.files import open_trace, trace_files
+from pinprof.trace.files import open_trace, rank_in_name, trace_files
 from pinprof.trace.unpack import Unpacked
 from pinprof.urls import HIDDEN, STANDARD_INPUT, is_url, shown
 

@@ -1,7 +1,7 @@
 """The ranks of a job: which traces are one job, what is kept of each, and what they are side by side."""
 
 from pinprof.ranks.compare import SKEWED, compare_ranks
-from pinprof.ranks.part import RankPart, Times, measure_rank, number_of, rank_in_name, rank_of
+from pinprof.ranks.part import RankPart, Times, measure_rank, number_of, rank_of
 from pinprof.ranks.table import CollectiveRow, RankRow, Ranks, SharedFinding
 
 __all__ = [
@@ -15,6 +15,5 @@ __all__ = [
     "compare_ranks",
     "measure_rank",
     "number_of",
-    "rank_in_name",
     "rank_of",
 ]

@@ -1,6 +1,5 @@
 """What is kept of one rank of a job: small, whatever its trace has."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from pinprof.analyses.syncs import Stalls, Syncs
 from pinprof.intervals import Intervals, covered
 from pinprof.measure import Profile
 from pinprof.rules import Findings, examine
+from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Model
 from pinprof.whatif.bound import gaps_with_causes
@@ -26,9 +26,6 @@ Table = TypeVar("Table", Overlap, Syncs, Stalls, Hazards)
 
 Times = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
-RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
-"""How names of files and folders tell the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
-tensorboard_trace_handler often call it `worker3`."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +105,6 @@ def _alone(trace: Trace, model: Model) -> tuple[float, float] | None:
 def rank_of(part: RankPart) -> int | None:
     """Return the number of a rank: as recorded, else as the names of file and folders say; None if none does."""
     return rank_in_name(part.profile.path) if part.profile.info.rank is None else part.profile.info.rank
-
-
-def rank_in_name(path: str) -> int | None:
-    """Return the number of the rank in the names of a file and its folders, None if there is none."""
-    found = (numbers[-1] for pattern in RANK_IN_NAME if (numbers := pattern.findall(path)))
-    return next(map(int, found), None)
 
 
 def number_of(part: RankPart, place: int) -> int:

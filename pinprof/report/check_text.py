@@ -7,15 +7,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.check import Checked, Place, Verdict, remarks
+from pinprof.check import Checked, Place, Verdict
 from pinprof.report.layout import laid_out
 from pinprof.report.words import place, printable
 from pinprof.rules import RULES
 
 MAX_PLACES = 10
 """More places of one limit than this are counted, not listed."""
-STYLES = {"kept": "green", "tolerated": "yellow", "not compared": "yellow"}
-"""Of verdicts; those that fail are red."""
+STYLES = {"kept": "green", "tolerated": "yellow", "not compared": "yellow", "unknown": "bold yellow"}
+"""Of verdicts; those that are broken are red."""
 INDENT = 14
 WHY_INDENT = 4
 
@@ -38,18 +38,11 @@ def _trace(trace: Checked) -> Iterable[RenderableType]:
     for verdict in trace.verdicts:
         yield from _verdict(verdict, repeated=verdict.places in said)
         said.add(verdict.places)
-    others = [remark for remark in remarks(trace) if remark.level != "error"]
-    if others and not trace.verdicts:
-        yield Text("\nFindings", "bold underline")
-        for remark in others:
-            yield from _place(remark.place)
-    elif not trace.verdicts:
-        yield _inset("nothing found: no copy or wait costs the step a measurable time")
     yield Text("")
 
 
 def _verdict(verdict: Verdict, *, repeated: bool) -> Iterable[RenderableType]:
-    style = "bold red" if verdict.failed else STYLES[verdict.status]
+    style = "bold red" if verdict.broken else STYLES[verdict.status]
     line = Table.grid()
     line.add_column(width=INDENT)
     line.add_column()
@@ -75,8 +68,6 @@ def _place(at: Place) -> Iterable[RenderableType]:
 def _what_to_do(checked: Sequence[Checked]) -> Iterable[RenderableType]:
     """Yield the fix of each rule behind what is listed, once."""
     listed = [at.rule for trace in checked for verdict in trace.verdicts for at in verdict.places[:MAX_PLACES]]
-    if not any(trace.verdicts for trace in checked):
-        listed = [remark.rule for trace in checked for remark in remarks(trace)]
     fixes = {rule.id: rule for rule in RULES}
     wanted = [identity for identity in dict.fromkeys(listed) if identity in fixes]
     if not wanted:
@@ -90,11 +81,13 @@ def _what_to_do(checked: Sequence[Checked]) -> Iterable[RenderableType]:
 
 def _summary(checked: Sequence[Checked]) -> Text:
     verdicts = [verdict for trace in checked for verdict in trace.verdicts]
-    failed = sum(verdict.failed for verdict in verdicts)
-    if not verdicts:
-        return Text("No limit was set: nothing can fail.", "bold")
-    if failed:
-        return Text(f"{failed} of {_checks(len(verdicts))} failed.", "bold red")
+    broken = sum(verdict.broken for verdict in verdicts)
+    unknown = sum(verdict.unknown for verdict in verdicts)
+    if broken:
+        more = f"; {unknown} could not be judged" if unknown else ""
+        return Text(f"{broken} of {_checks(len(verdicts))} failed{more}.", "bold red")
+    if unknown:
+        return Text(f"{unknown} of {_checks(len(verdicts))} could not be judged, so this is no pass.", "bold yellow")
     return Text(f"{_checks(len(verdicts))} passed.", "bold green")
 
 

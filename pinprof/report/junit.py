@@ -8,7 +8,10 @@ from pinprof.report.words import place, printable
 
 
 def to_junit(checked: Sequence[Checked]) -> str:
-    """Return a test suite per trace with a test case per limit; findings that fail nothing are the suite's output."""
+    """Return a test suite per trace with a test case per limit; findings that fail nothing are the suite's output.
+
+    A limit that was not kept is a failure, one that could not be judged an error.
+    """
     total = [verdict for trace in checked for verdict in trace.verdicts]
     root = Element("testsuites", {"name": "pinprof check", **_counts(total)})
     for trace in checked:
@@ -23,15 +26,20 @@ def to_junit(checked: Sequence[Checked]) -> str:
 
 
 def _counts(verdicts: Sequence[Verdict]) -> dict[str, str]:
-    failures = sum(verdict.failed for verdict in verdicts)
-    return {"tests": str(len(verdicts)), "failures": str(failures), "errors": "0"}
+    counts = {
+        "tests": len(verdicts),
+        "failures": sum(verdict.broken for verdict in verdicts),
+        "errors": sum(verdict.unknown for verdict in verdicts),
+    }
+    return {name: str(count) for name, count in counts.items()}
 
 
 def _case(suite: Element, verdict: Verdict) -> None:
     case = SubElement(suite, "testcase", classname="pinprof.check", name=verdict.name)
     lines = [verdict.sentence, *(_line(verdict, number) for number in range(len(verdict.places)))]
     if verdict.failed:
-        failure = SubElement(case, "failure", message=_text(verdict.sentence), type=verdict.status)
+        tag = "failure" if verdict.broken else "error"
+        failure = SubElement(case, tag, message=_text(verdict.sentence), type=verdict.status)
         failure.text = "\n".join(map(_text, lines))
     else:
         SubElement(case, "system-out").text = "\n".join(map(_text, lines))

@@ -9,7 +9,7 @@ from pathlib import PureWindowsPath
 from typing import Any
 from urllib.parse import quote
 
-from pinprof.check import Checked, Remark, Verdict, remarks
+from pinprof.check import NOT_JUDGED, Checked, Remark, Verdict, outcome, remarks
 from pinprof.report.words import printable
 from pinprof.rules import RULES
 from pinprof.version import VERSION
@@ -25,7 +25,8 @@ def to_sarif(checked: Sequence[Checked]) -> str:
     """Return a SARIF log with one run: a result per remark, on its line where the trace tells it.
 
     What has no file is a result on the trace itself. A fingerprint holds neither lines nor numbers, so that a result
-    is the same one after the code around it has moved.
+    is the same one after the code around it has moved. The invocation has the exit code, and is no success where
+    something could not be judged.
     """
     found = [(trace, remark) for trace in checked for remark in remarks(trace)]
     rules = [_rule(rule.id, rule.title, rule.why, rule.fix) for rule in RULES]
@@ -38,10 +39,19 @@ def to_sarif(checked: Sequence[Checked]) -> str:
     driver = {"name": "pinprof", "version": VERSION, "rules": rules}
     seen: Counter[tuple[str, str]] = Counter()
     results = [_result(trace, remark, index[remark.rule], seen) for trace, remark in found]
+    status = outcome(checked)
+    invocation = {"executionSuccessful": status != NOT_JUDGED, "exitCode": status}
     log = {
         "$schema": SCHEMA_URI,
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}],
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "invocations": [invocation],
+                "columnKind": "unicodeCodePoints",
+                "results": results,
+            }
+        ],
     }
     return json.dumps(log, indent=2, allow_nan=False) + "\n"
 

@@ -19,6 +19,9 @@ DEPTH = 4
 """So many folders below one are looked into; TensorBoard's layout, plugins/profile/RUN, has three."""
 MOST_NAMED = 3
 """Folders that an error names before it counts the rest."""
+RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
+"""How names of files and folders tell the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
+tensorboard_trace_handler often call it `worker3`."""
 
 
 class Files(Protocol):
@@ -63,7 +66,7 @@ class LocalFiles:
         except OSError as error:
             raise TraceError(f"cannot be read ({error.strerror})") from error
         seen = [entry for entry in entries if not entry.name.startswith(".")]
-        found = [entry.path for entry in seen if os.path.isfile(entry.path)]  # noqa: PTH113  raises not
+        found = [entry.path for entry in seen if os.path.isfile(entry.path) or _leads_nowhere(entry.path)]  # noqa: PTH113  raises not
         for entry in seen if depth else ():
             if entry.is_dir(follow_symlinks=False) and os.access(entry.path, os.R_OK | os.X_OK):
                 found += self.below(entry.path, depth - 1)
@@ -162,9 +165,20 @@ def natural(path: str) -> tuple[list[str | int], str]:
     return [int(part) if odd % 2 else part for odd, part in enumerate(parts)], path
 
 
+def rank_in_name(path: str) -> int | None:
+    """Return the number of the rank in the names of a file and its folders, None if there is none."""
+    found = (numbers[-1] for pattern in RANK_IN_NAME if (numbers := pattern.findall(path)))
+    return next(map(int, found), None)
+
+
 def _may_be_many(url: str) -> bool:
     """Return whether a URL can be a folder or a pattern; to ask for every one would cost a request."""
     return _is_pattern(url) or not _is_trace(url)
+
+
+def _leads_nowhere(path: str) -> bool:
+    """Return whether a path is a link to nothing, or to itself: to be refused by name rather than passed over."""
+    return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114  raise not
 
 
 def _is_pattern(path: str) -> bool:

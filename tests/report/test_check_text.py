@@ -16,10 +16,6 @@ def test_a_check_reads_as_kept(tmp_path: Path, golden: Callable[[str, str], None
     golden("check.txt", to_text([checked(with_waits(), tmp_path, ALL)], width=110))
 
 
-def test_findings_without_a_limit_read_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
-    golden("check-no-limit.txt", to_text([checked(with_waits(), tmp_path, Limits())], width=110))
-
-
 def test_kept_limits_are_one_line_each(tmp_path: Path) -> None:
     text = to_text([checked(plain(), tmp_path, Limits(max_hidden_syncs=0, min_overlap=1))])
     assert text.count("kept  ") == 2
@@ -27,9 +23,15 @@ def test_kept_limits_are_one_line_each(tmp_path: Path) -> None:
     assert "What to do" not in text
 
 
-def test_one_kept_limit_and_an_empty_trace_have_words(tmp_path: Path) -> None:
+def test_one_kept_limit_has_words(tmp_path: Path) -> None:
     assert to_text([checked(plain(), tmp_path, Limits(min_overlap=1))]).endswith("1 check passed.\n")
-    assert "nothing found" in to_text([checked(TraceBuilder(), tmp_path, Limits())])
+
+
+def test_what_could_not_be_judged_is_summed_up_as_no_pass_and_beside_what_failed(tmp_path: Path) -> None:
+    unknown = checked(TraceBuilder(), tmp_path, Limits(min_overlap=1, max_stall_ms=1))
+    assert to_text([unknown]).endswith("2 of 2 checks could not be judged, so this is no pass.\n")
+    failed = checked(with_waits(), tmp_path, Limits(max_hidden_syncs=0))
+    assert to_text([unknown, failed]).endswith("1 of 3 checks failed; 2 could not be judged.\n")
 
 
 def test_no_line_is_wider_than_the_terminal(tmp_path: Path) -> None:

@@ -73,16 +73,22 @@ def test_a_folder_without_traces_is_refused_with_their_suffixes(folder: Path, na
     assert "traces end in .json, .json.gz or .json.zst" in refusal("run")
 
 
-def test_pipes_and_links_that_lead_nowhere_or_round_are_no_traces_of_a_folder(folder: Path) -> None:
+def test_pipes_and_links_to_folders_are_no_traces_of_a_folder(folder: Path) -> None:
     (folder / "run").mkdir()
     os.mkfifo(folder / "run" / "pipe.json")
-    (folder / "run" / "link.json").symlink_to("nowhere")
-    (folder / "run" / "loop.json").symlink_to("loop.json")
-    (folder / "run" / "round").symlink_to(folder)
+    (folder / "run" / "round.json").symlink_to(folder)
     refusal("run")
     put(folder, "elsewhere")
     (folder / "run" / "linked.json").symlink_to(folder / "elsewhere")
     assert trace_files("run") == ["run/linked.json"]
+
+
+def test_links_that_lead_nowhere_or_round_are_traces_of_a_folder_that_cannot_be_read(folder: Path) -> None:
+    (folder / "run").mkdir()
+    (folder / "run" / "link.json").symlink_to("nowhere")
+    (folder / "run" / "loop.json").symlink_to("loop.json")
+    (folder / "run" / "link.txt").symlink_to("nowhere")
+    assert trace_files("run") == ["run/link.json", "run/loop.json"]
 
 
 def test_a_pattern_stands_for_the_traces_that_match_in_natural_order(folder: Path) -> None:

@@ -1,0 +1,93 @@
+"""The traces of a check together: those that could not be read, and the ranks of which none was given, are no pass."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from pinprof.check.baseline import BaselineTrace
+from pinprof.check.figures import Measured
+from pinprof.check.judge import DEFAULT_TOLERANCE, Checked, Verdict, judge
+from pinprof.check.limits import Limits
+from pinprof.errors import TraceError
+from pinprof.trace.files import rank_in_name
+
+READABLE, READABLE_WHAT = "readable", "traces that can be read"
+ALL_RANKS, ALL_RANKS_WHAT = "all_ranks", "ranks of the job of which a trace was given"
+MOST_NAMED = 8
+"""Ranks that are named before the rest is counted."""
+WAY_OUT = "give the traces of all ranks, or say with --some-ranks that these will do"
+
+
+def judge_all(
+    outcomes: Sequence[tuple[str, Measured | TraceError]],
+    limits: Limits,
+    matched: Sequence[BaselineTrace | None] | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    *,
+    some_ranks: bool = False,
+) -> list[Checked]:
+    """Return the check of each trace, by name, of which there are figures or the reason why it could not be read.
+
+    `matched` is the counterpart of each in the baseline. With `some_ranks` no more ranks than those given are asked
+    for.
+    """
+    measured = [made for _, made in outcomes if isinstance(made, Measured)]
+    unread = [path for path, made in outcomes if not isinstance(made, Measured)]
+    absent = {} if some_ranks else absent_ranks(measured, unread)
+    checked = []
+    for (path, made), before in zip(outcomes, matched or [None] * len(outcomes), strict=True):
+        if not isinstance(made, Measured):
+            why = str(made).removeprefix(f"{path}: ")
+            checked.append(Checked(path, (_unknown(READABLE, READABLE_WHAT, why),), ()))
+            continue
+        judged = judge(made, limits, before, tolerance)
+        if made.path in absent:
+            verdict = _unknown(ALL_RANKS, ALL_RANKS_WHAT, absent.pop(made.path))
+            judged = replace(judged, verdicts=(*judged.verdicts, verdict))
+        checked.append(judged)
+    return checked
+
+
+def _unknown(key: str, what: str, sentence: str) -> Verdict:
+    return Verdict(key, what, None, None, None, "unknown", sentence)
+
+
+def absent_ranks(measured: Sequence[Measured], unread: Sequence[str] = ()) -> dict[str, str]:
+    """Return which ranks are absent, in words, by the path of the first trace of their job.
+
+    Traces are of one job if it has as many ranks; of several runs of it, each has to have them all. A rank is the
+    recorded one, else that in the name. `unread` are files of ranks that are not absent, but could not be read.
+    """
+    absent = {}
+    for size, traces in _jobs(measured).items():
+        given = Counter({trace.path: _rank(trace) for trace in traces}.values())
+        runs = max(given.values())
+        given.update(map(rank_in_name, unread))
+        present = sum(count >= runs for rank, count in given.items() if rank is not None and 0 <= rank < size)
+        if present < size:
+            which = "no trace" if runs == 1 else f"fewer than {runs} traces"
+            listed = _listed((rank for rank in range(size) if given[rank] < runs), size - present)
+            absent[traces[0].path] = f"{which} of rank {listed} of {size} given; {WAY_OUT}"
+    return absent
+
+
+def _jobs(measured: Sequence[Measured]) -> Mapping[int, Sequence[Measured]]:
+    """Return the traces by the number of ranks of their job; what does not tell it is of the only job."""
+    jobs: dict[int, list[Measured]] = defaultdict(list)
+    sizes = {trace.world_size for trace in measured} - {None}
+    only = next(iter(sizes)) if len(sizes) == 1 else None
+    for trace in measured:
+        size = trace.world_size or only
+        if size:
+            jobs[size].append(trace)
+    return jobs
+
+
+def _rank(trace: Measured) -> int | None:
+    return rank_in_name(trace.path) if trace.rank is None else trace.rank
+
+
+def _listed(ranks: Iterable[int], count: int) -> str:
+    more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
+    return ", ".join(map(str, islice(ranks, MOST_NAMED))) + more

@@ -1,0 +1,390 @@
+"""Tries at getting past the gate: whatever it is given, `pinprof check` ends as it says, in every format alike."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from check_traces import plain, with_waits
+from command_line import invoke, is_one_line_error
+from trace_builder import TraceBuilder
+
+from pinprof.version import VERSION
+
+KEPT, BROKEN = ("--max-hidden-syncs", "2"), ("--max-hidden-syncs", "1")
+"""Limits that the steps of `with_waits` keep, and do not."""
+HOSTILE = "a%,b:c\r\n::error::forged\x1b[31m\x0b\u202e\ufffe.json"
+"""A name of a file that ends lines, commands, properties and documents."""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of work, with a trace and above all others of a repository."""
+    work = tmp_path / "work"
+    (work / ".git").mkdir(parents=True)
+    monkeypatch.chdir(work)
+    with_waits().write(work / "good.json")
+    return work
+
+
+def ranks(folder: Path, *numbers: int, world_size: int = 2) -> Path:
+    """Write the traces of these ranks of a job into `run`."""
+    run = folder / "run"
+    run.mkdir(exist_ok=True)
+    for rank in numbers:
+        builder = with_waits()
+        builder.metadata["distributedInfo"] = {"rank": rank, "world_size": world_size}
+        builder.write(run / f"rank{rank}.json")
+    return run
+
+
+def in_every_format(*words: object) -> tuple[int, str]:
+    """Return the exit code of a check and its text, after all formats have said the same."""
+    text = invoke("check", *words)
+    assert text.exit_code in {0, 1, 2}
+    broken, unknown = text.exit_code == 1, text.exit_code == 2
+    assert (" failed" in text.stdout.splitlines()[-1]) == broken
+    assert (" passed." in text.stdout.splitlines()[-1]) == (not broken and not unknown)
+
+    github = invoke("check", *words, "--format", "github")
+    assert any(line.startswith("::error ") for line in github.stdout.split("\n")) == (broken or unknown)
+    assert all(line.startswith("::") for line in github.stdout.split("\n")[:-1])
+
+    sarif = invoke("check", *words, "--format", "sarif")
+    (run,) = json.loads(sarif.stdout)["runs"]
+    assert run["invocations"] == [{"executionSuccessful": not unknown, "exitCode": text.exit_code}]
+    assert any(result["level"] == "error" for result in run["results"]) == (broken or unknown)
+
+    junit = invoke("check", *words, "--format", "junit")
+    root = ET.fromstring(junit.stdout)
+    assert {tag: len(root.findall(f".//{tag}")) for tag in ("failure", "error")} == {
+        "failure": int(root.attrib["failures"]),
+        "error": int(root.attrib["errors"]),
+    }
+    assert (root.attrib["failures"] != "0") == broken
+    if not broken:
+        assert (root.attrib["errors"] != "0") == unknown
+    assert len(root.findall(".//testcase")) == int(root.attrib["tests"])
+    for result in (text, github, sarif, junit):
+        assert result.exit_code == text.exit_code
+        assert result.stderr == text.stderr
+        assert "Traceback" not in result.output
+        if unknown:
+            assert is_one_line_error(result)
+    return text.exit_code, text.stdout
+
+
+# What was not judged
+
+
+def test_a_job_of_which_all_ranks_are_there_passes(folder: Path) -> None:
+    ranks(folder, 0, 1)
+    assert in_every_format("run", *KEPT)[0] == 0
+    assert in_every_format("run/rank0.json", "run/rank1.json", *KEPT)[0] == 0
+    assert in_every_format("run", *BROKEN)[0] == 1
+
+
+def test_an_absent_rank_is_no_pass_unless_it_is_said_to_be_enough(folder: Path) -> None:
+    ranks(folder, 0)
+    code, text = in_every_format("run", *KEPT)
+    assert code == 2
+    assert "no trace of rank 1 of 2 given" in text
+    assert in_every_format("run", *KEPT, "--some-ranks")[0] == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"<html>", b"\x1f\x8b\x08", b'{"traceEvents": [', b"\xff\xfe"])
+def test_a_rank_that_is_no_trace_is_no_pass(folder: Path, content: bytes) -> None:
+    (ranks(folder, 0) / "rank1.json").write_bytes(content)
+    code, text = in_every_format("run", *KEPT)
+    assert code == 2
+    assert "run/rank1.json\nunknown" in text
+    assert "no trace of rank" not in text
+    assert in_every_format("run", *KEPT, "--some-ranks")[0] == 2
+    code, text = in_every_format("run", *BROKEN)
+    assert code == 1
+    assert text.endswith("1 of 2 checks failed; 1 could not be judged.\n")
+    assert "Not judged: run/rank1.json: " in invoke("check", "run", *BROKEN).stderr
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.99])
+def test_a_rank_that_lost_its_end_is_no_pass(folder: Path, share: float) -> None:
+    path = ranks(folder, 0, 1) / "rank1.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    assert in_every_format("run", *KEPT)[0] == 2
+
+
+def test_links_to_nothing_and_to_themselves_are_no_pass(folder: Path) -> None:
+    run = ranks(folder, 0, 1)
+    for name, target in (("gone.json", "nothing"), ("loop.json", "loop.json")):
+        (run / name).symlink_to(target)
+        code, text = in_every_format("run", *KEPT)
+        assert code == 2
+        assert f"run/{name}\nunknown" in text
+        (run / name).unlink()
+    (run / "loop").symlink_to(".")
+    assert in_every_format("run", *KEPT)[0] == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read_is_no_pass(folder: Path) -> None:
+    (ranks(folder, 0, 1) / "rank1.json").chmod(0)
+    assert in_every_format("run", *KEPT)[0] == 2
+
+
+def test_files_that_are_not_named_as_traces_are_none_of_its_business(folder: Path) -> None:
+    run = ranks(folder, 0, 1)
+    for name in ("notes.txt", "report.html", "model.pt", ".hidden.json"):
+        (run / name).write_text("junk")
+    assert in_every_format("run", *KEPT)[0] == 0
+    (run / "report.json").write_text("{}")
+    assert in_every_format("run", *KEPT)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "argument", ["none.json", "none*.json", ".git", "zorg://x/t.json", "good.json/x", "a\nb.json", "-"]
+)
+def test_what_is_not_there_is_no_pass_beside_what_is(folder: Path, argument: str) -> None:
+    for order in (("good.json", argument), (argument, "good.json"), (argument,)):
+        assert in_every_format(*order, *KEPT)[0] == 2
+    assert in_every_format(argument, "good.json", *BROKEN)[0] == 1
+
+
+def test_standard_input_is_a_trace_as_any_other(folder: Path) -> None:
+    data = (folder / "good.json").read_bytes()
+    assert invoke("check", "-", *KEPT, given=data).exit_code == 0
+    assert invoke("check", "-", *BROKEN, given=data).exit_code == 1
+    for given in (b"", data[: len(data) // 2], b"{}"):
+        assert is_one_line_error(invoke("check", "-", *KEPT, given=given))
+
+
+@pytest.mark.parametrize(
+    "limit",
+    ["max-hidden-syncs", "max-stall-ms", "max-exposed-ms", "max-pageable-bytes", "max-step-ms", "min-overlap"],
+)
+def test_a_trace_of_the_host_alone_or_of_nothing_keeps_no_limit(folder: Path, limit: str) -> None:
+    host = TraceBuilder()
+    for number in range(4):
+        host.step(number, 1000 * number, 990)
+        host.op("aten::mm", 1000 * number + 10, 900)
+    host.write(folder / "host.json")
+    TraceBuilder().write(folder / "empty.json")
+    for name in ("host.json", "empty.json"):
+        code, text = in_every_format(name, f"--{limit}", "0.5")
+        assert code == 2
+        assert "is not known" in text or name == "empty.json"
+
+
+def test_a_trace_without_steps_is_judged_as_one(folder: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(100, 50, launch=90)
+    builder.write(folder / "one.json")
+    assert in_every_format("one.json", "--max-hidden-syncs", 0)[0] == 0
+
+
+def test_times_that_are_none_are_not_taken_for_waits_that_there_are_not(folder: Path) -> None:
+    builder = plain()
+    for event in builder.events:
+        event["dur"] = None
+    builder.write(folder / "null.json")
+    assert in_every_format("null.json", "--max-hidden-syncs", 0)[0] == 2
+
+
+def test_a_trace_given_twice_is_judged_twice(folder: Path) -> None:
+    assert in_every_format("good.json", "good.json", *KEPT)[0] == 0
+    assert in_every_format("good.json", "good.json", *BROKEN)[0] == 1
+
+
+def test_hostile_names_break_no_format(folder: Path) -> None:
+    with_waits().write(folder / HOSTILE)
+    assert in_every_format(HOSTILE, *BROKEN)[0] == 1
+    (folder / HOSTILE).write_text("")
+    assert in_every_format(HOSTILE, *KEPT)[0] == 2
+    command = invoke("check", HOSTILE, *KEPT, "--format", "github").stdout
+    assert command.count("\n") == 1
+    assert "(trace a%25,b:c%0A::error::forged" in command
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--max-hidden-syncs", "2"), 0),
+        (("--max-hidden-syncs", "1.9999999"), 1),
+        (("--max-hidden-syncs", "0"), 1),
+        (("--max-stall-ms", "0.32"), 0),
+        (("--max-stall-ms", "0.3199"), 1),
+        (("--min-overlap", "0"), 0),
+        (("--min-overlap", "1e-9"), 1),
+        (("--min-overlap", "1"), 1),
+        (("--max-pageable-bytes", "1000000"), 0),
+        (("--max-pageable-bytes", "999999"), 1),
+        (("--max-step-ms", "0.1"), 1),
+        (("--max-step-ms", "1"), 2),
+        (("--max-step-ms", "1", "--max-stall-ms", "0"), 1),
+        (("--max-step-ms", "1", "--max-stall-ms", "9"), 2),
+    ],
+)
+def test_a_limit_is_kept_to_its_very_value(words: tuple[str, ...], code: int) -> None:
+    assert in_every_format("good.json", *words)[0] == code
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--max-step-ms", "inf"),
+        ("--max-step-ms", "1e300"),
+        ("--max-stall-ms", "-0.1"),
+        ("--max-stall-ms", "3ms"),
+        ("--max-stall-ms", ""),
+        ("--max-hidden-syncs", "1e10"),
+        ("--max-pageable-bytes", "1e16"),
+        ("--min-overlap", "90"),
+        ("--min-overlap", "90%"),
+        ("--config", "none.toml"),
+        ("--config", ".git"),
+        ("--config", ""),
+        ("--baseline", "none.json"),
+        ("--baseline", ".git"),
+        ("--baseline", "good.json"),
+        ("--baseline", "good.json", "--tolerance", "10"),
+        (*KEPT, "-o", "good.json", "--force"),
+        (*KEPT, "-o", ".git"),
+        (*KEPT, "-o", "none/out.xml"),
+        (*KEPT, "--format", "junit", "--format", "xml"),
+        (*KEPT, "--tolerance", "0.1"),
+        (*KEPT, "--jobs", "0"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(words: tuple[str, ...]) -> None:
+    assert is_one_line_error(invoke("check", "good.json", *words))
+
+
+def test_a_file_that_exists_is_kept_unless_forced(folder: Path) -> None:
+    (folder / "out.xml").write_text("mine")
+    words = ("check", "good.json", *KEPT, "--format", "junit", "-o", "out.xml")
+    assert is_one_line_error(invoke(*words))
+    assert (folder / "out.xml").read_text() == "mine"
+    assert invoke(*words, "--force").exit_code == 0
+    assert ET.fromstring((folder / "out.xml").read_text()).attrib["errors"] == "0"
+
+
+def test_what_could_not_be_judged_is_written_too(folder: Path) -> None:
+    result = invoke("check", "none.json", *KEPT, "--format", "junit", "-o", "out.xml")
+    assert result.exit_code == 2
+    assert result.stderr == "Wrote out.xml\nError: none.json: no such file\n"
+    assert ET.fromstring((folder / "out.xml").read_text()).attrib["errors"] == "1"
+
+
+# The project's file
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[tool.pinprof]",
+        "[tool.pinprof.check]",
+        "[tool.pinprof.checks]\nmax-hidden-syncs = 0",
+        "[tool.PinProf.check]\nmax-hidden-syncs = 0",
+        "[tool.pinprof]\nchekc = {}",
+        "[tool.pinprof.check]\nmax-hidden-sync = 0",
+        "[tool.pinprof.check]\nmax-hidden-syncs = '0'",
+        "[tool.pinprof.check",
+    ],
+)
+def test_a_project_whose_limits_are_none_does_not_pass(folder: Path, text: str) -> None:
+    (folder / "pyproject.toml").write_text(text)
+    (folder / "src").mkdir()
+    for place in (folder, folder / "src"):
+        os.chdir(place)
+        result = invoke("check", folder / "good.json")
+        assert is_one_line_error(result)
+        assert "pyproject.toml" in result.stderr
+
+
+def test_limits_are_found_from_a_folder_below_and_through_a_link(folder: Path) -> None:
+    (folder / "limits.toml").write_bytes(b"\xef\xbb\xbf[tool.pinprof.check]\r\nmax-hidden-syncs = 1\r\n")
+    (folder / "pyproject.toml").symlink_to("limits.toml")
+    (folder / "src").mkdir()
+    os.chdir("src")
+    assert invoke("check", "../good.json").exit_code == 1
+    assert invoke("check", "../good.json", *KEPT).exit_code == 0
+    assert invoke("check", "../good.json", "--config", "../limits.toml").exit_code == 1
+
+
+def test_a_project_file_that_cannot_be_read_is_no_pass(folder: Path) -> None:
+    (folder / "pyproject.toml").mkdir()
+    result = invoke("check", "good.json", *KEPT)
+    assert is_one_line_error(result)
+    assert "pyproject.toml: cannot be read" in result.stderr
+
+
+# The baseline
+
+
+def baseline(folder: Path, builder: TraceBuilder, name: str = "baseline.json") -> Path:
+    assert invoke("report", builder.write(folder / "before.json"), "--json", folder / name).exit_code == 0
+    return folder / name
+
+
+def test_a_baseline_of_another_version_is_used_and_remarked_on(folder: Path) -> None:
+    path = baseline(folder, with_waits())
+    path.write_text(path.read_text().replace(f'"pinprof_version": "{VERSION}"', '"pinprof_version": "0.0.1"'))
+    result = invoke("check", "good.json", "--baseline", "baseline.json")
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"Note: baseline.json: it is of pinprof 0.0.1, this is {VERSION}: ")
+    path.write_text(path.read_text().replace("pinprof.report/1", "pinprof.report/2"))
+    assert is_one_line_error(invoke("check", "good.json", "--baseline", "baseline.json"))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[" * 100_000, "null", '{"schema": "pinprof.report/1", "traces": []}'])
+def test_a_baseline_that_is_none_is_one_line(folder: Path, content: str) -> None:
+    (folder / "baseline.json").write_text(content)
+    assert is_one_line_error(invoke("check", "good.json", "--baseline", "baseline.json"))
+
+
+def test_a_trace_that_lost_its_end_is_not_the_same_as_before(folder: Path) -> None:
+    baseline(folder, with_waits())
+    whole = (folder / "good.json").read_bytes()
+    (folder / "good.json").write_bytes(whole[: len(whole) * 9 // 10])
+    assert in_every_format("good.json", "--baseline", "baseline.json")[0] == 2
+
+
+def test_a_rank_that_cannot_be_read_beside_a_baseline_is_no_pass(folder: Path) -> None:
+    run = ranks(folder, 0, 1)
+    assert invoke("report", "run", "--json", "baseline.json").exit_code == 0
+    assert in_every_format("run", "--baseline", "baseline.json")[0] == 0
+    (run / "rank1.json").write_text("")
+    assert invoke("check", "run", "--baseline", "baseline.json").exit_code == 2
+
+
+# The terminal
+
+
+def ended(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    program = f"{sys.executable} -m pinprof check good.json"
+    shell = ["bash", "-c", f"set -o pipefail; {program} {command}"]
+    return subprocess.run(shell, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("--max-hidden-syncs 1 | true", 1),
+        ("--max-hidden-syncs 2 | true", 0),
+        ("--max-step-ms 1 | true", 2),
+        ("--max-hidden-syncs 1 > /dev/full", 2),
+        ("--max-hidden-syncs 2 > /dev/full", 2),
+    ],
+)
+def test_who_does_not_listen_changes_no_verdict(folder: Path, command: str, code: int) -> None:
+    result = ended(folder, command)
+    assert result.returncode == code
+    assert "Traceback" not in result.stderr
