@@ -63,7 +63,7 @@ def idle_gaps(
         launched = trace.launched_ns[following]
         long = (idle.end - idle.start) / 2
         conditions = (
-            (trace.links.launch[following] != NONE) & (launched <= idle.start),
+            launched <= idle.start,
             covered(waiting_for_input, *idle) > long,
             covered(communicating, *idle) > long,
             contains(blocked, idle.start) | np.isin(idle.start, released_ns),

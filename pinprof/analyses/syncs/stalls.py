@@ -231,19 +231,21 @@ def _prior_end(
     """Return the end of the last work that was issued before and that the call waited for; its start if none.
 
     A synchronize of a known stream, or of the device, waits for all that was issued there. Of a call whose target is
-    not known (an event, an unnamed stream, an allocation) only what had ended when it returned was awaited.
+    not known (an event, an unnamed stream, an allocation) only what had ended when it returned was awaited; so of work
+    whose launch is not in the trace, which may as well have been launched later.
     """
     gpu, launched = trace.gpu, trace.launched_ns
     latest = start.copy()
     certain = (kind == DEVICE) | (stream != NONE)
-    for on_device, on_stream in np.unique(np.stack((gpu.device, gpu.stream)), axis=1).T:
-        queue = np.flatnonzero((gpu.device == on_device) & (gpu.stream == on_stream))
+    recorded = trace.links.launch != NONE
+    for on_device, on_stream, is_recorded in np.unique(np.stack((gpu.device, gpu.stream, recorded)), axis=1).T:
+        queue = np.flatnonzero((gpu.device == on_device) & (gpu.stream == on_stream) & (recorded == is_recorded))
         queue = queue[np.argsort(launched[queue], kind="stable")]
         ends = np.maximum.accumulate(gpu.end_ns[queue])
         concerned = (device == on_device) & ((stream == on_stream) | (stream == NONE))
         count = np.searchsorted(launched[queue], issued)
         ended = np.searchsorted(ends, end + SKEW_NS, side="right")
-        count = np.where(certain, count, np.minimum(count, ended))
+        count = np.where(certain & bool(is_recorded), count, np.minimum(count, ended))
         concerned &= count > 0
         latest[concerned] = np.maximum(latest[concerned], ends[count[concerned] - 1])
     return np.where(kind == HOST_MEMORY, start, latest)
