@@ -270,9 +270,9 @@ class Trace:
     def launched_ns(self) -> Int64s:
         """Per activity: when the call that launched it began, in ns.
 
-        Work in flight was launched before the first call. Of other work without a launch in the trace (the profiler
-        lost it, or there are no calls) it is the latest time that is possible: when the work behind it on its stream
-        was launched, and at most its own start.
+        Work in flight was launched before anything that is recorded. Of other work without a launch in the trace (the
+        profiler lost it, or there are no calls) it is the latest time that is possible: when the work behind it on its
+        stream was launched, and at most its own start.
         """
         linked = self.links.launch != NONE
         launched = self.gpu.start_ns.copy()
@@ -284,8 +284,8 @@ class Trace:
         known = known[group[behind[known]] == group[known]]
         rows = order[known]
         launched[rows] = np.minimum(launched[rows], launched[order[behind[known]]])
-        if len(self.calls):
-            launched[self.in_flight] = self.calls.start_ns[0] - 1
+        if self.in_flight.any():
+            launched[self.in_flight] = min(self.calls.start_ns[0], self.gpu.start_ns[0]) - 1
         return launched
 
     @cached_property
