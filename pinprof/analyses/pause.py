@@ -15,7 +15,7 @@ MEANING = "Python code, a sleep, or a call that is not recorded"
 
 @dataclass(frozen=True)
 class Pause:
-    """The longest time per step in which the training threads ran no op and no call; a gap in an op is none: it runs."""
+    """The longest time per step in which the training threads ran no op and no call; a gap in an op is none."""
 
     time_ns: float
     """Median over the complete steps."""

@@ -26,6 +26,7 @@ from pinprof.trace.rows import (
     by_appearance,
     joined,
 )
+from pinprof.trace.sizes import MOST_BYTES
 from pinprof.trace.steps import find_steps
 from pinprof.trace.tables import (
     CATEGORIES,
@@ -92,6 +93,7 @@ def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Share
         repaired=sum(part.repaired for part in parts),
         cut=missing_end,
         tracks=columns.tracks,
+        absurd_sizes=columns.absurd_sizes,
     )
 
 
@@ -121,6 +123,8 @@ class _Columns:
         self._keys: tuple[ThreadKey, ...] = keys
         self.tracks: tuple[ThreadKey, ...] = ()
         """Those of GPU work, in the order in which `activities` numbers them."""
+        self.absurd_sizes = 0
+        """Sizes of GPU work that `activities` took to be corrupt."""
 
     def host_events(self, category: str) -> HostEvents:
         rows = self._rows(category)
@@ -144,7 +148,7 @@ class _Columns:
             device=self._device(rows),
             stream=self._stream(rows),
             correlation=self._id(rows, "correlation"),
-            bytes=self._id(rows, "bytes"),
+            bytes=self._bytes(rows),
             direction=direction,
             host_memory=host_memory,
             collective=collective,
@@ -202,6 +206,13 @@ class _Columns:
         unknown = np.flatnonzero(stream == NONE)
         stream[unknown] = of_track[self._file.thread[rows[unknown]]]
         return stream
+
+    def _bytes(self, rows: Int64s) -> Int64s:
+        """Return the sizes; of those that none can have it is noted how many they are."""
+        size = self._id(rows, "bytes")
+        absurd = (size < NONE) | (size > MOST_BYTES)
+        self.absurd_sizes = int(absurd.sum())
+        return np.where(absurd, NONE, size)
 
     def _copy_kinds(self, rows: Int64s, is_copy: Bools) -> tuple[Int8s, Int8s]:
         """Return direction and host memory of each copy, -1 for other activities, parsed once per text.

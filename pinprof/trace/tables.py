@@ -248,6 +248,8 @@ class Trace:
     """What became of the end of a file that ended too early; the events before that are here."""
     tracks: tuple[tuple[int | float | str | None, int | float | str | None], ...] = ()
     """The process and thread ids that the file gives GPU work, mostly device and stream."""
+    absurd_sizes: int = 0
+    """Sizes of GPU work that no copy can have; they count as not recorded."""
 
     @cached_property
     def in_flight(self) -> Bools:

@@ -29,7 +29,7 @@ def copy(builder: TraceBuilder, start: float, name: str = "Memcpy", **args: Any)
     builder.event("gpu_memcpy", name, start + 5, 5, **args).update(pid=0, tid=args["stream"])
 
 
-def of_kind(kind: object, source: object, target: object) -> dict[str, object]:
+def of_kind(kind: object, source: object, target: object) -> dict[str, Any]:
     return {"copy kind": kind, "src kind": source, "dst kind": target}
 
 

@@ -141,7 +141,7 @@ def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
     staged = np.zeros(len(kind), bool)
     known = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
     gpu, rows = trace.gpu, copy[known]
-    large = (gpu.direction[rows] == DTOH) | (gpu.bytes[rows] > SMALL_COPY_BYTES)
+    large = (gpu.direction[rows] == DTOH) | (gpu.bytes[rows] > SMALL_COPY_BYTES) | (gpu.bytes[rows] == NONE)
     staged[known] = (gpu.host_memory[rows] == PAGEABLE) & large
     within = np.zeros(len(kind), bool)
     within[copy != NONE] = gpu.direction[copy[copy != NONE]] == DTOD
