@@ -17,6 +17,7 @@ from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Stalls, Syncs, measure_syncs
 from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine
+from pinprof.trace.sizes import total_bytes
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Int64s, Trace
 from pinprof.trust import Missing, Seen, find_missing, withheld
@@ -56,8 +57,8 @@ class PerStep:
     """The part of it in which the GPU ran work queued before."""
     bubble_ns: float
     """GPU idle after them."""
-    pageable_bytes: float
-    """Copied from or to pageable memory, as far as sizes are recorded."""
+    pageable_bytes: float | None
+    """Copied from or to pageable memory, as far as sizes are recorded; None if no size of such copies is."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def _per_step(trace: Trace, count: int, overlap: Overlap, syncs: Syncs) -> PerSt
     gpu, step = trace.gpu, trace.links.activity_step[overlap.row]
     inside = trace.steps.holds(step)
     rows = overlap.row[inside]
-    pageable = rows[(gpu.host_memory[rows] == PAGEABLE) & (gpu.bytes[rows] != NONE)]
+    pageable = total_bytes(gpu.bytes[rows[gpu.host_memory[rows] == PAGEABLE]]).known
     hidden = [site.in_steps for site in syncs.sites if site.verdict == "hidden"]
     every = [site.in_steps for site in syncs.sites if site.is_wait]
     return PerStep(
@@ -203,7 +204,7 @@ def _per_step(trace: Trace, count: int, overlap: Overlap, syncs: Syncs) -> PerSt
         stall_ns=sum(cost.stall_ns for cost in every) / count,
         drain_ns=sum(cost.drain_ns for cost in every) / count,
         bubble_ns=sum(cost.bubble_ns for cost in every) / count,
-        pageable_bytes=int(gpu.bytes[pageable].sum()) / count,
+        pageable_bytes=None if pageable is None else pageable / count,
     )
 
 

@@ -46,6 +46,13 @@ def size(count: float) -> str:
     return _in_units(count, SIZES)
 
 
+def sizes(count: float | None, unsized: int) -> str:
+    """Return a sum of sizes of which so many are not known: "48.0 MiB", "at least 48.0 MiB", "unknown size"."""
+    if count is None:
+        return "unknown size"
+    return f"at least {size(count)}" if unsized else size(count)
+
+
 def rate(gbps: float) -> str:
     """Return a bandwidth given in GB/s (10^9 bytes): "55.3 GB/s", of tiny copies "2.55 MB/s"."""
     if 0 < gbps < SLOWEST_GBPS:

@@ -95,7 +95,7 @@ def test_copies_equal_the_raw_events(name: str) -> None:
     groups = loaded(name)[1].copies
     copies = [event for event in raw_events(name) if event["cat"] == "gpu_memcpy"]
     assert sum(group.count for group in groups) == len(copies)
-    assert sum(group.bytes for group in groups) == sum(event["args"]["bytes"] for event in copies)
+    assert sum(group.bytes or 0 for group in groups) == sum(event["args"]["bytes"] for event in copies)
     assert sum(group.time_ns for group in groups) == sum(int(event["dur"] * 1000) for event in copies)
     assert all(group.overlapped_ns + group.exposed_ns == group.time_ns for group in groups)
 

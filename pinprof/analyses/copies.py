@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import covered, union
+from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace
 
 
@@ -15,13 +16,15 @@ class CopyGroup:
     direction: str
     host_memory: str
     count: int
-    bytes: int
-    """Of the copies whose size is recorded."""
+    bytes: int | None
+    """Of the copies whose size is recorded; None if it is of none."""
     time_ns: int
     overlapped_ns: int
     exposed_ns: int
     bandwidth_gbps: float | None
     """Bytes per ns (10^9 bytes per second) over the copies whose size is recorded."""
+    unsized: int = 0
+    """Copies whose size is not recorded."""
     host_blocked_ns: int = 0
     """How long the host was blocked in calls that made or awaited these copies."""
 
@@ -42,7 +45,7 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
         time, hidden = int(gpu.duration_ns[members].sum()), int(overlapped[chosen].sum())
         sized = members[gpu.bytes[members] != NONE]
         sized_time = int(gpu.duration_ns[sized].sum())
-        size = int(gpu.bytes[sized].sum())
+        size, unsized = total_bytes(gpu.bytes[members])
         groups.append(
             CopyGroup(
                 direction=DIRECTIONS[direction],
@@ -52,7 +55,8 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
                 time_ns=time,
                 overlapped_ns=hidden,
                 exposed_ns=time - hidden,
-                bandwidth_gbps=size / sized_time if sized_time else None,
+                bandwidth_gbps=size / sized_time if size is not None and sized_time else None,
+                unsized=unsized,
             )
         )
     return tuple(groups)

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import Intervals, contains, covered, gaps, length, union
+from pinprof.intervals import Intervals, contains, covered, length, union
 from pinprof.trace.collectives import collective_times
+from pinprof.trace.gaps import gaps_of
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Int64s, Trace
 
 IDLE_CAUSES = ("kernel_wait", "input_wait", "communication_wait", "sync_bubble", "host_wait", "other")
@@ -51,19 +52,19 @@ def idle_gaps(
     activity was launched before the gap began (`kernel_wait`); the host spent most of it waiting for input, or in a
     collective; the host was blocked when it began (`sync_bubble`); the next launch came later (`host_wait`); the next
     launch is unknown (`other`).
+
+    A bubble of `Stalls` is a whole gap, mostly of cause `sync_bubble`; those of which the host spent most waiting for
+    input or in a collective are counted there. The other way round a `sync_bubble` is the bubble of one stall, but for
+    gaps that began while the host got pinned memory, waited for another device, or had got what it waited for while
+    other work ran on: these are no stall's bubble.
     """
-    gpu = trace.gpu
     communicating = collective_times(trace)
     found = []
-    for device in np.unique(gpu.device):
-        mine = np.flatnonzero(gpu.device == device)
-        busy = union(gpu.start_ns[mine], gpu.end_ns[mine])
-        idle = gaps(busy)
-        following = mine[np.searchsorted(gpu.start_ns[mine], idle.end)] if len(idle.start) else mine[:0]
-        launched = trace.launched_ns[following]
+    for device in np.unique(trace.gpu.device):
+        idle, following, queued = gaps_of(trace, int(device))
         long = (idle.end - idle.start) / 2
         conditions = (
-            (trace.links.launch[following] != NONE) & (launched <= idle.start),
+            queued,
             covered(waiting_for_input, *idle) > long,
             covered(communicating, *idle) > long,
             contains(blocked, idle.start) | np.isin(idle.start, released_ns),

@@ -9,10 +9,13 @@ import numpy as np
 from pinprof.intervals import Intervals
 from pinprof.trace.tables import Trace
 
+MEANING = "Python code, a sleep, or a call that is not recorded"
+"""What the host does in a pause: most calls of the driver are not recorded, such as those that map memory."""
+
 
 @dataclass(frozen=True)
 class Pause:
-    """The longest time per step in which the training threads ran no op and no call: Python code, or a sleep."""
+    """The longest time per step in which the training threads ran no op and no call; a gap in an op is none."""
 
     time_ns: float
     """Median over the complete steps."""
@@ -61,10 +64,11 @@ def measure_pause(trace: Trace, waiting_for_input: Intervals) -> Pause | None:
     places: Counter[tuple[str, str]] = Counter()
     for begin, stop in zip(steps.start_ns[steps.complete], steps.end_ns[steps.complete], strict=True):
         first, last = np.searchsorted(start, [begin, stop])
-        edges = np.concatenate(([begin], np.maximum(reached[first:last], begin)))
+        open_until = max(begin, reached[first - 1]) if first else begin  # an op may run on from the step before
+        edges = np.concatenate(([open_until], np.maximum(reached[first:last], begin)))
         gaps = np.concatenate((start[first:last], [stop])) - edges
         at = int(gaps.argmax())
-        longest.append(float(gaps[at]))
-        after = name_of(ends_last[first + at - 1]) if at else ""
+        longest.append(max(float(gaps[at]), 0.0))
+        after = name_of(ends_last[first + at - 1]) if at or open_until > begin else ""
         places[after, name_of(first + at) if first + at < last else ""] += 1
     return Pause(median(longest), *places.most_common(1)[0][0])

@@ -223,9 +223,10 @@ def _pageable(profile: Profile, trace: Trace) -> Figure:
     sized, pageable, perhaps = size != NONE, memory == PAGEABLE, memory == UNKNOWN
     unsized = bool((stepped & (pageable | perhaps) & ~sized).any())
     more = math.inf if unsized else int(size[stepped & perhaps].sum()) / steps
+    least = sums.pageable_bytes or 0.0
     return Figure(
-        sums.pageable_bytes,
-        sums.pageable_bytes + more,
+        least,
+        least + more,
         NOISE_BYTES,
         note=NO_HOST_MEMORY if more else "",
         places=copy_places(trace, profile, stepped & (pageable | perhaps), np.where(sized, size, 0), steps),

@@ -12,8 +12,9 @@ from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
 from pinprof.rules.sums import idle_gpu
 from pinprof.trace.lines import Place as Source
 from pinprof.trace.lines import Placed
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace
-from pinprof.units import duration, size
+from pinprof.trace.sizes import total_bytes
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, Trace
+from pinprof.units import duration, sizes
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,12 @@ def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, s
 def _amount(profile: Profile, trace: Trace, position: Int64s, kind: tuple[str, str, str], steps: int | None) -> str:
     """Return a sentence on the copies at these positions of `Overlap.row`."""
     rows, times = profile.overlap.row[position], steps or 1
-    sizes = trace.gpu.bytes[rows]
+    known, unsized = total_bytes(trace.gpu.bytes[rows])
     direction, memory, _ = kind
     of = f" of {memory} memory" if memory in {"pageable", "pinned"} else ""
     return (
         f"{direction} copies{of}: {len(rows) / times:.3g} {'per step' if steps else 'in the whole trace'}, "
-        f"{size(int(sizes[sizes != NONE].sum()) / times)}, exposed for "
+        f"{sizes(None if known is None else known / times, unsized)}, exposed for "
         f"{duration(int(profile.overlap.exposed_ns[position].sum()) / times)} of "
         f"{duration(int(trace.gpu.duration_ns[rows].sum()) / times)}"
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyses.syncs import Counted, Match, Site, match_sites
-from pinprof.compare.figure import Figure, Value
+from pinprof.compare.figure import NO_SIZES, Figure, Value
 from pinprof.compare.side import Kind, Side
 from pinprof.rules import Finding
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED
@@ -75,7 +75,8 @@ class Repinned:
     before: str
     after: str
     count: float
-    bytes: float
+    bytes: float | None
+    """None where a size is not recorded."""
 
 
 @dataclass(frozen=True)
@@ -176,13 +177,14 @@ def _copies(side: Side, kind: Kind) -> tuple[Value, ...]:
     overlap, gpu = side.profile.overlap, side.trace.gpu
     position = side.copy_kinds.get(kind, np.empty(0, np.int64))
     rows = overlap.row[position]
-    step, sized = side.trace.links.activity_step[rows], np.maximum(gpu.bytes[rows], 0)
-    size, time = side.summed(step, sized), side.summed(step, gpu.duration_ns[rows])
-    known = (size > 0) & (time > 0)
-    rate = side.figure(size[known] / time[known], "copies") if known.any() else Value(None)
+    step, is_sized = side.trace.links.activity_step[rows], not (gpu.bytes[rows] == NONE).any()
+    size, time = side.summed(step, gpu.bytes[rows]), side.summed(step, gpu.duration_ns[rows])
+    known = (size > 0) & (time > 0) & is_sized
+    unknown = Value(None, reason="" if is_sized else NO_SIZES)
+    rate = side.figure(size[known] / time[known], "copies") if known.any() else unknown
     return (
         side.figure(side.summed(step), "copies"),
-        side.figure(size, "copies"),
+        side.figure(size, "copies") if is_sized else unknown,
         side.figure(time, "copies"),
         side.figure(side.summed(step, overlap.exposed_ns[position]), "copies", "overlap", at_the_end=False),
         rate,
@@ -199,9 +201,10 @@ def repinned(copies: Sequence[CopyChange]) -> Iterator[Repinned]:
             if not (lost and won and lost.count.has_changed and won.count.has_changed):
                 continue
             count = min(-(lost.count.difference or 0.0), won.count.difference or 0.0)
-            size = min(-(lost.bytes.difference or 0.0), won.bytes.difference or 0.0)
+            sizes = lost.bytes.difference, won.bytes.difference
+            size = None if sizes[0] is None or sizes[1] is None else max(min(-sizes[0], sizes[1]), 0.0)
             if count > 0:
-                yield Repinned(direction, old, new, count, max(size, 0.0))
+                yield Repinned(direction, old, new, count, size)
 
 
 # Findings

@@ -101,3 +101,4 @@ def over_steps(values: Floats, value: float | None = None) -> Value:
 
 
 NO_STEPS = "no complete step"
+NO_SIZES = "sizes of copies are not recorded"

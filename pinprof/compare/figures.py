@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pinprof.analyses.syncs import Site
-from pinprof.compare.figure import NO_STEPS, Figure, Floats, Value, over_steps
+from pinprof.compare.figure import NO_SIZES, NO_STEPS, Figure, Floats, Value, over_steps
 from pinprof.compare.side import Side, WaitValues
 from pinprof.intervals import covered
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE
@@ -103,7 +103,9 @@ def _exposed(side: Side) -> Value:
 
 def _pageable(side: Side) -> Value:
     gpu = side.trace.gpu
-    rows = np.flatnonzero((gpu.host_memory == PAGEABLE) & (gpu.bytes != NONE))
+    rows = np.flatnonzero(gpu.host_memory == PAGEABLE)
+    if (gpu.bytes[rows] == NONE).any():
+        return Value(None, reason=NO_SIZES)
     return side.figure(side.summed(side.trace.links.activity_step[rows], gpu.bytes[rows]), "copies")
 
 

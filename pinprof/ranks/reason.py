@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
+from pinprof.analyses.pause import MEANING
 from pinprof.ranks.part import RankPart
 from pinprof.ranks.table import RankRow
 
@@ -33,7 +34,7 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
         where = f" at {site.place}" if site.line is not None else f" in {site.op or site.call}"
         ways.append((stall_more[worst], f"its host waits in {site.cause}{where}"))
     if pause:
-        ways.append((pause_more, f"its host runs no op and no call, {pause.between}: Python code, or a sleep"))
+        ways.append((pause_more, f"its host runs no op and no call, {pause.between}: {MEANING}"))
     return max(ways)[1]
 
 

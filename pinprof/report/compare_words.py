@@ -8,7 +8,7 @@ from pinprof.measure import Profile
 from pinprof.report.words import NOTHING, place, saved, step_known
 from pinprof.rules import Finding
 from pinprof.trace.lines import Place
-from pinprof.units import between, duration, percent, rate, size
+from pinprof.units import between, duration, percent, rate, size, sizes
 
 LABELS = {
     "step_ms": "step without profiler",
@@ -237,7 +237,7 @@ def repinning(change: Repinned) -> str:
     """Return a sentence on copies that changed their host memory."""
     what = "copy" if change.count == 1 else "copies"
     return (
-        f"{change.count:.3g} {change.direction} {what} per step ({size(change.bytes)}): {change.before} before, "
+        f"{change.count:.3g} {change.direction} {what} per step ({sizes(change.bytes, 0)}): {change.before} before, "
         f"{change.after} after"
     )
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from pinprof.analyses.parts import MeanStep
+from pinprof.analyses.pause import MEANING
 from pinprof.measure import Profile
 from pinprof.report.step_words import because, busiest, of_step, unit, whole
 from pinprof.report.words import printable, step_known
@@ -88,7 +89,7 @@ def long_pause(profile: Profile) -> str:
     pause, late = profile.pause, _late_ns(profile)
     if pause is None or not late or pause.time_ns < PAUSED * late:
         return ""
-    where = f"{printable(pause.between)}: that is Python code, or a sleep"
+    where = f"{printable(pause.between)}: that is {MEANING}"
     of = "each step" if whole(profile) == "step" else "the trace"
     lasts = f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced"
     return f"{lasts}, {where}. A profiler of Python code, such as py-spy, shows the line."

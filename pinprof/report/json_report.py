@@ -267,6 +267,7 @@ def _copies(group: CopyGroup) -> dict[str, Any]:
         "host_memory": None if group.host_memory == "none" else group.host_memory,
         "count": group.count,
         "bytes": group.bytes,
+        "unsized": group.unsized,
         "time_ms": _ms(group.time_ns),
         "overlapped_ms": _ms(group.overlapped_ns),
         "exposed_ms": _ms(group.exposed_ns),

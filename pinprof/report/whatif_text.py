@@ -9,7 +9,7 @@ from pinprof.analyses.syncs import Site
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import BOUNDS, place, printable, saved
 from pinprof.trace.tables import Trace
-from pinprof.units import between, duration, percent, rate, size
+from pinprof.units import between, duration, percent, rate, sizes
 from pinprof.whatif import Prediction, Scenario
 from pinprof.whatif.edits import pinned_rate
 from pinprof.whatif.fixes import Change
@@ -132,7 +132,8 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
     one, several, what = WORDS[change.option]
     number = f"{change.per_step:.3g}"
     noun = one if number == "1" else several
-    details = f" ({size(change.bytes_per_step)})" if change.bytes_per_step and change.option != "drop_syncs" else ""
+    is_sized = change.bytes_per_step != 0 and change.option != "drop_syncs"
+    details = f" ({sizes(change.bytes_per_step, change.unsized)})" if is_sized else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
     yield f"{number} {noun} per step{details} {what}{at_rate}{_at(change.sites)}"
 

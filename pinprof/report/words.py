@@ -8,7 +8,7 @@ from pinprof.rules import Finding, Findings, Saving
 from pinprof.rules.sums import at, idle_gpu
 from pinprof.trace.lines import Place
 from pinprof.trust import FIGURES, Missing
-from pinprof.units import between, duration, percent, rate, size
+from pinprof.units import between, duration, percent, rate, sizes
 from pinprof.whatif import StepEstimate
 
 IDLE = {
@@ -98,7 +98,7 @@ def copy_cells(profile: Profile, separator: str = "") -> Iterator[list[str]]:
             group.direction,
             NOTHING if group.host_memory == "none" else group.host_memory,
             of_copies(f"{group.count:{separator}}"),
-            of_copies(size(group.bytes) if group.bytes else NOTHING),
+            of_copies(sizes(group.bytes, group.unsized)),
             of_copies(duration(group.time_ns)),
             of_overlap(duration(group.overlapped_ns)),
             of_overlap(duration(group.exposed_ns)),

@@ -64,10 +64,12 @@ def _batches(source: str, what: str) -> Look:
 def _pageable_evidence(copies: Copies, what: str) -> Evidence:
     blocked = f"; as traced, the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
     idle = f" and the GPU is idle for {duration(copies.bubble_ns)} afterwards" if copies.bubble_ns else ""
-    speed = f" at {rate(copies.bytes / copies.time_ns)}" if copies.time_ns and copies.bytes else ""
+    speed = (
+        f" at {rate(copies.bytes / copies.time_ns)}" if copies.time_ns and copies.bytes and not copies.unsized else ""
+    )
     return Evidence(
         copies.exposed_ns + copies.bubble_ns,
-        f"{copies.named(what)} ({size(copies.bytes)}{speed}), "
+        f"{copies.named(what)} ({copies.amount}{speed}), "
         f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
         edits=Edits(pinned=frozenset(copies.rows.tolist())),
@@ -105,7 +107,7 @@ def _small(profile: Profile, trace: Trace) -> Iterator[Evidence]:
             time = float(trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
             yield Evidence(
                 copies.exposed_ns,
-                f"{copies.named(f'copies of {size(copies.bytes / copies.per_step)} each')}: "
+                f"{copies.named(f'copies of {size((copies.bytes or 0) / copies.per_step)} each')}: "
                 f"{duration(copies.exposed_ns)} exposed on the GPU, and the host takes {duration(time)} to launch them",
                 *copies.place,
                 at_any_cost=True,
@@ -123,7 +125,7 @@ def _slow(profile: Profile, trace: Trace) -> Iterator[Evidence]:
         best = float(rates[mine].max())
         slow = mine & (rates < max(SLOW_SHARE * best, SLOW_LINK_GBPS))
         for copies in copies_in_steps(profile, trace, slow):
-            got = copies.bytes / copies.time_ns
+            got = (copies.bytes or 0) / copies.time_ns
             share = 1 - got / best if best >= SLOW_LINK_GBPS else 1 - got / SLOW_LINK_GBPS
             yield Evidence(
                 copies.exposed_ns * share,

@@ -11,7 +11,7 @@ from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.sums import copies_in_steps, idle_within, in_complete_steps
 from pinprof.rules.waits import waits_of
 from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL, Trace
-from pinprof.units import duration, size
+from pinprof.units import duration
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.scenarios import without_blocking
 
@@ -27,7 +27,7 @@ def _exposed(reason: str) -> Look:
             gain = min(copies.exposed_ns, kernels)
             yield Evidence(
                 gain,
-                f"{copies.named(f'{DIRECTIONS[HTOD]} copies')} ({size(copies.bytes)}), "
+                f"{copies.named(f'{DIRECTIONS[HTOD]} copies')} ({copies.amount}), "
                 f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}, beside {duration(kernels)} "
                 "of kernels that could hide them",
                 *copies.place,

@@ -10,7 +10,9 @@ from pinprof.intervals import covered, gaps, union
 from pinprof.measure import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
-from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.trace.sizes import total_bytes
+from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.units import sizes
 
 
 class Copies(NamedTuple):
@@ -20,13 +22,21 @@ class Copies(NamedTuple):
     rows: Int64s
     """In `Trace.gpu`."""
     per_step: float
-    bytes: float
+    bytes: float | None
+    """Of those whose size is recorded; None if it is of none."""
+    unsized: int
+    """Copies of unknown size in all steps."""
     time_ns: float
     exposed_ns: float
     blocked_ns: float
     """How long the host was blocked in calls that made or awaited them."""
     bubble_ns: float
     """How long the GPU was idle after those of them that blocked although they were to be asynchronous."""
+
+    @property
+    def amount(self) -> str:
+        """How large they are together, as far as that is known."""
+        return sizes(self.bytes, self.unsized)
 
     def named(self, what: str) -> str:
         """Return how many there are per step of what they are, "copies" and so on, and where."""
@@ -47,13 +57,14 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
     staged = profile.syncs.cause == CAUSES.index("pageable_copy")
     for place, indices in places.items():
         rows = overlap.row[indices]
-        size = gpu.bytes[rows]
+        size, unsized = total_bytes(gpu.bytes[rows])
         theirs = np.isin(stalls.copy, rows)
         yield Copies(
             place,
             rows,
             len(rows) / steps,
-            int(size[size != NONE].sum()) / steps,
+            None if size is None else size / steps,
+            unsized,
             float(gpu.duration_ns[rows].sum()) / steps,
             float(overlap.exposed_ns[indices].sum()) / steps,
             float(stalls.stall_ns[theirs].sum()) / steps,

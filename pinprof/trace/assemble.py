@@ -26,6 +26,7 @@ from pinprof.trace.rows import (
     by_appearance,
     joined,
 )
+from pinprof.trace.sizes import MOST_BYTES
 from pinprof.trace.steps import find_steps
 from pinprof.trace.tables import (
     CATEGORIES,
@@ -55,6 +56,10 @@ MAX_DISTANCE_NS = 86_400 * 10**9
 
 COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+?)\s*->\s*([\w ]+?)\))?", re.IGNORECASE)
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
+
+KINDS = {direction.lower(): direction for direction in DIRECTIONS} | {"9": "HtoH"}
+"""torch's own CUPTI backend writes kinds that it has no name for as CUPTI numbers them (CUpti_ActivityMemcpyKind)."""
+OTHER = DIRECTIONS.index("other")
 
 
 def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Shared, cut: str | None = None) -> Trace:
@@ -88,6 +93,7 @@ def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Share
         repaired=sum(part.repaired for part in parts),
         cut=missing_end,
         tracks=columns.tracks,
+        absurd_sizes=columns.absurd_sizes,
     )
 
 
@@ -117,6 +123,8 @@ class _Columns:
         self._keys: tuple[ThreadKey, ...] = keys
         self.tracks: tuple[ThreadKey, ...] = ()
         """Those of GPU work, in the order in which `activities` numbers them."""
+        self.absurd_sizes = 0
+        """Sizes of GPU work that `activities` took to be corrupt."""
 
     def host_events(self, category: str) -> HostEvents:
         rows = self._rows(category)
@@ -140,7 +148,7 @@ class _Columns:
             device=self._device(rows),
             stream=self._stream(rows),
             correlation=self._id(rows, "correlation"),
-            bytes=self._id(rows, "bytes"),
+            bytes=self._bytes(rows),
             direction=direction,
             host_memory=host_memory,
             collective=collective,
@@ -188,20 +196,35 @@ class _Columns:
         return np.where(np.abs(device) <= np.iinfo(np.int32).max, device, NONE).astype(np.int32)
 
     def _stream(self, rows: Int64s) -> Int64s:
-        """Return the stream: without the argument the thread id of the track, which old versions negate."""
-        stream = self._id(rows, "stream")
+        """Return the stream: without the argument the thread id of the track, which old versions negate.
+
+        torch's own CUPTI backend may draw the work of graphs in other lanes, and keeps the stream beside the lane.
+        """
+        stream = self._id(rows, "own_stream")
+        stream = np.where(stream == NONE, self._id(rows, "stream"), stream)
         of_track = np.array([_stream_of_track(tid) for _, tid in self._keys], np.int64)
         unknown = np.flatnonzero(stream == NONE)
         stream[unknown] = of_track[self._file.thread[rows[unknown]]]
         return stream
 
+    def _bytes(self, rows: Int64s) -> Int64s:
+        """Return the sizes; of those that none can have it is noted how many they are."""
+        size = self._id(rows, "bytes")
+        absurd = (size < NONE) | (size > MOST_BYTES)
+        self.absurd_sizes = int(absurd.sum())
+        return np.where(absurd, NONE, size)
+
     def _copy_kinds(self, rows: Int64s, is_copy: Bools) -> tuple[Int8s, Int8s]:
-        """Return direction and host memory of each copy, -1 for other activities, parsed once per name."""
-        name = self._name[self._file.name[rows]]
+        """Return direction and host memory of each copy, -1 for other activities, parsed once per text.
+
+        The arguments tell them, or else the name.
+        """
+        name, told = self._name[self._file.name[rows]], self._text(rows, "copy")
         direction, host_memory = (np.full(len(self._names), NONE, np.int8) for _ in range(2))
-        for code in np.unique(name[is_copy]):
+        for code in np.unique(np.concatenate((name[is_copy], told[is_copy & (told != NONE)]))):
             direction[code], host_memory[code] = _copy_kind(self._names[code])
-        return np.where(is_copy, direction[name], NONE), np.where(is_copy, host_memory[name], NONE)
+        text = np.where((told != NONE) & (direction[told] != OTHER), told, name)
+        return np.where(is_copy, direction[text], NONE), np.where(is_copy, host_memory[text], NONE)
 
 
 def _inverse(order: Int64s, count: int) -> Int32s:
@@ -248,7 +271,7 @@ def usable_times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
 def _copy_kind(name: str) -> tuple[int, int]:
     """Return (direction, host memory), as indices into DIRECTIONS and HOST_MEMORIES, of a copy's name."""
     match = COPY_NAME.search(name)
-    direction = match[1] if match and match[1] in DIRECTIONS else "other"
+    direction = KINDS.get(match[1].lower(), "other") if match else "other"
     memory = "unknown"
     if match and match[2] and direction in {"HtoD", "DtoH"}:
         side = (match[2] if direction == "HtoD" else match[3]).lower()

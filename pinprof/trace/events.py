@@ -18,11 +18,15 @@ class Args(msgspec.Struct, gc=False):
     device: Number = NONE
     from_device: Number = msgspec.field(default=NONE, name="fromDevice")
     stream: Number = NONE
+    own_stream: Number = msgspec.field(default=NONE, name="original_stream")
     correlation: Number = NONE
     bytes: Number = NONE
     name: Number = ""
     collective: Number = msgspec.field(default="", name="Collective name")
     group: Number = msgspec.field(default="", name="Process Group Ranks")
+    copy_kind: Number = msgspec.field(default="", name="copy kind")
+    copy_from: Number = msgspec.field(default="", name="src kind")
+    copy_to: Number = msgspec.field(default="", name="dst kind")
     external_id: Number = msgspec.field(default=NONE, name="External id")
     awaited_stream: Number = msgspec.field(default=NONE, name="wait_on_stream")
     awaited_record: Number = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")
@@ -30,6 +34,11 @@ class Args(msgspec.Struct, gc=False):
     input_dims: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
     input_type: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
     input_strides: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Strides")
+
+    @property
+    def copy(self) -> str:
+        """The name that Kineto would give a copy, of its arguments; empty without them."""
+        return f"Memcpy {self.copy_kind} ({self.copy_from} -> {self.copy_to})" if self.copy_kind != "" else ""
 
 
 class Event(msgspec.Struct, gc=False):

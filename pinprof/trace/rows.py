@@ -29,10 +29,10 @@ ALIASES = {
 }
 """Categories that old versions of torch named otherwise."""
 
-IDS = ("device", "from_device", "stream", "correlation", "bytes")
+IDS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
-TEXTS = ("collective", "group")
-"""The arguments that are read as texts."""
+TEXTS = ("collective", "group", "copy")
+"""The arguments that are read as texts, as `Args` names them."""
 
 _CATEGORY = {category: index for index, category in enumerate(KNOWN_CATEGORIES)}
 

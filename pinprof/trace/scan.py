@@ -48,6 +48,7 @@ EXAMPLES = 16
 """So many events are looked at to learn how a file separates its values."""
 
 QUOTED = {field.name: b'"%b"' % field.encode_name.encode() for field in msgspec.structs.fields(Args)}
+QUOTED["copy"] = QUOTED["copy_kind"]
 """The arguments as they stand in the file."""
 
 

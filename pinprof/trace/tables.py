@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -247,15 +248,52 @@ class Trace:
     """What became of the end of a file that ended too early; the events before that are here."""
     tracks: tuple[tuple[int | float | str | None, int | float | str | None], ...] = ()
     """The process and thread ids that the file gives GPU work, mostly device and stream."""
+    absurd_sizes: int = 0
+    """Sizes of GPU work that no copy can have; they count as not recorded."""
 
-    @property
+    @cached_property
+    def in_flight(self) -> Bools:
+        """Per activity: whether it was queued before the recording began.
+
+        Its launch is not in the trace, nor is that of any work before it on its stream, which runs in order. Of a
+        stream without any launch only what began before the first call is known to be such.
+        """
+        linked = self.links.launch != NONE
+        if len(self.calls) == 0:
+            return np.zeros(len(self.gpu), bool)
+        first = np.full(len(self.gpu), len(self.gpu))
+        order, group = self._by_stream
+        np.minimum.at(first, group[linked[order]], np.flatnonzero(linked[order]))
+        result = self.gpu.start_ns < self.calls.start_ns[0]
+        result[order] |= (np.arange(len(order)) < first[group]) & (first[group] < len(order))
+        return result & ~linked
+
+    @cached_property
     def launched_ns(self) -> Int64s:
         """Per activity: when the call that launched it began, in ns.
 
-        An activity without a launch in the trace was launched before the recording began: it counts as launched with
-        the first call, or at its own start if that is earlier.
+        Work in flight was launched before anything that is recorded. Of other work without a launch in the trace (the
+        profiler lost it, or there are no calls) it is the latest time that is possible: when the work behind it on its
+        stream was launched, and at most its own start.
         """
-        if len(self.calls) == 0:
-            return self.gpu.start_ns
-        before = np.minimum(self.gpu.start_ns, self.calls.start_ns[0])
-        return np.where(self.links.launch == NONE, before, self.calls.start_ns[self.links.launch])
+        linked = self.links.launch != NONE
+        launched = self.gpu.start_ns.copy()
+        launched[linked] = self.calls.start_ns[self.links.launch[linked]]
+        order, group = self._by_stream
+        at = np.where(linked[order], np.arange(len(order)), len(order))
+        behind = np.minimum.accumulate(at[::-1])[::-1]
+        known = np.flatnonzero((behind < len(order)) & ~linked[order])
+        known = known[group[behind[known]] == group[known]]
+        rows = order[known]
+        launched[rows] = np.minimum(launched[rows], launched[order[behind[known]]])
+        if self.in_flight.any():
+            launched[self.in_flight] = min(self.calls.start_ns[0], self.gpu.start_ns[0]) - 1
+        return launched
+
+    @cached_property
+    def _by_stream(self) -> tuple[Int64s, Int64s]:
+        """The activities stream by stream, each in order of start, and a number of the stream of each of these."""
+        device, stream = self.gpu.device, self.gpu.stream
+        order = np.lexsort((stream, device))  # stable, and the table is sorted by start
+        new = (np.diff(device[order]) != 0) | (np.diff(stream[order]) != 0)
+        return order, np.cumsum(np.concatenate(([0], new)))[: len(order)]

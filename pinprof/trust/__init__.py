@@ -7,6 +7,7 @@ from pinprof.trust.clocks import clock_skew, same_stream_overlap
 from pinprof.trust.losses import lost_graph_work, lost_launches, lost_steps, skipped_steps, unlinked_activities
 from pinprof.trust.missing import FIGURES, LEVELS, Check, Missing, Seen
 from pinprof.trust.recording import (
+    copy_sizes,
     host_memory,
     no_calls,
     no_gpu,
@@ -39,6 +40,7 @@ CHECKS: dict[str, Check] = {
     "profiler_cost": profiler_cost,
     "same_stream_overlap": same_stream_overlap,
     "host_memory": host_memory,
+    "copy_sizes": copy_sizes,
     "source_lines": source_lines,
 }
 """Everything that is looked for, the gravest first."""

@@ -182,14 +182,5 @@ def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:
 
 
 def _unlinked(trace: Trace) -> int:
-    """Return how many activities have lost their launch.
-
-    What a stream did before its first linked activity does not count: it was queued before the recording began.
-    """
-    if len(trace.calls) == 0:
-        return 0
-    lost = 0
-    for device, stream in np.unique(np.stack((trace.gpu.device, trace.gpu.stream)), axis=1).T:
-        linked = trace.links.launch[(trace.gpu.device == device) & (trace.gpu.stream == stream)] != NONE
-        lost += int((~linked[linked.argmax() :]).sum())
-    return lost
+    """Return how many activities have lost their launch: not those that were queued before the recording began."""
+    return int(((trace.links.launch == NONE) & ~trace.in_flight).sum()) if len(trace.calls) else 0

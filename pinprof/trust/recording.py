@@ -1,6 +1,6 @@
 """What was not recorded, what the file has lost, and what recording it cost."""
 
-from pinprof.trace.tables import UNKNOWN
+from pinprof.trace.tables import MEMCPY, NONE, UNKNOWN
 from pinprof.trust.missing import (
     BUSY,
     CAUSES,
@@ -130,6 +130,22 @@ def host_memory(seen: Seen) -> Missing | None:
         "pageable and pinned copies cannot be told apart",
         "nothing helps: the vendor's profiler does not record it",
         absent=True,
+    )
+
+
+def copy_sizes(seen: Seen) -> Missing | None:
+    """Report copies whose size is not recorded, or is one that no copy can have."""
+    gpu, absurd = seen.trace.gpu, seen.trace.absurd_sizes
+    copies = gpu.bytes[gpu.category == MEMCPY]
+    unsized = int((copies == NONE).sum())
+    if not unsized and not absurd:
+        return None
+    corrupt = f"; {counted(absurd, 'recorded size is', 'recorded sizes are')} corrupt" if absurd else ""
+    return Missing(
+        f"no size of {unsized:,} of {counted(len(copies), 'copy', 'copies')}{corrupt}",
+        "sums of bytes are at least what is shown, and rates are of the others",
+        "record again, with a newer torch" if absurd else "nothing helps: the vendor's profiler does not record it",
+        absent=not absurd,
     )
 
 

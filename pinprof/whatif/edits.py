@@ -196,7 +196,7 @@ class _Change:
         """Return whether the host need not stage the copy that a stall is about."""
         copy = int(self.stalls.copy[stall])
         gpu = self.trace.gpu
-        small = gpu.direction[copy] == HTOD and gpu.bytes[copy] <= SMALL_COPY_BYTES
+        small = gpu.direction[copy] == HTOD and 0 <= gpu.bytes[copy] <= SMALL_COPY_BYTES
         return bool(gpu.host_memory[copy] != PAGEABLE or copy in self.edits.pinned or small) or (
             int(self.stalls.kind[stall]) == STREAM
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from pinprof.analyses.syncs import Site, Syncs
+from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import NONE, Trace
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.predict import Model, Prediction, predict_edits
@@ -35,10 +36,12 @@ class Change:
     """One of FIXES."""
     per_step: float
     """Waits, copies or calls that it changes."""
-    bytes_per_step: float
-    """Of the copies that it changes, as far as recorded."""
+    bytes_per_step: float | None
+    """Of those copies that it changes whose size is recorded; None if it is of none."""
     sites: tuple[Site, ...]
     """The waits that it is about, or the waits for its copies."""
+    unsized: int = 0
+    """Copies that it changes whose size is not recorded."""
 
 
 def changes_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> tuple[Change, ...]:
@@ -67,9 +70,9 @@ def change_of(option: str, trace: Trace, syncs: Syncs, edits: Edits) -> Change:
         inside = rows[trace.steps.holds(stalls.call_step[rows])]
         copies = np.unique(stalls.copy[inside][stalls.copy[inside] != NONE])
         count = int((stalls.copy[inside] == NONE).sum()) + len(copies)
-    sizes = trace.gpu.bytes[copies]
+    known, unsized = total_bytes(trace.gpu.bytes[copies])
     sites = tuple(syncs.sites[number] for number in np.unique(syncs.site[rows]).tolist())
-    return Change(option, count / steps, int(sizes[sizes != NONE].sum()) / steps, sites)
+    return Change(option, count / steps, None if known is None else known / steps, sites, unsized)
 
 
 def predict_usual(model: Model, given: Scenario) -> list[tuple[str, Prediction]]:

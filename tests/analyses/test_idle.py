@@ -68,6 +68,14 @@ def test_without_a_launch_the_cause_is_not_known(tmp_path: Path) -> None:
     assert idle_of(builder, tmp_path) == {"other": 60_000}
 
 
+def test_gaps_between_works_in_flight_are_not_the_hosts(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.activity("kernel", "k", 0, 90, correlation=0, device=0, stream=7)
+    builder.activity("kernel", "k", 100, 90, correlation=0, device=0, stream=7)
+    builder.kernel(200, 40, launch=195)
+    assert idle_of(builder, tmp_path) == {"kernel_wait": 10_000, "host_wait": 10_000}
+
+
 def test_synchronization_records_and_gpu_annotations_are_not_gpu_work(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.kernel(10, 90, launch=0)

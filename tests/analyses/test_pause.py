@@ -49,6 +49,28 @@ def test_backward_and_the_wait_for_a_batch_are_no_pause(tmp_path: Path) -> None:
     assert pause_of(builder, tmp_path) == Pause(MS, "", "aten::mm")
 
 
+def test_a_gap_inside_an_op_is_no_pause_wherever_the_op_began(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in range(0, 30_000, 10_000):
+        builder.step(start // 10_000, start, 10_000)
+        # maps memory for 8 ms of it, which nothing shows, and runs on into the next step
+        builder.op("aten::empty", start + 1500, 9000)
+        builder.op("aten::add", start + 11_000, 100)
+    # from 0.5 to 1 ms; from the second step on, 0.4 ms before and after aten::add at 1 ms
+    assert pause_of(builder, tmp_path) == Pause(MS // 2, "aten::empty", "aten::add")
+
+
+def test_a_step_within_one_op_has_no_pause(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::empty", 500, 40_000)
+    builder.op("aten::add", 11_500, 100)
+    for start in range(1000, 31_000, 10_000):
+        builder.step(start // 10_000, start, 10_000)
+    pause = pause_of(builder, tmp_path)
+    assert pause
+    assert pause.time_ns == 0
+
+
 def test_without_ops_and_calls_no_pause_is_known(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.activity("kernel", "gemm", 0, 10, correlation=0, device=0, stream=7)

@@ -1,9 +1,10 @@
 from pathlib import Path
 
 import pytest
-from trace_builder import AUTOGRAD, SIDE, TraceBuilder
+from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.syncs import CAUSES, Site, Syncs, measure_syncs
+from pinprof.measure import measure
 from pinprof.trace import read_trace
 
 ITEM_COPY = "DtoH (Device -> Pinned)"
@@ -73,6 +74,39 @@ def test_calls_of_the_allocator_on_two_threads_share_no_idle_time(tmp_path: Path
     builder.call("cudaHostAlloc", 160, 70, thread=AUTOGRAD)  # from 200 on it is alone
     builder.kernel(300, 100, launch=290)
     assert syncs_of(builder, tmp_path).stalls.idle_ns.tolist() == [50_000, 30_000]
+
+
+def test_a_recording_that_begins_with_a_wait_for_work_in_flight_shows_what_it_cost(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.activity("kernel", "gemm", 0, 6_000, correlation=7_001, device=0, stream=COMPUTE)  # launched before
+    builder.activity("kernel", "gemm", 6_001, 7_732, correlation=7_002, device=0, stream=COMPUTE)
+    builder.call("cudaDeviceSynchronize", 100, 13_640)
+    builder.kernel(19_713, 1_000, launch=19_700)
+    stalls = syncs_of(builder, tmp_path).stalls
+    assert stalls.drain_ns.tolist() == [13_633_000]  # from 100 to the end of the kernel, 7 µs before it returns
+    assert stalls.bubble_ns.tolist() == stalls.idle_ns.tolist() == [5_980_000]
+    (device,) = measure(read_trace(tmp_path / "trace.json")).devices
+    assert dict(device.idle_by_cause) == {"sync_bubble": 5_980_000, "kernel_wait": 1_000}
+
+
+def test_work_whose_launch_was_lost_is_awaited_only_if_it_had_ended(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(10, 90, launch=0)
+    builder.activity("kernel", "gemm", 100, 50, correlation=7_001, device=0, stream=COMPUTE)
+    builder.call("cudaDeviceSynchronize", 20, 135)
+    builder.activity("kernel", "gemm", 300, 50, correlation=7_002, device=0, stream=COMPUTE)
+    builder.kernel(400, 50, launch=290)
+    stalls = syncs_of(builder, tmp_path).stalls
+    assert stalls.drain_ns.tolist() == [130_000]  # from 20 to 150, not to 155
+    assert stalls.bubble_ns.tolist() == [150_000]  # from 150 to 300
+
+
+def test_a_wait_leaves_no_bubble_where_the_next_work_was_queued(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 80, launch=10)
+    builder.call("cudaFree", 50, 55)
+    builder.kernel(103, 50, launch=30, stream=SIDE)  # waited for something else
+    assert syncs_of(builder, tmp_path).stalls.bubble_ns.tolist() == [0]
 
 
 def test_a_device_synchronize_waits_for_all_streams(tmp_path: Path) -> None:

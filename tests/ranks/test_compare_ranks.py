@@ -13,7 +13,10 @@ from pinprof.trace import read_trace
 
 RECORDED = Path(__file__).parents[2] / "traces" / "ranks"
 STEPS = 6
-PAUSES = "its host runs no op and no call, after the beginning of the step and before {}: Python code, or a sleep"
+PAUSES = (
+    "its host runs no op and no call, after the beginning of the step and before {}: "
+    "Python code, a sleep, or a call that is not recorded"
+)
 
 
 def recorded(name: str) -> Ranks:

@@ -12,7 +12,7 @@ from pinprof.trace import Trace, read_trace
 
 PAUSE = (
     "The host runs no op and no call for 8.00 ms of each step, as traced, after aten::mm and before aten::add: that is "
-    "Python code, or a sleep. A profiler of Python code, such as py-spy, shows the line."
+    "Python code, a sleep, or a call that is not recorded. A profiler of Python code, such as py-spy, shows the line."
 )
 
 

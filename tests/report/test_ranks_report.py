@@ -23,7 +23,10 @@ from pinprof.units import duration
 
 MANY = 1024
 SLOW = 700
-REASON = "its host runs no op and no call, after the beginning of the step and before aten::mm: Python code, or a sleep"
+REASON = (
+    "its host runs no op and no call, after the beginning of the step and before aten::mm: "
+    "Python code, a sleep, or a call that is not recorded"
+)
 
 
 def page_of(folder: Path, count: int, *, slowest: int | None = None) -> str:

@@ -679,12 +679,12 @@ def test_sync_records_keep_stream_and_device(read: Read) -> None:
     assert (syncs.stream[0], syncs.device[0], syncs.correlation[0]) == (7, 1, 5)
 
 
-def test_work_launched_before_the_recording_counts_as_launched_with_the_first_call(read: Read) -> None:
+def test_work_launched_before_the_recording_counts_as_launched_before_all_that_is_recorded(read: Read) -> None:
     builder = TraceBuilder(base_us=100)
     builder.activity("kernel", "early", 1, 5, correlation=900, device=0, stream=COMPUTE)
     builder.activity("kernel", "late", 50, 5, correlation=901, device=0, stream=COMPUTE)
     builder.kernel(70, 5, launch=10)
     trace = read(builder.document())
     assert trace.gpu.category.tolist() == [KERNEL] * 3
-    assert trace.launched_ns.tolist() == [101_000, 110_000, 110_000]
+    assert trace.launched_ns.tolist() == [100_999, 100_999, 110_000]
     assert [thread.tid for thread in trace.threads] == [MAIN]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyses.syncs.held import held_calls
-from pinprof.intervals import Intervals, covered, gaps, union
+from pinprof.intervals import covered, union
 from pinprof.trace.calls import (
     ALLOCATING,
     ASYNC_COPY,
@@ -20,6 +20,7 @@ from pinprof.trace.calls import (
     STREAM,
     call_kinds,
 )
+from pinprof.trace.gaps import Gaps, gaps_of
 from pinprof.trace.tables import DIRECTIONS, DTOH, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
 
 DTOD = DIRECTIONS.index("DtoD")
@@ -51,8 +52,9 @@ class Stalls:
     own_ns: Int64s
     """Part after that in which the call's own copy ran."""
     bubble_ns: Int64s
-    """From the end of the awaited work to the next start of GPU work on the device; 0 if other work was running. A
-    bubble that several stalls end in belongs to the last of them."""
+    """From the end of the awaited work to the next start of GPU work on the device; 0 if other work was running, and if
+    the next work was queued by then: no wait kept it back. A bubble that several stalls end in belongs to the last of
+    them: each is a whole gap in the work of its device, and no gap counts twice (`idle_gaps` has their causes)."""
     idle_ns: Int64s
     """The idle time of the device that is the stall's own, so that no moment counts twice: the bubble without the times
     in which the host already stands in calls that get or give back memory and await nothing; for each of these calls
@@ -92,7 +94,7 @@ def measure_stalls(trace: Trace) -> Stalls:
     awaited_end = np.where(own > 0, _gpu_end(trace, copy), prior_end)
     profiler = _profilers_own(trace, rows, kind) | (kind == PROFILER)
     waited = drain + own > 0
-    idle = {index: _idle(trace, index) for index in np.unique(trace.gpu.device).tolist()}
+    idle = {index: gaps_of(trace, index) for index in np.unique(trace.gpu.device).tolist()}
     bubble = _bubbles(idle, device, awaited_end, waited & ~profiler)
     holding = np.isin(kind, ALLOCATING) & ~waited & ~profiler
     return Stalls(
@@ -139,7 +141,7 @@ def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
     staged = np.zeros(len(kind), bool)
     known = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
     gpu, rows = trace.gpu, copy[known]
-    large = (gpu.direction[rows] == DTOH) | (gpu.bytes[rows] > SMALL_COPY_BYTES)
+    large = (gpu.direction[rows] == DTOH) | (gpu.bytes[rows] > SMALL_COPY_BYTES) | (gpu.bytes[rows] == NONE)
     staged[known] = (gpu.host_memory[rows] == PAGEABLE) & large
     within = np.zeros(len(kind), bool)
     within[copy != NONE] = gpu.direction[copy[copy != NONE]] == DTOD
@@ -231,19 +233,22 @@ def _prior_end(
     """Return the end of the last work that was issued before and that the call waited for; its start if none.
 
     A synchronize of a known stream, or of the device, waits for all that was issued there. Of a call whose target is
-    not known (an event, an unnamed stream, an allocation) only what had ended when it returned was awaited.
+    not known (an event, an unnamed stream, an allocation) only what had ended when it returned was awaited; so of work
+    whose launch is not in the trace, which tells neither that it was issued before nor that it was not.
     """
     gpu, launched = trace.gpu, trace.launched_ns
     latest = start.copy()
     certain = (kind == DEVICE) | (stream != NONE)
-    for on_device, on_stream in np.unique(np.stack((gpu.device, gpu.stream)), axis=1).T:
-        queue = np.flatnonzero((gpu.device == on_device) & (gpu.stream == on_stream))
+    recorded = trace.links.launch != NONE
+    for on_device, on_stream, is_recorded in np.unique(np.stack((gpu.device, gpu.stream, recorded)), axis=1).T:
+        queue = np.flatnonzero((gpu.device == on_device) & (gpu.stream == on_stream) & (recorded == is_recorded))
         queue = queue[np.argsort(launched[queue], kind="stable")]
         ends = np.maximum.accumulate(gpu.end_ns[queue])
         concerned = (device == on_device) & ((stream == on_stream) | (stream == NONE))
-        count = np.searchsorted(launched[queue], issued)
-        ended = np.searchsorted(ends, end + SKEW_NS, side="right")
-        count = np.where(certain, count, np.minimum(count, ended))
+        count = ended = np.searchsorted(ends, end + SKEW_NS, side="right")
+        if is_recorded:
+            count = np.searchsorted(launched[queue], issued)
+            count = np.where(certain, count, np.minimum(count, ended))
         concerned &= count > 0
         latest[concerned] = np.maximum(latest[concerned], ends[count[concerned] - 1])
     return np.where(kind == HOST_MEMORY, start, latest)
@@ -265,14 +270,14 @@ def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:
     return own & (np.arange(len(rows)) == np.max(np.flatnonzero(own), initial=NONE))
 
 
-def _bubbles(idle_of: Mapping[int, Intervals], device: Int32s, awaited_end: Int64s, waited: Bools) -> Int64s:
+def _bubbles(idle_of: Mapping[int, Gaps], device: Int32s, awaited_end: Int64s, waited: Bools) -> Int64s:
     """Return the idle time of the device that begins where the awaited work of each stall ended."""
     bubble = np.zeros(len(device), np.int64)
-    for index, idle in idle_of.items():
+    for index, (idle, _, queued) in idle_of.items():
         stalls = np.flatnonzero(waited & (device == index))
         gap = np.searchsorted(idle.start, awaited_end[stalls])
         begins = gap < len(idle.start)
-        begins[begins] = idle.start[gap[begins]] == awaited_end[stalls[begins]]
+        begins[begins] = (idle.start[gap[begins]] == awaited_end[stalls[begins]]) & ~queued[gap[begins]]
         stalls, gap = stalls[begins], gap[begins]
         _, last = np.unique(gap[::-1], return_index=True)
         owner = len(gap) - 1 - last
@@ -281,7 +286,7 @@ def _bubbles(idle_of: Mapping[int, Intervals], device: Int32s, awaited_end: Int6
 
 
 def _own_idle(
-    idle_of: Mapping[int, Intervals],
+    idle_of: Mapping[int, Gaps],
     device: Int32s,
     call: tuple[Int64s, Int64s],
     bubble: tuple[Int64s, Int64s],
@@ -289,7 +294,7 @@ def _own_idle(
 ) -> Int64s:
     """Return `Stalls.idle_ns`; `call` and `bubble` are starts and ends, `holding` are the calls that await nothing."""
     own = bubble[1] - bubble[0]
-    for index, idle in idle_of.items():
+    for index, (idle, _, _) in idle_of.items():
         mine = device == index
         rows = np.flatnonzero(mine & holding)
         start, end = call[0][rows], call[1][rows]
@@ -298,9 +303,3 @@ def _own_idle(
         own[mine] -= covered(union(start, end), bubble[0][mine], bubble[1][mine])
         own[rows] = covered(idle, begins, end)
     return own
-
-
-def _idle(trace: Trace, device: int) -> Intervals:
-    """Return when a device had no work, between its first and its last."""
-    mine = trace.gpu.device == device
-    return gaps(union(trace.gpu.start_ns[mine], trace.gpu.end_ns[mine]))

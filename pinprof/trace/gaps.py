@@ -1,0 +1,27 @@
+"""When a device had no work, and whether its next work was queued by then."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.intervals import Intervals, gaps, union
+from pinprof.trace.tables import Bools, Int64s, Trace
+
+
+class Gaps(NamedTuple):
+    """The times between the first and the last work of a device in which it had none, in order."""
+
+    times: Intervals
+    following: Int64s
+    """Row of the first work behind each."""
+    queued: Bools
+    """Whether that was launched before the gap began: then no wait of the host is the reason for it."""
+
+
+def gaps_of(trace: Trace, device: int) -> Gaps:
+    """Return when a device had no work."""
+    gpu = trace.gpu
+    mine = np.flatnonzero(gpu.device == device)
+    times = gaps(union(gpu.start_ns[mine], gpu.end_ns[mine]))
+    following = mine[np.searchsorted(gpu.start_ns[mine], times.end)] if len(times.start) else mine[:0]
+    return Gaps(times, following, trace.launched_ns[following] <= times.start)

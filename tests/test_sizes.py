@@ -1,0 +1,118 @@
+"""Copies of which the trace does not tell the size, or tells one that no copy has: unknown is not nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.compare import compare
+from pinprof.measure import Profile, measure
+from pinprof.report.json_report import to_json
+from pinprof.report.words import copy_cells
+from pinprof.rules import find
+from pinprof.trace import Trace, read_trace
+from pinprof.trace.sizes import MOST_BYTES, Bytes, total_bytes
+from pinprof.units import sizes
+
+PAGEABLE = "HtoD (Pageable -> Device)"
+
+
+def copying(*given: int | None, kind: str = PAGEABLE) -> TraceBuilder:
+    """Three steps of 1 ms with a kernel of 100 µs and copies of 100 µs of these sizes."""
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 1000 * number
+        builder.step(number, start, 1000)
+        builder.kernel(start + 20, 100, launch=start + 10)
+        for place, size in enumerate(given):
+            begin = start + 200 + 200 * place
+            builder.copy(kind, begin, 100, launch=begin - 10, size=size or 0)
+            if size is None:
+                del builder.events[-1]["args"]["bytes"]
+    return builder
+
+
+def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
+    trace = read_trace(builder.write(folder / "trace.json"))
+    return trace, measure(trace)
+
+
+def missing(profile: Profile) -> list[str]:
+    return [entry.what for entry in profile.missing if entry.check == "copy_sizes"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [([], Bytes(0, 0)), ([-1, -1], Bytes(None, 2)), ([5, -1, 0], Bytes(5, 1)), ([MOST_BYTES] * 3, Bytes(3 << 40, 0))],
+)
+def test_a_sum_of_sizes_tells_what_it_lacks(given: list[int], expected: Bytes) -> None:
+    assert total_bytes(np.array(given, np.int64)) == expected
+
+
+def test_sums_of_sizes_read_as_known_as_least_or_as_unknown() -> None:
+    assert [sizes(2048, 0), sizes(2048, 1), sizes(None, 2), sizes(0, 0)] == [
+        "2.00 KiB",
+        "at least 2.00 KiB",
+        "unknown size",
+        "0 B",
+    ]
+
+
+def test_copies_without_a_size_have_none_in_any_report(tmp_path: Path) -> None:
+    trace, profile = measured(copying(None, None), tmp_path)
+    (group,) = profile.copies
+    assert (group.count, group.bytes, group.unsized, group.bandwidth_gbps) == (6, None, 6, None)
+    assert next(copy_cells(profile))[3] == "unknown size"
+    assert profile.per_step
+    assert profile.per_step.pageable_bytes is None
+    assert missing(profile) == ["no size of 6 of 6 copies"]
+    (text,) = [finding.evidence.text for finding in find(profile, trace) if "copies" in finding.evidence.text]
+    assert "2 HtoD copies of pageable memory per step (unknown size), exposed" in text
+
+
+def test_where_some_sizes_are_known_the_sum_is_the_least(tmp_path: Path) -> None:
+    trace, profile = measured(copying(2_000_000, None), tmp_path)
+    (group,) = profile.copies
+    assert (group.bytes, group.unsized) == (6_000_000, 3)
+    assert group.bandwidth_gbps == 20.0  # 2 MB in 100 µs: of the others the size is unknown, not 0
+    assert next(copy_cells(profile))[3] == "at least 5.72 MiB"
+    (text,) = [finding.evidence.text for finding in find(profile, trace) if "copies" in finding.evidence.text]
+    assert "(at least 1.91 MiB), exposed" in text
+
+
+def test_sizes_that_no_copy_has_are_not_summed_and_are_reported(tmp_path: Path) -> None:
+    _, profile = measured(copying(2**63 - 1, 2**62, 1000), tmp_path)
+    (group,) = profile.copies
+    assert (group.bytes, group.unsized) == (3000, 6)
+    assert missing(profile) == ["no size of 6 of 9 copies; 6 recorded sizes are corrupt"]
+
+
+def test_recorded_sizes_are_not_reported(tmp_path: Path) -> None:
+    assert missing(measured(copying(0, MOST_BYTES), tmp_path)[1]) == []
+
+
+def test_json_has_null_for_a_size_that_is_unknown(tmp_path: Path) -> None:
+    trace, profile = measured(copying(None), tmp_path)
+    document: dict[str, Any] = json.loads(to_json([(profile, find(profile, trace))]))
+    (copies,) = document["traces"][0]["copies"]
+    assert (copies["bytes"], copies["unsized"], copies["bandwidth_gbps"]) == (None, 3, None)
+
+
+def test_a_comparison_does_not_take_an_unknown_size_for_a_small_one(tmp_path: Path) -> None:
+    before, after = (
+        (trace, profile, find(profile, trace))
+        for trace, profile in (measured(copying(size), tmp_path) for size in (1000, None))
+    )
+    (change,) = compare(before, after).copies
+    assert change.bytes.before.value == 1000
+    assert change.bytes.after.value is None
+    assert change.bytes.reason == "after: sizes of copies are not recorded"
+    assert not change.bytes.has_changed
+
+
+def test_a_pageable_copy_of_unknown_size_may_block(tmp_path: Path) -> None:
+    assert len(measured(copying(None), tmp_path)[1].syncs.stalls.call) == 3
+    assert len(measured(copying(1000), tmp_path)[1].syncs.stalls.call) == 0

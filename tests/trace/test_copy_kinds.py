@@ -1,0 +1,89 @@
+"""Copies as torch's own CUPTI backend writes them: their arguments tell what they are, not their names."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.trace import Trace, read_trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY
+
+
+def read(builder: TraceBuilder, folder: Path, **layout: Any) -> Trace:
+    path = folder / "trace.json"
+    path.write_text(json.dumps(builder.document(), **layout))
+    return read_trace(path)
+
+
+def kinds(trace: Trace) -> list[tuple[str, str]]:
+    gpu = trace.gpu
+    rows = [row for row in range(len(gpu)) if gpu.category[row] == MEMCPY]
+    return [(DIRECTIONS[gpu.direction[row]], HOST_MEMORIES[gpu.host_memory[row]]) for row in rows]
+
+
+def copy(builder: TraceBuilder, start: float, name: str = "Memcpy", **args: Any) -> None:
+    correlation = builder.call("cudaMemcpyAsync", start, 2)
+    args = {"device": 0, "context": 1, "stream": 7, "correlation": correlation, "bytes": 1000, **args}
+    builder.event("gpu_memcpy", name, start + 5, 5, **args).update(pid=0, tid=args["stream"])
+
+
+def of_kind(kind: object, source: object, target: object) -> dict[str, Any]:
+    return {"copy kind": kind, "src kind": source, "dst kind": target}
+
+
+@pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 2}], ids=["compact", "spaced", "indent"])
+def test_arguments_tell_direction_and_host_memory(tmp_path: Path, layout: dict[str, Any]) -> None:
+    builder = TraceBuilder()
+    copy(builder, 0, **of_kind("HtoD", "pageable", "device"))
+    copy(builder, 20, **of_kind("HtoD", "pinned", "device"))
+    copy(builder, 40, **of_kind("DtoH", "device", "pinned"))
+    copy(builder, 60, **of_kind("DtoD", "device", "device_static"))
+    copy(builder, 80, **of_kind("HtoD", "managed", "device"))
+    copy(builder, 100, **of_kind(9, "pinned", "pageable"))
+    copy(builder, 120, **of_kind("htod", "PINNED", "device"))
+    copy(builder, 140, **of_kind("AtoH", "array", "pinned"))
+    copy(builder, 160)
+    for start in range(200, 600, 20):  # what a scanner learns from
+        builder.kernel(start, 5, launch=start - 5)
+    assert kinds(read(builder, tmp_path, **layout)) == [
+        ("HtoD", "pageable"),
+        ("HtoD", "pinned"),
+        ("DtoH", "pinned"),
+        ("DtoD", "none"),
+        ("HtoD", "unknown"),
+        ("HtoH", "unknown"),
+        ("HtoD", "pinned"),
+        ("other", "unknown"),
+        ("other", "unknown"),
+    ]
+
+
+def test_arguments_go_before_the_name_and_a_kind_that_says_nothing_does_not(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    copy(builder, 0, "Memcpy HtoD (Pageable -> Device)", **of_kind("DtoH", "device", "pinned"))
+    copy(builder, 20, "Memcpy HtoD (Pageable -> Device)", **of_kind(0, "unknown", "unknown"))
+    copy(builder, 40, "Memcpy HtoD (Pageable -> Device)")
+    assert kinds(read(builder, tmp_path)) == [("DtoH", "pinned"), ("HtoD", "pageable"), ("HtoD", "pageable")]
+
+
+def test_work_of_a_graph_is_on_its_stream_wherever_it_is_drawn(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    graph = builder.call("cudaGraphLaunch", 0, 5)
+    for start, lane in ((10, 1_000), (30, 1_001), (50, 7)):
+        drawn = {"original_stream": 7} if lane != 7 else {}
+        event = builder.event("kernel", "k", start, 20, device=0, context=1, stream=lane, correlation=graph, **drawn)
+        event.update(pid=0, tid=lane)
+    for category in ("graph_event_node", "graph_host_node"):
+        args = {"device": 0, "context": 1, "stream": 7, "correlation": graph}
+        builder.event(category, "EventRecord", 60, 400, **args).update(pid=0, tid=7)
+    for phase in ("s", "f"):
+        builder.events.append(
+            {"ph": phase, "id": 1 << 40, "pid": 0, "tid": 7, "ts": builder.base_us, "cat": "ac2g", "name": "ac2g"}
+        )
+    trace = read(builder, tmp_path)
+    assert trace.gpu.stream.tolist() == [7, 7, 7]
+    assert trace.links.launch.tolist() == [0, 0, 0]
+    assert trace.counts["graph_host_node"] == 1
+    assert len(trace.gpu) == 3  # nodes without work of the GPU are none
