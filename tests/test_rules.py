@@ -276,8 +276,25 @@ def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path)
     assert findings[1].evidence.cost_ns == 260_000  # of 300 µs exposed, as much as there are kernels to hide it
     savings = [finding.saving.saving_ns for finding in findings if finding.saving]
     assert len(savings) == 2
-    assert savings[0] > savings[1]
-    assert [finding.severity for finding in findings] == ["medium", "high"]
+    assert savings[0] > 100_000 > savings[1] == 0
+
+
+def test_severity_is_of_what_the_fix_saves_and_not_of_what_goes_with_it(tmp_path: Path) -> None:
+    def both(builder: TraceBuilder, start: float) -> None:
+        item(builder, start)
+        same_stream(builder, start)
+
+    findings = findings_of(both, tmp_path)
+    assert [finding.evidence.cost_ns for finding in findings] == [98_000, 260_000]  # of a step of 1000 µs
+    assert [finding.saving.saving_ns // 1000 for finding in findings if finding.saving] == [102, 0]
+    assert [finding.severity for finding in findings] == ["high", "low"]
+
+
+def test_severity_is_of_the_cost_where_no_replay_tells(tmp_path: Path) -> None:
+    (finding,) = [found for found in findings_of(slow_copies, tmp_path) if found.rule.id == "PIN107"]
+    assert finding.saving is None
+    assert finding.evidence.cost_ns > 100_000
+    assert finding.severity == "high"
 
 
 def test_one_copy_is_no_copies(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ class Finding:
 
     rule: Rule
     severity: str
-    """`high`, `medium` or `low`, by the cost's share of the step; `suspect` for a hazard, which may be none."""
+    """`high`, `medium` or `low`, by the share of the step that the fix alone saves, where no replay tells by the cost's;
+    `suspect` for a hazard, which may be none."""
     evidence: Evidence
     saving: Saving | None = None
     """If only this were fixed; None where a replay cannot tell."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.trace.callers import user_calls
 from pinprof.trace.calls import (
     ALLOCATING,
     ASYNC_COPY,
@@ -20,7 +21,6 @@ from pinprof.trace.calls import (
     QUEUE_FULL,
     STREAM,
 )
-from pinprof.trace.callers import user_calls
 from pinprof.trace.collectives import is_collective
 from pinprof.trace.frames import tensor_method
 from pinprof.trace.lines import SourceLine
