@@ -133,12 +133,12 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
     """
     cause = _by_call(trace, stalls)
     of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
-    by_op, within_op, in_library = _by_op(trace, stalls.call)
+    by_op, within_op = _by_op(trace, stalls.call)
     by_op[(by_op == CODE["to_cpu"]) & (cause != CODE["blocking_copy_dtoh"])] = NONE
     cause = np.where((by_op != NONE) & of_values, by_op, cause)
     cause[(cause == CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CODE["tensor_from_host"]
     synchronizes = np.isin(cause, [CODE[OF_KIND[kind]] for kind in (STREAM, DEVICE, EVENT)])
-    of_an_op = within_op & ((by_op != NONE) | synchronizes) | in_library
+    of_an_op = within_op & ((by_op != NONE) | synchronizes) | in_library(trace, stalls.call)
     cause[of_an_op & (of_values | synchronizes)] = CODE["other"]
     by_function = _by_function(trace, stalls.call)
     cause = np.where((by_function != NONE) & of_values, by_function, cause)
@@ -171,22 +171,28 @@ def _is_awaited(stalls: Stalls) -> np.ndarray:
     return (stalls.copy != NONE) & np.isin(stalls.copy, stalls.copy[stalls.kind == STREAM])
 
 
-def _by_op(trace: Trace, call: Int64s) -> tuple[Int32s, Bools, Bools]:
-    """Return the cause that the ops around each call tell, and whether another op of torch, or of a library, waits.
+def in_library(trace: Trace, call: Int64s) -> Bools:
+    """Return whether a call is made within an op of a library or an extension, and not by the user's own code there."""
+    of_library = trace.ops.named(_is_of_a_library)
+    user, result = user_calls(trace, call).function, np.zeros(len(call), bool)
+    op = _called_by(trace, user, trace.links.op[call])
+    while (op != NONE).any():
+        result |= (op != NONE) & of_library[op]
+        op = _called_by(trace, user, follow(trace.links.op_parent, op))
+    return result
 
-    Only ops count that the innermost function of the user's own code called, as far as functions were recorded: a
-    custom op may be made of such code.
-    """
+
+def _by_op(trace: Trace, call: Int64s) -> tuple[Int32s, Bools]:
+    """Return the cause that the ops around each call tell, and whether another op of torch waits, by its own doing."""
 
     def name_code(name: str) -> int:
         return CODE[OF_OP[name]] if name in OF_OP else NONE
 
     ops, code = trace.ops, _per_name(trace.ops, name_code)
     index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKED_FOR.__contains__)
-    of_torch, of_others = ops.named(lambda name: name.startswith("aten::")), ops.named(_is_of_a_library)
+    of_torch = ops.named(lambda name: name.startswith("aten::"))
     user = user_calls(trace, call).function
-    cause = np.full(len(call), NONE, np.int32)
-    within_op, in_library = np.zeros(len(call), bool), np.zeros(len(call), bool)
+    cause, within_op = np.full(len(call), NONE, np.int32), np.zeros(len(call), bool)
     op = _called_by(trace, user, trace.links.op[call])
     while (op != NONE).any():
         there = op != NONE
@@ -195,13 +201,15 @@ def _by_op(trace: Trace, call: Int64s) -> tuple[Int32s, Bools, Bools]:
         cause[there & (cause == CODE["nonzero"]) & index_op[op]] = CODE["mask_index"]
         within_op |= there & of_torch[op] & ~asked_for[op]
         within_op[named] = False
-        in_library |= there & of_others[op]
         op = _called_by(trace, user, follow(trace.links.op_parent, op))
-    return cause, within_op, in_library
+    return cause, within_op
 
 
 def _called_by(trace: Trace, function: Int32s, op: Int32s) -> Int32s:
-    """Return the ops, -1 for those that began before the function, and so are around it."""
+    """Return the ops, -1 for those that are around the innermost function of the user's own code: it may be their body.
+
+    Where no function was recorded, all ops count.
+    """
     if len(trace.functions) == 0 or len(trace.ops) == 0:
         return op
     outside = (function != NONE) & (trace.ops.start_ns[op] < trace.functions.start_ns[function])
