@@ -395,7 +395,7 @@ def test_each_reason_why_copies_are_exposed_has_one_rule_at_most() -> None:
     }
 
 
-@pytest.mark.parametrize("scene", [pageable_readback, blocking_readback, lambda *at: waiting("aten::_to_copy")(*at)])
+@pytest.mark.parametrize("scene", [pageable_readback, blocking_readback, waiting("aten::_to_copy")])
 def test_what_goes_to_the_host_gets_no_advice_for_the_other_direction(tmp_path: Path, scene: Scene) -> None:
     """The pin_memory of a DataLoader, and x.to(device, non_blocking=True), are for copies to the GPU."""
     found = findings_of(scene, tmp_path)
