@@ -9,7 +9,7 @@ from pinprof.report.headline import host_alone, long_pause
 from pinprof.report.step_words import whole
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.words import joint_worth, place, worth
-from pinprof.rules import Finding, Findings, severity, unsearched
+from pinprof.rules import Finding, Findings, unsearched
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, percent
 
@@ -43,17 +43,10 @@ def _at_a_glance(
     evidence, brings = finding.evidence, _short_worth(finding, step_ns, whole(profile))
     at = str(evidence.place) or "place not recorded"
     return (
-        f'<li class="{_weight(finding, step_ns)}"><a class="to" href="#finding-{number}-{rank}">'
+        f'<li class="{finding.severity}"><a class="to" href="#finding-{number}-{rank}">'
         f'<span class="cost">{unbroken(brings)}</span> {escaped(finding.rule.title)}</a>'
         f"<code>{escaped(at)}</code> {_in_timeline(finding, trace, profile)}</li>"
     )
-
-
-def _weight(finding: Finding, step_ns: float | None) -> str:
-    """Return the class of a finding, which colours it by what its fix saves; where that is not known, by its cost."""
-    if finding.saving is None or not step_ns:
-        return finding.severity
-    return severity(finding.saving.saving_ns / step_ns)
 
 
 def _short_worth(finding: Finding, step_ns: float | None, of: str) -> str:
@@ -103,7 +96,7 @@ def _card(number: int, rank: int, finding: Finding, in_timeline: str, step_ns: f
     where = f'<p class="place"><code>{escaped(at)}</code> {in_timeline}</p>' if at or in_timeline else ""
     unfolded = " open" if rank <= BEST else ""
     kind = f"{rule.id}, suspected" if finding.severity == "suspect" else rule.id
-    return f"""<article class="finding {_weight(finding, step_ns)}" id="finding-{number}-{rank}">
+    return f"""<article class="finding {finding.severity}" id="finding-{number}-{rank}">
 <h4><span class="cost">{unbroken(worth(finding, step_ns))}</span> <span>{escaped(rule.title)}</span>
 <span class="kind">{escaped(kind)}</span></h4>
 {where}

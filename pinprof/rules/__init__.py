@@ -1,5 +1,6 @@
 """What is wrong and what to do about it: rules in plain sight, and what they find in a profile."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from pinprof.analyses.syncs import CAUSES
@@ -28,7 +29,6 @@ __all__ = [
     "find",
     "rule_of_exposure",
     "rule_of_wait",
-    "severity",
     "unsearched",
 ]
 
@@ -52,7 +52,7 @@ RESTS_ON = {
 }
 """The figures of a profile that each family of rules needs: where one is withheld, its rules are silent."""
 HIGH, MEDIUM = 0.10, 0.02
-"""Shares of the step from which a cost is of high and of medium severity."""
+"""Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
 NEGLIGIBLE = 0.001
 """A cost below this share of the step is not worth a line."""
 
@@ -84,7 +84,7 @@ def _find(profile: Profile, trace: Trace, model: Model) -> Findings:
     if not step:
         return Findings()
     found = [
-        Finding(rule, _severity(rule, evidence.cost_ns / step), evidence)
+        Finding(rule, "suspect" if rule in hazards.RULES else _severity(evidence.cost_ns / step), evidence)
         for rules, figures in RESTS_ON.items()
         if not figures & profile.withheld.keys()
         for rule in rules
@@ -93,7 +93,16 @@ def _find(profile: Profile, trace: Trace, model: Model) -> Findings:
         if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step
     ]
     # where the estimate is withheld, a replay would run without what the trace lacks
-    return with_savings(found, None if "estimate" in profile.withheld else model)
+    return _weighed(with_savings(found, None if "estimate" in profile.withheld else model), step)
+
+
+def _weighed(findings: Findings, step_ns: float) -> Findings:
+    """Return the findings with the severity of what their fixes save, as far as a replay tells: not of their cost."""
+    weighed = Findings(
+        replace(each, severity=_severity(each.saving.saving_ns / step_ns)) if each.saving else each for each in findings
+    )
+    weighed.joint = findings.joint
+    return weighed
 
 
 def rule_of_exposure(profile: Profile, reason: str, direction: str) -> str | None:
@@ -116,12 +125,8 @@ def unsearched(profile: Profile) -> Missing | None:
     return next((entry for figure, entry in profile.withheld.items() if figure in needed), None)
 
 
-def _severity(rule: Rule, share: float) -> str:
-    return "suspect" if rule in hazards.RULES else severity(share)
-
-
-def severity(share: float) -> str:
-    """Return how severe a cost of this share of the step is."""
+def _severity(share: float) -> str:
+    """Return how severe it is that this share of the step would be saved, or is lost where no replay tells more."""
     if share >= HIGH:
         return "high"
     return "medium" if share >= MEDIUM else "low"

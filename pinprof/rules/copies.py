@@ -5,13 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.syncs import in_library
 from pinprof.intervals import covered, union
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
+from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, SAFE_REFILL, read_later
 from pinprof.rules.sums import Copies, copies_in_steps, idle_within, in_complete_steps
 from pinprof.rules.waits import waits_of
 from pinprof.trace.calls import SMALL_COPY_BYTES
-from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PAGEABLE, PINNED, Bools, Int64s, Trace
+from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 from pinprof.trace.threads import PIN_OPS
 from pinprof.units import duration, rate, size
 from pinprof.whatif import Edits
@@ -40,13 +42,20 @@ def rule_of_batches(profile: Profile) -> str | None:
     return {"loader": "PIN104", "custom": "PIN105"}.get(_sources_of_batches(profile) or "")
 
 
-def _pageable(profile: Profile, trace: Trace) -> Iterator[Evidence]:
-    chosen = profile.overlap.reason == REASONS.index("pageable")
-    direction = trace.gpu.direction[profile.overlap.row]
-    codes = (DTOH,) if _sources_of_batches(profile) else (HTOD, DTOH)  # batches have a rule of their own
-    for code in codes:
-        for copies in copies_in_steps(profile, trace, chosen & (direction == code)):
+def _pageable(code: int) -> Look:
+    """Look for copies of pageable memory in this direction, those apart that an op of a library makes of its own."""
+
+    def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+        if code == HTOD and _sources_of_batches(profile):
+            return  # batches have a rule of their own
+        rows = profile.overlap.row
+        launch = trace.links.launch[rows]
+        by_library = (launch != NONE) & in_library(trace, np.maximum(launch, 0))
+        chosen = (profile.overlap.reason == REASONS.index("pageable")) & (trace.gpu.direction[rows] == code)
+        for copies in copies_in_steps(profile, trace, chosen & ~by_library):
             yield _pageable_evidence(copies, f"{DIRECTIONS[code]} copies of pageable memory")
+
+    return look
 
 
 def _batches(source: str, what: str) -> Look:
@@ -153,42 +162,35 @@ RULES = (
     Rule(
         "PIN101",
         "copies of pageable memory",
-        "Copies whose host side is pageable, the time in which no kernel hides them, and how long they block the host.",
+        "HtoD copies whose host side is pageable, the time in which no kernel hides them, and how long they block the "
+        "host.",
         "The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
         "after waiting for the stream: the copy is slow, blocks the host even with non_blocking=True, and hides "
         "nothing.",
-        "Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill it. "
+        "Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill it, "
+        "each time behind an event that tells that its last copy has ended. "
         "Do not pin a fresh tensor in each step: that costs more than it saves.",
-        "loader = DataLoader(data)\n"
-        "batch = batch.to(device, non_blocking=True)  # pageable: the host waits all the same",
-        "loader = DataLoader(data, pin_memory=True)\n"
-        "batch = batch.to(device, non_blocking=True)\n\n"
-        "# or, for memory of your own, once:\n"
-        "staging = torch.empty(shape, dtype=dtype, pin_memory=True)",
-        "Do not write to pinned memory again before its copy has ended: copied = torch.cuda.Event(); copied.record() "
-        "after the copy, copied.synchronize() before the refill.",
-        _pageable,
+        "for x in batches:\n    train(x.to(device, non_blocking=True))  # pageable: the host waits all the same",
+        REFILL + "\n\n# or, where batches come from a Dataset:\n"
+        "for x in DataLoader(data, batch_size=64, pin_memory=True):\n"
+        "    train(x.to(device, non_blocking=True))",
+        f"{SAFE_REFILL} Nothing writes to a batch of a DataLoader that pins while its copy runs.",
+        _pageable(HTOD),
         ("pageable_copy",),
-        (("pageable", "HtoD"), ("pageable", "DtoH")),
+        (("pageable", "HtoD"),),
     ),
     Rule(
         "PIN102",
-        "blocking copies",
-        "Copies after which the host waits for the stream: an asynchronous copy and a synchronize in the same op.",
+        "blocking copies to the GPU",
+        "HtoD copies after which the host waits for the stream: an asynchronous copy and a synchronize in the same op.",
         "A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
-        "x.to(device, non_blocking=True) from pinned memory. For a copy to the host: a pinned destination, "
-        "non_blocking=True, and event.synchronize() before it is read.",
-        "x = x.to(device)         # the host waits for the copy\n"
-        "host = result.to('cpu')  # and here for all work queued before",
-        "x = x.to(device, non_blocking=True)  # x is pinned\n\n"
-        "# to the host, into a pinned tensor that lives on:\n"
-        "host.copy_(result, non_blocking=True)\n"
-        "copied.record()       # a torch.cuda.Event\n"
-        "...                   # queue the next step\n"
-        "copied.synchronize()  # only now may host be read",
-        "To the device: the source is not written to before the copy has ended. To the host: nothing reads the "
-        "destination before the event; what is read too early is silently wrong.",
-        *waits_of("blocking_copy_htod", "blocking_copy_dtoh"),
+        "x.to(device, non_blocking=True), of pinned memory: PIN101 and PIN104 tell how to pin it. From pageable memory "
+        "non_blocking=True does no harm, and brings little.",
+        "x = x.to(device)  # the host waits for the copy",
+        "x = x.to(device, non_blocking=True)  # x is pinned",
+        "Nothing writes to the source before the copy has ended: an event behind the copy tells. What runs on the same "
+        "stream of the GPU comes behind the copy anyway.",
+        *waits_of("blocking_copy_htod"),
     ),
     Rule(
         "PIN103",
@@ -196,16 +198,13 @@ RULES = (
         "aten::pin_memory on the main thread within the step, outside of a DataLoader.",
         "x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have to "
         "allocate pinned memory, which takes a lock of the driver: together often slower than the pageable copy.",
-        "Let the DataLoader's thread pin, or keep one pinned tensor and refill it.",
-        "for x in batches:\n    x = x.pin_memory().to(device, non_blocking=True)  # a fresh pinned tensor each time",
-        "loader = DataLoader(data, pin_memory=True, num_workers=4)\n\n"
-        "# or once, before the loop:\n"
-        "staging = torch.empty_like(x, pin_memory=True)\n"
-        "# in the loop, after copied.synchronize() of the step before:\n"
-        "staging.copy_(x)\n"
-        "x = staging.to(device, non_blocking=True)\n"
-        "copied.record()",
-        "A pinned tensor that is refilled must not be written to before its last copy has ended.",
+        "Keep one pinned tensor and refill it, each time behind an event that tells that its last copy has ended; or "
+        "let the thread of a DataLoader pin.",
+        "for x in batches:\n    train(x.pin_memory().to(device, non_blocking=True))  # a fresh pinned tensor each time",
+        REFILL + "\n\n# or, where batches come from a Dataset:\n"
+        "for x in DataLoader(data, batch_size=64, num_workers=4, pin_memory=True):\n"
+        "    train(x.to(device, non_blocking=True))",
+        f"{SAFE_REFILL} A Dataset that workers read can be used from several processes.",
         _pin_then_copy,
     ),
     Rule(
@@ -218,12 +217,12 @@ RULES = (
         "pinned only if it has a method pin_memory() that returns the pinned batch.",
         "loader = DataLoader(data, batch_size=64, num_workers=4)\n"
         "for x, y in loader:\n"
-        "    x, y = x.to(device), y.to(device)",
-        "loader = DataLoader(data, batch_size=64, num_workers=4, pin_memory=True, persistent_workers=True)\n"
+        "    train(x.to(device), y.to(device))",
+        "loader = DataLoader(data, batch_size=64, num_workers=4, pin_memory=True)\n"
         "for x, y in loader:\n"
-        "    x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)",
+        "    train(x.to(device, non_blocking=True), y.to(device, non_blocking=True))",
         "The host has memory for the pinned batches (prefetch_factor times num_workers of them), which cannot be "
-        "swapped.",
+        "swapped. Nothing writes to a batch on the host after its copy was queued.",
         _batches("loader", "HtoD copies of pageable batches"),
     ),
     Rule(
@@ -237,10 +236,13 @@ RULES = (
         "    def __init__(self, x, y):\n"
         "        self.x, self.y = x, y",
         "class Batch:\n"
+        "    def __init__(self, x, y):\n"
+        "        self.x, self.y = x, y\n\n"
         "    def pin_memory(self):\n"
         "        self.x, self.y = self.x.pin_memory(), self.y.pin_memory()\n"
         "        return self",
-        "Nothing keeps the unpinned tensors and expects them to be the batch's.",
+        "Nothing keeps the unpinned tensors and expects them to be the batch's. The copies have non_blocking=True, and "
+        "nothing writes to the batch afterwards.",
         _batches("custom", "HtoD copies of batches that were not pinned"),
     ),
     Rule(
@@ -249,11 +251,14 @@ RULES = (
         f"{MANY_COPIES} or more HtoD copies of at most 64 KiB per step from one place.",
         "A small copy takes its time to be launched and to start, not to transfer: many of them cost far more than one "
         "copy of the same bytes.",
-        "Put them into one pinned tensor on the host, copy that, and take views of it on the GPU.",
+        "Put them into one tensor on the host, copy that, and take views of it on the GPU. Made in the collate_fn of a "
+        "DataLoader with pin_memory=True it is pinned, too; a worker must not pin by itself.",
         "parts = [x.to(device) for x in small]  # each has to be launched and to start",
-        "packed = torch.cat([x.reshape(-1) for x in small]).pin_memory()  # best in the loader's collate_fn\n"
-        "parts = packed.to(device, non_blocking=True).split([x.numel() for x in small])",
-        "The tensors have one dtype, or are packed per dtype.",
+        "packed = torch.cat([x.reshape(-1) for x in small])  # best in the loader's collate_fn\n"
+        "flat = packed.to(device, non_blocking=True).split([x.numel() for x in small])\n"
+        "parts = [part.view(x.shape) for part, x in zip(flat, small)]",
+        "The tensors have one dtype, or are packed per dtype. Nothing changes the size of a part, and none is to "
+        "outlive the others: they share their memory.",
         _small,
     ),
     Rule(
@@ -264,9 +269,28 @@ RULES = (
         "Run the process on the NUMA node of its GPU, keep copies of both directions apart, and leave memory bandwidth "
         "to the copy.",
         "python train.py  # on any node of the machine",
-        "nvidia-smi topo -m                       # which node is the GPU's?\n"
-        "numactl --cpunodebind=0 --membind=0 python train.py",
-        "The node has memory for the whole process.",
+        'nvidia-smi topo -m  # its column "NUMA Affinity" tells the node of each GPU\n'
+        "node=0              # that of yours\n"
+        'numactl --cpunodebind="$node" --preferred="$node" python train.py',
+        "The node has cores for the process and its workers: they run on no other one. On the wrong node the copies "
+        "become slower, not faster.",
         _slow,
+    ),
+    Rule(
+        "PIN108",
+        "read-backs into pageable memory",
+        "DtoH copies whose host side is pageable, the time in which no kernel hides them, and how long they block the "
+        "host.",
+        "The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
+        "after waiting for the stream: the copy is slow, and blocks the host even with non_blocking=True.",
+        f"Allocate the destination once, pinned; {READ_LATER}. pin_memory=True of a DataLoader is for the other "
+        "direction, and does not help here.",
+        "for batch in batches:\n    host.copy_(train(batch), non_blocking=True)  # pageable: waits all the same\n"
+        "    log(host.tolist())",
+        read_later("shape, dtype=dtype", "host.tolist()"),
+        f"host is read only behind the event: read earlier, it silently holds old values. {COST_OF_LATER}",
+        _pageable(DTOH),
+        (),
+        (("pageable", "DtoH"),),
     ),
 )

@@ -1,6 +1,7 @@
 """Rules 5xx that no trace can show: what `pinprof.guard()` finds while a program runs."""
 
 from pinprof.rules.rule import Rule
+from pinprof.rules.snippets import REFILL
 
 RULES = (
     Rule(
@@ -12,9 +13,9 @@ RULES = (
         "x.to('cpu', non_blocking=True) returns before the copy has run. What reads the result without a wait gets "
         "what the memory held before, or a part of the result, without any error.",
         "Record an event behind the copy, on the stream of the copy, and wait for it before the first read.",
-        "host = x.to('cpu', non_blocking=True)\nprint(host.mean())  # of what the memory held before",
+        "host = x.to('cpu', non_blocking=True)\nlog(host.mean())  # of what the memory held before",
         "host = x.to('cpu', non_blocking=True)\ncopied = torch.cuda.Event()\ncopied.record()\n"
-        "...                   # queue other work\ncopied.synchronize()\nprint(host.mean())",
+        "...                   # queue other work\ncopied.synchronize()\nlog(host.mean())",
         "None: it only makes the program right. A copy that had ended when it was read was lucky: on another day, or "
         "behind more work, it is late.",
         look=None,
@@ -29,13 +30,12 @@ RULES = (
         "others, not from being written to.",
         "Wait for an event behind the copy before the buffer is filled again, or use two buffers in turn, each with "
         "its event.",
+        "staging = torch.empty(shape, dtype=dtype, pin_memory=True)\n"
         "for x in batches:\n    staging.copy_(x)  # while the copy of the batch before may still read it\n"
         "    train(staging.to(device, non_blocking=True))",
-        "copied = torch.cuda.Event()\nfor x in batches:\n    copied.synchronize()  # at first there is nothing to wait "
-        "for\n    staging.copy_(x)\n    batch = staging.to(device, non_blocking=True)\n    copied.record()\n"
-        "    train(batch)",
-        "None: it only makes the program right. With two buffers the wait is for a copy of two steps ago, and costs "
-        "nothing.",
+        REFILL,
+        "None: it only makes the program right. With two buffers the wait is for the copy of two steps ago, and seldom "
+        "costs anything.",
         look=None,
     ),
     Rule(
@@ -45,10 +45,11 @@ RULES = (
         "or by a copy on a stream that has not. Found by pinprof.guard() while the program runs.",
         "Which of the two comes last is a matter of time: what the host has written may be gone, or stand in the "
         "middle of the result.",
-        "Wait for the copy first, or give it memory of its own.",
-        "buffer.copy_(x, non_blocking=True)\nbuffer.zero_()",
-        "buffer.copy_(x, non_blocking=True)\ncopied.record()  # a torch.cuda.Event\n...\ncopied.synchronize()\n"
-        "use(buffer)\nbuffer.zero_()",
+        "Record an event behind the copy, and wait for it before the memory is written to; or give the copy memory of "
+        "its own.",
+        "buffer.copy_(x, non_blocking=True)\nuse(buffer)\nbuffer.zero_()",
+        "buffer.copy_(x, non_blocking=True)\ncopied = torch.cuda.Event()\ncopied.record()\n"
+        "...                   # queue other work\ncopied.synchronize()\nuse(buffer)\nbuffer.zero_()",
         "None: it only makes the program right.",
         look=None,
     ),
@@ -63,9 +64,9 @@ RULES = (
         "torch.empty(..., pin_memory=True).",
         "cudart.cudaHostRegister(x.data_ptr(), x.nbytes, 0)\ny = x.to(device, non_blocking=True)\n"
         "cudart.cudaHostUnregister(x.data_ptr())",
-        "x = torch.empty(shape, pin_memory=True)\ny = x.to(device, non_blocking=True)\n"
-        "del x  # torch keeps the memory until the copy has ended",
-        "None: it only makes the program right.",
+        "pinned = torch.empty_like(x, pin_memory=True).copy_(x)\ny = pinned.to(device, non_blocking=True)\n"
+        "del pinned  # torch keeps the memory until the copy has ended",
+        "The memory need not be the registered one: what another library holds is copied once.",
         look=None,
     ),
     Rule(
@@ -75,10 +76,10 @@ RULES = (
         "while the program runs.",
         "What numpy reads and writes is not seen by torch, nor by pinprof. A view of a copy's destination will show "
         "numbers that are not there yet; a view of its source is safe only as long as nobody writes through it.",
-        "Wait for the copy before the view is made.",
+        "Record an event behind the copy, and wait for it before the view is made.",
         "host = x.to('cpu', non_blocking=True)\nplot(host.numpy())",
-        "host = x.to('cpu', non_blocking=True)\ncopied.record()  # a torch.cuda.Event\n...\ncopied.synchronize()\n"
-        "plot(host.numpy())",
+        "host = x.to('cpu', non_blocking=True)\ncopied = torch.cuda.Event()\ncopied.record()\n"
+        "...                   # queue other work\ncopied.synchronize()\nplot(host.numpy())",
         "None: it only makes the program right. A view of a source that is only read needs no wait: it is told, and "
         "does not count.",
         look=None,

@@ -38,6 +38,14 @@ def _in_process(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     )
 
 
+SAFE_WORKERS = (
+    "The dataset can be used from several processes, and draws no batch from CUDA there; an IterableDataset gives each "
+    "worker a part of its own (torch.utils.data.get_worker_info), or all batches come as often as there are workers. "
+    "Its random numbers are others: those of each worker. Workers that persist do not see what the main process "
+    "changes in the dataset later. Where they are spawned and not forked, the script begins its work behind "
+    "if __name__ == '__main__'."
+)
+
 RULES = (
     Rule(
         "PIN401",
@@ -45,9 +53,9 @@ RULES = (
         "Waits of the main thread for its DataLoader; and a step that is longer without profiler than in the trace.",
         "The DataLoader does not deliver batches as fast as the GPU consumes them.",
         "More workers (num_workers), persistent_workers=True, cheaper or earlier preprocessing, larger reads.",
-        "DataLoader(data, num_workers=1)",
-        "DataLoader(data, num_workers=8, persistent_workers=True, prefetch_factor=4, pin_memory=True)",
-        "The machine has cores and memory for the workers; the dataset can be used from several processes.",
+        "loader = DataLoader(data, num_workers=1)",
+        "loader = DataLoader(data, num_workers=8, persistent_workers=True)",
+        f"The machine has cores and memory for the workers. {SAFE_WORKERS}",
         _loader,
     ),
     Rule(
@@ -56,9 +64,9 @@ RULES = (
         "A DataLoader with num_workers=0, and the time in which the GPU is idle while it makes a batch.",
         "With num_workers=0 the thread that should queue kernels reads and prepares the batches.",
         "Let workers make the batches beside the step.",
-        "DataLoader(data)  # num_workers=0",
-        "DataLoader(data, num_workers=4, persistent_workers=True, pin_memory=True)",
-        "The dataset can be pickled and used from several processes; its random numbers are seeded per worker.",
+        "loader = DataLoader(data)  # num_workers=0",
+        "loader = DataLoader(data, num_workers=4, persistent_workers=True)",
+        f"The dataset can be pickled. {SAFE_WORKERS}",
         _in_process,
     ),
 )

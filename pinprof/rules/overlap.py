@@ -75,19 +75,22 @@ RULES = (
         "for batch in batches:\n"
         "    batch = batch.to(device, non_blocking=True)  # on the stream of the kernels\n"
         "    train(batch)",
-        "side = torch.cuda.Stream()  # once\n\n"
+        "side = torch.cuda.Stream()  # once\n"
+        "coming = iter(batches)\n\n"
         "def fetch():\n"
+        "    batch = next(coming, None)  # pinned\n"
         "    with torch.cuda.stream(side):\n"
-        "        return next(batches).to(device, non_blocking=True)  # pinned\n\n"
+        "        return None if batch is None else batch.to(device, non_blocking=True)\n\n"
         "following = fetch()\n"
-        "for _ in range(steps):\n"
+        "while following is not None:\n"
         "    torch.cuda.current_stream().wait_stream(side)\n"
         "    batch = following\n"
         "    batch.record_stream(torch.cuda.current_stream())\n"
         "    following = fetch()  # runs beside the kernels of this step\n"
         "    train(batch)",
         "The batch is pinned; the compute stream waits for the side stream before it uses the batch; record_stream "
-        "keeps its memory until the kernels are done. There is GPU memory for one more batch.",
+        "keeps its memory until the kernels are done. Nothing writes to a batch on the host afterwards. There is GPU "
+        "memory for one more batch, and for those by which the host is ahead.",
         _exposed("same_stream"),
         exposures=(("same_stream", "HtoD"),),
     ),
@@ -98,11 +101,12 @@ RULES = (
         "The copy has a stream of its own, but is launched only when the kernels that it could hide behind have ended.",
         "Start the copy of the next batch before the kernels of this step are queued.",
         "log(train(batch).item())  # the kernels have ended\nfollowing = fetch()       # nothing is left to hide it",
-        "following = fetch()  # first: launches the copy on the side stream\n"
-        "train(batch)         # then: queues the kernels that hide it",
-        "As for PIN301.",
+        "following = fetch()       # first: launches the copy on the side stream\n"
+        "log(train(batch).item())  # then: queues the kernels that hide it",
+        "As for PIN301, whose fetch() this is: the stream of the kernels has waited for the copy of batch before the "
+        "next one is launched. The copy depends on nothing that train() does.",
         _exposed("launched_late"),
-        exposures=tuple(("launched_late", direction) for direction in DIRECTIONS),
+        exposures=(("launched_late", "HtoD"),),
     ),
     Rule(
         "PIN303",
@@ -114,9 +118,10 @@ RULES = (
         "grow.",
         "for batch in batches:\n    train(batch)\n    torch.cuda.empty_cache()",
         "for batch in batches:\n    train(batch)  # the allocator keeps the memory for the next step\n\n"
-        "# where shapes change, in the shell:\n"
-        "# PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
-        "Without empty_cache() the process keeps its memory; others on the same GPU may need it.",
+        "# or, where shapes change, before torch is imported:\n"
+        'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"',
+        "Without empty_cache() the process keeps its memory; others on the same GPU may need it. Tensors in expandable "
+        "segments may not be shared with other processes.",
         *waits_of("device_malloc", "device_free", are_one=True),
     ),
     Rule(
@@ -124,10 +129,10 @@ RULES = (
         "a recording that began cold",
         "Code for the GPU that is loaded within the recorded steps (CUPTI's overhead records, from CUDA 12.4 on).",
         "CUDA loads each kernel when it is first launched. These steps show costs that later ones do not have.",
-        "Record later steps: pinprof run waits until they are steady; with torch.profiler give schedule(wait=10, "
-        "warmup=5, ...).",
-        "schedule(wait=0, warmup=0, active=5)  # of torch.profiler",
-        "pinprof run --warmup 20 train.py",
+        "Record later steps: pinprof run waits until they are steady (more so with --warmup 20); with torch.profiler "
+        "give schedule(wait=10, warmup=5, ...).",
+        "when = schedule(wait=0, warmup=0, active=5)  # of torch.profiler",
+        "when = schedule(wait=10, warmup=5, active=5)  # the program runs for 20 steps or more",
         "None: it only changes what is recorded.",
         _cold,
         ("module_load",),

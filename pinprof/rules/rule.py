@@ -42,9 +42,9 @@ class Rule:
     fix: str
     """What to do, in words."""
     before: str
-    """What the code is like that it finds."""
+    """What the code is like that it finds; several cases stand one behind the other, each begun by `# or …`."""
     code: str
-    """What to write instead."""
+    """What to write instead. It runs as it stands, to the same result: tests/test_fix_code.py."""
     safe_if: str
     """On what condition the fix is right."""
     look: Look | None
@@ -80,7 +80,8 @@ class Finding:
 
     rule: Rule
     severity: str
-    """`high`, `medium` or `low`, by the cost's share of the step; `suspect` for a hazard, which may be none."""
+    """`high`, `medium` or `low`, by the share of the step that the fix alone saves, or by that of the cost where no
+    replay tells; `suspect` for a hazard, which may be none."""
     evidence: Evidence
     saving: Saving | None = None
     """If only this were fixed; None where a replay cannot tell."""

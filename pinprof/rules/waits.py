@@ -10,20 +10,22 @@ import numpy as np
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
+from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
 from pinprof.rules.sums import at, idle_gpu
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
-from pinprof.whatif.edits import Edits
+from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
 MAX_NAMED = 4
 """Sites of one finding that are named."""
 
 
-def waits_of(*causes: str, are_one: bool = False) -> tuple[Look, tuple[str, ...]]:
+def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> tuple[Look, tuple[str, ...]]:
     """Return what looks for sites with one of the causes that are a problem, and the causes.
 
-    Sites of which the same fix rids the program wherever they are, `are_one`: a finding for all of them.
+    Sites of which the same fix rids the program wherever they are, `are_one`: a finding for all of them. Where it is
+    not known that there is a fix, they are not `fixable`, and no saving is promised.
     """
 
     def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
@@ -33,7 +35,7 @@ def waits_of(*causes: str, are_one: bool = False) -> tuple[Look, tuple[str, ...]
             if site.cause in causes and site.is_of_the_code and site.in_steps.count
         ]
         for numbers in [found] if are_one and found else [[number] for number in found]:
-            edits = reduce(or_, (_fixed(profile, trace, number) for number in numbers))
+            edits = reduce(or_, (_fixed(profile, trace, number) for number in numbers)) if fixable else NO_EDITS
             yield replace(_at_sites(profile, [profile.syncs.sites[number] for number in numbers]), edits=edits)
 
     return look, causes
@@ -78,61 +80,85 @@ def _only_moves(profile: Profile, sites: Sequence[Site]) -> str:
     return f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
 
 
-READ_LATER = (
-    "host = torch.empty((), pin_memory=True)  # once\n"
-    "host.copy_(value, non_blocking=True)\n"
-    "copied.record()       # a torch.cuda.Event\n"
-    "...                   # queue the next step\n"
-    "copied.synchronize()  # then read it: the wait is over long before\n"
-    "log(host.item())"
-)
-
 RULES = (
     Rule(
         "PIN201",
         "single values read on the host",
         "aten::item: x.item(), float(x), int(x), and what calls them: indexing by a tensor of one number, range(x), "
-        "checks of linear algebra, GradScaler.step without a fused optimizer.",
+        "1.0 in x, GradScaler.step without a fused optimizer.",
         "The value does not exist before all work queued for it is done: the host waits for the whole stream, and has "
         "nothing queued when it goes on.",
-        "Keep the value on the GPU: accumulate in a tensor and read it every N steps, or copy it to pinned memory with "
-        "non_blocking=True and read it one step later, before that step's work is queued.",
-        "total += loss.item()  # waits in each step",
-        "total += loss.detach()          # a tensor on the GPU\n"
-        "if step % 100 == 0:\n"
-        "    log(total.item() / 100)     # one wait in 100 steps\n"
-        "    total.zero_()\n\n"
-        "# or one step late, without any wait:\n" + READ_LATER,
-        "Nothing in the step decides by the value. Pinned memory is read only after the event.",
+        "Keep the value on the GPU: accumulate in a tensor and read it every N steps. Or "
+        f"{READ_LATER}. GradScaler.step reads no value with an optimizer that has fused=True.",
+        "for batch in batches:\n    log(train(batch).item())  # waits in each step",
+        "total = torch.zeros((), device=device)\n"
+        "for step, batch in enumerate(batches, start=1):\n"
+        "    total += train(batch).detach()  # a tensor on the GPU\n"
+        "    if step % 100 == 0:\n"
+        "        log(total.item() / 100)     # the mean: one wait in 100 steps\n"
+        "        total.zero_()\n\n"
+        "# or each value, one step late:\n" + read_later("()", "host.item()"),
+        "Nothing in the step decides by the value. Pinned memory is read only behind the event: read earlier, it "
+        f"silently holds old values. {COST_OF_LATER}",
         *waits_of("item"),
     ),
     Rule(
         "PIN202",
         "decisions on values of the GPU",
-        "aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) and in on CUDA tensors, validation of "
+        "aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) on CUDA tensors, validation of "
         "distributions, clip_grad_norm_(error_if_nonfinite=True).",
         "Python can only branch once it knows the value, and so waits for all work queued before.",
-        "Compute both and choose on the GPU with torch.where; check with torch._assert_async; turn validation off "
-        "where it is not needed (validate_args=False; logging_nan_inf_filter=False in transformers).",
-        "if torch.isfinite(loss):  # waits to decide\n    loss.backward()",
-        "loss = torch.where(torch.isfinite(loss), loss, torch.zeros_like(loss))\n"
-        "torch._assert_async(torch.isfinite(loss).all())\n"
-        "torch.distributions.Distribution.set_default_validate_args(False)",
-        "Both branches may be computed: neither raises, and neither has effects. A failed _assert_async ends the "
-        "process's CUDA context.",
+        "Leave the decision to the GPU. A step that is to be skipped: a GradScaler with a fused optimizer, which skips "
+        "where a gradient is not finite; a loss replaced before backward() would not do, as 0 times inf is nan in the "
+        "gradients. A choice: torch.where; between what needs gradients choose the inputs. A check: "
+        "torch._assert_async. Validation: off where the arguments are known to be right (validate_args=False; "
+        "logging_nan_inf_filter=False in transformers).",
+        "for batch in batches:\n"
+        "    loss = loss_of(batch)\n"
+        "    if torch.isfinite(loss):  # waits to decide\n"
+        "        loss.backward()\n"
+        "        optimizer.step()\n"
+        "    optimizer.zero_grad()\n\n"
+        "# or a choice:\n"
+        "y = a if score > 0 else b\n\n"
+        "# or a check:\n"
+        "assert torch.isfinite(loss)\n\n"
+        "# or arguments that are validated:\n"
+        "normal = torch.distributions.Normal(mean, std)",
+        "scaler = torch.amp.GradScaler(device, init_scale=1.0)  # once; the optimizer has fused=True\n"
+        "for batch in batches:\n"
+        "    loss = loss_of(batch)\n"
+        "    loss = loss * torch.where(torch.isfinite(loss), 1.0, torch.nan)  # bad: nan in all gradients\n"
+        "    scaler.scale(loss).backward()\n"
+        "    scaler.step(optimizer)  # changes nothing where a gradient is not finite\n"
+        "    scaler.update(1.0)\n"
+        "    optimizer.zero_grad()\n\n"
+        "# or a choice:\n"
+        "y = torch.where(score > 0, a, b)\n\n"
+        "# or a check:\n"
+        "torch._assert_async(torch.isfinite(loss))\n\n"
+        "# or arguments that are right:\n"
+        "normal = torch.distributions.Normal(mean, std, validate_args=False)",
+        "For the step: the optimizer is Adam or AdamW with fused=True, or SGD without momentum; that with momentum "
+        "starts from unset memory if the very first loss is bad. Weights, moments and step count are then as with the "
+        "if; a step of which only the gradients are not finite is skipped, too. For a choice: both sides may be "
+        "computed, and have finite gradients. A failed _assert_async ends the process's CUDA context: no exception "
+        "that can be handled.",
         *waits_of("bool"),
     ),
     Rule(
         "PIN203",
         "tensors read on the host",
-        "x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors.",
-        "The copy waits for all work queued before, goes into fresh pageable memory, and the host waits for its end.",
-        "Copy into pinned memory with non_blocking=True and read it one step later; gather what is read into one "
-        "tensor and read it once.",
-        "log(value.cpu())  # waits for all work queued before",
-        READ_LATER,
-        "Pinned memory is read only after the event: read earlier, it silently holds old values.",
-        *waits_of("to_cpu", "tolist"),
+        "x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors, and copies to the host after which "
+        "the host waits for the stream (host.copy_(x)).",
+        "The copy waits for all work queued before, mostly goes into fresh pageable memory, and the host waits for its "
+        "end.",
+        f"Gather what is read into one tensor, and read it seldom. Or {READ_LATER}.",
+        "for batch in batches:\n    log(train(batch).tolist())  # waits for all work queued before",
+        read_later("shape, dtype=dtype", "host.tolist()"),
+        f"Pinned memory is read only behind the event: read earlier, it silently holds old values. {COST_OF_LATER} "
+        "What is to be kept of host is copied, as tolist() does: the next value takes its place.",
+        *waits_of("to_cpu", "tolist", "blocking_copy_dtoh"),
     ),
     Rule(
         "PIN204",
@@ -143,7 +169,8 @@ RULES = (
         "Print a copy on the host, and not in each step.",
         "print(x)  # a tensor of the GPU, in each step",
         "if step % 100 == 0:\n    print(x.detach().cpu())  # one wait instead of many",
-        "None: the text is the same.",
+        "Nothing reads the text: it has the same numbers, but neither device nor grad_fn, and comes in one step of "
+        "100.",
         *waits_of("print"),
     ),
     Rule(
@@ -151,13 +178,21 @@ RULES = (
         "masks and positions",
         "aten::nonzero and what needs it: x[mask], x[mask] = y, torch.masked_select, torch.where(mask) alone.",
         "The result's size depends on the values: the host must know it to allocate, and waits for the mask.",
-        "Keep the shape: torch.where(mask, x, 0), masked_fill, or sums weighted by the mask.",
-        "loss = losses[mask].mean()\nrows = torch.nonzero(mask)",
-        "loss = (losses * mask).sum() / mask.sum()      # instead of losses[mask].mean()\n"
-        "x = torch.where(mask, x, torch.zeros_like(x))  # instead of x[~mask] = tensor\n"
-        "x.masked_fill_(mask, 0.0)\n"
-        "rows = torch.nonzero_static(mask, size=limit)  # where an upper bound is known",
-        "What the mask hides is finite: 0 * nan is nan, also in gradients; use where on the input then.",
+        "Keep the shape: choose by the mask with torch.where, and sum what it leaves; multiplied by the mask, a nan "
+        "would stay nan.",
+        "loss = losses[mask].mean()\n\n"
+        "# or an assignment:\n"
+        "x[mask] = y[mask]\n\n"
+        "# or positions:\n"
+        "rows = torch.nonzero(mask)",
+        "loss = torch.where(mask, losses, 0.0).sum() / mask.sum()\n\n"
+        "# or an assignment:\n"
+        "x = torch.where(mask, y, x)\n\n"
+        "# or positions, where it is known how many there are at most:\n"
+        "rows = torch.nonzero_static(mask, size=limit)  # filled up with -1, which must index nothing",
+        "The mask is of bools. As with the index, what it hides gets the gradient 0, which a step before that is not "
+        "finite there turns into nan: choose the inputs of that step. Nothing else holds the x that was changed in "
+        "place. limit is large enough: positions beyond it are lost without an error.",
         *waits_of("nonzero", "mask_index", "masked_select"),
     ),
     Rule(
@@ -166,12 +201,15 @@ RULES = (
         "torch.unique, unique_consecutive and isin.",
         "The number of unique values is the size of the result: the host waits to learn it.",
         "Keep it out of the step, do it on the host in the DataLoader's workers, or mark first occurrences in a sorted "
-        "tensor of fixed size.",
-        "values = torch.unique(x)",
-        "ordered, _ = x.sort()\n"
+        "tensor of fixed size. Instead of isin compare with each of a few values.",
+        "values = torch.unique(x)\n\n# or membership:\nfound = torch.isin(x, wanted)",
+        "ordered = x.flatten().sort().values\n"
         "first = torch.ones_like(ordered, dtype=torch.bool)\n"
-        "first[1:] = ordered[1:] != ordered[:-1]  # fixed shape: a mask instead of a shorter tensor",
-        "What follows can work with the mask.",
+        "first[1:] = ordered[1:] != ordered[:-1]  # the values are where first is true\n\n"
+        "# or membership:\n"
+        "found = (x.unsqueeze(-1) == wanted).any(-1)",
+        "What follows can work with the mask: ordered[first] would wait again. For membership: there is memory for as "
+        "many bools as x has elements times those of wanted, which has one dimension.",
         *waits_of("unique"),
     ),
     Rule(
@@ -180,20 +218,21 @@ RULES = (
         "torch.repeat_interleave with a tensor of repeats and no output_size.",
         "The sum of the repeats is the size of the result: the host waits for it, and once more to check their signs.",
         "Give output_size.",
-        "torch.repeat_interleave(x, repeats, dim=0)",
-        "torch.repeat_interleave(x, repeats, dim=0, output_size=total)",
-        "total is exactly the sum of the repeats, known on the host.",
+        "y = torch.repeat_interleave(x, repeats, dim=0)",
+        "y = torch.repeat_interleave(x, repeats, dim=0, output_size=total)",
+        "total is exactly the sum of the repeats, known on the host, and no repeat is negative: with another one the "
+        "result is wrong, or memory is overwritten.",
         *waits_of("repeat_interleave"),
     ),
     Rule(
         "PIN208",
         "comparisons for the host",
-        "torch.equal on CUDA tensors.",
-        "It returns a Python bool: the host waits for all work queued before.",
-        "Compare on the GPU and keep the result there; leave torch.equal to tests.",
-        "same = torch.equal(a, b)  # a bool of Python",
-        "same = (a == b).all()  # a tensor on the GPU",
-        "Nothing in the step decides by the result.",
+        "torch.equal and torch.allclose on CUDA tensors.",
+        "They return a Python bool: the host waits for all work queued before.",
+        "Compare on the GPU and keep the result there; leave torch.equal and torch.allclose to tests.",
+        "same = torch.equal(a, b)  # a bool of Python\n\n# or nearly:\nsame = torch.allclose(a, b)",
+        "same = (a == b).all()  # a tensor on the GPU\n\n# or nearly:\nsame = torch.isclose(a, b).all()",
+        "Nothing in the step decides by the result. a and b have one shape: others are broadcast.",
         *waits_of("equal"),
     ),
     Rule(
@@ -203,10 +242,18 @@ RULES = (
         "The values are put into a pageable tensor on the host and copied by a blocking copy, after all work queued "
         "before.",
         "Make constants once, before the loop; make what is regular on the GPU; copy the rest from pinned memory.",
-        "weights = torch.tensor(values, device=device)  # in each step",
-        "weights = torch.tensor(values, device=device)   # once, outside of the loop\n"
-        "torch.full((), 0.5, device=device)              # no copy\n"
-        "torch.tensor(values, pin_memory=True).to(device, non_blocking=True)",
+        "for batch in batches:\n    weights = torch.tensor(values, device=device)  # in each step\n"
+        "    train(batch * weights)\n\n"
+        "# or one number:\n"
+        "half = torch.tensor(0.5, device=device)\n\n"
+        "# or values that change:\n"
+        "weights = torch.tensor(values, device=device)",
+        "weights = torch.tensor(values, device=device)  # once\n"
+        "for batch in batches:\n    train(batch * weights)\n\n"
+        "# or one number, made on the GPU:\n"
+        "half = torch.full((), 0.5, device=device)\n\n"
+        "# or values that change, if they are few:\n"
+        "weights = torch.tensor(values, pin_memory=True).to(device, non_blocking=True)",
         "A constant made once is not changed in place.",
         *waits_of("tensor_from_host"),
     ),
@@ -217,11 +264,29 @@ RULES = (
         "that leave the GPU idle.",
         "They stop the host until the GPU has caught up; the next kernels are queued late.",
         "Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
-        "start = time.perf_counter()\nstep()\ntorch.cuda.synchronize()\ntimes.append(time.perf_counter() - start)",
-        "start.record()\nstep()\nend.record()                       # torch.cuda.Event(enable_timing=True)\n"
-        "times.append((start, end))         # elapsed_time later, after the loop's end\n"
-        "torch.cuda.current_stream().wait_stream(side)  # order on the GPU, not on the host",
-        "The host reads nothing that the synchronization protected.",
+        "for _ in range(steps):\n"
+        "    start = time.perf_counter()\n"
+        "    step()\n"
+        "    torch.cuda.synchronize()\n"
+        "    times.append(time.perf_counter() - start)\n\n"
+        "# or an order of streams:\n"
+        "side.synchronize()\n"
+        "use(result)",
+        "marks = []\n"
+        "for _ in range(steps):\n"
+        "    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # new ones each time\n"
+        "    start.record()\n"
+        "    step()\n"
+        "    end.record()\n"
+        "    marks.append((start, end))\n"
+        "torch.cuda.synchronize()  # once, after the loop\n"
+        "times += [start.elapsed_time(end) / 1e3 for start, end in marks]  # it tells milliseconds\n\n"
+        "# or an order of streams, on the GPU:\n"
+        "torch.cuda.current_stream().wait_stream(side)\n"
+        "use(result)",
+        "The host reads nothing that the synchronization protected. Events tell the GPU's time: that of a host that "
+        "launches too slowly shows between them, too. What was made on a side stream is kept, or told of with "
+        "record_stream, until its use has ended.",
         *waits_of("device_synchronize", "stream_synchronize", "event_synchronize"),
     ),
     Rule(
@@ -230,10 +295,23 @@ RULES = (
         "cudaHostAlloc and cudaFreeHost within the step.",
         "Pinning pages takes milliseconds and a lock of the driver, which holds up other threads; freeing them waits "
         "for the device.",
-        "Allocate pinned memory once, before the loop, and keep its sizes constant.",
-        "staging = torch.empty(x.shape, pin_memory=True)  # in each step",
-        "staging = torch.empty(largest_shape, pin_memory=True)  # once\nview = staging[: len(x)]",
-        "A tensor that is reused is not written to before its last copy has ended.",
+        "Allocate pinned memory once, before the loop, for the largest shape; refill it, each time behind an event "
+        "that tells that its last copy has ended.",
+        "for x in batches:\n"
+        "    staging = torch.empty(x.shape, dtype=dtype, pin_memory=True)  # in each step\n"
+        "    staging.copy_(x)\n"
+        "    train(staging.to(device, non_blocking=True))",
+        "staging = torch.empty(largest_shape, dtype=dtype, pin_memory=True)  # once\n"
+        "copied = torch.cuda.Event()\n"
+        "for x in batches:\n"
+        "    copied.synchronize()  # staging may be written to: its last copy has ended\n"
+        "    part = staging[: len(x)]\n"
+        "    part.copy_(x)\n"
+        "    batch = part.to(device, non_blocking=True)\n"
+        "    copied.record()       # right behind the copy, before other work is queued\n"
+        "    train(batch)",
+        "staging is not written to before its last copy has ended, which the event tells; batches differ in their "
+        "first dimension only. The wait keeps the host one step ahead at most.",
         *waits_of("host_alloc"),
     ),
     Rule(
@@ -243,8 +321,10 @@ RULES = (
         "NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have come.",
         "No barrier in the step; unset TORCH_NCCL_BLOCKING_WAIT.",
         "dist.barrier()  # in each step\ndist.all_reduce(x)",
-        "work = dist.all_reduce(x, async_op=True)\n...  # other kernels\nwork.wait()  # orders streams, not the host",
-        "No rank reads what another one writes outside of collectives, a file for instance.",
+        "work = dist.all_reduce(x, async_op=True)\n...  # other kernels, without x\n"
+        "work.wait()  # orders streams, not the host",
+        "No rank reads what another one writes outside of collectives, a file for instance. Nothing uses x before "
+        "work.wait().",
         *waits_of("collective"),
     ),
     Rule(
@@ -255,18 +335,28 @@ RULES = (
         "Unset it for training.",
         "export CUDA_LAUNCH_BLOCKING=1",
         "unset CUDA_LAUNCH_BLOCKING",
-        "None: results are the same.",
+        "Streams are ordered by events, and what the host reads is waited for: launches that wait hide where that was "
+        "forgotten.",
         *waits_of("launch_blocking"),
     ),
     Rule(
         "PIN214",
-        "waits of other kinds",
-        "Calls that block, in an op that pinprof knows no cause for.",
-        "The host waits for the GPU inside of an op; libraries and extensions do so with calls of their own.",
-        "The op and the stack name the place: look there for a way without a wait.",
-        "y = extension(x)  # waits somewhere inside",
-        "pinprof run train.py  # records the line of each wait",
-        "It depends on the op.",
-        *waits_of("other"),
+        "waits within an op",
+        "Calls that block within an op, by the op's own doing: ops of libraries and extensions, and those of torch "
+        "that read a number on the host (torch.linalg.inv and cholesky, masked_fill and index_fill with a value on "
+        "the GPU, one_hot without num_classes, quantile).",
+        "The host waits for the GPU inside of an op, and not because of what is done with its result.",
+        "The op and the stack name the place: look there for a way without a wait. torch.linalg has cholesky_ex, "
+        "inv_ex and solve_ex, which leave their check to you; torch.where takes a number on the GPU; one_hot takes "
+        "num_classes. An op that cannot do without is best called seldom, or where the host has to wait anyway.",
+        "factor = torch.linalg.cholesky(a)  # reads on the host whether there is one\n\n"
+        "# or a value on the GPU:\n"
+        "x = x.masked_fill(mask, value)  # reads it",
+        "factor, info = torch.linalg.cholesky_ex(a)  # info stays on the GPU: not 0 where there is none\n\n"
+        "# or a value on the GPU:\n"
+        "x = torch.where(mask, value, x)",
+        "Something looks at info, on the GPU or later: else a failure goes unseen, and factor is no factor then. What "
+        "helps otherwise depends on the op.",
+        *waits_of("other", fixable=False),
     ),
 )

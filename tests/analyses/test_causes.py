@@ -203,9 +203,9 @@ TABLE = (
         "repeat_interleave",
         copies(TO_HOST, "aten::repeat_interleave", "aten::item"),
         copies(TO_HOST, "aten::repeat", "aten::item"),
-        ("item",),
+        ("other",),
     ),
-    Case("equal", copies(TO_HOST, "aten::equal", "aten::item"), copies(TO_HOST, "aten::eq", "aten::item"), ("item",)),
+    Case("equal", copies(TO_HOST, "aten::equal", "aten::item"), beside("aten::equal", "aten::item"), ("item",)),
     Case(
         "blocking_copy_htod",
         copies(FROM_HOST, "aten::copy_"),
@@ -239,7 +239,7 @@ TABLE = (
         "collective",
         calls("cudaStreamSynchronize", "c10d::barrier"),
         copies(TO_HOST, "c10d::broadcast_", "aten::item"),
-        ("item",),
+        ("other",),
     ),
     Case(
         "profiler",
@@ -369,7 +369,7 @@ def test_an_overhead_that_outlasts_a_call_is_not_its_cause(tmp_path: Path) -> No
 def test_a_call_that_waits_by_itself_keeps_its_cause(tmp_path: Path) -> None:
     builder = built(calls("cudaStreamSynchronize", "aten::foo"))
     builder.overhead("Activity Buffer Request", 130, 20)
-    assert causes(builder, tmp_path) == {"stream_synchronize"}
+    assert causes(builder, tmp_path) == {"other"}
 
 
 @pytest.mark.parametrize("first", [MAIN, 321])
@@ -444,8 +444,71 @@ def test_a_blocking_copy_of_which_the_trace_has_no_activity_is_other(tmp_path: P
     assert causes(built(calls("cudaMemcpy")), tmp_path) == {"other"}
 
 
-def test_a_wait_behind_a_copy_within_the_device_is_one(tmp_path: Path) -> None:
-    assert causes(built(copies("DtoD (Device -> Device)", "aten::copy_")), tmp_path) == {"stream_synchronize"}
+def test_a_wait_behind_a_copy_within_the_device_is_the_copys(tmp_path: Path) -> None:
+    assert causes(built(copies("DtoD (Device -> Device)", "aten::copy_")), tmp_path) == {"other"}
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        ("torchvision::nms", "aten::masked_select", "aten::nonzero"),
+        ("torchvision::nms", "aten::nonzero"),
+        ("torchvision::nms", "aten::to", "aten::_to_copy", "aten::copy_"),
+        ("mylib::sample", "aten::item", "aten::_local_scalar_dense"),
+        ("mylib::check", "aten::is_nonzero", "aten::item"),
+        ("mylib::group", "aten::_unique2"),
+        ("mylib::copy", "aten::copy_"),
+        ("aten::linalg_inv", "aten::_linalg_check_errors", "aten::item", "aten::_local_scalar_dense"),
+        ("aten::masked_fill", "aten::masked_fill_", "aten::item"),
+        ("aten::quantile", "aten::equal"),
+        ("aten::to_sparse", "aten::_to_sparse", "aten::nonzero"),
+        ("aten::linalg_eig", "aten::to", "aten::_to_copy", "aten::copy_"),
+    ],
+)
+def test_what_waits_within_another_op_is_not_what_the_code_asks_for(tmp_path: Path, ops: tuple[str, ...]) -> None:
+    """What a custom op or one of torch selects inside of itself is no mask of the user's."""
+    assert causes(built(copies(TO_HOST, *ops)), tmp_path) == {"other"}
+
+
+@pytest.mark.parametrize("op", ["mylib::sort", "aten::linalg_eigh"])
+@pytest.mark.parametrize("call", ["cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize"])
+def test_an_op_that_synchronizes_is_no_synchronize_of_the_code(tmp_path: Path, call: str, op: str) -> None:
+    assert causes(built(calls(call, op)), tmp_path) == {"other"}
+    assert causes(built(calls(call)), tmp_path) != {"other"}
+
+
+@pytest.mark.parametrize(
+    ("ops", "cause"),
+    [
+        (("aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::nonzero"), "mask_index"),
+        (("IndexBackward0", "aten::_index_put_impl_", "aten::nonzero"), "mask_index"),
+        (("aten::where", "aten::nonzero_numpy", "aten::nonzero"), "nonzero"),
+        (("aten::argwhere", "aten::nonzero"), "nonzero"),
+        (("aten::isin", "aten::_unique"), "unique"),
+        (("aten::allclose", "aten::item"), "equal"),
+        (("aten::type_as", "aten::to", "aten::_to_copy", "aten::copy_"), "to_cpu"),
+        (("torch::autograd::AccumulateGrad", "aten::item"), "item"),
+    ],
+)
+def test_ops_that_do_what_the_code_asks_for_keep_the_cause(tmp_path: Path, ops: tuple[str, ...], cause: str) -> None:
+    assert causes(built(copies(TO_HOST, *ops)), tmp_path) == {cause}
+
+
+@pytest.mark.parametrize(("file", "cause"), [("train.py", "item"), ("torchvision/ops/boxes.py", "other")])
+def test_an_op_made_of_the_users_own_code_asks_for_what_this_code_does(tmp_path: Path, file: str, cause: str) -> None:
+    builder = TraceBuilder()
+    builder.function("train.py(3): train", 80, 140)
+    builder.op("mylib::op", 90, 120)
+    builder.function(f"{file}(7): body", 95, 110)
+    builder.op("aten::item", 100, 100)
+    builder.copy(TO_HOST, 125, 35, launch=120, size=4)
+    builder.call("cudaStreamSynchronize", 124, 40)
+    assert causes(builder, tmp_path) == {cause}
+
+
+def test_print_is_print_whatever_ops_it_is_made_of(tmp_path: Path) -> None:
+    builder = built(copies(TO_HOST, "aten::masked_fill", "aten::item", function="torch/_tensor_str.py(708): _str"))
+    assert causes(builder, tmp_path) == {"print"}
 
 
 def test_a_pageable_copy_to_the_host_blocks_however_small(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ def recorded(folder: Path, *, item: bool = False, busy: bool = False) -> Trace:
     builder = TraceBuilder()
     for start in range(0, 30_000, 10_000):
         builder.step(start // 10_000, start, 9990)
-        builder.op("aten::mm", start + 10, 990)
+        builder.op("aten::mm", start + 10, 45)
+        builder.op("aten::mm", start + 665, 335)
         builder.kernel(start + 100, 500, launch=start + 20)
         builder.kernel(start + 700, 100, launch=start + 680)
         if busy:

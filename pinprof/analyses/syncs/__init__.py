@@ -1,6 +1,6 @@
 """Where the host waited for the GPU, why, and at what cost."""
 
-from pinprof.analyses.syncs.causes import ALLOCATIONS, CAUSES
+from pinprof.analyses.syncs.causes import ALLOCATIONS, CAUSES, in_library
 from pinprof.analyses.syncs.matches import GONE, Counted, Match, match_sites
 from pinprof.analyses.syncs.recorded import learn_lines
 from pinprof.analyses.syncs.sites import Site, SiteIdentity, Syncs, measure_syncs
@@ -16,6 +16,7 @@ __all__ = [
     "SiteIdentity",
     "Stalls",
     "Syncs",
+    "in_library",
     "learn_lines",
     "match_sites",
     "measure_stalls",

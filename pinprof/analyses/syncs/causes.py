@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.trace.callers import user_calls
 from pinprof.trace.calls import (
     ALLOCATING,
     ASYNC_COPY,
@@ -69,12 +70,28 @@ OF_OP = {
     "aten::unique_consecutive": "unique",
     "aten::repeat_interleave": "repeat_interleave",
     "aten::equal": "equal",
+    "aten::allclose": "equal",
     "aten::_to_copy": "to_cpu",
 }
 """The outermost of these ops around a call names the cause; `aten::_to_copy` only does for a copy to the host."""
 
 INDEX_OPS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
 """Around a `nonzero` these mean an index by a boolean mask."""
+
+ASKED_FOR = INDEX_OPS | {
+    "aten::index_put",
+    "aten::nonzero_numpy",
+    "aten::where",
+    "aten::argwhere",
+    "aten::isin",
+    "aten::to",
+    "aten::type_as",
+}
+"""Ops by which the code asks for what one of `OF_OP` does. Within any other op of torch, that is how this op works:
+`aten::linalg_inv` reads a number, and no code can keep it on the GPU."""
+
+OF_AUTOGRAD = ("autograd::", "torch::autograd::")
+"""How nodes of the autograd engine are named: hooks of the user's own run within them."""
 
 OF_METHOD = {"tolist": "tolist", "cpu": "to_cpu", "new_tensor": "tensor_from_host"}
 """Methods of tensors; like functions they say more than the ops inside."""
@@ -109,13 +126,20 @@ ALLOCATIONS = frozenset(OF_KIND[kind] for kind in ALLOCATING)
 
 
 def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None] = ()) -> Int32s:
-    """Return the cause of each stall as an index into CAUSES; `lines` are recorded source lines, one per stall."""
+    """Return the cause of each stall as an index into CAUSES; `lines` are recorded source lines, one per stall.
+
+    What waits within an op by the op's own doing is `other`: what helps where the code asks for the same does not
+    help there.
+    """
     cause = _by_call(trace, stalls)
     of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
-    by_op = _by_op(trace, stalls.call)
+    by_op, within_op = _by_op(trace, stalls.call)
     by_op[(by_op == CODE["to_cpu"]) & (cause != CODE["blocking_copy_dtoh"])] = NONE
     cause = np.where((by_op != NONE) & of_values, by_op, cause)
     cause[(cause == CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CODE["tensor_from_host"]
+    synchronizes = np.isin(cause, [CODE[OF_KIND[kind]] for kind in (STREAM, DEVICE, EVENT)])
+    of_an_op = within_op & ((by_op != NONE) | synchronizes) | in_library(trace, stalls.call)
+    cause[of_an_op & (of_values | synchronizes)] = CODE["other"]
     by_function = _by_function(trace, stalls.call)
     cause = np.where((by_function != NONE) & of_values, by_function, cause)
     waits = np.isin(stalls.kind, (STREAM, DEVICE, EVENT)) & (stalls.copy == NONE)
@@ -147,20 +171,54 @@ def _is_awaited(stalls: Stalls) -> np.ndarray:
     return (stalls.copy != NONE) & np.isin(stalls.copy, stalls.copy[stalls.kind == STREAM])
 
 
-def _by_op(trace: Trace, call: Int64s) -> Int32s:
+def in_library(trace: Trace, call: Int64s) -> Bools:
+    """Return whether a call is made within an op of a library or an extension, and not by the user's own code there."""
+    of_library = trace.ops.named(_is_of_a_library)
+    user, result = user_calls(trace, call).function, np.zeros(len(call), bool)
+    op = _called_by(trace, user, trace.links.op[call])
+    while (op != NONE).any():
+        result |= (op != NONE) & of_library[op]
+        op = _called_by(trace, user, follow(trace.links.op_parent, op))
+    return result
+
+
+def _by_op(trace: Trace, call: Int64s) -> tuple[Int32s, Bools]:
+    """Return the cause that the ops around each call tell, and whether another op of torch waits, by its own doing."""
+
     def name_code(name: str) -> int:
         return CODE[OF_OP[name]] if name in OF_OP else NONE
 
-    code = _per_name(trace.ops, name_code)
-    index_op = trace.ops.named(INDEX_OPS.__contains__)
-    cause = np.full(len(call), NONE, np.int32)
-    op = trace.links.op[call]
+    ops, code = trace.ops, _per_name(trace.ops, name_code)
+    index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKED_FOR.__contains__)
+    of_torch = ops.named(lambda name: name.startswith("aten::"))
+    user = user_calls(trace, call).function
+    cause, within_op = np.full(len(call), NONE, np.int32), np.zeros(len(call), bool)
+    op = _called_by(trace, user, trace.links.op[call])
     while (op != NONE).any():
-        cause = np.where(follow(code, op) != NONE, follow(code, op), cause)
-        masked = (cause == CODE["nonzero"]) & (follow(index_op.astype(np.int32), op) == 1)
-        cause[masked] = CODE["mask_index"]
-        op = follow(trace.links.op_parent, op)
-    return cause
+        there = op != NONE
+        named = there & (follow(code, op) != NONE)
+        cause = np.where(named, follow(code, op), cause)
+        cause[there & (cause == CODE["nonzero"]) & index_op[op]] = CODE["mask_index"]
+        within_op |= there & of_torch[op] & ~asked_for[op]
+        within_op[named] = False
+        op = _called_by(trace, user, follow(trace.links.op_parent, op))
+    return cause, within_op
+
+
+def _called_by(trace: Trace, function: Int32s, op: Int32s) -> Int32s:
+    """Return the ops, -1 for those that are around the innermost function of the user's own code: it may be their body.
+
+    Where no function was recorded, all ops count.
+    """
+    if len(trace.functions) == 0 or len(trace.ops) == 0:
+        return op
+    outside = (function != NONE) & (trace.ops.start_ns[op] < trace.functions.start_ns[function])
+    return np.where(outside, NONE, op).astype(np.int32)
+
+
+def _is_of_a_library(op: str) -> bool:
+    """Return whether an op is neither one of torch's own nor a node of the autograd engine."""
+    return "::" in op and not op.startswith(("aten::", *OF_AUTOGRAD))
 
 
 def _by_function(trace: Trace, call: Int64s) -> Int32s:

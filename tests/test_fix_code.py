@@ -1,0 +1,721 @@
+"""Runs what each rule tells to write, by its very text: `code` gives what `before` gives, and is safe on bad input."""
+
+import contextlib
+import io
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from pinprof.rules import RULES, Rule
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of forks, of more workers than cores, of modes that are prototypes
+
+SLEEP_CYCLES = 10_000_000
+"""About 5 ms of a GPU: what the host does too early comes before its end."""
+SHAPE = (64, 256)
+Names = dict[str, Any]
+
+
+class Texts:
+    """The texts of a rule, case by case, and which of them have run."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.cases = {kind: re.split(r"\n\n(?=# or)", getattr(rule, kind)) for kind in ("before", "code")}
+        self.ran: set[tuple[str, int]] = set()
+
+    def before(self, case: int = 0, /, **names: Any) -> Names:
+        return self.run("before", case, names)
+
+    def code(self, case: int = 0, /, **names: Any) -> Names:
+        return self.run("code", case, names)
+
+    def run(self, kind: str, case: int, names: Names) -> Names:
+        names = {"torch": torch, "DataLoader": DataLoader, **names}
+        exec(compile(self.text(kind, case), f"<{self.rule.id} {kind}>", "exec"), names)
+        return names
+
+    def text(self, kind: str, case: int = 0) -> str:
+        self.ran.add((kind, case))
+        return self.cases[kind][case]
+
+    def left(self) -> set[tuple[str, int]]:
+        """Return what has not run."""
+        return {(kind, case) for kind, cases in self.cases.items() for case in range(len(cases))} - self.ran
+
+
+Trial = Callable[[Texts, str, Path], None]
+"""Runs the texts on a device, in a folder that it may use, and asserts what they give."""
+TRIALS: dict[str, Trial] = {}
+NEED_CUDA: set[str] = set()
+
+
+def trial(*rules: str, on_cpu: bool = True) -> Callable[[Trial], Trial]:
+    def note(run: Trial) -> Trial:
+        TRIALS.update(dict.fromkeys(rules, run))
+        NEED_CUDA.update(() if on_cpu else rules)
+        return run
+
+    return note
+
+
+def texts_of(number: str) -> Texts:
+    return Texts(next(rule for rule in RULES if rule.id == number))
+
+
+@contextlib.contextmanager
+def without_waits(device: str) -> Iterator[None]:
+    """Raise where the host waits for the GPU, as far as torch notices: .item(), nonzero, blocking copies."""
+    if device == "cpu":
+        yield
+        return
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def late() -> None:
+    """Keep the GPU busy for some milliseconds, so that what is queued next is done late."""
+    torch.cuda._sleep(SLEEP_CYCLES)  # type: ignore[no-untyped-call]
+
+
+class Seen(list[torch.Tensor]):
+    """What a step was given, as the GPU had it then: it goes on being busy after each step."""
+
+    def train(self, *batch: torch.Tensor) -> torch.Tensor:
+        assert batch[0].is_cuda
+        self.extend(part.clone() for part in batch)
+        late()
+        return batch[0].sum()
+
+
+def same(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    return len(some) == len(others) > 0 and all(
+        torch.equal(one, other) for one, other in zip(some, others, strict=True)
+    )
+
+
+def samples() -> torch.Tensor:
+    """Samples of five batches of one shape."""
+    return torch.randn(5 * SHAPE[0], *SHAPE[1:], generator=torch.Generator().manual_seed(0))
+
+
+def batches_of(data: torch.Tensor) -> list[torch.Tensor]:
+    return list(torch.split(data, SHAPE[0]))
+
+
+def of_batches(**more: Any) -> tuple[Seen, Names]:
+    seen, data = Seen(), samples()
+    return seen, {
+        "batches": batches_of(data), "data": data, "device": "cuda", "train": seen.train, "shape": SHAPE,
+        "dtype": torch.float32, **more,
+    }  # fmt: skip
+
+
+@trial("PIN101", "PIN103", on_cpu=False)
+def copies_of_batches(texts: Texts, _device: str, _folder: Path) -> None:
+    expected, names = of_batches()
+    texts.before(**names)
+    assert same(expected, [batch.cuda() for batch in names["batches"]])
+    for case in range(2):
+        seen, names = of_batches()
+        texts.code(case, **names)
+        assert same(seen, expected)
+
+
+@trial("PIN102")
+def one_copy(texts: Texts, device: str, _folder: Path) -> None:
+    x = torch.randn(SHAPE, pin_memory=device == "cuda")
+    expected = texts.before(x=x, device=device)["x"]
+    with without_waits(device):
+        got = texts.code(x=x, device=device)["x"]
+    assert got.device.type == device
+    assert torch.equal(got, expected)
+    pageable = torch.randn(SHAPE)
+    assert torch.equal(texts.code(x=pageable, device=device)["x"].cpu(), pageable)
+
+
+@trial("PIN104", on_cpu=False)
+def batches_of_a_loader(texts: Texts, _device: str, _folder: Path) -> None:
+    data = TensorDataset(samples(), torch.arange(5 * SHAPE[0]))
+    expected, seen = Seen(), Seen()
+    texts.before(data=data, device="cuda", train=expected.train)
+    names = texts.code(data=data, device="cuda", train=seen.train)
+    assert names["x"].is_pinned()
+    assert same(seen, expected)
+
+
+def collated(made: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+    """Return what makes batches of a class: of the first two samples."""
+    return lambda samples: made(samples[0][0], samples[1][0])
+
+
+@trial("PIN105", on_cpu=False)
+def batches_of_a_class(texts: Texts, _device: str, _folder: Path) -> None:
+    found = {}
+    for kind in ("before", "code"):
+        made = texts.run(kind, 0, {})["Batch"]
+        loader: DataLoader[Any] = DataLoader(
+            TensorDataset(samples()), batch_size=64, pin_memory=True, collate_fn=collated(made)
+        )
+        batches = list(loader)
+        assert all(batch.x.is_pinned() == batch.y.is_pinned() == (kind == "code") for batch in batches)
+        found[kind] = [part.to("cuda", non_blocking=True) for batch in batches for part in (batch.x, batch.y)]
+    assert same(found["code"], found["before"])
+
+
+@trial("PIN106")
+def small_copies(texts: Texts, device: str, _folder: Path) -> None:
+    small = [torch.randn(number, 3) for number in range(40)]
+    expected, got = (texts.run(kind, 0, {"small": small, "device": device})["parts"] for kind in ("before", "code"))
+    assert [part.shape for part in got] == [part.shape for part in expected]
+    assert same(got, expected)
+
+
+def in_shell(text: str, folder: Path, **variables: str) -> str:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", **variables}
+    ran = subprocess.run(
+        ["bash", "-euc", text], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return ran.stdout
+
+
+@trial("PIN107")
+def on_a_node(texts: Texts, _device: str, folder: Path) -> None:
+    (folder / "train.py").write_text("print(sum(range(10)))")
+    before, code = texts.text("before"), texts.text("code")
+    assert in_shell(before, folder).splitlines() == ["45"]
+    if shutil.which("numactl") and shutil.which("nvidia-smi"):
+        assert in_shell(code, folder).splitlines()[-1] == "45"
+    else:  # neither comes with torch
+        in_shell(f"set -n\n{code}", folder)
+
+
+def read_later(texts: Texts, case: int, shape: tuple[int, ...], read: Callable[[Any], Any]) -> None:
+    """Compare what is logged of each step with what the steps gave; the GPU is late each time."""
+    weight = torch.ones((), device="cuda", requires_grad=True)
+    steps = [torch.full(shape, float(number), device="cuda") for number in range(6)]
+
+    def train(batch: torch.Tensor) -> torch.Tensor:
+        late()
+        return batch * weight
+
+    expected: list[Any] = []
+    host = torch.empty(shape)
+    texts.before(batches=steps, train=lambda batch: train(batch).detach(), log=expected.append, host=host)
+    got: list[Any] = []
+    names = texts.code(case, batches=steps, train=train, log=got.append, shape=shape, dtype=torch.float32)
+    assert got == expected == [read(step) for step in steps]
+    assert not names["host"].requires_grad  # or it would hold the graphs of all steps
+
+
+@trial("PIN108", "PIN203", on_cpu=False)
+def read_backs(texts: Texts, _device: str, _folder: Path) -> None:
+    read_later(texts, 0, (3,), torch.Tensor.tolist)
+
+
+@trial("PIN201")
+def values(texts: Texts, device: str, _folder: Path) -> None:
+    steps = [torch.tensor(float(number), device=device, requires_grad=True) for number in range(200)]
+    each: list[float] = []
+    texts.before(batches=steps, train=torch.square, log=each.append)
+    means: list[float] = []
+    texts.code(0, batches=steps, train=torch.square, log=means.append, device=device)
+    assert means == pytest.approx([sum(each[:100]) / 100, sum(each[100:]) / 100])
+    if device == "cuda":
+        read_later(texts, 1, (), torch.Tensor.item)
+
+
+Loss = Callable[[torch.nn.Linear], torch.Tensor]
+"""A batch that gives its loss."""
+
+
+def loss_on(*row: float) -> Loss:
+    def loss(model: torch.nn.Linear) -> torch.Tensor:
+        device = next(model.parameters()).device
+        return model(torch.stack([torch.full((), value, device=device) for value in row])[None]).square().mean()
+
+    return loss
+
+
+GOOD = (loss_on(1.0, 2.0), loss_on(-0.5, 0.1))
+BAD: dict[str, Loss] = {
+    "a nan in the input": loss_on(math.nan, 1.0),
+    "an inf in the input": loss_on(math.inf, 1.0),
+    "an overflow": loss_on(1e30, 1e30),
+    "the logarithm of 0": lambda model: -(model.weight * 0).sum().log(),
+    "0 by 0": lambda model: (model.weight * 0).sum() / (model.weight * 0).sum(),
+    "an inf with finite gradients": lambda model: model.weight.sum() + math.inf,
+    "a nan with finite gradients": lambda model: model.weight.sum() + math.nan,
+}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "Adam": torch.optim.Adam,
+    "AdamW": torch.optim.AdamW,
+    "SGD": torch.optim.SGD,
+}
+
+
+def trained(texts: Texts, kind: str, batches: tuple[Loss, ...], device: Any, optimizer: str) -> list[torch.Tensor]:
+    """Return weights, moments and step counts after the batches."""
+    torch.manual_seed(1)
+    model = torch.nn.Linear(2, 3).to(device)
+    made = OPTIMIZERS[optimizer](model.parameters(), lr=0.1, weight_decay=0.01, fused=True)
+    names = {"batches": batches, "loss_of": lambda batch: batch(model), "optimizer": made, "device": device}
+    is_quiet = kind == "code"
+    with without_waits(torch.device(device).type) if is_quiet else contextlib.nullcontext():
+        texts.run(kind, 0, names)
+    state = [value for each in made.state.values() for value in each.values() if isinstance(value, torch.Tensor)]
+    return [value.detach().clone() for value in (*model.parameters(), *state)]
+
+
+@trial("PIN202")
+def decisions(texts: Texts, device: str, _folder: Path) -> None:
+    for optimizer in OPTIMIZERS:
+        for bad in BAD.values():
+            for batches in ((*GOOD, bad, *GOOD), (bad, *GOOD), (*GOOD, bad), (*GOOD, bad, bad)):
+                before, after = (trained(texts, kind, batches, device, optimizer) for kind in ("before", "code"))
+                assert all(value.isfinite().all() for value in after)
+                assert len(before) == len(after)
+                for one, other in zip(before, after, strict=True):
+                    torch.testing.assert_close(other, one, rtol=0, atol=0)
+    assert same(
+        trained(texts, "code", GOOD, torch.device(device), "Adam"), trained(texts, "before", GOOD, device, "Adam")
+    )
+    only_gradients = (*GOOD, lambda model: (model.weight * 0).sum().sqrt(), *GOOD)
+    assert all(value.isfinite().all() for value in trained(texts, "code", only_gradients, device, "Adam"))
+    assert same(
+        trained(texts, "code", only_gradients, device, "Adam"), trained(texts, "before", GOOD * 2, device, "Adam")
+    )
+    a, b = torch.randn(3, device=device), torch.randn(3, device=device)
+    for score in (1.0, -1.0, math.nan):
+        names = {"a": a, "b": b, "score": torch.tensor(score, device=device)}
+        expected = texts.before(1, **names)["y"]
+        with without_waits(device):
+            got = texts.code(1, **names)["y"]
+        assert torch.equal(got, expected)
+    loss = torch.tensor(1.0, device=device)
+    texts.before(2, loss=loss)
+    with without_waits(device):
+        texts.code(2, loss=loss)
+    if device == "cpu":  # on a GPU it ends the process's context
+        for error, kind in ((AssertionError, "before"), (RuntimeError, "code")):
+            with pytest.raises(error):
+                texts.run(kind, 2, {"loss": torch.tensor(math.inf)})
+    names = {"mean": torch.zeros(3, device=device), "std": torch.ones(3, device=device)}
+    expected = texts.before(3, **names)["normal"].log_prob(a)
+    with without_waits(device):
+        got = texts.code(3, **names)["normal"].log_prob(a)
+    assert torch.equal(got, expected)
+
+
+@trial("PIN204")
+def printing(texts: Texts, device: str, _folder: Path) -> None:
+    x = torch.randn(4, 4, device=device, requires_grad=True) * 2
+    printed = []
+    for kind, step in (("before", 0), ("code", 0), ("code", 7)):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            texts.run(kind, 0, {"x": x, "step": step})
+        printed.append(out.getvalue())
+    numbers = [re.findall(r"-?\d+\.\d+(?:e[+-]\d+)?", text) for text in printed]
+    assert len(numbers[0]) == 16
+    assert numbers == [numbers[0], numbers[0], []]
+
+
+@trial("PIN205")
+def masks(texts: Texts, device: str, _folder: Path) -> None:
+    mask = torch.tensor([True, False, True, False, False], device=device)
+    hidden = (math.nan, math.inf, -math.inf, 5.0)
+    for value in hidden:
+        found, gradients = [], []
+        for kind in ("before", "code"):
+            losses = torch.tensor([1.0, value, 2.5, value, value], device=device, requires_grad=True)
+            with without_waits(device) if kind == "code" else contextlib.nullcontext():
+                loss = texts.run(kind, 0, {"losses": losses, "mask": mask})["loss"]
+            loss.backward()
+            found.append(loss.detach())
+            gradients.append(losses.grad if losses.grad is not None else losses.new_full((), math.nan))
+        assert found[0].isfinite()
+        assert torch.equal(found[0], found[1])
+        assert torch.equal(gradients[0], gradients[1])
+    empty = {"losses": torch.ones(5, device=device), "mask": torch.zeros_like(mask)}
+    assert texts.before(0, **empty)["loss"].isnan()
+    assert texts.code(0, **empty)["loss"].isnan()
+    y = torch.tensor([7.0, math.nan, 8.0, math.inf, 9.0], device=device)
+    x = torch.arange(5.0, device=device)
+    expected = texts.before(1, x=x.clone(), y=y, mask=mask)["x"]
+    with without_waits(device):
+        got = texts.code(1, x=x.clone(), y=y, mask=mask)["x"]
+    assert torch.equal(got, expected)
+    grid = torch.rand(3, 4, device=device) > 0.5
+    expected = texts.before(2, mask=grid)["rows"]
+    with without_waits(device):
+        got = texts.code(2, mask=grid, limit=12)["rows"]
+    assert torch.equal(got[: len(expected)], expected)
+    assert got[len(expected) :].eq(-1).all()
+
+
+@trial("PIN206")
+def unique_values(texts: Texts, device: str, _folder: Path) -> None:
+    for x in (torch.randint(5, (4, 6)), torch.tensor([math.inf, 1.0, -math.inf, 1.0]), torch.zeros(1), torch.zeros(0)):
+        here = x.to(device)
+        expected = texts.before(x=here)["values"]
+        with without_waits(device):
+            names = texts.code(x=here)
+        assert torch.equal(names["ordered"][names["first"]], expected)
+    for wanted in (torch.tensor([3, 1]), torch.tensor([], dtype=torch.int64)):
+        names = {"x": torch.randint(5, (4, 6), device=device), "wanted": wanted.to(device)}
+        expected = texts.before(1, **names)["found"]
+        with without_waits(device):
+            got = texts.code(1, **names)["found"]
+        assert torch.equal(got, expected)
+
+
+@trial("PIN207")
+def repeats(texts: Texts, device: str, _folder: Path) -> None:
+    for counts in ([1, 0, 3], [0, 0, 0]):
+        names = {"x": torch.randn(3, 2, device=device), "repeats": torch.tensor(counts, device=device)}
+        expected = texts.before(**names)["y"]
+        with without_waits(device):
+            got = texts.code(**names, total=sum(counts))["y"]
+        assert torch.equal(got, expected)
+
+
+@trial("PIN208")
+def comparisons(texts: Texts, device: str, _folder: Path) -> None:
+    a = torch.randn(3, 2, device=device)
+    for case in range(2):
+        for b in (a.clone(), a + 1, a + 1e-9, torch.full_like(a, math.nan)):
+            expected = texts.before(case, a=a, b=b)["same"]
+            with without_waits(device):
+                got = texts.code(case, a=a, b=b)["same"]
+            assert got.item() == expected
+
+
+@trial("PIN209")
+def python_values(texts: Texts, device: str, _folder: Path) -> None:
+    values, batches = [1.0, -2.0, 0.25], [torch.randn(3, device=device) for _ in range(3)]
+    expected: list[torch.Tensor] = []
+    got: list[torch.Tensor] = []
+    texts.before(values=values, batches=batches, device=device, train=expected.append)
+    texts.code(values=values, batches=batches, device=device, train=got.append)
+    assert same(got, expected)
+    wanted = texts.before(1, device=device)["half"]
+    with without_waits(device):
+        half = texts.code(1, device=device)["half"]
+    assert torch.equal(half, wanted)
+    assert half.dtype == wanted.dtype
+    wanted = texts.before(2, values=values, device=device)["weights"]
+    if device == "cuda":
+        with without_waits(device):
+            weights = texts.code(2, values=values, device=device)["weights"]
+        assert torch.equal(weights, wanted)
+
+
+@trial("PIN210", on_cpu=False)
+def synchronizes(texts: Texts, _device: str, _folder: Path) -> None:
+    measured, results = {}, {}
+    for kind in ("before", "code"):
+        done: list[torch.Tensor] = []
+
+        def step(done: list[torch.Tensor] = done) -> None:
+            late()
+            done.append(torch.ones(3, device="cuda") * len(done))
+
+        times: list[float] = []
+        texts.run(kind, 0, {"steps": 4, "step": step, "times": times, "time": time})
+        measured[kind], results[kind] = times, done
+        assert len(times) == 4
+    assert same(results["code"], results["before"])
+    ordinary = sorted(measured["before"])[1]
+    assert all(ordinary / 3 < each < 3 * ordinary for each in measured["code"][1:])  # seconds both, each of its own
+    for kind in ("before", "code"):
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        used: list[torch.Tensor] = []
+        with torch.cuda.stream(side):
+            result = torch.zeros(1000, device="cuda")
+            late()
+            result.fill_(3.0)
+        with without_waits("cuda") if kind == "code" else contextlib.nullcontext():
+            texts.run(kind, 1, {"side": side, "result": result, "use": lambda x, used=used: used.append(x + 1)})
+        assert torch.equal(used[0].cpu(), torch.full((1000,), 4.0))
+
+
+@trial("PIN211", on_cpu=False)
+def staging_of_other_sizes(texts: Texts, _device: str, _folder: Path) -> None:
+    batches = [batch[: SHAPE[0] - number] for number, batch in enumerate(batches_of(samples()))]
+    expected, names = of_batches(batches=batches)
+    texts.before(**names)
+    seen, names = of_batches(batches=batches, largest_shape=SHAPE)
+    texts.code(**names)
+    assert same(seen, expected)
+
+
+RANK = """
+import sys, torch, torch.distributed as dist
+from pinprof.rules import RULES
+backend, device, store, rank, size = sys.argv[1:]
+dist.init_process_group(backend, init_method=f"file://{store}", rank=int(rank), world_size=int(size))
+rule = next(rule for rule in RULES if rule.id == "PIN212")
+for text in (rule.before, rule.code):
+    x = torch.arange(3.0, device=device) + int(rank)
+    exec(text, {"dist": dist, "torch": torch, "x": x})
+    print(x.tolist())
+dist.destroy_process_group()
+"""
+
+
+@trial("PIN212")
+def collectives(texts: Texts, device: str, folder: Path) -> None:
+    """Two processes that reduce on the CPU; one on the only GPU."""
+    texts.text("before"), texts.text("code")
+    backend, size = ("gloo", 2) if device == "cpu" else ("nccl", 1)
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, backend, device, str(folder / "store"), str(rank), str(size)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[1],
+        )
+        for rank in range(size)
+    ]
+    out = [process.communicate(timeout=100)[0].splitlines() for process in started]
+    assert [process.returncode for process in started] == [0] * size
+    total = [size * each + sum(range(size)) for each in (0.0, 1.0, 2.0)]
+    assert out == [[str(total)] * 2] * size
+
+
+@trial("PIN213")
+def launches(texts: Texts, device: str, folder: Path) -> None:
+    (folder / "train.py").write_text(
+        "import os\nprint(os.environ.get('CUDA_LAUNCH_BLOCKING'))\n"
+        + ("import torch\nprint(torch.arange(4.0, device='cuda').sum().item())" if device == "cuda" else "print(6.0)")
+    )
+    before, code = texts.text("before"), texts.text("code")
+    assert in_shell(f"{before}\npython train.py", folder).split() == ["1", "6.0"]
+    assert in_shell(f"{code}\npython train.py", folder, CUDA_LAUNCH_BLOCKING="1").split() == ["None", "6.0"]
+
+
+@trial("PIN214")
+def waits_within_ops(texts: Texts, device: str, _folder: Path) -> None:
+    root = torch.tensor([[2.0, 0.0], [0.5, 1.5]], device=device)
+    a = root @ root.T
+    expected = texts.before(a=a)["factor"]
+    texts.code(a=a)  # what is loaded once
+    with without_waits(device):
+        names = texts.code(a=a)
+    torch.testing.assert_close(names["factor"], expected)
+    assert names["info"].item() == 0
+    with pytest.raises(torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+        texts.before(a=-a)
+    assert texts.code(a=-a)["info"].item() != 0
+    mask = torch.tensor([True, False, True], device=device)
+    for value in (2.0, math.nan):
+        names = {"x": torch.arange(3.0, device=device), "mask": mask, "value": torch.tensor(value, device=device)}
+        expected = texts.before(1, **names)["x"]
+        with without_waits(device):
+            got = texts.code(1, **names)["x"]
+        torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@trial("PIN301", on_cpu=False)
+def prefetching(texts: Texts, _device: str, _folder: Path) -> None:
+    pinned = [batch.pin_memory() for batch in batches_of(samples())]
+    expected, names = of_batches(batches=pinned)
+    texts.before(**names)
+    seen, names = of_batches(batches=pinned)
+    texts.code(**names)
+    assert same(seen, expected)
+    seen, names = of_batches(batches=[])
+    texts.code(**names)
+    assert not seen
+
+
+@trial("PIN302", on_cpu=False)
+def launched_late(texts: Texts, _device: str, _folder: Path) -> None:
+    logged: dict[str, list[float]] = {"before": [], "code": []}
+    for kind, log in logged.items():
+        pinned = [batch.pin_memory() for batch in batches_of(samples())]
+        seen, names = of_batches(batches=pinned, log=log.append)
+        names = texts_of("PIN301").code(**names)
+        names["coming"] = iter(pinned)
+        batch = names["fetch"]()
+        for _ in pinned:
+            torch.cuda.current_stream().wait_stream(names["side"])
+            batch.record_stream(torch.cuda.current_stream())
+            names["batch"] = batch
+            exec(texts.text(kind), names)
+            batch = names["following"]
+        assert same(seen[len(pinned) :], [each.cuda() for each in pinned])
+    assert logged["code"] == logged["before"]
+    assert len(logged["code"]) == 5
+
+
+@trial("PIN303")
+def allocations(texts: Texts, device: str, folder: Path) -> None:
+    found: dict[str, list[torch.Tensor]] = {"before": [], "code": []}
+    for kind, seen in found.items():
+        batches = [torch.full((number + 1,), float(number), device=device) for number in range(4)]
+        texts.run(kind, 0, {"batches": batches, "train": lambda batch, seen=seen: seen.append(batch * 2)})
+    assert same(found["code"], found["before"])
+    script = f"import os\n{texts.text('code', 1)}\nimport torch\nprint(torch.ones(9, device={device!r}).sum().item())"
+    (folder / "train.py").write_text(script)
+    assert in_shell("python train.py", folder).split() == ["9.0"]
+
+
+@trial("PIN304")
+def recordings(texts: Texts, _device: str, _folder: Path) -> None:
+    def recorded(kind: str) -> list[int]:
+        when = texts.run(kind, 0, {"schedule": torch.profiler.schedule})["when"]
+        return [step for step in range(20) if "RECORD" in when(step).name]
+
+    assert recorded("before")[:5] == [0, 1, 2, 3, 4]
+    assert recorded("code") == [15, 16, 17, 18, 19]
+
+
+@trial("PIN401", "PIN402")
+def workers(texts: Texts, _device: str, _folder: Path) -> None:
+    data = torch.arange(20.0)
+    found = [list(texts.run(kind, 0, {"data": data})["loader"]) for kind in ("before", "code")]
+    assert same(found[1], found[0])
+
+
+def result_of_late_work() -> torch.Tensor:
+    x = torch.zeros(1 << 20, device="cuda")
+    torch.cuda.synchronize()
+    late()
+    return x + 7
+
+
+def keep(kept: list[Any]) -> Callable[[Any], None]:
+    """Return what keeps copies of what it is given, for host memory may change."""
+    return lambda x: kept.append(x.copy() if hasattr(x, "copy") else x.clone())
+
+
+@trial("PIN501", "PIN502", "PIN504", "PIN506", on_cpu=False)
+def reads_of_results(texts: Texts, _device: str, _folder: Path) -> None:
+    """What the code reads is there; what was read before was a matter of luck, so it only has to run."""
+    for kind in ("before", "code"):
+        kept: list[Any] = []
+        note = keep(kept)
+        buffer = torch.zeros(1 << 20, pin_memory=True)
+        names = {"x": result_of_late_work(), "use": note, "log": note, "plot": note, "buffer": buffer}
+        texts.run(kind, 0, names)
+        if kind == "code":
+            assert kept
+            assert all((each == 7).all() for each in kept)
+            assert not buffer.any()
+        torch.cuda.synchronize()
+
+
+@trial("PIN503", on_cpu=False)
+def refills(texts: Texts, _device: str, _folder: Path) -> None:
+    expected, names = of_batches()
+
+    def train_and_wait(batch: torch.Tensor) -> None:
+        expected.train(batch)
+        torch.cuda.synchronize()
+
+    texts.before(**{**names, "train": train_and_wait})
+    assert same(expected, [batch.cuda() for batch in names["batches"]])
+    seen, names = of_batches()
+    texts.code(**names)
+    assert same(seen, expected)
+
+
+@trial("PIN505", on_cpu=False)
+def memory_given_up(texts: Texts, _device: str, _folder: Path) -> None:
+    x = torch.randn(1 << 16)
+    cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    for kind in ("before", "code"):
+        if kind == "code":
+            late()
+        y = texts.run(kind, 0, {"x": x, "device": "cuda", "cudart": cudart})["y"]
+        other = torch.empty_like(x, pin_memory=True).fill_(-1)  # would take the memory if it were free
+        assert torch.equal(y.cpu(), x)
+        del other
+
+
+@trial("PIN507", on_cpu=False)
+def unneeded_waits(texts: Texts, _device: str, _folder: Path) -> None:
+    model = torch.nn.Linear(SHAPE[1], SHAPE[0]).cuda()
+    staging = torch.randn(SHAPE, pin_memory=True)
+    late()
+    expected = texts.before(staging=staging, device="cuda", model=model)["loss"]
+    late()
+    with without_waits("cuda"):
+        got = texts.code(staging=staging, device="cuda", model=model)["loss"]
+    assert torch.equal(got, expected)
+
+
+def runs() -> list[Any]:
+    found = []
+    for rule in RULES:
+        if rule.id not in NEED_CUDA:
+            found.append(pytest.param(rule.id, "cpu", id=f"{rule.id}-cpu"))
+        found.append(pytest.param(rule.id, "cuda", id=f"{rule.id}-cuda", marks=pytest.mark.gpu))
+    return found
+
+
+def test_the_texts_of_every_rule_are_run() -> None:
+    assert set(TRIALS) == {rule.id for rule in RULES}
+
+
+@pytest.mark.parametrize(("number", "device"), runs())
+def test_what_to_write_does_what_was_written_before(number: str, device: str, tmp_path: Path) -> None:
+    texts = texts_of(number)
+    TRIALS[number](texts, device, tmp_path)
+    if device == "cuda":
+        assert not texts.left()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_what_to_write_can_be_compiled(rule: Rule) -> None:
+    """Also where there is no GPU to run it."""
+    for text in (rule.before, rule.code):
+        if rule.id not in {"PIN107", "PIN213"}:  # in the shell's language
+            compile(text, rule.id, "exec")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("number", ["PIN101", "PIN103", "PIN503", "PIN211"])
+def test_a_refill_without_the_event_would_be_noticed(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the trials rest on: a GPU that is late enough for the mistake to show."""
+    monkeypatch.setattr(torch.cuda.Event, "synchronize", lambda _: None)
+    seen, names = of_batches(largest_shape=SHAPE)
+    texts_of(number).code(**names)
+    assert not same(seen, [batch.cuda() for batch in names["batches"]])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("number", "case"), [("PIN108", 0), ("PIN201", 1), ("PIN203", 0)])
+def test_a_read_without_the_event_would_be_noticed(number: str, case: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda.Event, "synchronize", lambda _: None)
+    with pytest.raises(AssertionError):
+        read_later(texts_of(number), case, () if case else (3,), torch.Tensor.item if case else torch.Tensor.tolist)
+
+
+def test_a_loss_replaced_before_backward_would_be_noticed() -> None:
+    """The advice of old: 0 times inf is nan, and the step destroys the weights."""
+    texts = texts_of("PIN202")
+    texts.cases["code"][0] = (
+        "for batch in batches:\n"
+        "    loss = loss_of(batch)\n"
+        "    torch.where(torch.isfinite(loss), loss, torch.zeros_like(loss)).backward()\n"
+        "    optimizer.step()\n"
+        "    optimizer.zero_grad()"
+    )
+    after = trained(texts, "code", (*GOOD, BAD["the logarithm of 0"]), "cpu", "Adam")
+    assert not all(value.isfinite().all() for value in after)
