@@ -104,7 +104,7 @@ def test_files_are_written_but_not_over_others(report: Report, tmp_path: Path, w
     assert path.read_text() == "precious"
     write(report, path, force=True)
     assert path.read_text() == text
-    with pytest.raises(PinprofError, match="cannot be written"):
+    with pytest.raises(PinprofError, match="there is no folder"):
         write(report, tmp_path / "missing" / "out")
 
 

@@ -70,7 +70,7 @@ def check(
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.check import judge, match_traces, measure_figures, read_baseline
 
-    check_outputs((output,), force=force, reads=(*traces, baseline))
+    check_outputs((output,), force=force, reads=(*traces, baseline, config or PROJECT_FILE))
     limits = _limits(config, options)
     allowed = _tolerance(tolerance, baseline)
     before = read_baseline(baseline) if baseline is not None else None
