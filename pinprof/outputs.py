@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import secrets
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -123,10 +122,18 @@ def hidden_folder(parent: Path) -> Iterator[Path]:
         yield folder
     finally:
         try:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
         except BaseException:  # a signal, while all is being removed
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             raise
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of files; `shutil.rmtree` turns a signal that comes at the wrong moment into an error of its own."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
 
 
 def is_stream(path: Path) -> bool:
@@ -142,7 +149,7 @@ def is_stream(path: Path) -> bool:
 
 def _stream(path: Path) -> BinaryIO:
     descriptor = _descriptor(path)
-    if descriptor is not None and str(descriptor.parent) in {"/dev/fd", os.path.realpath("/proc/self/fd")}:
+    if descriptor is not None and str(descriptor).startswith(("/dev/fd/", os.path.realpath("/proc/self") + "/")):
         # Opened anew, a file would be cut off, and written from its start.
         return os.fdopen(os.dup(int(descriptor.name)), "wb")
     return os.fdopen(os.open(path, os.O_WRONLY), "wb")

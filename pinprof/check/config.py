@@ -28,7 +28,10 @@ def read_config(path: str | Path) -> Limits | None:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as exc:
         raise PinprofError(f"{path}: cannot be read ({exc.strerror})") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except (
+        ValueError,
+        RecursionError,
+    ) as exc:  # also of a number with more digits than Python reads
         raise PinprofError(f"{path}: is not TOML ({exc})") from exc
     own = _table(_table(document.get("tool", {})).get("pinprof", {}))
     for key in own:

@@ -57,6 +57,8 @@ class Commands(click.Group):
             fail(str(error))
         except MemoryError:
             fail("out of memory; record fewer steps, or use a machine with more")
+        except OSError as error:  # a full disk, a file that went away
+            fail(str(error))
         except Exception as error:  # noqa: BLE001  exit status 1 is that of a limit that was not kept
             _unexpected(error)
         sys.exit(status if isinstance(status, int) else 0)
