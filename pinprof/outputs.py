@@ -129,7 +129,7 @@ def hidden_folder(parent: Path) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of files; `shutil.rmtree` turns a signal that comes at the wrong moment into an error of its own."""
+    """Remove a folder of files; `shutil.rmtree` can turn a signal that interrupts it into an error of its own."""
     with suppress(OSError):
         for path in folder.iterdir():
             path.unlink()

@@ -140,9 +140,9 @@ def test_a_config_with_an_endless_number_is_one_line(trace: Path, tmp_path: Path
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("words", [("report",), ("export", "-o", "-"), ("explain", "PIN201")])
 def test_a_full_disk_behind_standard_output_is_one_line(trace: Path, words: tuple[str, ...]) -> None:
-    arguments = words if words[0] == "explain" else (*words, trace)
+    command = [*PINPROF, *words, *([] if words[0] == "explain" else [str(trace)])]
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run([*PINPROF, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "Error: standard output: cannot be written (No space left on device)\n"
 

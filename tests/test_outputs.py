@@ -124,7 +124,8 @@ def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_a_signal_while_all_is_removed_leaves_nothing_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    remove, interrupted = Path.rmdir, []
+    remove = Path.rmdir
+    interrupted: list[Path] = []
 
     def rmdir(folder: Path) -> None:
         if not interrupted:
