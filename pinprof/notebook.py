@@ -14,7 +14,7 @@ from pinprof.compare import Comparison
 from pinprof.compare import compare as compared
 from pinprof.errors import PinprofError, TraceError
 from pinprof.measure import Profile, measure
-from pinprof.outputs import write_whole
+from pinprof.outputs import check_outputs, write_whole
 from pinprof.pool import measure_files
 from pinprof.ranks import RankPart, Ranks, compare_ranks, rank_of
 from pinprof.ranks.runs import checked_pattern, job_of, numbered
@@ -25,6 +25,7 @@ from pinprof.report.json_report import to_json
 from pinprof.rules import Findings, examine
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
+from pinprof.urls import local_path
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -42,6 +43,9 @@ class _Text(ABC):
     @abstractmethod
     def _json(self) -> str: ...
 
+    @abstractmethod
+    def _profiles(self) -> Iterable[Profile]: ...
+
     def __repr__(self) -> str:  # here, for IPython takes the repr of a class before what pretty-prints its base
         return f"<pinprof {self._summary()}; print it>"
 
@@ -50,8 +54,13 @@ class _Text(ABC):
         printer.text(str(self))
 
     def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write it as JSON; PinprofError if `path` exists and `force` is not set."""
-        _write(Path(path), self._json(), force=force)
+        """Write it as JSON; PinprofError if `path` exists and `force` is not set, or is a trace that it is about."""
+        self._write(Path(path), self._json, force=force)
+
+    def _write(self, path: Path, render: Callable[[], str], *, force: bool) -> None:
+        traces = [trace for profile in self._profiles() if (trace := local_path(profile.path))]
+        check_outputs([str(path.absolute())], traces, force=force, way="overwrite it with force=True")
+        write_whole(path, render())
 
 
 class _Page(_Text):
@@ -71,8 +80,8 @@ class _Page(_Text):
         )
 
     def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the page with its interactive timelines; PinprofError if `path` exists and `force` is not set."""
-        _write(Path(path), self._page(), force=force)
+        """Write the page with its interactive timelines; PinprofError as `json()` raises it."""
+        self._write(Path(path), self._page, force=force)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,6 +117,9 @@ class Report(_Page):
     def _json(self) -> str:
         return to_json([(self.profile, self.findings)])
 
+    def _profiles(self) -> Iterable[Profile]:
+        return [self.profile]
+
     def _page(self) -> str:
         return to_html([(self.trace, self.profile, self.findings)])
 
@@ -136,6 +148,9 @@ class ComparisonReport(_Page):
 
     def _json(self) -> str:
         return compare_json.to_json(self.comparison)
+
+    def _profiles(self) -> Iterable[Profile]:
+        return self.before.profile, self.after.profile
 
     def _page(self) -> str:
         return compare_page.to_html(self.before.trace, self.after.trace, self.comparison)
@@ -174,6 +189,9 @@ class JobReport(_Text):
 
     def _json(self) -> str:
         return to_json([(part.profile, part.findings) for part in self.parts], self.ranks)
+
+    def _profiles(self) -> Iterable[Profile]:
+        return (part.profile for part in self.parts)
 
 
 def analyze_job(
@@ -290,9 +308,3 @@ def _say_window(window: str, step: int, of: int) -> None:
     """Name each window on the terminal as it begins; a line per step would cost the step time."""
     if step == 1 and sys.stderr.isatty():
         print(f"pinprof: {window} ({of} step{'s' * (of != 1)})", file=sys.stderr)  # noqa: T201
-
-
-def _write(path: Path, text: str, *, force: bool) -> None:
-    if path.exists() and not force:
-        raise PinprofError(f"{path}: exists already; choose another name or overwrite it with force=True")
-    write_whole(path, text)

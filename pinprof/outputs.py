@@ -1,26 +1,184 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and never over what is read; what is no file is written through."""
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import combinations
 from pathlib import Path
+from typing import BinaryIO, TypeAlias
 
 from pinprof.errors import PinprofError
 
+STANDARD = "-"
+"""Names standard output among outputs, and standard input among inputs."""
+DESCRIPTORS = re.compile(r"/proc/\d+(/task/\d+)?/fd|/dev/fd")
+"""Folders whose entries are open descriptors: what they lead to is not to be replaced, somebody writes to it."""
+MOST_LINKS = 40
+"""Linux follows no more."""
 
-@contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
-    """Give a name in the folder of `path` to write to; at the end of the block the file takes its place."""
-    with tempfile.TemporaryDirectory(prefix=".pinprof-", dir=path.parent) as folder:
-        temporary = Path(folder) / path.name
-        yield temporary
-        temporary.replace(path)
+Identity: TypeAlias = tuple[int, int] | str
+
+
+def check_outputs(
+    outputs: Sequence[str], inputs: Iterable[str] = (), *, force: bool, way: str = "overwrite it with --force"
+) -> None:
+    """Refuse outputs that could not be written, are read, or are there already; PinprofError names the first of them.
+
+    `way` says how to overwrite a file.
+    """
+    for one, other in combinations(outputs, 2):
+        if one == other or _identity(one, 1) == _identity(other, 1):
+            raise PinprofError(f"{_named(one)}: is named for two outputs; give each its own")
+    files = [path for path in outputs if path != STANDARD]
+    read = {_identity(path, 0) for path in inputs} if files else set()
+    for path in files:
+        _check_place(path)
+        if _identity(path, 1) in read and not is_stream(Path(path)):
+            raise PinprofError(f"{path}: is what is read; choose another name")
+        if os.path.exists(path) and not is_stream(Path(path)) and not force:  # noqa: PTH110  never raises
+            raise PinprofError(f"{path}: exists already; choose another name, or {way}")
+
+
+def _named(path: str) -> str:
+    return "standard output" if path == STANDARD else path
+
+
+def _identity(path: str, standard: int) -> Identity:
+    """Return what tells a file from every other one, by whatever links it is named; `-` is this open descriptor."""
+    try:
+        status = os.fstat(standard) if path == STANDARD else os.stat(path)  # noqa: PTH116  Path is slow
+    except (OSError, ValueError):
+        return os.path.realpath(path)
+    return status.st_dev, status.st_ino
+
+
+def _check_place(path: str) -> None:
+    # The functions of os.path answer where those of Path raise, for names that no file can have.
+    folder = Path(os.path.realpath(path) if os.path.islink(path) else path).parent  # noqa: PTH114
+    if not os.path.isdir(folder.absolute()):  # noqa: PTH112
+        is_file = os.path.exists(folder)  # noqa: PTH110
+        raise PinprofError(
+            f"{path}: {f'{folder} is a file' if is_file else f'there is no folder {folder}; make it first'}"
+        )
+    if os.path.isdir(path):  # noqa: PTH112
+        raise PinprofError(f"{path}: is a folder; name a file in it")
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write a text to a file, over one that is there; PinprofError if it cannot be written."""
     try:
-        with unfinished(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        with opened(path) as file:
+            file.write(text.encode())
     except OSError as exc:
-        raise PinprofError(f"{path}: cannot be written ({exc.strerror})") from exc
+        raise PinprofError(f"{path}: cannot be written ({exc.strerror or exc})") from exc
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Give what writes to `path`: a new file that takes its place at the end of the block, or what is no file itself.
+
+    Raises OSError if that is not possible.
+    """
+    if is_stream(path):
+        with _stream(path) as file:
+            yield file
+    else:
+        with unfinished(path) as temporary, temporary.open("wb") as file:
+            yield file
+
+
+@contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """Give a name beside the file `path` to write to; at the end of the block that file takes its place.
+
+    A link stays, and what it leads to is replaced; mode and owner stay those of the file that was there. Raises OSError
+    if that is not possible, also for what is no regular file.
+    """
+    target = Path(os.path.realpath(path))
+    before = _status(path)
+    if before is not None and (is_stream(path) or not stat.S_ISREG(before.st_mode)):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    with hidden_folder(target.parent) as folder:
+        temporary = folder / target.name
+        yield temporary
+        if before is not None:
+            _keep(before, temporary)
+        temporary.replace(target)
+
+
+@contextmanager
+def hidden_folder(parent: Path) -> Iterator[Path]:
+    """Give a new folder, which is removed at the end of the block; should one be left, its name says by which process.
+
+    Its name is known before it is there, so that no signal can come between its making and its removal.
+    """
+    folder = parent / f".pinprof-{os.getpid()}-{secrets.token_hex(8)}"
+    try:
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        try:
+            _remove(folder)
+        except BaseException:  # a signal, while all is being removed
+            _remove(folder)
+            raise
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of files; `shutil.rmtree` can turn a signal that interrupts it into an error of its own."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether bytes go through to what this names: a device, a pipe, a descriptor that is open."""
+    if _descriptor(path) is not None:
+        return True
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+def _stream(path: Path) -> BinaryIO:
+    descriptor = _descriptor(path)
+    if descriptor is not None and str(descriptor).startswith(("/dev/fd/", os.path.realpath("/proc/self") + "/")):
+        # Opened anew, a file would be cut off, and written from its start.
+        return os.fdopen(os.dup(int(descriptor.name)), "wb")
+    return os.fdopen(os.open(path, os.O_WRONLY), "wb")
+
+
+def _descriptor(path: Path) -> Path | None:
+    """Return the open descriptor that a path leads to by links, as /dev/stdout does; None for every other path."""
+    for _ in range(MOST_LINKS):
+        entry = Path(os.path.realpath(path.parent)) / path.name
+        if entry.name.isdecimal() and DESCRIPTORS.fullmatch(str(entry.parent)):
+            return entry
+        if not os.path.islink(entry):  # noqa: PTH114  never raises
+            return None
+        path = entry.parent / os.readlink(entry)  # noqa: PTH115
+    return None
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _keep(before: os.stat_result, new: Path) -> None:
+    """Give a new file the owner and the mode of the one before, as far as we may."""
+    for owner in (before.st_uid, -1):
+        with suppress(OSError, AttributeError):  # the latter on Windows
+            os.chown(new, owner, before.st_gid)
+            break
+    with suppress(OSError):
+        new.chmod(before.st_mode & 0o777)

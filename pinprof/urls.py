@@ -18,6 +18,14 @@ def is_url(path: str) -> bool:
     return URL.match(path) is not None
 
 
+def local_path(path: str) -> str | None:
+    """Return the file of this machine that a path or a URL names, as fsspec reads it; None where there is none."""
+    scheme, _, name = path.rpartition("::")[2].partition("://")
+    if not is_url(path):
+        return path
+    return name if scheme in {"file", "local"} else None
+
+
 def shown(path: str) -> str:
     """Return the name under which a trace is reported: without user, password and signature, if it is a URL."""
     if path == STANDARD_INPUT:

@@ -104,7 +104,7 @@ def test_files_are_written_but_not_over_others(report: Report, tmp_path: Path, w
     assert path.read_text() == "precious"
     write(report, path, force=True)
     assert path.read_text() == text
-    with pytest.raises(PinprofError, match="cannot be written"):
+    with pytest.raises(PinprofError, match="there is no folder"):
         write(report, tmp_path / "missing" / "out")
 
 
@@ -222,3 +222,12 @@ def test_a_comparison_shows_itself_and_writes_what_the_command_writes(report: Re
     assert json.loads((tmp_path / "made.json").read_text())["schema"] == "pinprof.compare/1"
     with pytest.raises(PinprofError, match="exists already"):
         made.json(tmp_path / "made.json")
+
+
+def test_a_report_is_not_written_over_its_own_trace(report: Report, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json.gz"
+    trace.write_bytes(Path(report.profile.path).read_bytes())
+    for write in (Report.json, Report.html):
+        with pytest.raises(PinprofError, match="is what is read"):
+            write(pinprof.analyze(trace), trace, force=True)
+    assert trace.read_bytes() == Path(report.profile.path).read_bytes()

@@ -2,7 +2,6 @@
 
 import gzip
 import sys
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from pinprof.capture.plain import Progress, uses_cuda
 from pinprof.capture.profiler import as_capture_error, torch_profiler, warm_up_profiler
 from pinprof.capture.waits import noticing
 from pinprof.errors import CaptureError, TraceError
-from pinprof.outputs import unfinished
+from pinprof.outputs import hidden_folder, unfinished
 from pinprof.trace import read_trace
 from pinprof.trace.lines import LINE_MARK, LINES_KEY, RecordedLines, SourceLine
 
@@ -76,8 +75,8 @@ def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator
 
 def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: Path) -> tuple[RecordedLines, ...]:
     """Return the lines of a step's waits, from the recorded steps."""
-    with tempfile.TemporaryDirectory(prefix=".pinprof-", dir=folder) as temporary:
-        marked = Path(temporary) / "lines.json"
+    with hidden_folder(folder) as temporary:
+        marked = temporary / "lines.json"
         profiler.export_chrome_trace(str(marked))
         try:
             trace = read_trace(marked)

@@ -278,6 +278,8 @@ def writable_target(path: Path, *, force: bool) -> Path:
         raise CaptureError(f"{path}: a trace's name must end in {' or '.join(SUFFIXES)}")
     if not path.absolute().parent.is_dir():
         raise CaptureError(f"{path}: there is no folder {path.parent}; make it first")
+    if path.exists() and not path.is_file():
+        raise CaptureError(f"{path}: is no regular file, and a trace is read again; name another")
     if path.exists() and not force:
         raise CaptureError(f"{path}: exists already; choose another name or overwrite it with force=True")
     return path.absolute()

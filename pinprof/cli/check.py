@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, printable, say, write
+from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, say, write
 from pinprof.cli.traces import each_outcome, jobs_option, measured_trace
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def check(
     )
     from pinprof.errors import TraceError
 
-    check_outputs((output,), force=force, reads=(*traces, baseline, config))
-    limits = _limits(config, options, is_compared=baseline is not None)
+    limits, file = _limits(config, options, is_compared=baseline is not None)
+    check_outputs((output,), force=force, reads=(*traces, baseline, file))
     allowed = _tolerance(tolerance, baseline)
     before = read_baseline(baseline) if baseline is not None else None
 
@@ -103,13 +103,18 @@ def check(
     if status == NOT_JUDGED:
         fail(_unknown(checked), status)
     if status == NOT_KEPT and (unknown := _unknown(checked)):
-        say(f"Not judged: {printable(unknown)}")
+        say(f"Not judged: {unknown}")
     say(f"Next: {_next(checked, traces)}")
     return status
 
 
-def _limits(config: str | None, options: "Mapping[str, float | None]", *, is_compared: bool) -> "Limits":
-    """Return the limits of the options, and of the project's file where no option says otherwise; fail without any."""
+def _limits(
+    config: str | None, options: "Mapping[str, float | None]", *, is_compared: bool
+) -> "tuple[Limits, str | None]":
+    """Return the limits of the options, and of the project's file where no option says otherwise, and that file.
+
+    Fails without any limit.
+    """
     from dataclasses import replace
 
     from pinprof.check import Limits, find_config, read_config
@@ -122,7 +127,7 @@ def _limits(config: str | None, options: "Mapping[str, float | None]", *, is_com
     if not limits and not is_compared:
         where = f"{path} has none in [tool.pinprof.check]" if path else "no pyproject.toml here or above has any"
         fail(f"no limit is set, so nothing could fail ({where}): set one, e.g. --max-hidden-syncs 0, or use --baseline")
-    return limits
+    return limits, str(path) if path else None
 
 
 def _working_folder() -> Path:
@@ -154,7 +159,7 @@ def _matched(
         return None
     matched = match_traces(measured, before.traces)
     for remark in remarks_on(before, measured, matched):
-        say(f"Note: {name}: {printable(remark)}")
+        say(f"Note: {name}: {remark}")
     return matched
 
 

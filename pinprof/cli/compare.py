@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, write
+from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
 from pinprof.cli.traces import jobs_option, measured_traces, one_trace
 from pinprof.urls import STANDARD_INPUT
 
@@ -51,7 +51,7 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
         from pinprof.report.compare_text import to_text
 
         width, color = page_options()
-        click.echo(to_text(made, width=width, color=color), nl=False)
+        show(to_text(made, width=width, color=color))
     if json_file:
         from pinprof.report.compare_json import to_json
 

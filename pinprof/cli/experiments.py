@@ -6,10 +6,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import click
-
 from pinprof.bench.catalogue import Experiment
-from pinprof.cli.terminal import fail, page_options, progress
+from pinprof.cli.terminal import fail, page_options, progress, show
 
 if TYPE_CHECKING:
     from pinprof.bench.results import Bench
@@ -23,8 +21,8 @@ def measured(experiments: Sequence[Experiment], *, quick: bool) -> "Bench":
     """Return what the experiments measure on this machine."""
     from pinprof.workloads.runner import run_bench
 
-    with _shown() as show:
-        return run_bench(experiments, quick=quick, on_progress=show)
+    with _shown() as tell:
+        return run_bench(experiments, quick=quick, on_progress=tell)
 
 
 @contextmanager
@@ -42,7 +40,7 @@ def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
     from pinprof.report.bench_text import to_text
 
     width, color = page_options()
-    click.echo(to_text(bench, width=width, color=color, recorded=recorded), nl=False)
+    show(to_text(bench, width=width, color=color, recorded=recorded))
 
 
 def need_gpu(experiments: Sequence[Experiment], *, on_paper: bool = True) -> None:

@@ -2,7 +2,7 @@
 
 import click
 
-from pinprof.cli.terminal import fail, page_options, say
+from pinprof.cli.terminal import fail, page_options, say, show
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -25,10 +25,10 @@ def explain(rule: str | None) -> None:
 
     width, color = page_options()
     if rule is None:
-        click.echo(to_catalogue(RULES, width=width, color=color), nl=False)
+        show(to_catalogue(RULES, width=width, color=color))
         say("Next: pinprof explain PIN201")
         return
     found = {each.id: each for each in RULES}.get(rule.upper())
     if found is None:
         fail(f"{rule}: there is no such rule; pinprof explain lists them all")
-    click.echo(to_page(found, width=width, color=color), nl=False)
+    show(to_page(found, width=width, color=color))

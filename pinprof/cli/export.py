@@ -1,14 +1,13 @@
 """`pinprof export`: the trace again, with pinprof's own tracks, for Perfetto."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
-from pinprof.cli.terminal import check_outputs, fail, force_option, progress, say
+from pinprof.cli.terminal import check_outputs, fail, force_option, progress, say, show
 from pinprof.cli.traces import JOBS, jobs_option, one_trace
 from pinprof.urls import shown
 
@@ -54,7 +53,7 @@ def export(trace: str, output: str, *, force: bool) -> None:
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.trace.files import readable_twice
 
-    check_outputs((output,), force=force)  # not `reads`: the trace is in its export
+    check_outputs((output,), force=force, reads=(trace,))
     if output.lower().endswith(".zst"):
         fail(f"{output}: Perfetto opens no zstd; name it .json.gz or .json")
     path = one_trace(trace)
@@ -109,16 +108,15 @@ def _naming(name: str, text: Iterable[bytes]) -> Iterator[bytes]:
 def _write(text: Iterable[bytes], output: str) -> None:
     """Write a text whole or not at all, packed if the name says so; to standard output as it is."""
     from pinprof.errors import PinprofError
-    from pinprof.outputs import unfinished
+    from pinprof.outputs import opened
 
     with progress(f"writing {Path(output).name}") as tell:
         if output == "-":
             for piece in text:
-                sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
+                show(piece)
             return
         try:
-            with unfinished(Path(output)) as temporary, _opened(temporary) as write:
+            with opened(Path(output)) as file, _packed(file, output) as write:
                 _copy(text, write, lambda done: tell(f"writing {Path(output).name}: {done / MEGABYTE:,.0f} MB"))
         except OSError as error:
             raise PinprofError(f"{output}: cannot be written ({error.strerror or error})") from error
@@ -134,14 +132,13 @@ def _copy(pieces: Iterable[bytes], write: Callable[[bytes], object], tell: Calla
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Callable[[bytes], object]]:
-    """Give what writes to a file, packed if its name says so."""
+def _packed(file: BinaryIO, name: str) -> Iterator[Callable[[bytes], object]]:
+    """Give what writes to an open file, packed if its name says so."""
     from isal import igzip
 
-    with path.open("wb") as file:
-        if not path.name.lower().endswith(".gz"):
-            yield file.write
-            return
-        packer: Any = igzip.IGzipFile
-        with packer(filename="", mode="wb", fileobj=file, compresslevel=GZIP_LEVEL, mtime=0) as packed:
-            yield packed.write
+    if not name.lower().endswith(".gz"):
+        yield file.write
+        return
+    packer: Any = igzip.IGzipFile
+    with packer(filename="", mode="wb", fileobj=file, compresslevel=GZIP_LEVEL, mtime=0) as packed:
+        yield packed.write

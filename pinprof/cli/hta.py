@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from pinprof.cli.terminal import fail, page_options, progress
+from pinprof.cli.terminal import fail, page_options, progress, show
 from pinprof.cli.traces import JOBS
 from pinprof.urls import STANDARD_INPUT, shown
 
@@ -43,4 +43,4 @@ def print_hta(told: "Told") -> None:
 
     if told:
         width, color = page_options()
-        click.echo(to_text(list(told.values()), width=width, color=color))
+        show(to_text(list(told.values()), width=width, color=color) + "\n")

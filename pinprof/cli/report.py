@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.cli.hta import hta_of, print_hta
-from pinprof.cli.terminal import check_outputs, force_option, page_options, printable, progress, say, write
+from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, show, write
 from pinprof.cli.traces import (
     JobOptions,
     chosen_job,
@@ -134,13 +134,13 @@ def _job(
     parts = [part for _, part in measured]
     ranks = compare_ranks(parts, choice)
     for remark in choice if "-" in (json_file, html_file) else ():
-        say(printable(remark))
+        say(remark)
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
     path, part = measured[numbers.index(ranks.shown_rank)]
     hta = hta_of([(each, number) for (each, _), number in zip(measured, numbers, strict=True)]) if with_hta else {}
     if "-" not in (json_file, html_file):
         width, color = page_options()
-        click.echo(to_text(ranks, parts, width=width, color=color))
+        show(to_text(ranks, parts, width=width, color=color) + "\n")
         print_report(part.profile, part.findings)
         print_hta(hta)
     if json_file:

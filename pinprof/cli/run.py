@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from pinprof.cli.job import command_for, give_up, report_job, say_where
-from pinprof.cli.terminal import check_outputs, fail, force_option, say
+from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals
 from pinprof.cli.traces import measured_traces, print_report, write_page
 from pinprof.errors import CaptureError
 
@@ -123,7 +123,11 @@ def run(
     chosen = _windows(windows)
     name = script.rpartition(".")[2] if options["module"] else Path(script).stem
     outputs = _outputs(output, f"pinprof-{name}.json.gz", of_job=job_report)
-    check_outputs((outputs.trace, outputs.page if outputs.is_first else None), force=force)
+    check_outputs(
+        (outputs.trace, outputs.page if outputs.is_first else None),
+        force=force,
+        reads=() if options["module"] else (script,),
+    )
     from pinprof.capture.agreement import agreement_of_process
 
     agreement = agreement_of_process()
@@ -173,9 +177,9 @@ def _recorded(outputs: _Outputs, agreement: "Agreement | None", **options: Any) 
     from pinprof.capture.script import run_script
 
     try:
-        with _step_counter() as show:
+        with _step_counter() as show_step, usual_signals():
             outcome = run_script(
-                path=outputs.trace, agreement=agreement, on_progress=show if outputs.is_first else None, **options
+                path=outputs.trace, agreement=agreement, on_progress=show_step if outputs.is_first else None, **options
             )
     except CaptureError as error:
         if agreement is None:
@@ -212,8 +216,9 @@ def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoRetur
     job = _rank_of_job()
     of_rank = f"Rank {job.rank}: " if job else ""
     watching = Guard("collect", on_found=lambda found: say(of_rank + found.headline))
-    status = run_guarded(script, args, watching, module=module)
-    click.echo(f"{of_rank}{watching}")
+    with usual_signals():
+        status = run_guarded(script, args, watching, module=module)
+    show(f"{of_rank}{watching}\n")
     if status:
         say(f"The script failed with exit status {status}.")
     elif watching.violations:

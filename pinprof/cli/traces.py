@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from pinprof.cli.terminal import fail, page_options, printable, progress, say, write
+from pinprof.cli.terminal import fail, page_options, progress, say, show, write
 from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def each_trace(arguments: Sequence[str], make: "Callable[[Trace], Made]") -> Ite
             if isinstance(outcome, TraceError):
                 if is_named:
                     raise outcome
-                say(f"Skipped: {printable(str(outcome))}")
+                say(f"Skipped: {outcome}")
                 continue
             usable += 1
             yield outcome
@@ -177,7 +177,7 @@ def chosen_job(measured: "Measured", job: JobOptions) -> "tuple[Measured, list[s
     except TraceError as error:
         if job.rank_from or job.run:
             raise
-        say(f"Not the ranks of one job: {printable(str(error))}")
+        say(f"Not the ranks of one job: {error}")
         return None
     file_of = {id(part): file for (file, _), part in zip(measured, parts, strict=True)}
     return [(file_of[id(part)], part) for part in chosen.parts], chosen.remarks
@@ -200,7 +200,7 @@ def measured_ranks(paths: Sequence[str], job: JobOptions) -> "Measured":
         for done, (path, outcome) in enumerate(outcomes, start=1):
             update(f"measuring: {done} of {len(paths)} traces")
             if isinstance(outcome, PinprofError):
-                say(f"Skipped: {printable(str(outcome))}")
+                say(f"Skipped: {outcome}")
             else:
                 found[path] = outcome
     if not found:
@@ -223,7 +223,7 @@ def print_report(profile: "Profile", findings: "Findings") -> None:
     from pinprof.report.console import to_text
 
     width, color = page_options()
-    click.echo(to_text(profile, findings, width=width, color=color))
+    show(to_text(profile, findings, width=width, color=color) + "\n")
 
 
 def write_page(path: str, measured: "Sequence[tuple[Trace, Profile, Findings]]") -> None:

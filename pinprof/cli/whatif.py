@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, write
+from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
 from pinprof.cli.traces import each_trace, jobs_option, one_trace
 from pinprof.urls import STANDARD_INPUT
 
@@ -122,7 +122,7 @@ def whatif(
             text = to_text(ranks, prediction, width=width, color=color)
         else:
             text = to_overview([trace for trace, _ in ranks], prediction, named, width=width, color=color)
-        click.echo(text, nl=False)
+        show(text)
     if json_file:
         from pinprof.report.whatif_json import to_json
 
@@ -223,7 +223,7 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     made = verified(old, old_profile, new, new_profile)
     if json_file != "-":
         width, color = page_options()
-        click.echo(to_text(old, made, width=width, color=color), nl=False)
+        show(to_text(old, made, width=width, color=color))
     if json_file:
         write(json_file, to_json(made))
     say(f"Next: pinprof whatif {shlex.quote(after)}")

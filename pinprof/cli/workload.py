@@ -10,7 +10,7 @@ import click
 
 from pinprof.bench.catalogue import EXPERIMENTS, Experiment, Size, experiment, resized
 from pinprof.cli.experiments import measured, need_gpu, print_bench
-from pinprof.cli.terminal import check_outputs, fail, progress, say
+from pinprof.cli.terminal import check_outputs, fail, progress, say, show
 
 RECORDING_TIMEOUT_S = 300.0
 SUFFIXES = (".json.gz", ".json")
@@ -55,7 +55,7 @@ def workload(context: click.Context, *, listed: bool) -> None:
     if listed:
         width = max(len(known.name) for known in EXPERIMENTS)
         for known in EXPERIMENTS:
-            click.echo(f"{known.number:<4} {known.name:<{width}}  {known.summary}")
+            show(f"{known.number:<4} {known.name:<{width}}  {known.summary}\n")
     elif context.invoked_subcommand is None:
         fail("name an experiment; pinprof workload --list has them")
 

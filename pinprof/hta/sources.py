@@ -1,6 +1,7 @@
 """The files that HTA is to analyze: which there are, of which rank each is, and what each holds."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -77,7 +78,7 @@ def check_output(output: str, traces: Mapping[int, str]) -> None:
     """Raise PinprofError if HTA would write to a URL or over a trace."""
     if is_url(output):
         raise PinprofError(f"HTA writes beside the trace, and {shown(output)} is a URL; copy the trace here first")
-    if output in traces.values():
+    if os.path.realpath(output) in map(os.path.realpath, traces.values()):
         raise PinprofError(f"HTA would write over {output}; name the trace NAME.json or NAME.json.gz")
 
 

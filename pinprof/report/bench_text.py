@@ -59,7 +59,7 @@ def _experiment(known: Experiment, result: Result, judged: Sequence[Verdict]) ->
     if compared:
         figures = table("figure", "here", "spread", "published", text_columns=1)
         for row in compared:
-            figures.add_row(*map(printable, row))
+            figures.add_row(*row)
         yield figures
     for grid in grids(result):
         of_sizes = table(*map(printable, grid.columns), text_columns=0)

@@ -115,8 +115,8 @@ def _waits(comparison: Comparison) -> Iterable[RenderableType]:
         rows.add_row(
             change.status,
             site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
-            printable(where(change)),
-            printable(site.op or site.call),
+            where(change),
+            site.op or site.call,
             *map(pair, (change.count, change.stall, change.bubble)),
         )
     if listed:
@@ -134,7 +134,7 @@ def _findings(comparison: Comparison) -> Iterable[RenderableType]:
     rows = table("", "finding", "in", "fixing it saves", text_columns=3)
     for change in listed[:MAX_ROWS]:
         rule = change.findings[0].rule
-        rows.add_row(change.status, f"{rule.id} {rule.title}", printable(where(change)), saving(change))
+        rows.add_row(change.status, f"{rule.id} {rule.title}", where(change), saving(change))
     if listed:
         yield rows
     yield from _rest(len(listed), len(comparison.findings) - len(listed), "finding", "findings")

@@ -158,8 +158,8 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
         cost = site.in_steps
         rows.add_row(
             site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
-            printable(place(site.place) or NOTHING),
-            printable(site.op or site.call),
+            place(site.place) or NOTHING,
+            site.op or site.call,
             of_stalls(f"{cost.count / steps:.3g}"),
             of_stalls(duration(cost.stall_ns / steps)),
             *(

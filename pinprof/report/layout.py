@@ -3,11 +3,13 @@
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -17,15 +19,33 @@ LEAST_TEXT = 16
 """Columns of a terminal that a longer text needs to be read."""
 
 
+class _Screen(Console):
+    """A console to which no text brings commands of its own, whoever made it: neither the terminal's nor rich's."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the pieces of a part, without control characters."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
+
+
+class _Rows(Table):
+    """A table whose cells are plain texts of one line."""
+
+    def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
+        """Add a row."""
+        super().add_row(*(printable(cell) if isinstance(cell, str) else cell for cell in cells), **more)
+
+
 def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
     """Return the parts below each other as text for a terminal of this width, with ANSI colours if asked for."""
     out = io.StringIO()
-    console = Console(
+    console = _Screen(
         file=out,
         width=width,
         force_terminal=color,
         force_jupyter=False,  # in a notebook rich would show the text instead of writing it
         no_color=not color,
+        markup=False,  # a name in brackets is a name
         highlight=False,
         emoji=False,
     )
@@ -51,7 +71,7 @@ def bullet(text: str) -> Padding:
 
 def table(*columns: str, text_columns: int = 2) -> Table:
     """Return an empty table of these columns, the first of them texts and the rest numbers."""
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    made = _Rows(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for position, column in enumerate(columns):
         is_text = position < text_columns
         made.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)

@@ -50,7 +50,8 @@ def _pageable(code: int) -> Look:
             return  # batches have a rule of their own
         rows = profile.overlap.row
         launch = trace.links.launch[rows]
-        by_library = (launch != NONE) & in_library(trace, np.maximum(launch, 0))
+        by_library = launch != NONE
+        by_library[by_library] = in_library(trace, launch[by_library])
         chosen = (profile.overlap.reason == REASONS.index("pageable")) & (trace.gpu.direction[rows] == code)
         for copies in copies_in_steps(profile, trace, chosen & ~by_library):
             yield _pageable_evidence(copies, f"{DIRECTIONS[code]} copies of pageable memory")

@@ -65,6 +65,7 @@ def _any_number(text: bytes) -> int:
         number = Decimal(text.decode("ascii").strip('" '))
     except (InvalidOperation, ValueError):
         return int(_INVALID)
-    if not number.is_finite() or abs(number) >= _MAX // 1000:
+    # Arithmetic with a number out of Decimal's range raises; one of as many digits as its exponent says is slow.
+    if not number.is_finite() or (number and number.adjusted() >= MAX_DIGITS) or number.copy_abs() >= _MAX // 1000:
         return int(_INVALID)
     return int(number.quantize(Decimal("0.001"), "ROUND_HALF_UP") * 1000)  # a product would round to 28 digits first

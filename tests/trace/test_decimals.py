@@ -107,7 +107,10 @@ def test_more_than_three_decimals_round_half_up(text: bytes, ns: int) -> None:
         b"1e30",
         b"-1e30",
         b"1e999999",
+        b"1e999999999",
+        b"-1e999999999999999999",
         b"9" * 400,
+        b"9" * 400_000,
     ],
 )
 def test_overflow_is_invalid_instead_of_wrapping(text: bytes) -> None:

@@ -1,0 +1,208 @@
+"""What holds of every command at the terminal: exit codes, signals, standard output, names that say too much."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import copying_trace, invoke, is_one_line_error
+from trace_builder import TraceBuilder
+
+from pinprof import analyze
+from pinprof.report.console import to_text
+
+PINPROF = (sys.executable, "-m", "pinprof")
+MARKUP = r"my::op[/][link=https://example.com]click[red]plain:smile:\[/]"
+CONTROLS = "a\x1b[31m\x9b1m\x85\nError: forged\u202egnp"
+RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return copying_trace(tmp_path)
+
+
+def hostile_trace(path: Path, name: str) -> Path:
+    """Write the trace of a copy whose op and Python function have this name."""
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.function(f"{name}.py(3): {name}", start + 1, 980)
+        builder.op(name, start + 440, 460)
+        builder.kernel(start + 100, 300, launch=start + 50, name=name)
+        builder.copy("HtoD (Pageable -> Device)", start + 500, 400, launch=start + 450, call=430)
+    path.parent.mkdir()
+    return builder.write(path)
+
+
+@pytest.mark.parametrize("name", [MARKUP, CONTROLS])
+def test_names_are_shown_as_they_are_and_command_nothing(tmp_path: Path, name: str) -> None:
+    one = hostile_trace(tmp_path / name.replace("/", "_") / "trace.json", name)
+    other = hostile_trace(tmp_path / "other" / "trace.json", f"{name}2")
+    said = [
+        invoke("report", one),
+        invoke("compare", one, other),
+        invoke("check", one, "--max-hidden-syncs", "99"),
+        invoke("whatif", one),
+        invoke("report", one, "--json", "-"),
+        invoke("report", one.with_name(f"{one.name}{name.replace('/', '')}")),
+    ]
+    assert [result.exit_code for result in said] == [0, 0, 0, 0, 0, 2]
+    for result in said:
+        assert not RAW.search(result.stdout)
+        assert not RAW.search(result.stderr)
+    assert is_one_line_error(said[-1])
+    report = analyze(one)
+    wide = to_text(report.profile, report.findings, width=400, color=True)
+    assert (MARKUP in wide) == (name == MARKUP)
+    assert not RAW.search(re.sub(r"\x1b\[[0-9;]*m", "", wide))
+    assert str(report)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "{folder}", "--json", "{folder}/rank0.json"),
+        ("report", "{folder}/*.json", "--html", "{folder}/rank0.json"),
+        ("report", "file://{folder}", "--json", "{folder}/rank0.json"),
+        ("check", "simplecache::file://{folder}/rank0.json", "--max-hidden-syncs", "0", "-o", "{folder}/rank0.json"),
+        ("check", "{folder}", "--config", "{folder}/limits.toml", "-o", "{folder}/limits.toml"),
+        ("compare", "{folder}/rank0.json", "{folder}/rank1.json", "--json", "{folder}/link"),
+        ("whatif", "{folder}/rank0.json", "--json", "{folder}/hard"),
+        ("verify", "{folder}/rank0.json", "{folder}/rank1.json", "--json", "{folder}/rank1.json"),
+        ("timeline", "{folder}/rank0.json", "-o", "{folder}/link"),
+        ("export", "file://{folder}/rank0.json", "-o", "{folder}/rank0.json"),
+        ("run", "-o", "{folder}/train.json", "{folder}/train.json"),
+    ],
+)
+def test_no_output_is_an_input_by_any_name(tmp_path: Path, words: tuple[str, ...]) -> None:
+    folder = tmp_path / "ow"
+    folder.mkdir()
+    for name in ("rank0.json", "rank1.json"):
+        hostile_trace(folder / name / "x", "x").rename(tmp_path / name)
+        (folder / name).rmdir()
+        (tmp_path / name).rename(folder / name)
+    (folder / "limits.toml").write_text("[tool.pinprof.check]\nmax-hidden-syncs = 0\n")
+    (folder / "train.json").write_text("pass\n")
+    (folder / "hard").hardlink_to(folder / "rank0.json")
+    (folder / "link").symlink_to("rank0.json")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    command, *rest = (word.format(folder=folder) for word in words)
+    result = invoke(command, "--force", *rest)
+    assert is_one_line_error(result)
+    assert "is what is read; choose another name" in result.stderr
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_what_nobody_thought_of_is_one_line_with_two(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (KeyError("x\ny"), RecursionError("deep"), EOFError(), AssertionError(), MemoryError()):
+        monkeypatch.setattr("pinprof.rules.examine", _raises(error))
+        assert is_one_line_error(invoke("check", trace, "--max-hidden-syncs", "0"))
+    monkeypatch.setenv("PINPROF_TRACEBACK", "1")
+    monkeypatch.setattr("pinprof.rules.examine", _raises(KeyError("x")))
+    result = invoke("report", trace)
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+
+
+def _raises(error: Exception) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("text", ["1e999999999", "-1e999999999", "9" * 400_000, "1e-999999999", '"1e999999999"'])
+def test_any_number_of_json_is_read_or_counted_at_once(trace: Path, tmp_path: Path, text: str) -> None:
+    events = json.loads(subprocess.run(["gzip", "-dc", trace], check=True, capture_output=True).stdout)
+    plain = json.dumps(events)
+    for key in ("dur", "correlation"):
+        wrong = tmp_path / "wrong.json"
+        wrong.write_text(re.sub(rf'("{key}": )[\d.]+', rf"\g<1>{text}", plain, count=1))
+        begin = time.monotonic()
+        assert invoke("report", wrong).exit_code == 0
+        assert time.monotonic() - begin < 5
+
+
+def test_a_config_with_an_endless_number_is_one_line(trace: Path, tmp_path: Path) -> None:
+    config = tmp_path / "limits.toml"
+    config.write_text(f"[tool.pinprof.check]\nmax-hidden-syncs = {'9' * 10_000}\n")
+    assert is_one_line_error(invoke("check", trace, "--config", config))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [("report",), ("export", "-o", "-"), ("explain", "PIN201")])
+def test_a_full_disk_behind_standard_output_is_one_line(trace: Path, words: tuple[str, ...]) -> None:
+    command = [*PINPROF, *words, *([] if words[0] == "explain" else [str(trace)])]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "Error: standard output: cannot be written (No space left on device)\n"
+
+
+def test_a_pipe_that_nobody_reads_changes_neither_the_status_nor_the_files(trace: Path, tmp_path: Path) -> None:
+    ends = []
+    for words in (("check", trace, "--max-hidden-syncs", "0"), ("report", trace, "--json", tmp_path / "out.json")):
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(
+            [*PINPROF, *map(str, words)], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+        )
+        os.close(writing)
+        ends.append((done.returncode, "Error" in done.stderr or "Traceback" in done.stderr))
+    assert ends == [(1, False), (0, False)]
+    assert json.loads((tmp_path / "out.json").read_text())["schema"] == "pinprof.report/1"
+
+
+SLOW = """
+import pathlib, sys, time
+import pinprof.cli
+replace = pathlib.Path.replace
+def slowly(self, target):
+    if self.parent.name.startswith(".pinprof-"):
+        print("writing", file=sys.stderr, flush=True)
+        time.sleep(60)
+    return replace(self, target)
+pathlib.Path.replace = slowly
+pinprof.cli.main()
+"""
+"""pinprof that stands still before a file takes its place."""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_a_command_and_leaves_nothing(trace: Path, tmp_path: Path, number: int, status: int) -> None:
+    (tmp_path / "out.json").write_text("old")
+    command = [sys.executable, "-c", SLOW, "report", str(trace), "--json", str(tmp_path / "out.json"), "--force"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    assert process.stderr.readline() == "writing\n"
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(f".pinprof-{process.pid}-")]
+    process.send_signal(number)
+    said = process.communicate(timeout=30)[1]
+    assert process.returncode == status
+    assert said.strip() == "Error: interrupted"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "trace.json.gz"]
+    assert (tmp_path / "out.json").read_text() == "old"
+
+
+def test_a_signal_that_is_ignored_stays_ignored(trace: Path, tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        assert invoke("report", trace, "--json", tmp_path / "out.json").exit_code == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_script_that_is_run_has_the_usual_signals(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import signal; print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)")
+    assert invoke("run", "--guard", script).stdout.startswith("True\n")
