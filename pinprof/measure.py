@@ -70,7 +70,7 @@ class Profile:
     """When the first event began, in ns since 1970 as far as the trace tells."""
     span_ns: int
     counts: dict[str, int]
-    """Events by category, as recorded."""
+    """Events by category, as in `Trace.counts`."""
     skipped: dict[str, int]
     """Events that could not be used, by reason."""
     missing: tuple[Missing, ...]

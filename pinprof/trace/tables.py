@@ -238,7 +238,7 @@ class Trace:
     steps: Steps
     links: Links
     counts: dict[str, int]
-    """Duration events in the file by category, as recorded."""
+    """Duration events in the file by category: a known one by its present name, others as recorded."""
     skipped: dict[str, int]
     """Duration events that could not be used, by reason."""
     repaired: int = 0
