@@ -13,7 +13,7 @@ from pinprof.rules.sums import idle_gpu
 from pinprof.trace.lines import Place as Source
 from pinprof.trace.lines import Placed
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace
-from pinprof.units import duration, size
+from pinprof.units import duration, how_many, size
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ def site_place(profile: Profile, trace: Trace, site: Site) -> Place:
         *site.place,
         rule_of_wait(profile, trace, first),
         f"{site.cause} {site.op or site.call}",
-        f"{site.op or site.call} ({site.cause}): {cost.count / times:.3g} per step; as traced, the host waits "
-        f"{duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
+        f"{site.op or site.call} ({site.cause}): {how_many(cost.count / times)} {profile.steps.per}; as traced, the "
+        f"host waits {duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
         f"{duration(cost.bubble_ns / times)} after it",
     )
 
@@ -93,9 +93,11 @@ def _amount(profile: Profile, trace: Trace, position: Int64s, kind: tuple[str, s
     sizes = trace.gpu.bytes[rows]
     direction, memory, _ = kind
     of = f" of {memory} memory" if memory in {"pageable", "pinned"} else ""
+    known = sizes[sizes != NONE]
+    sized = f", {size(int(known.sum()) / times)}" if len(known) else ""
+    per = profile.steps.per if steps else "in the whole trace"
     return (
-        f"{direction} copies{of}: {len(rows) / times:.3g} {'per step' if steps else 'in the whole trace'}, "
-        f"{size(int(sizes[sizes != NONE].sum()) / times)}, exposed for "
+        f"{direction} copies{of}: {how_many(len(rows) / times)} {per}{sized}, exposed for "
         f"{duration(int(profile.overlap.exposed_ns[position].sum()) / times)} of "
         f"{duration(int(trace.gpu.duration_ns[rows].sum()) / times)}"
     )

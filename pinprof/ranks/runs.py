@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pinprof.errors import TraceError
 from pinprof.ranks.part import RankPart, rank_of
+from pinprof.units import counted
 
 BY_ORDER = "order"
 """What stands for the order of the files where a pattern for their names could stand."""
@@ -146,7 +147,7 @@ def _other_runs(found: Sequence[Sequence[RankPart]], place: int, *, is_asked: bo
     yield f"These are {len(found)} runs; this is run {place + 1}{why}, and --run N shows another:"
     for number, run in enumerate(found[:MOST_NAMED], start=1):
         named = run[0].profile.path + (" ..." if len(run) > 1 else "")
-        yield f"  run {number}: {len(run)} rank{'s' * (len(run) > 1)}{_recorded(run)}: {named}"
+        yield f"  run {number}: {counted(len(run), 'rank')}{_recorded(run)}: {named}"
     if len(found) > MOST_NAMED:
         yield f"  and {len(found) - MOST_NAMED} more"
 

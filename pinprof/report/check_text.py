@@ -11,6 +11,7 @@ from pinprof.check import Checked, Place, Verdict, remarks
 from pinprof.report.layout import laid_out
 from pinprof.report.words import place, printable
 from pinprof.rules import RULES
+from pinprof.units import counted
 
 MAX_PLACES = 10
 """More places of one limit than this are counted, not listed."""
@@ -63,7 +64,8 @@ def _verdict(verdict: Verdict, *, repeated: bool) -> Iterable[RenderableType]:
     for at in verdict.places[:MAX_PLACES]:
         yield from _place(at)
     if len(verdict.places) > MAX_PLACES:
-        yield _inset(f"and {len(verdict.places) - MAX_PLACES} more places; pinprof report TRACE --json - has all")
+        more = counted(len(verdict.places) - MAX_PLACES, "more place")
+        yield _inset(f"and {more}; pinprof report TRACE --json - has all")
 
 
 def _place(at: Place) -> Iterable[RenderableType]:
@@ -94,12 +96,8 @@ def _summary(checked: Sequence[Checked]) -> Text:
     if not verdicts:
         return Text("No limit was set: nothing can fail.", "bold")
     if failed:
-        return Text(f"{failed} of {_checks(len(verdicts))} failed.", "bold red")
-    return Text(f"{_checks(len(verdicts))} passed.", "bold green")
-
-
-def _checks(count: int) -> str:
-    return f"{count} check{'s' * (count != 1)}"
+        return Text(f"{failed} of {counted(len(verdicts), 'check')} failed.", "bold red")
+    return Text(f"{counted(len(verdicts), 'check')} passed.", "bold green")
 
 
 def _inset(text: str) -> Padding:

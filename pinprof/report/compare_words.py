@@ -8,7 +8,7 @@ from pinprof.measure import Profile
 from pinprof.report.words import NOTHING, place, saved, step_known
 from pinprof.rules import Finding
 from pinprof.trace.lines import Place
-from pinprof.units import between, duration, percent, rate, size
+from pinprof.units import between, counted, duration, how_many, percent, rate, size
 
 LABELS = {
     "step_ms": "step without profiler",
@@ -48,7 +48,7 @@ def amount(unit: str, value: float | None) -> str:
     if value is None:
         return NOTHING
     shown = {"ns": duration, "bytes": size, "share": percent, "gbps": rate}.get(unit)
-    return shown(value) if shown else f"{value:.3g}"
+    return (shown or how_many)(value)
 
 
 def difference(figure: Figure) -> str:
@@ -140,7 +140,7 @@ def verdict(comparison: Comparison) -> str:
     if comparison.verdict == "unsure":
         why = "a single step has no spread" if step.noise is None else "it is within the range of the estimate"
         return f"{begin}: whether that is a difference is not known, {why}"
-    changed = f"{begin}: {saved(before, after)}"
+    changed = f"{begin}: {saved(before, after, comparison.after.steps.whole)}"
     if comparison.is_estimated:
         return f"{changed}, {_at_least(comparison)}"
     return f"{changed}, beyond the noise of {_share(step)}"
@@ -179,11 +179,11 @@ def how_sure(comparison: Comparison) -> Iterator[str]:
         yield "the steps are estimated from the traces; pinprof run measures them without the profiler"
     if comparison.kernels_alike is not None and not comparison.is_same_program:
         yield (
-            f"these may not be the same program: {percent(comparison.kernels_alike)} of their kernels per step agree, "
-            "by name, so that the difference may be that of more than one change"
+            f"these may not be the same program: {percent(comparison.kernels_alike)} of their kernels {comparison.per} "
+            "agree, by name, so that the difference may be that of more than one change"
         )
     elif comparison.kernels_alike is not None and comparison.kernels_alike < 1:
-        yield f"{percent(comparison.kernels_alike)} of the kernels per step agree, by name"
+        yield f"{percent(comparison.kernels_alike)} of the kernels {comparison.per} agree, by name"
     gpus = [sorted({device.name for device in profile.info.devices if device.name}) for _, profile in profiles]
     if all(gpus) and gpus[0] != gpus[1]:
         yield f"the GPUs differ: {', '.join(gpus[0])} before, {', '.join(gpus[1])} after"
@@ -233,13 +233,11 @@ def _places(places: Iterable[Place]) -> str:
     return ", ".join(texts[:MAX_PLACES]) + more
 
 
-def repinning(change: Repinned) -> str:
-    """Return a sentence on copies that changed their host memory."""
-    what = "copy" if change.count == 1 else "copies"
-    return (
-        f"{change.count:.3g} {change.direction} {what} per step ({size(change.bytes)}): {change.before} before, "
-        f"{change.after} after"
-    )
+def repinning(change: Repinned, per: str) -> str:
+    """Return a sentence on copies that changed their host memory; `per` says of what the figures are."""
+    copies = counted(change.count, f"{change.direction} copy", f"{change.direction} copies")
+    sized = f" ({size(change.bytes)})" if change.bytes else ""
+    return f"{copies} {per}{sized}: {change.before} before, {change.after} after"
 
 
 def saving(change: FindingChange) -> str:

@@ -8,8 +8,8 @@ from rich.text import Text
 from pinprof.analyses.syncs import Site
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import BOUNDS, place, printable, saved
-from pinprof.trace.tables import Trace
-from pinprof.units import between, duration, percent, rate, size
+from pinprof.trace.tables import WHOLE_TRACE, Trace
+from pinprof.units import between, counted, duration, percent, rate, size
 from pinprof.whatif import Prediction, Scenario
 from pinprof.whatif.edits import pinned_rate
 from pinprof.whatif.fixes import Change
@@ -85,7 +85,7 @@ def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
     for trace in traces[:MAX_RANKS]:
         yield Text(printable(trace.path), "bold")
     if len(traces) > MAX_RANKS:
-        yield Text(f"and {len(traces) - MAX_RANKS} more ranks", "bold")
+        yield Text(f"and {counted(len(traces) - MAX_RANKS, 'more rank')}", "bold")
     size = traces[0].info.world_size
     if size and len(traces) < size and len(traces) > 1:
         yield bullet(f"{len(traces)} of {size} ranks; the others come to each collective as late as they did")
@@ -130,11 +130,10 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
         yield NONE_THERE[change.option]
         return
     one, several, what = WORDS[change.option]
-    number = f"{change.per_step:.3g}"
-    noun = one if number == "1" else several
+    per = "in the whole trace" if trace.steps.source == WHOLE_TRACE else "per step"
     details = f" ({size(change.bytes_per_step)})" if change.bytes_per_step and change.option != "drop_syncs" else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
-    yield f"{number} {noun} per step{details} {what}{at_rate}{_at(change.sites)}"
+    yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"
 
 
 def _pinned(trace: Trace, scenario: Scenario | None) -> str:

@@ -13,7 +13,7 @@ from pinprof.rules.waits import waits_of
 from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PAGEABLE, PINNED, Bools, Int64s, Trace
 from pinprof.trace.threads import PIN_OPS
-from pinprof.units import duration, rate, size
+from pinprof.units import counted, duration, rate, size
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import LARGE_COPY_BYTES
 
@@ -64,10 +64,11 @@ def _batches(source: str, what: str) -> Look:
 def _pageable_evidence(copies: Copies, what: str) -> Evidence:
     blocked = f"; as traced, the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
     idle = f" and the GPU is idle for {duration(copies.bubble_ns)} afterwards" if copies.bubble_ns else ""
-    speed = f" at {rate(copies.bytes / copies.time_ns)}" if copies.time_ns and copies.bytes else ""
+    speed = f" at {rate(copies.bytes / copies.time_ns)}" if copies.time_ns else ""
+    sized = f" ({size(copies.bytes)}{speed})" if copies.bytes else ""
     return Evidence(
         copies.exposed_ns + copies.bubble_ns,
-        f"{copies.named(what)} ({size(copies.bytes)}{speed}), "
+        f"{copies.named(what)}{sized}, "
         f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
         edits=Edits(pinned=frozenset(copies.rows.tolist())),
@@ -88,7 +89,7 @@ def _pin_then_copy(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     time = float(ops.duration_ns[rows].sum()) / steps
     yield Evidence(
         cost,
-        f"pinning {len(rows) / steps:.3g} tensor{'s' * (len(rows) != steps)} per step takes the main thread "
+        f"pinning {counted(len(rows) / steps, 'tensor')} {profile.steps.per} takes the main thread "
         f"{duration(time)}, of which the GPU is idle for {duration(cost)}",
         at_any_cost=True,
         edits=Edits(removed_ops=frozenset(rows.tolist())),

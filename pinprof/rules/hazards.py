@@ -8,7 +8,6 @@ from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import copies_in_steps
 from pinprof.trace.tables import Trace
-from pinprof.units import size
 
 
 def _unawaited(profile: Profile, trace: Trace) -> Iterator[Evidence]:
@@ -16,8 +15,8 @@ def _unawaited(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     for copies in copies_in_steps(profile, trace, chosen):
         yield Evidence(
             0.0,
-            f"{copies.named('non-blocking copies')} to pinned host memory "
-            f"({size(copies.bytes)}), and the thread never waits for the GPU afterwards: "
+            f"{copies.named('non-blocking copies')} to pinned host memory"
+            f"{copies.sized}, and the thread never waits for the GPU afterwards: "
             "if the host reads the memory, it may read old values",
             *copies.place,
             at_any_cost=True,

@@ -11,6 +11,7 @@ from pinprof.measure import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.units import counted, size
 
 
 class Copies(NamedTuple):
@@ -19,6 +20,8 @@ class Copies(NamedTuple):
     place: Place
     rows: Int64s
     """In `Trace.gpu`."""
+    per: str
+    """Of what the figures are: `StepTimes.per`."""
     per_step: float
     bytes: float
     time_ns: float
@@ -30,8 +33,12 @@ class Copies(NamedTuple):
 
     def named(self, what: str) -> str:
         """Return how many there are per step of what they are, "copies" and so on, and where."""
-        number = f"{self.per_step:.3g}"
-        return f"{number} {what.replace('copies', 'copy') if number == '1' else what} per step{at(self.place)}"
+        return f"{counted(self.per_step, what.replace('copies', 'copy'), what)} {self.per}{at(self.place)}"
+
+    @property
+    def sized(self) -> str:
+        """How large they are together, in brackets; nothing where that is not recorded."""
+        return f" ({size(self.bytes)})" if self.bytes else ""
 
 
 def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[Copies]:
@@ -47,13 +54,14 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
     staged = profile.syncs.cause == CAUSES.index("pageable_copy")
     for place, indices in places.items():
         rows = overlap.row[indices]
-        size = gpu.bytes[rows]
+        recorded = gpu.bytes[rows]
         theirs = np.isin(stalls.copy, rows)
         yield Copies(
             place,
             rows,
+            profile.steps.per,
             len(rows) / steps,
-            int(size[size != NONE].sum()) / steps,
+            int(recorded[recorded != NONE].sum()) / steps,
             float(gpu.duration_ns[rows].sum()) / steps,
             float(overlap.exposed_ns[indices].sum()) / steps,
             float(stalls.stall_ns[theirs].sum()) / steps,

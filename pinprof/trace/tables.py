@@ -22,6 +22,8 @@ NONE = -1
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+WHOLE_TRACE = "whole_trace"
+"""The source of the only step of a trace in which none was found: all of it."""
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other")
 HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kind of the host side of a copy; `none` for a copy without host side."""

@@ -77,8 +77,3 @@ Check: TypeAlias = Callable[[Seen], Missing | None]
 def only_if(condition: object, *figures: str) -> frozenset[str]:
     """Return the figures if the condition holds, else none."""
     return frozenset(figures if condition else ())
-
-
-def counted(count: int, one: str, several: str = "") -> str:
-    """Return a number with what it counts."""
-    return f"{count:,} {one if count == 1 else several or one + 's'}"

@@ -1,6 +1,6 @@
 """What was not recorded, what the file has lost, and what recording it cost."""
 
-from pinprof.trace.tables import UNKNOWN
+from pinprof.trace.tables import UNKNOWN, WHOLE_TRACE
 from pinprof.trust.missing import (
     BUSY,
     CAUSES,
@@ -11,10 +11,9 @@ from pinprof.trust.missing import (
     STALLS,
     Missing,
     Seen,
-    counted,
     only_if,
 )
-from pinprof.units import duration
+from pinprof.units import counted, duration
 
 INFLATED = 1.1
 """A step that the profiler makes longer by more is worth a line: a finding that costs 10 % is of high severity."""
@@ -88,7 +87,7 @@ def unusable_events(seen: Seen) -> Missing | None:
 
 def no_step_marks(seen: Seen) -> Missing | None:
     """Report that no step was found."""
-    if seen.trace.steps.source != "whole_trace":
+    if seen.trace.steps.source != WHOLE_TRACE:
         return None
     return Missing(
         "no step marks",
@@ -102,7 +101,7 @@ def profiler_cost(seen: Seen) -> Missing | None:
     step, traced = seen.step.step_ns, seen.times.traced_ns
     known = seen.step.is_sure or not len(seen.trace.gpu)
     longer = ""
-    if step and traced and traced >= INFLATED * step and seen.times.source != "whole_trace":
+    if step and traced and traced >= INFLATED * step and seen.times.source != WHOLE_TRACE:
         longer = f"{traced / step:.2g} times as long"
     if known and longer:
         return Missing(
