@@ -127,7 +127,7 @@ def _profile(model: Model, sources: Sources) -> Profile:
     counts = overlap.counts
     stalls = syncs.stalls
     devices = measure_idle(trace, gaps_with_causes(trace, syncs, loader))
-    missing = find_missing(Seen(trace, steps, step))
+    missing = find_missing(Seen(trace, steps, step, syncs))
     taken = withheld(missing).keys()
     begin, end = _times(trace)
     steps, step = _trusted(steps, step, taken)

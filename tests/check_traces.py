@@ -62,4 +62,4 @@ def measured(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> M
 def checked(builder: TraceBuilder, folder: Path, limits: Limits) -> Checked:
     """Return the check of a trace, whose path is shortened to its name."""
     result = judge(measured(builder, folder), limits)
-    return Checked("trace.json", result.verdicts, result.findings)
+    return Checked("trace.json", result.verdicts, result.findings, result.unsearched)

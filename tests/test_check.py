@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from check_traces import checked, hidden_copy, item, measured, pageable, plain, with_waits
-from trace_builder import TraceBuilder
+from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.check import (
     QUANTITIES,
@@ -174,7 +174,7 @@ PER_STEP = ("max_hidden_syncs", "max_stall_ms", "max_exposed_ms", "max_pageable_
 
 @pytest.mark.parametrize("limit", [*PER_STEP, "min_overlap"])
 def test_an_empty_trace_keeps_no_limit_and_says_why(tmp_path: Path, limit: str) -> None:
-    verdict = verdict_of(TraceBuilder(), tmp_path, **{limit: 0.5})
+    verdict = verdict_of(without_known_events(), tmp_path, **{limit: 0.5})
     assert (verdict.status, verdict.failed, verdict.measured) == ("unknown", True, None)
     assert "record" in verdict.sentence
     noun = next(quantity.noun for quantity in QUANTITIES if quantity.key == limit)

@@ -95,7 +95,7 @@ def test_report_prints_nothing_but_json_to_standard_output(trace: Path) -> None:
 
 
 def test_report_of_a_folder_has_every_trace_in_it_and_skips_the_rest_with_a_word(trace: Path) -> None:
-    without_known_events(trace.parent / "other.json")
+    without_known_events().write(trace.parent / "other.json")
     (trace.parent / "notes.json").write_text("{}")
     (trace.parent / "README.md").write_text("no trace by its name")
     result = invoke("report", trace.parent, "--json", "-")

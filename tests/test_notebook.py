@@ -56,7 +56,7 @@ def test_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
-    report = analyze(str(without_known_events(tmp_path / "empty.json")))
+    report = analyze(str(without_known_events().write(tmp_path / "empty.json")))
     assert "GPU activities" in str(report)
     assert frame_of(report)["srcdoc"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.analyses.syncs import Site, SiteIdentity
 from pinprof.check.places import Place, copy_places, finding_places, site_place
 from pinprof.measure import Profile
-from pinprof.rules import NEGLIGIBLE, Finding
+from pinprof.rules import NEGLIGIBLE, Finding, unsearched
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools, Trace
 from pinprof.units import NS_PER_MS, duration
 
@@ -23,9 +23,10 @@ NOISE_SHARE = 0.01
 """Whole percents of overlap; more where the copies are so short that `NOISE_MS` is a larger share of them."""
 
 NO_STEPS = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
-NO_GPU = "the trace has no GPU activities; record with ProfilerActivity.CUDA on a machine with a GPU"
 NO_CALLS = "the trace has no runtime calls; record with ProfilerActivity.CPU too"
-NO_STEP_TIME = "only a recording of pinprof run or pinprof.profile tells the step without profiler"
+NO_STEP_TIME = (
+    "only a recording of pinprof run or pinprof.profile with its plain window tells the step without profiler"
+)
 NO_HOST_MEMORY = "the trace does not tell pageable from pinned memory, or not how large copies are"
 
 
@@ -69,6 +70,8 @@ class Measured:
     figures: Mapping[str, Figure]
     """By the key of the quantity."""
     waits: tuple[Wait, ...]
+    unsearched: str = ""
+    """Why rules are silent on it; nothing if all were asked."""
 
 
 def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...]) -> Measured:
@@ -86,13 +89,19 @@ def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...
             "max_step_ms": _step(profile, findings),
         },
         waits=tuple(_wait(profile, trace, site) for site in hidden),
+        unsearched=silent.what if (silent := unsearched(profile)) else "",
     )
+
+
+def _no_gpu(profile: Profile) -> str:
+    entry = next(entry for entry in profile.missing if entry.check == "no_gpu")
+    return f"the trace has {entry.what}; {entry.remedy}"
 
 
 def _unknown(profile: Profile, trace: Trace, *figures: str) -> str | None:
     """Return why sums per step cannot be known that are made of these figures of the profile."""
     if len(trace.gpu) == 0:
-        return NO_GPU
+        return _no_gpu(profile)
     if "stalls" in figures and len(trace.calls) == 0:
         return NO_CALLS
     if not profile.steps.count:
@@ -142,7 +151,7 @@ def _exposed(profile: Profile, trace: Trace) -> Figure:
 def _overlap(profile: Profile, trace: Trace) -> Figure:
     overlap = profile.overlap
     if len(trace.gpu) == 0:
-        return Figure(0.0, 1.0, NOISE_SHARE, NO_GPU)
+        return Figure(0.0, 1.0, NOISE_SHARE, _no_gpu(profile))
     if overlap.fraction is None:
         return Figure(1.0, 1.0, NOISE_SHARE, "the trace has no copies")
     why = _withheld(profile, "copies", "overlap")

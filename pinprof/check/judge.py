@@ -57,6 +57,8 @@ class Checked:
     path: str
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
+    unsearched: str = ""
+    """Why rules are silent on it; nothing if all were asked."""
 
     @property
     def failed(self) -> bool:
@@ -81,7 +83,7 @@ def judge(
             verdicts.append(_limited(quantity, now, limit, before, tolerance))
     if baseline:
         verdicts.append(_new_waits(measured, baseline))
-    return Checked(measured.path, tuple(verdicts), measured.findings)
+    return Checked(measured.path, tuple(verdicts), measured.findings, measured.unsearched)
 
 
 def _limited(quantity: Quantity, now: Figure, limit: float, before: Figure | None, tolerance: float) -> Verdict:

@@ -45,7 +45,8 @@ def _trace(trace: Checked) -> Iterable[RenderableType]:
         for remark in others:
             yield from _place(remark.place)
     elif not trace.verdicts:
-        yield _inset("nothing found: no copy or wait costs the step a measurable time")
+        nothing = "nothing found: no copy or wait costs the step a measurable time"
+        yield _inset(f"not searched: {trace.unsearched}" if trace.unsearched else nothing)
     yield Text("")
 
 

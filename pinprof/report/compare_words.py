@@ -173,10 +173,10 @@ def how_sure(comparison: Comparison) -> Iterator[str]:
     if len(estimated) == 1 and len(sources) > 1:
         yield (
             f"the step {estimated[0]} is estimated and the other measured: the difference is as sure as the estimate; "
-            "record both with pinprof run"
+            "record both with the plain window of pinprof run"
         )
     elif estimated:
-        yield "the steps are estimated from the traces; pinprof run measures them without the profiler"
+        yield "the steps are estimated from the traces; the plain window of pinprof run measures them"
     if comparison.kernels_alike is not None and not comparison.is_same_program:
         yield (
             f"these may not be the same program: {percent(comparison.kernels_alike)} of their kernels {comparison.per} "

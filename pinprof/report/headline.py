@@ -18,7 +18,7 @@ HOST_ALONE = (
 )
 PAUSED = 0.5
 """Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
-NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when it happens."
+NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when the GPU is idle or only copies."
 
 
 class Headline(NamedTuple):

@@ -168,6 +168,8 @@ class Info:
     steps_before: int | None = None
     """How many steps the program had made before those recorded."""
     lines: tuple[RecordedLines, ...] = ()
+    by_pinprof: bool = False
+    """Whether pinprof recorded it: whoever did so need not be told to use pinprof, but what to change."""
 
 
 @dataclass(frozen=True)

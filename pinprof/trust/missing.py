@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from pinprof.analyses.steps import StepTimes
+from pinprof.analyses.syncs import Syncs
 from pinprof.trace.tables import Trace
 from pinprof.whatif import StepEstimate
 
@@ -69,6 +70,7 @@ class Seen(NamedTuple):
     trace: Trace
     times: StepTimes
     step: StepEstimate
+    syncs: Syncs
 
 
 Check: TypeAlias = Callable[[Seen], Missing | None]

@@ -24,7 +24,7 @@ def finding(made: Made) -> Finding:
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Side:
-    trace = read_trace(without_known_events(tmp_path / "empty.json"))
+    trace = read_trace(without_known_events().write(tmp_path / "empty.json"))
     return Side(trace, measure(trace), Findings())
 
 

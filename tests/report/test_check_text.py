@@ -2,7 +2,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from check_traces import checked, plain, with_waits
-from trace_builder import TraceBuilder
+from trace_builder import without_known_events
 
 from pinprof.check import Checked, Limits, Place, Verdict
 from pinprof.report.check_text import MAX_PLACES, to_text
@@ -29,7 +29,7 @@ def test_kept_limits_are_one_line_each(tmp_path: Path) -> None:
 
 def test_one_kept_limit_and_an_empty_trace_have_words(tmp_path: Path) -> None:
     assert to_text([checked(plain(), tmp_path, Limits(min_overlap=1))]).endswith("1 check passed.\n")
-    assert "nothing found" in to_text([checked(TraceBuilder(), tmp_path, Limits())])
+    assert "not searched: no GPU activities" in to_text([checked(without_known_events(), tmp_path, Limits())])
 
 
 def test_no_line_is_wider_than_the_terminal(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_trace_of_unlabelled_work_reads_as_kept(tmp_path: Path, golden: Callab
 
 
 def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
-    assert "GPU activities" in text_of(without_known_events(tmp_path / "empty.json"))
+    assert "GPU activities" in text_of(without_known_events().write(tmp_path / "empty.json"))
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:

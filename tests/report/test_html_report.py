@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from page_reader import Page
-from trace_builder import COMPUTE, SIDE, TraceBuilder
+from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.measure import measure
 from pinprof.report.elements import Column, Share, facts, shares, table
@@ -164,7 +164,7 @@ def test_text_of_the_trace_stays_text(tmp_path: Path) -> None:
 
 
 def test_an_empty_trace_has_a_page(tmp_path: Path) -> None:
-    read = report_of(TraceBuilder(), tmp_path)
+    read = report_of(without_known_events(), tmp_path)
     assert read.misnested == []
     assert "Step unknown" in read.text
     assert "Nothing to draw" in read.text

@@ -111,7 +111,7 @@ def test_a_copy_without_host_side_has_no_host_memory(tmp_path: Path) -> None:
 
 
 def test_what_nothing_filled_is_null_or_empty(tmp_path: Path) -> None:
-    (trace,) = document_of(without_known_events(tmp_path / "trace.json"))["traces"]
+    (trace,) = document_of(without_known_events().write(tmp_path / "trace.json"))["traces"]
     assert (
         trace["steps"]["step_ms"] is trace["steps"]["range_ms"] is trace["overlap"]["fraction"] is trace["rank"] is None
     )
