@@ -121,9 +121,11 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     yield section("Copies, in the whole trace")
     if "overlap" in profile.withheld:
         yield fact(NOTHING, f"of the copy time is overlapped: {why_not(profile, 'overlap')}")
+    elif overlap.fraction is None:
+        yield fact(NOTHING, "of the copy time is overlapped: that is not known of these copies")
     else:
-        share = NOTHING if overlap.fraction is None else percent(overlap.fraction)
-        yield fact(share, f"of {duration(overlap.known_ns)} copy time is overlapped: kernels run beside it")
+        known = duration(overlap.known_ns)
+        yield fact(percent(overlap.fraction), f"of {known} copy time is overlapped: kernels run beside it")
     rows = table("copy", "host memory", "count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
     for cells in copy_cells(profile):
         rows.add_row(*cells)

@@ -49,8 +49,9 @@ def headline(profile: Profile, findings: Findings) -> Headline:
 def _lost(profile: Profile, mean: MeanStep) -> list[str]:
     """Return where the step's time is lost, most first."""
     it = "it" if unit(profile, mean) == profile.steps.whole else f"the {unit(profile, mean)}"
+    gpu = "the GPU" if len(profile.mean_steps) == 1 else f"GPU {mean.device}"
     times = [
-        (mean.idle_ns, f"the GPU is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}"),
+        (mean.idle_ns, f"{gpu} is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}"),
         (mean.copy_ns, f"exposed copies, beside which no kernel runs, take {of_step(mean.copy_ns, mean)} of {it}"),
     ]
     return [words for time, words in sorted(times, reverse=True) if time >= WORTH_NAMING * mean.length_ns > 0]
@@ -98,7 +99,7 @@ def long_pause(profile: Profile) -> str:
     if pause is None or not late or pause.time_ns < PAUSED * late:
         return ""
     where = f"{printable(pause.between)}: that is Python code, or a sleep"
-    of = "each step" if profile.steps.whole == "step" else "the trace"
+    of = "each step" if profile.steps.count > 1 else f"the {profile.steps.whole}"
     lasts = f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced"
     return f"{lasts}, {where}. A profiler of Python code, such as py-spy, shows the line."
 

@@ -61,7 +61,7 @@ def _overlap(trace: Trace, profile: Profile, parts: Sequence[StepParts]) -> Iter
         return
     numbers = shown_numbers(trace)
     for of_device in parts[:MAX_GPUS]:
-        yield shown(overlap_chart(of_device, numbers, profile.steps.whole))
+        yield shown(overlap_chart(of_device, numbers))
         in_numbers = parts_table(of_device, numbers, profile.steps.whole)
         yield f"<details><summary>The same in numbers</summary>{in_numbers}</details>"
     if len(parts) > MAX_GPUS:

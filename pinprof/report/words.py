@@ -42,8 +42,9 @@ MAX_NAMED = 4
 FREE = 0.01
 """Of a wait of this share of the step that leaves the GPU idle for less than this share of itself, most is no loss. It
 costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
-OF_ITS_OWN = 0.5
-"""A wait of which this share is for its own copy is a loss: the copy is what the GPU works on."""
+BESIDE_WORK = 0.5
+"""A wait of which this share is for earlier work is mostly no loss; one for its own copy is, and of one for nothing
+that is recorded it is not known."""
 DEAR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
 
@@ -57,8 +58,7 @@ def surprises(profile: Profile) -> Iterator[str]:
     yield from _only_as_traced(profile, sum(site.in_steps.bubble_ns for site in waits) / count)
     for site in waits:
         stall, bubble = site.in_steps.stall_ns / count, site.in_steps.bubble_ns / count
-        own = site.in_steps.own_ns / count
-        if stall >= FREE * step and bubble < FREE * stall and own < OF_ITS_OWN * stall:
+        if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(site):
             after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
             yield f"most of the {duration(stall)} that {_named(site)} waits is no loss: the GPU works meanwhile{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
@@ -73,6 +73,11 @@ def surprises(profile: Profile) -> Iterator[str]:
             yield f"one group, {duration(bubble)} idle: without one of them, the next waits instead ({names})"
 
 
+def _is_beside_work(site: Site) -> bool:
+    """Return whether the GPU works on something else for most of the waits of a site."""
+    return site.verdict == "benign" or site.in_steps.drain_ns >= BESIDE_WORK * site.in_steps.stall_ns
+
+
 def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield how long the host stands in calls that wait, and in launches that are held up, each with what it means."""
     sites, steps = profile.syncs.sites, profile.steps.divisor
@@ -83,6 +88,8 @@ def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
         bubble = sum(site.in_steps.bubble_ns for site in waits) / steps
         idle = f"{idle_gpu(profile, waits)} idle for {duration(bubble)} after them"
         left = f"what that leaves idle is {reason}" if reason else idle
+        if not reason and not any(site.in_steps.count for site in waits):
+            left = "all of them lie outside of the complete steps"
         yield shown(_stall(waits, steps)), f"the host stands in calls that can block; {left}"
     for cause, meaning in HELD_UP_BY.items():
         held = [site for site in sites if site.cause == cause and site.verdict != "profiler"]

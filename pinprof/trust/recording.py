@@ -141,12 +141,19 @@ def profiler_cost(seen: Seen) -> Missing | None:
         )
     if known:
         return None
+    remedy = PLAIN_WINDOW if seen.trace.info.by_pinprof else "pinprof run and pinprof.profile measure it"
+    if step is None and seen.step.range_ns is None:
+        return Missing(
+            "the step without profiler",
+            "it cannot be told from the trace: what is shown of the step has the profiler's cost in it",
+            remedy,
+        )
     return Missing(
         "the step without profiler",
         f"it is estimated; the profiler made it about {longer}, and the host's times are inflated"
         if longer
         else "it is estimated; the profiler slows the host, and the trace does not tell how much",
-        PLAIN_WINDOW if seen.trace.info.by_pinprof else "pinprof run and pinprof.profile measure it",
+        remedy,
     )
 
 

@@ -12,15 +12,14 @@ from pinprof.units import NS_PER_MS, duration, percent
 MAX_BARS = 200
 """More cannot be told apart on a laptop; then a bar is the mean of several steps."""
 
+ALL_WORK = "from its first work to its last"
+"""What the bar of the only step is: that of several begins where the work of the step before ends."""
 PATTERNS = {COMPUTE_ONLY: "", BOTH: "\\", COPY_ONLY: "/", MEMSET_ONLY: "-", IDLE_KIND: ""}
 """In the order in which the parts are stacked."""
 
 
-def overlap_chart(parts: StepParts, numbers: Int64s, whole: str = "step") -> Chart:
-    """Return a chart of the steps of one GPU; the parts of a bar add up to its step; `numbers` are all steps'.
-
-    `whole` is what counts as a step: `StepTimes.whole`.
-    """
+def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
+    """Return a chart of the steps of one GPU; the parts of a bar add up to its step; `numbers` are all steps'."""
     times = dict(
         zip(PATTERNS, (parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns), strict=True)
     )
@@ -45,20 +44,17 @@ def overlap_chart(parts: StepParts, numbers: Int64s, whole: str = "step") -> Cha
         y = np.round(mean / NS_PER_MS, 6).tolist()
         data.append(bars(label, key, x=firsts.tolist(), y=y, hovertext=hover, hoverinfo="text"))
         keys.append(key)
-    lasts, per = duration(float(parts.length_ns.mean())), "in" if whole == "trace" else "per step in"
-    caption = f"GPU {parts.device}, {lasts} {per} the trace: {_most(times)}. {_bars(steps, gathered)}"
+    lasts = f"{duration(float(parts.length_ns.mean()))} {'per step in the trace' if steps > 1 else ALL_WORK}"
+    caption = f"GPU {parts.device}, {lasts}: {_most(times)}.{_bars(gathered) if steps > 1 else ''}"
     ticks = {"tickmode": "array", "tickvals": firsts.tolist()} if len(firsts) <= 12 else {"tickformat": "d"}  # noqa: PLR2004
     around = {"range": [int(firsts[0]) - 0.75, int(firsts[0]) + 4.75]} if len(firsts) < 5 else {}  # noqa: PLR2004  a few bars are not made wide
     shape = layout(240, "step", "ms", barmode="stack", bargap=0.15 if len(firsts) <= 60 else 0, xaxis=ticks | around)  # noqa: PLR2004
     return Chart(caption, data, shape, tuple(keys))
 
 
-def _bars(steps: int, gathered: int) -> str:
-    """Return what a bar is, of so many steps in the trace."""
-    if steps == 1:
-        return "The bar begins with the first work of the GPU and ends with its last."
+def _bars(gathered: int) -> str:
     bar = "Each bar is a step" if gathered == 1 else f"Each bar is the mean of {gathered} steps"
-    return f"{bar}, from the end of the GPU work of the one before to the end of its own."
+    return f" {bar}, from the end of the GPU work of the one before to the end of its own."
 
 
 def _most(times: dict[int, Int64s]) -> str:
