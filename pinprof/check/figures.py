@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ NOISE_SHARE = 0.01
 """Whole percents of overlap; more where the copies are so short that `NOISE_MS` is a larger share of them."""
 
 NO_STEPS = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
+WHOLE = "no step was found, so the whole trace counts as one"
 NO_CALLS = "the trace has no runtime calls; record with ProfilerActivity.CPU too"
 NO_STEP_TIME = (
     "only a recording of pinprof run or pinprof.profile with its plain window tells the step without profiler"
@@ -82,15 +83,27 @@ def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...
         rank=profile.info.rank,
         findings=findings,
         figures={
-            **_waits(profile, trace, hidden),
-            "max_exposed_ms": _exposed(profile, trace),
             "min_overlap": _overlap(profile, trace),
-            "max_pageable_bytes": _pageable(profile, trace),
-            "max_step_ms": _step(profile, findings),
+            **_of_whole(
+                profile,
+                {
+                    **_waits(profile, trace, hidden),
+                    "max_exposed_ms": _exposed(profile, trace),
+                    "max_pageable_bytes": _pageable(profile, trace),
+                    "max_step_ms": _step(profile, findings),
+                },
+            ),
         },
         waits=tuple(_wait(profile, trace, site) for site in hidden),
         unsearched=silent.what if (silent := unsearched(profile)) else "",
     )
+
+
+def _of_whole(profile: Profile, figures: dict[str, Figure]) -> dict[str, Figure]:
+    """Return figures per step with the remark that they are of the whole trace, if they are."""
+    if profile.steps.whole == "step":
+        return figures
+    return {key: replace(figure, note="; ".join(filter(None, (figure.note, WHOLE)))) for key, figure in figures.items()}
 
 
 def _no_gpu(profile: Profile) -> str:

@@ -177,7 +177,8 @@ def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
     if absent:
         listed = ", ".join(map(str, absent[:MOST_NAMED]))
         more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
-        yield f"No trace of rank {listed}{more} of {size}: the others may have waited for these"
+        ranks, them = ("rank", "it") if len(absent) == 1 else ("ranks", "these")
+        yield f"No trace of {ranks} {listed}{more} of {size}: the others may have waited for {them}"
     in_time = sorted(parts, key=_begin)
     pauses = _pauses(in_time)
     if max(pauses, default=0) > APART_NS:

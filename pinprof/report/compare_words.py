@@ -28,6 +28,8 @@ BEFORE, AFTER = "before", "after"
 ARROW = "->"
 MAX_PLACES = 4
 """More lines of one function than this are counted, not listed."""
+MANY_TIMES = 10
+"""A figure that has grown by more is said to be so many times as much: thousands of percent tell nobody how much."""
 RARE = 0.01
 """Of figures that did not change, so few may look as if they had, without a word."""
 
@@ -61,8 +63,13 @@ def difference(figure: Figure) -> str:
     sign = "+" if change > 0 else "-"
     if figure.unit == "share":
         return f"{sign}{percent(abs(change)).removesuffix(' %')} points"
-    share = f" ({percent(abs(figure.fraction))})" if figure.fraction is not None and figure.after.value else ""
+    share = f" ({_share_of(figure.fraction)})" if figure.fraction is not None and figure.after.value else ""
     return f"{sign}{amount(figure.unit, abs(change))}{share}"
+
+
+def _share_of(fraction: float) -> str:
+    """Return a difference as a share of the figure before; of a far larger figure how many times as much it is."""
+    return f"{how_many(1 + fraction)} times as much" if 1 + fraction >= MANY_TIMES else percent(abs(fraction))
 
 
 def noise(figure: Figure) -> str:

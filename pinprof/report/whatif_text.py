@@ -37,7 +37,7 @@ WORDS = {
 }
 """What an option changes, one and several, and how."""
 NONE_THERE = {
-    "drop_syncs": "no wait to drop: the host waits nowhere in the code",
+    "drop_syncs": "no wait to drop: the host waits nowhere in the code, but for allocations (--drop-allocs)",
     "pin": "no copy to pin: none is of pageable memory",
     "non_blocking": "no copy to make non-blocking: none blocks the host",
     "overlap_copies": "no copy to make ahead: none goes to the device",
