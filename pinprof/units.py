@@ -79,7 +79,7 @@ def _in_units(value: float, units: Sequence[tuple[float, str]]) -> str:
     for scale, name in units[:-1]:
         if abs(value) >= scale * ROUNDS_UP.get(name, 1):
             return f"{_three_digits(value / scale)} {name}"
-    return f"{value / smallest:.0f} {unit}"
+    return f"{round(value / smallest)} {unit}"  # an int, as a float would read "-0"
 
 
 def _three_digits(value: float) -> str:

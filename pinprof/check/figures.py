@@ -103,7 +103,10 @@ def _of_whole(profile: Profile, figures: dict[str, Figure]) -> dict[str, Figure]
     """Return figures per step with the remark that they are of the whole trace, if they are."""
     if profile.steps.whole == "step":
         return figures
-    return {key: replace(figure, note="; ".join(filter(None, (figure.note, WHOLE)))) for key, figure in figures.items()}
+    return {
+        key: figure if math.isinf(figure.high) else replace(figure, note="; ".join(filter(None, (figure.note, WHOLE))))
+        for key, figure in figures.items()
+    }
 
 
 def _no_gpu(profile: Profile) -> str:

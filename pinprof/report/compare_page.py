@@ -203,7 +203,8 @@ def _timelines(before: Trace, after: Trace, comparison: Comparison) -> Iterator[
     first = None if longest is None else (-MARGIN * longest, (1 + MARGIN) * longest)
     sides = ((BEFORE, before, comparison.before), (AFTER, after, comparison.after))
     for (side, trace, profile), length in zip(sides, traced, strict=True):
-        step = "" if length is None else f", {duration(length)} {profile.steps.per} as traced"
+        of = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
+        step = "" if length is None else f", {duration(length)} {of}"
         yield f"<h4>{side.capitalize()}: {escaped(PurePath(profile.path).name)}{step}</h4>"
         yield fragment(typical_step(trace), profile, MAX_EVENTS // len(sides), shared="comparison", first_ns=first)
 

@@ -181,8 +181,15 @@ def source_lines(seen: Seen) -> Missing | None:
     return Missing(
         "source lines",
         f"files and functions of {' and '.join(what)} are unknown",
-        LINES_WINDOW
-        if trace.info.by_pinprof
-        else "record with pinprof.profile or pinprof run; with_stack=True of torch.profiler gives functions",
+        _way_to_lines(trace, of_waits="waits" in what),
         absent=True,
     )
+
+
+def _way_to_lines(trace: Trace, *, of_waits: bool) -> str:
+    """Return how to learn places: pinprof records the lines of waits, and stacks have the functions of all else."""
+    if trace.info.by_pinprof:
+        functions = "with_stack=True of pinprof.profile gives functions"
+        return f"{LINES_WINDOW}; {functions}" if of_waits else functions
+    functions = "with_stack=True of torch.profiler gives functions"
+    return f"record with pinprof.profile or pinprof run; {functions}" if of_waits else functions
