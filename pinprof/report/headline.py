@@ -85,7 +85,7 @@ def nothing_found(profile: Profile) -> str:
         return f"No {whole} has work of a GPU that could be searched."
     if _lost(profile, mean):
         return host_alone(profile) or NOTHING_KNOWN
-    return host_alone(profile) or f"Nothing: no copy or wait costs the {whole} a measurable time."
+    return host_alone(profile) or f"No copy or wait costs the {whole} a measurable time."
 
 
 def host_alone(profile: Profile) -> str:

@@ -287,7 +287,7 @@ RECORDED = Path(__file__).parents[2] / "traces"
         ),
         (
             "prefetch",
-            "9.53 ms per step; kernels run for 99 % of it. No copy or wait costs it a measurable time.",
+            "9.53 ms per step; kernels run for 99 % of it. No copy or wait costs the step a measurable time.",
         ),
     ],
 )

@@ -137,7 +137,7 @@ def test_what_all_fixes_bring_together_follows_them() -> None:
 def test_a_step_that_was_measured_is_said_to_be() -> None:
     text = Page(to_html([entry_of(TRACES / "prefetch.json.gz")])).text
     assert re.search(r"Step 9\.\d+ ms measured without profiler; 9\.\d+ ms in the trace", text)
-    assert "Nothing: no copy or wait costs the step a measurable time." in text
+    assert "No copy or wait costs the step a measurable time." in text
 
 
 def test_text_of_the_trace_stays_text(tmp_path: Path) -> None:
