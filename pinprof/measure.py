@@ -71,7 +71,7 @@ class Profile:
     """When the first event began, in ns since 1970 as far as the trace tells."""
     span_ns: int
     counts: dict[str, int]
-    """Events by category, as recorded."""
+    """Events by category, as in `Trace.counts`."""
     skipped: dict[str, int]
     """Events that could not be used, by reason."""
     missing: tuple[Missing, ...]
@@ -128,7 +128,7 @@ def _profile(model: Model, sources: Sources) -> Profile:
     counts = overlap.counts
     stalls = syncs.stalls
     devices = measure_idle(trace, gaps_with_causes(trace, syncs, loader))
-    missing = find_missing(Seen(trace, steps, step))
+    missing = find_missing(Seen(trace, steps, step, syncs))
     taken = withheld(missing).keys()
     begin, end = _times(trace)
     steps, step = _trusted(steps, step, taken)

@@ -25,6 +25,7 @@ from pinprof.report.json_report import to_json
 from pinprof.rules import Findings, examine
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
+from pinprof.units import counted
 from pinprof.urls import local_path
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Report(_Page):
         return to_text(self.profile, self.findings)
 
     def _summary(self) -> str:
-        return f"report on {self.profile.path!r}: {len(self.findings)} findings"
+        return f"report on {self.profile.path!r}: {counted(len(self.findings), 'finding')}"
 
     def timeline(
         self, *, steps: int | tuple[int, int] | None = None, range_ms: tuple[float, float] | None = None
@@ -185,7 +186,7 @@ class JobReport(_Text):
         return ranks_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
 
     def _summary(self) -> str:
-        return f"report on a job: {len(self.parts)} ranks, slowest {self.ranks.slowest_rank}"
+        return f"report on a job: {counted(len(self.parts), 'rank')}, slowest {self.ranks.slowest_rank}"
 
     def _json(self) -> str:
         return to_json([(part.profile, part.findings) for part in self.parts], self.ranks)
@@ -307,4 +308,4 @@ def _recorded(fn: Callable[..., object], args: tuple[Any, ...], path: Path, opti
 def _say_window(window: str, step: int, of: int) -> None:
     """Name each window on the terminal as it begins; a line per step would cost the step time."""
     if step == 1 and sys.stderr.isatty():
-        print(f"pinprof: {window} ({of} step{'s' * (of != 1)})", file=sys.stderr)  # noqa: T201
+        print(f"pinprof: {window} ({counted(of, 'step')})", file=sys.stderr)  # noqa: T201

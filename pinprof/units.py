@@ -70,12 +70,23 @@ def percent(fraction: float) -> str:
     return f"{whole} %"
 
 
+def how_many(count: float) -> str:
+    """Return a count, or a mean of counts with up to three digits: "1", "0.833", "14.8", "1,600"."""
+    return f"{count:,.0f}" if count == round(count) or count >= HUNDRED else f"{count:.3g}"
+
+
+def counted(count: float, one: str, several: str = "") -> str:
+    """Return a number with what it counts: "1 step", "1,200 copies"; `several` where it is not `one` and an "s"."""
+    shown = how_many(count)
+    return f"{shown} {one if shown == '1' else several or one + 's'}"
+
+
 def _in_units(value: float, units: Sequence[tuple[float, str]]) -> str:
     smallest, unit = units[-1]
     for scale, name in units[:-1]:
         if abs(value) >= scale * ROUNDS_UP.get(name, 1):
             return f"{_three_digits(value / scale)} {name}"
-    return f"{value / smallest:.0f} {unit}"
+    return f"{round(value / smallest)} {unit}"  # an int, as a float would read "-0"
 
 
 def _three_digits(value: float) -> str:

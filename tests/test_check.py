@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from check_traces import checked, hidden_copy, item, measured, pageable, plain, with_waits
-from trace_builder import TraceBuilder
+from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.check import (
     KEPT,
@@ -184,7 +184,7 @@ PER_STEP = ("max_hidden_syncs", "max_stall_ms", "max_exposed_ms", "max_pageable_
 
 @pytest.mark.parametrize("limit", [*PER_STEP, "min_overlap"])
 def test_an_empty_trace_keeps_no_limit_and_says_why(tmp_path: Path, limit: str) -> None:
-    verdict = verdict_of(TraceBuilder(), tmp_path, **{limit: 0.5})
+    verdict = verdict_of(without_known_events(), tmp_path, **{limit: 0.5})
     assert (verdict.status, verdict.failed, verdict.measured) == ("unknown", True, None)
     assert "record" in verdict.sentence
     noun = next(quantity.noun for quantity in QUANTITIES if quantity.key == limit)
@@ -360,7 +360,7 @@ def test_an_exceeded_limit_that_the_baseline_cannot_excuse_fails(tmp_path: Path)
 
 
 def test_a_trace_that_lost_its_waits_to_the_recording_is_not_better(tmp_path: Path) -> None:
-    result = compared(TraceBuilder(), with_waits(), tmp_path)
+    result = compared(without_known_events(), with_waits(), tmp_path)
     assert statuses(result)["new_waits"] == "unknown"
     assert statuses(result)["max_hidden_syncs"] == "unknown"
 
@@ -417,13 +417,13 @@ def test_traces_are_matched_by_rank_else_by_position(tmp_path: Path) -> None:
 
 
 def test_a_limit_that_nobody_can_judge_is_not_excused_by_a_baseline_that_could_not_either(tmp_path: Path) -> None:
-    result = compared(TraceBuilder(), TraceBuilder(), tmp_path, Limits(max_exposed_ms=1))
+    result = compared(without_known_events(), without_known_events(), tmp_path, Limits(max_exposed_ms=1))
     assert statuses(result)["max_exposed_ms"] == "unknown"
     assert outcome([result]) == NOT_JUDGED
 
 
 def test_where_nothing_can_be_compared_nothing_was_judged(tmp_path: Path) -> None:
-    result = compared(TraceBuilder(), TraceBuilder(), tmp_path)
+    result = compared(without_known_events(), without_known_events(), tmp_path)
     assert {verdict.status for verdict in result.verdicts} == {"unknown"}
     assert outcome([result]) == NOT_JUDGED
 

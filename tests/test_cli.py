@@ -10,7 +10,7 @@ import pytest
 from bench_builder import H200, BenchBuilder, gbps
 from command_line import copying_trace, invoke, is_one_line_error
 from page_reader import Page
-from trace_builder import TraceBuilder
+from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.bench.results import to_json
 
@@ -95,7 +95,7 @@ def test_report_prints_nothing_but_json_to_standard_output(trace: Path) -> None:
 
 
 def test_report_of_a_folder_has_every_trace_in_it_and_skips_the_rest_with_a_word(trace: Path) -> None:
-    TraceBuilder().write(trace.parent / "other.json")
+    without_known_events().write(trace.parent / "other.json")
     (trace.parent / "notes.json").write_text("{}")
     (trace.parent / "README.md").write_text("no trace by its name")
     result = invoke("report", trace.parent, "--json", "-")
@@ -165,7 +165,7 @@ def test_no_half_written_output_is_left_behind(trace: Path, tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "trace.json.gz"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"<html>", b'{"nodes": []}', b"\x1f\x8b\x08", b"[1, 2"])
+@pytest.mark.parametrize("content", [b"", b"{", b"<html>", b'{"nodes": []}', b"\x1f\x8b\x08", b"[1, 2", b"[]"])
 @pytest.mark.parametrize(
     "command", [["report"], ["timeline", "-o", "-"], ["check", "--max-step-ms", "1"], ["whatif", "--pin"]]
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from page_reader import Page
-from trace_builder import TraceBuilder
+from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
 from pinprof.errors import CaptureError, PinprofError, TraceError
@@ -56,7 +56,7 @@ def test_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
-    report = analyze(str(TraceBuilder().write(tmp_path / "empty.json")))
+    report = analyze(str(without_known_events().write(tmp_path / "empty.json")))
     assert "GPU activities" in str(report)
     assert frame_of(report)["srcdoc"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trace_builder import COMPUTE, SIDE, TraceBuilder
+from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.check.figures import measure_figures
 from pinprof.measure import Profile, measure
@@ -280,23 +280,72 @@ def test_the_host_alone_lacks_no_launches(tmp_path: Path) -> None:
     for step in range(4):
         builder.step(step, 100 * step, 90)
         builder.call("cudaLaunchKernel", 100 * step + 10, 2)
-    assert entries(builder, tmp_path).keys() == {"no_gpu", "source_lines"}
+    assert entries(builder, tmp_path).keys() == {"no_gpu"}
+
+
+def remedies(builder: TraceBuilder, folder: Path) -> dict[str, str]:
+    """Return the way out that each check names."""
+    return {entry.check: entry.remedy for entry in measure(read(builder, folder)).missing}
+
+
+def test_lines_are_missed_only_where_there_is_a_wait_or_a_copy_to_locate(tmp_path: Path) -> None:
+    def effect(builder: TraceBuilder) -> list[str]:
+        return [entry.effect for entry in measure(read(builder, tmp_path)).missing if entry.check == "source_lines"]
+
+    builder = steps()
+    assert effect(builder) == []
+    builder.call("cudaStreamSynchronize", 50, 1)
+    assert effect(builder) == ["files and functions of waits are unknown"]
+    builder.copy("HtoD (Pinned -> Device)", 70, 2, launch=65)
+    assert effect(builder) == ["files and functions of waits and copies are unknown"]
+
+
+def test_who_recorded_with_pinprof_is_not_told_to_do_so(tmp_path: Path) -> None:
+    builder = steps()
+    builder.call("cudaStreamSynchronize", 50, 1)
+    assert "pinprof run" in remedies(builder, tmp_path)["source_lines"]
+    builder.metadata["pinprof"] = {"pinprof_version": "0", "marker": "step()", "plain": None}
+    assert "--windows" in remedies(builder, tmp_path)["source_lines"]
+    host = TraceBuilder()
+    host.op("aten::add", 0, 10)
+    assert "ProfilerActivity.CUDA" in remedies(host, tmp_path)["no_gpu"]
+    host.metadata["pinprof"] = builder.metadata["pinprof"]
+    assert "ProfilerActivity" not in remedies(host, tmp_path)["no_gpu"]
+
+
+def test_no_gpu_is_asked_for_where_there_is_one_or_another_accelerator(tmp_path: Path) -> None:
+    launched = TraceBuilder()
+    launched.call("cudaLaunchKernel", 10, 2)
+    assert "so there is a GPU" in remedies(launched, tmp_path)["no_gpu"]
+    other = TraceBuilder()
+    other.event("mtia_ccp_events", "x", 0, 1)
+    assert "mtia_ccp_events" in remedies(other, tmp_path)["no_gpu"]
+
+
+def test_an_estimate_that_is_not_given_is_not_announced(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 100)
+    builder.step(2, 100, 100)
+    builder.kernel(500, 50, launch=450)
+    (effect,) = [entry.effect for entry in measure(read(builder, tmp_path)).missing if entry.check == "profiler_cost"]
+    assert effect.startswith("it cannot be told")
 
 
 def test_the_gravest_comes_first(tmp_path: Path) -> None:
     builder = steps(lost=5)
     builder.event("cpu_op", "broken", 10, -5)
+    builder.call("cudaStreamSynchronize", 50, 1)  # of which nothing tells the line
     levels = [LEVELS.index(entry.level) for entry in measure(read(builder, tmp_path)).missing]
     assert levels == sorted(levels)
     assert set(levels) == {0, 1, 2}
 
 
 def test_an_empty_trace_is_looked_at(tmp_path: Path) -> None:
-    assert entries(TraceBuilder(), tmp_path).keys() == {"no_gpu", "no_step_marks"}
+    assert entries(without_known_events(), tmp_path).keys() == {"no_gpu", "no_step_marks"}
 
 
 def test_every_check_says_who_found_it(tmp_path: Path) -> None:
-    for recording in (steps(lost=5), early(100), TraceBuilder(), two_processes(device=0)):
+    for recording in (steps(lost=5), early(100), without_known_events(), two_processes(device=0)):
         assert entries(recording, tmp_path).keys() <= CHECKS.keys()
 
 
@@ -416,7 +465,7 @@ def test_a_trace_without_problems_shows_nothing(tmp_path: Path) -> None:
         lambda: early(100),
         lambda: unlinked(50),
         lambda: graphs(40, 0, 40, 40),
-        TraceBuilder,
+        without_known_events,
     ],
 )
 def test_withheld_figures_of_every_kind_have_reports(tmp_path: Path, recording: Recording) -> None:

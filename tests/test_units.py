@@ -1,12 +1,13 @@
 import pytest
 
-from pinprof.units import between, duration, milliseconds, percent, rate, size
+from pinprof.units import between, counted, duration, milliseconds, percent, rate, size
 
 
 @pytest.mark.parametrize(
     ("ns", "text"),
     [
         (0, "0 ns"),
+        (-0.4, "0 ns"),
         (7, "7 ns"),
         (999, "999 ns"),
         (1000, "1.00 µs"),
@@ -78,3 +79,24 @@ def test_a_share_never_rounds_to_nothing_or_all(fraction: float, text: str) -> N
 )
 def test_two_times_have_one_unit_if_it_is_the_same(start: float, end: float, text: str) -> None:
     assert between(start, end) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 waits"),
+        (1, "1 wait"),
+        (1.0, "1 wait"),
+        (0.833333, "0.833 waits"),
+        (1.001, "1 wait"),
+        (14.84, "14.8 waits"),
+        (1234, "1,234 waits"),
+        (1234.4, "1,234 waits"),
+    ],
+)
+def test_what_is_counted_is_one_or_several(count: float, text: str) -> None:
+    assert counted(count, "wait") == text
+
+
+def test_several_of_a_thing_may_have_a_word_of_their_own() -> None:
+    assert [counted(count, "copy", "copies") for count in (1, 2)] == ["1 copy", "2 copies"]

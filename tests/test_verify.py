@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from trace_builder import SIDE, TraceBuilder
+from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.errors import TraceError
 from pinprof.measure import Profile, measure
@@ -117,7 +117,7 @@ def test_copies_that_moved_to_another_stream_beside_kernels_are_made_ahead(tmp_p
 
 @pytest.mark.parametrize("empty_is_first", [True, False])
 def test_a_trace_without_gpu_work_is_refused_by_name(tmp_path: Path, *, empty_is_first: bool) -> None:
-    empty, full = TraceBuilder().write(tmp_path / "empty.json"), program(tmp_path / "full.json")
+    empty, full = without_known_events().write(tmp_path / "empty.json"), program(tmp_path / "full.json")
     pair = (empty, full) if empty_is_first else (full, empty)
     with pytest.raises(TraceError, match=r"empty\.json: has no complete step"):
         verified(*pair)

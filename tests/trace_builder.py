@@ -144,3 +144,10 @@ class TraceBuilder:
         data = json.dumps(self.document()).encode()
         path.write_bytes(gzip.compress(data) if path.name.endswith(".gz") else data)
         return path
+
+
+def without_known_events() -> TraceBuilder:
+    """Return a trace whose only event is of a kind that pinprof does not know, so that all tables are empty."""
+    builder = TraceBuilder()
+    builder.event("glow_runtime", "x", 0, 1)
+    return builder

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import length, union
-from pinprof.trace.tables import NONE, PAGEABLE, Int64s, Steps, Trace
+from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Int64s, Steps, Trace
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,16 @@ class StepTimes:
     def divisor(self) -> int:
         """What sums over the trace are divided by to be per step; without steps they stand for the whole trace."""
         return max(self.count, 1)
+
+    @property
+    def whole(self) -> str:
+        """What counts as a step, in words: one, or the trace in which none was found."""
+        return "trace" if self.source == WHOLE_TRACE else "step"
+
+    @property
+    def per(self) -> str:
+        """Of what sums are that are divided by `divisor`, in words."""
+        return "in the whole trace" if self.source == WHOLE_TRACE else "per step"
 
 
 def measure_steps(trace: Trace) -> StepTimes:

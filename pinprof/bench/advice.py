@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pinprof.bench.link import link_of
 from pinprof.bench.order import amount, by_size, order, shown
 from pinprof.bench.results import Bench, Figure, Result
-from pinprof.units import rate, size
+from pinprof.units import counted, rate, size
 
 HELD_MS = 0.5
 """A call that takes longer waited for the stream, on which a kernel of some ms runs; one that only launches, or stages
@@ -103,7 +103,7 @@ def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
     copies = max(math.ceil(pinning.median / saved), 1)
     text = (
         f"Pin once and use the memory again: {cost} and saves {amount('ms', saved)} per copy, "
-        f"so it is paid for after {copies} {'copy' if copies == 1 else 'copies'}."
+        f"so it is paid for after {counted(copies, 'copy', 'copies')}."
     )
     yield Advice("pinning_paid_after", text, copies, "copies")
 

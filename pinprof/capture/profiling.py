@@ -18,6 +18,7 @@ from pinprof.capture.plain import Clock, PlainBounds, PlainStep, Progress, clock
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
 from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.errors import CaptureError
+from pinprof.units import counted
 from pinprof.version import VERSION
 
 SUFFIXES = (".json", ".json.gz")
@@ -172,7 +173,8 @@ class Recording:
 
     def why_nothing_recorded(self) -> str:
         """Return the sentence for a program that ended before any step was recorded."""
-        windows, ended = self.windows, f"the program ended after {self.steps_seen} steps, before one was recorded"
+        windows = self.windows
+        ended = f"the program ended after {counted(self.steps_seen, 'step')}, before one was recorded"
         if self.steps_seen >= windows.needed:
             why = self._open_window()
             return f"{ended}: {why}. Run it longer, or record without timing (--windows lean, plain_steps=0)"

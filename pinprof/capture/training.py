@@ -10,6 +10,7 @@ from typing import Any
 from pinprof.capture.job import path_of_rank
 from pinprof.capture.profiling import Recording, profile
 from pinprof.errors import CaptureError
+from pinprof.units import counted
 
 RANKS_STOP_APART = (
     "stop=True is for one process: the ranks of a job would stop at different steps and wait for each other for ever; "
@@ -85,7 +86,7 @@ class TrainingRecording:
         steps = recording.recorded_steps
         if not steps:
             return recording.why_nothing_recorded()
-        lines = [f"recorded {steps} step{'s' * (steps != 1)}; next: pinprof report {shlex.quote(str(recording.path))}"]
+        lines = [f"recorded {counted(steps, 'step')}; next: pinprof report {shlex.quote(str(recording.path))}"]
         if self._validations:
             lines.append("validation ran between steps while they were timed or recorded: those read too long")
         return "\npinprof: ".join(lines)

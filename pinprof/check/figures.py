@@ -25,10 +25,12 @@ NOISE_SHARE = 0.01
 """Whole percents of overlap; more where the copies are so short that `NOISE_MS` is a larger share of them."""
 
 NO_STEPS = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
-NO_GPU = "the trace has no GPU activities; record with ProfilerActivity.CUDA on a machine with a GPU"
+WHOLE = "no step was found, so the whole trace counts as one"
 NO_CALLS = "the trace has no runtime calls; record with ProfilerActivity.CPU too"
 NO_WORK = "no complete step of the trace has GPU work; record with ProfilerActivity.CPU and ProfilerActivity.CUDA"
-NO_STEP_TIME = "only a recording of pinprof run or pinprof.profile tells the step without profiler"
+NO_STEP_TIME = (
+    "only a recording of pinprof run or pinprof.profile with its plain window tells the step without profiler"
+)
 NO_HOST_MEMORY = "the trace does not tell pageable from pinned memory, or not how large copies are"
 
 
@@ -91,19 +93,34 @@ def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...
         devices=frozenset(device.name for device in profile.info.devices if device.name),
         kernels=profile.counts.get("kernel", 0) / profile.steps.count if profile.steps.count else None,
         findings=findings,
-        figures=_as_far_as_recorded(
+        figures=_of_whole(
             profile,
-            {
-                **_waits(profile, trace, hidden),
-                "max_exposed_ms": _exposed(profile, trace),
-                "min_overlap": _overlap(profile, trace),
-                "max_pageable_bytes": _pageable(profile, trace),
-                "max_step_ms": _step(profile, findings),
-            },
+            _as_far_as_recorded(
+                profile,
+                {
+                    **_waits(profile, trace, hidden),
+                    "max_exposed_ms": _exposed(profile, trace),
+                    "min_overlap": _overlap(profile, trace),
+                    "max_pageable_bytes": _pageable(profile, trace),
+                    "max_step_ms": _step(profile, findings),
+                },
+            ),
         ),
         waits=tuple(_wait(profile, trace, site) for site in hidden),
         no_waits=_no_waits(profile, trace),
     )
+
+
+def _of_whole(profile: Profile, figures: dict[str, Figure]) -> dict[str, Figure]:
+    """Return the figures, those per step with the remark that they are of the whole trace, if they are."""
+    if profile.steps.whole == "step":
+        return figures
+    return {
+        key: figure
+        if key == "min_overlap" or math.isinf(figure.high)
+        else replace(figure, note="; ".join(filter(None, (figure.note, WHOLE))))
+        for key, figure in figures.items()
+    }
 
 
 def _as_far_as_recorded(profile: Profile, figures: dict[str, Figure]) -> dict[str, Figure]:
@@ -139,16 +156,21 @@ def _lost(profile: Profile) -> str:
 def _no_waits(profile: Profile, trace: Trace) -> str:
     """Return why the trace may not tell of all waits, and the way out; nothing where it does."""
     if len(trace.gpu) == 0:
-        return NO_GPU
+        return _no_gpu(profile)
     if len(trace.calls) == 0:
         return NO_CALLS
     return _withheld(profile, "stalls") or _lost(profile)
 
 
+def _no_gpu(profile: Profile) -> str:
+    entry = next(entry for entry in profile.missing if entry.check == "no_gpu")
+    return f"the trace has {entry.what}; {entry.remedy}"
+
+
 def _unknown(profile: Profile, trace: Trace, *figures: str) -> str | None:
     """Return why sums per step cannot be known that are made of these figures of the profile."""
     if len(trace.gpu) == 0:
-        return NO_GPU
+        return _no_gpu(profile)
     if "stalls" in figures and len(trace.calls) == 0:
         return NO_CALLS
     if not profile.steps.count:
@@ -200,7 +222,7 @@ def _exposed(profile: Profile, trace: Trace) -> Figure:
 def _overlap(profile: Profile, trace: Trace) -> Figure:
     overlap = profile.overlap
     if len(trace.gpu) == 0:
-        return Figure(0.0, 1.0, NOISE_SHARE, NO_GPU)
+        return Figure(0.0, 1.0, NOISE_SHARE, _no_gpu(profile))
     why = _withheld(profile, "copies", "overlap")
     if why:
         return Figure(0.0, 1.0, NOISE_SHARE, why)
@@ -210,7 +232,7 @@ def _overlap(profile: Profile, trace: Trace) -> Figure:
     places = copy_places(trace, profile, (overlap.exposed_ns > 0) & overlap.counts, overlap.exposed_ns, None)
     exposed_ns = (1 - overlap.fraction) * overlap.known_ns / profile.steps.divisor
     negligible = exposed_ns < NEGLIGIBLE * (profile.step_ns or 0.0)
-    note = f"only {duration(exposed_ns)} per step are exposed, too little to matter" if negligible else ""
+    note = f"only {duration(exposed_ns)} {profile.steps.per} are exposed, too little to matter" if negligible else ""
     return Figure(overlap.fraction, overlap.fraction, noise, note, places, negligible)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from pinprof.errors import PinprofError
-from pinprof.units import NS_PER_MS, duration, size
+from pinprof.units import NS_PER_MS, duration, how_many, size
 
 ALL = 1.0
 """A share of everything."""
@@ -72,7 +72,7 @@ def _refuse_impossible(key: str, value: float) -> None:
 
 
 def _count(value: float) -> str:
-    return f"{value:.3g}"
+    return how_many(value)
 
 
 def _ms(value: float) -> str:

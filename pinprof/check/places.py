@@ -14,7 +14,7 @@ from pinprof.trace.lines import Place as Source
 from pinprof.trace.lines import Placed
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, Trace
-from pinprof.units import duration, sizes
+from pinprof.units import duration, how_many, sizes
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ def site_place(profile: Profile, trace: Trace, site: Site) -> Place:
         *site.place,
         rule_of_wait(profile, trace, first),
         f"{site.cause} {site.op or site.call}",
-        f"{site.op or site.call} ({site.cause}): {cost.count / times:.3g} per step; as traced, the host waits "
-        f"{duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
+        f"{site.op or site.call} ({site.cause}): {how_many(cost.count / times)} {profile.steps.per}; as traced, the "
+        f"host waits {duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
         f"{duration(cost.bubble_ns / times)} after it",
     )
 
@@ -94,8 +94,9 @@ def _amount(profile: Profile, trace: Trace, position: Int64s, kind: tuple[str, s
     known, unsized = total_bytes(trace.gpu.bytes[rows])
     direction, memory, _ = kind
     of = f" of {memory} memory" if memory in {"pageable", "pinned"} else ""
+    per = profile.steps.per if steps else "in the whole trace"
     return (
-        f"{direction} copies{of}: {len(rows) / times:.3g} {'per step' if steps else 'in the whole trace'}, "
+        f"{direction} copies{of}: {how_many(len(rows) / times)} {per}, "
         f"{sizes(None if known is None else known / times, unsized)}, exposed for "
         f"{duration(int(profile.overlap.exposed_ns[position].sum()) / times)} of "
         f"{duration(int(trace.gpu.duration_ns[rows].sum()) / times)}"

@@ -11,6 +11,7 @@ import click
 
 from pinprof.cli.report import report
 from pinprof.cli.terminal import progress, say
+from pinprof.units import counted
 
 if TYPE_CHECKING:
     from pinprof.capture.agreement import Agreement, Written
@@ -34,7 +35,7 @@ def report_job(agreement: "Agreement", page: str, later: str) -> bool:
     for rank in range(agreement.ranks):
         _say_what_is_missing(rank, written.get(rank))
     if len(here) > 1:
-        say(f"Wrote the traces of {len(here)} ranks; to report on them again: {later}")
+        say(f"Wrote the traces of {counted(len(here), 'rank')}; to report on them again: {later}")
         click.get_current_context().invoke(report, traces=tuple(here), html_file=page, force=True)
     return len(here) > 1
 

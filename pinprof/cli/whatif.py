@@ -136,7 +136,7 @@ def _refuse_unfit(model: Any) -> None:
     from pinprof.trust.missing import ESTIMATE
 
     for rank in model.ranks:
-        reason = withheld(find_missing(Seen(rank.trace, rank.times, model.step))).get(ESTIMATE)
+        reason = withheld(find_missing(Seen(rank.trace, rank.times, model.step, rank.syncs))).get(ESTIMATE)
         if reason:
             fail(f"{rank.trace.path}: has {reason.what}, so that no change can be predicted; {reason.remedy}")
 

@@ -19,7 +19,7 @@ from pinprof.compare.figures import all_figures
 from pinprof.compare.side import Side
 from pinprof.measure import Profile
 from pinprof.rules import Findings, unsearched
-from pinprof.trace.tables import Trace
+from pinprof.trace.tables import WHOLE_TRACE, Trace
 
 __all__ = [
     "Comparison",
@@ -38,8 +38,6 @@ Recording = tuple[Trace, Profile, Findings]
 
 FEW = 10
 """From so many steps on, a spread leaves out the extremes."""
-WHOLE = "whole_trace"
-"""Where steps come from that are none."""
 FASTER, SLOWER, UNCHANGED, UNSURE, UNKNOWN = "faster", "slower", "same", "unsure", "unknown"
 
 
@@ -79,6 +77,12 @@ class Comparison:
         return "estimated" in {self.before.step.source, self.after.step.source}
 
     @property
+    def per(self) -> str:
+        """Of what the figures are, in words: per step, or of the whole traces if none has steps."""
+        both = {self.before.steps.per, self.after.steps.per}
+        return both.pop() if len(both) == 1 else "per step"
+
+    @property
     def verdict(self) -> str:
         """What became of the step: `faster`, `slower`, `same` (within noise), `unsure` or `unknown`.
 
@@ -112,7 +116,7 @@ def compare(before: Recording, after: Recording) -> Comparison:
     complete steps of the trace. Figures that one trace is not fit for are not compared, and say why.
     """
     traces = before[0], after[0]
-    stepped = [trace.steps.source != WHOLE for trace in traces]
+    stepped = [trace.steps.source != WHOLE_TRACE for trace in traces]
     both_or_none = stepped[0] == stepped[1]
     old, new = (
         Side(*each, has_steps or both_or_none) for each, has_steps in zip((before, after), stepped, strict=True)

@@ -20,6 +20,7 @@ from pinprof.guard.unneeded import Waits
 from pinprof.guard.violation import UnneededWait, Violation
 from pinprof.guard.watch import Watch
 from pinprof.trace.lines import Place
+from pinprof.units import counted
 
 if sys.version_info >= (3, 11):
     from typing import Self
@@ -151,7 +152,7 @@ def guard(mode: Mode = "warn", *, report_unneeded: bool = False) -> Guard:
 
 
 def _clean(followed: int) -> str:
-    copies = f"{followed} asynchronous cop{'y' if followed == 1 else 'ies'} followed"
+    copies = f"{counted(followed, 'asynchronous copy', 'asynchronous copies')} followed"
     none = "There was no asynchronous copy between pinned memory and a GPU to follow."
     return f"No unsafe use of host memory was seen: {copies}." if followed else none
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pinprof.errors import TraceError
 from pinprof.ranks.part import RankPart, rank_of
+from pinprof.units import counted
 
 BY_ORDER = "order"
 """What stands for the order of the files where a pattern for their names could stand."""
@@ -146,7 +147,7 @@ def _other_runs(found: Sequence[Sequence[RankPart]], place: int, *, is_asked: bo
     yield f"These are {len(found)} runs; this is run {place + 1}{why}, and --run N shows another:"
     for number, run in enumerate(found[:MOST_NAMED], start=1):
         named = run[0].profile.path + (" ..." if len(run) > 1 else "")
-        yield f"  run {number}: {len(run)} rank{'s' * (len(run) > 1)}{_recorded(run)}: {named}"
+        yield f"  run {number}: {counted(len(run), 'rank')}{_recorded(run)}: {named}"
     if len(found) > MOST_NAMED:
         yield f"  and {len(found) - MOST_NAMED} more"
 
@@ -176,7 +177,8 @@ def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
     if absent:
         listed = ", ".join(map(str, absent[:MOST_NAMED]))
         more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
-        yield f"No trace of rank {listed}{more} of {size}: the others may have waited for these"
+        ranks, them = ("rank", "it") if len(absent) == 1 else ("ranks", "these")
+        yield f"No trace of {ranks} {listed}{more} of {size}: the others may have waited for {them}"
     in_time = sorted(parts, key=_begin)
     pauses = _pauses(in_time)
     if max(pauses, default=0) > APART_NS:

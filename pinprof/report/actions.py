@@ -5,13 +5,12 @@ from collections.abc import Iterator
 
 from pinprof.measure import Profile
 from pinprof.report.elements import escaped, unbroken
-from pinprof.report.headline import host_alone, long_pause
-from pinprof.report.step_words import whole
+from pinprof.report.headline import long_pause, nothing_found
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.words import joint_worth, place, worth
 from pinprof.rules import Finding, Findings, unsearched
 from pinprof.trace.tables import Trace
-from pinprof.units import duration, percent
+from pinprof.units import counted, duration, percent
 
 BEST = 3
 """Findings that stand on top, and whose fix is unfolded."""
@@ -24,13 +23,12 @@ def best(number: int, trace: Trace, profile: Profile, findings: Findings) -> Ite
     step = profile.step_ns
     items = "".join(_at_a_glance(number, rank, finding, trace, profile, step) for rank, finding in _ranked(findings))
     yield f'<ol class="best" aria-label="The best findings">{items}</ol>'
-    together = joint_worth(findings, step)
+    together = joint_worth(findings, profile)
     if together:
         yield f'<p class="note">{escaped(together[0].upper() + together[1:])}.</p>'
     rest = len(findings) - BEST
     if rest > 0:
-        more = "one more finding" if rest == 1 else f"{rest} more findings"
-        yield f'<p class="note"><a href="#findings-{number}">{more}</a></p>'
+        yield f'<p class="note"><a href="#findings-{number}">{counted(rest, "more finding")}</a></p>'
 
 
 def _ranked(findings: Findings) -> Iterator[tuple[int, Finding]]:
@@ -40,7 +38,7 @@ def _ranked(findings: Findings) -> Iterator[tuple[int, Finding]]:
 def _at_a_glance(
     number: int, rank: int, finding: Finding, trace: Trace, profile: Profile, step_ns: float | None
 ) -> str:
-    evidence, brings = finding.evidence, _short_worth(finding, step_ns, whole(profile))
+    evidence, brings = finding.evidence, _short_worth(finding, step_ns, profile.steps.whole)
     at = str(evidence.place) or "place not recorded"
     return (
         f'<li class="{finding.severity}"><a class="to" href="#finding-{number}-{rank}">'
@@ -75,29 +73,26 @@ def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> It
         yield f'<p class="note">Not searched in full: {escaped(reason.what)}.</p>'
     if not findings:
         if not reason:
-            yield '<p class="note">Nothing: no copy or wait costs the step a measurable time.</p>'
-            advice = host_alone(profile)
-            yield f"<p>{escaped(advice)}</p>" if advice else ""
+            yield f"<p>{escaped(nothing_found(profile))}</p>"
         return
     paused = long_pause(profile)
     if paused:
         yield f"<p>{escaped(paused)}</p>"
-    step = profile.step_ns
     for rank, finding in enumerate(findings, start=1):
-        yield _card(number, rank, finding, _in_timeline(finding, trace, profile), step)
-    together = joint_worth(findings, step)
+        yield _card(number, rank, finding, _in_timeline(finding, trace, profile), profile)
+    together = joint_worth(findings, profile)
     if together:
         yield f"<p><strong>{escaped(together[0].upper() + together[1:])}.</strong></p>"
 
 
-def _card(number: int, rank: int, finding: Finding, in_timeline: str, step_ns: float | None) -> str:
+def _card(number: int, rank: int, finding: Finding, in_timeline: str, profile: Profile) -> str:
     rule, evidence = finding.rule, finding.evidence
     at = place(evidence.place)
     where = f'<p class="place"><code>{escaped(at)}</code> {in_timeline}</p>' if at or in_timeline else ""
     unfolded = " open" if rank <= BEST else ""
     kind = f"{rule.id}, suspected" if finding.severity == "suspect" else rule.id
     return f"""<article class="finding {finding.severity}" id="finding-{number}-{rank}">
-<h4><span class="cost">{unbroken(worth(finding, step_ns))}</span> <span>{escaped(rule.title)}</span>
+<h4><span class="cost">{unbroken(worth(finding, profile))}</span> <span>{escaped(rule.title)}</span>
 <span class="kind">{escaped(kind)}</span></h4>
 {where}
 <p>{unbroken(evidence.text)}.</p>

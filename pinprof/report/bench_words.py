@@ -9,7 +9,7 @@ from pinprof.bench.link import link_of
 from pinprof.bench.order import amount, shown, spread
 from pinprof.bench.results import Bench, Figure, Result
 from pinprof.report.words import NOTHING
-from pinprof.units import percent, size
+from pinprof.units import counted, percent, size
 
 OUTCOMES = {
     "confirmed": "confirmed",
@@ -169,9 +169,9 @@ def value(piece: Advice) -> str:
     if piece.unit == "bytes":
         return f"{'up to' if piece.name == 'pageable_free_up_to' else 'from'} {size(piece.value)}"
     if piece.unit == "copies":
-        return f"after {piece.value:g} {'copy' if piece.value == 1 else 'copies'}"
+        return f"after {counted(piece.value, 'copy', 'copies')}"
     if piece.unit == "workers":
-        return f"{piece.value:g} {'worker' if piece.value == 1 else 'workers'}"
+        return counted(piece.value, "worker")
     if piece.unit == "of the link":
         return percent(piece.value)
     return f"{piece.value:.3g} {piece.unit}"

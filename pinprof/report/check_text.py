@@ -11,6 +11,7 @@ from pinprof.check import Checked, Place, Verdict
 from pinprof.report.layout import laid_out
 from pinprof.report.words import place, printable
 from pinprof.rules import RULES
+from pinprof.units import counted
 
 MAX_PLACES = 10
 """More places of one limit than this are counted, not listed."""
@@ -56,7 +57,8 @@ def _verdict(verdict: Verdict, *, repeated: bool) -> Iterable[RenderableType]:
     for at in verdict.places[:MAX_PLACES]:
         yield from _place(at)
     if len(verdict.places) > MAX_PLACES:
-        yield _inset(f"and {len(verdict.places) - MAX_PLACES} more places; pinprof report TRACE --json - has all")
+        more = counted(len(verdict.places) - MAX_PLACES, "more place")
+        yield _inset(f"and {more}; pinprof report TRACE --json - has all")
 
 
 def _place(at: Place) -> Iterable[RenderableType]:
@@ -92,7 +94,7 @@ def _summary(checked: Sequence[Checked]) -> Text:
 
 
 def _checks(count: int) -> str:
-    return f"{count} check{'s' * (count != 1)}"
+    return counted(count, "check")
 
 
 def _inset(text: str) -> Padding:

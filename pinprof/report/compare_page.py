@@ -100,7 +100,7 @@ def _cards(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     for figure in telling(comparison):
         if figure.name in ON_TOP and figure.difference is not None:
             now, was = (amount(figure.unit, value) for value in (figure.after.value, figure.before.value))
-            yield label(figure, several_gpus=several), now, f"per step, {was} before; {_said(figure)}"
+            yield label(figure, several_gpus=several), now, f"{comparison.per}, {was} before; {_said(figure)}"
 
 
 def _bound(profile: Profile) -> str:
@@ -155,7 +155,7 @@ def _waits(comparison: Comparison) -> Iterator[str]:
     if comparison.waits:
         yield "<h3>Waits of the host</h3>"
         columns = [Column("change"), Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
-        columns += _numbers("per step", "stall", "GPU idle after")
+        columns += _numbers("count", "stall", "GPU idle after")
         rows = (
             (
                 change.status,
@@ -167,7 +167,7 @@ def _waits(comparison: Comparison) -> Iterator[str]:
             )
             for change in comparison.waits
         )
-        yield table("Times per complete step. GPU idle after: from the end of the wait to its next work", columns, rows)
+        yield table(f"Times {comparison.per}. GPU idle after: from the end of the wait to its next work", columns, rows)
 
 
 def _copies(comparison: Comparison) -> Iterator[str]:
@@ -184,8 +184,8 @@ def _copies(comparison: Comparison) -> Iterator[str]:
             )
             for change in comparison.copies
         )
-        yield table("Per complete step", columns, rows)
-        yield from _remarks("", [f"{repinning(change)}." for change in comparison.repinned])
+        yield table(f"Figures {comparison.per}", columns, rows)
+        yield from _remarks("", [f"{repinning(change, comparison.per)}." for change in comparison.repinned])
 
 
 # The timelines
@@ -203,7 +203,8 @@ def _timelines(before: Trace, after: Trace, comparison: Comparison) -> Iterator[
     first = None if longest is None else (-MARGIN * longest, (1 + MARGIN) * longest)
     sides = ((BEFORE, before, comparison.before), (AFTER, after, comparison.after))
     for (side, trace, profile), length in zip(sides, traced, strict=True):
-        step = "" if length is None else f", {duration(length)} per step in the trace"
+        of = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
+        step = "" if length is None else f", {duration(length)} {of}"
         yield f"<h4>{side.capitalize()}: {escaped(PurePath(profile.path).name)}{step}</h4>"
         yield fragment(typical_step(trace), profile, MAX_EVENTS // len(sides), shared="comparison", first_ns=first)
 

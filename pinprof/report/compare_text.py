@@ -30,6 +30,7 @@ from pinprof.report.compare_words import (
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.step_words import bound
 from pinprof.report.words import NOTHING, doubts, printable, steps
+from pinprof.units import counted
 
 MAX_ROWS = 12
 """More waits or findings than this are counted, not listed."""
@@ -78,7 +79,7 @@ def _doubts(comparison: Comparison) -> Iterator[RenderableType]:
 
 def _figures(comparison: Comparison) -> Iterator[RenderableType]:
     figures, several = telling(comparison), has_several_gpus(comparison)
-    yield section("Figures, per step")
+    yield section(f"Figures, {comparison.per}")
     if figures:
         rows = table("", BEFORE, AFTER, "difference", "noise", "", text_columns=1)
         for figure in figures:
@@ -96,18 +97,18 @@ def _figures(comparison: Comparison) -> Iterator[RenderableType]:
 
 
 def _copies(comparison: Comparison) -> Iterable[RenderableType]:
-    yield section("Copies, per step")
+    yield section(f"Copies, {comparison.per}")
     rows = table("", "copy", "host memory", "count", "bytes", "time", "exposed", "rate", text_columns=3)
     for change in comparison.copies:
         memory = NOTHING if change.host_memory == "none" else change.host_memory
         figures = (change.count, change.bytes, change.time, change.exposed, change.rate)
         rows.add_row(change.status, change.direction, memory, *map(pair, figures))
     yield rows
-    yield from (bullet(repinning(change)) for change in comparison.repinned)
+    yield from (bullet(repinning(change, comparison.per)) for change in comparison.repinned)
 
 
 def _waits(comparison: Comparison) -> Iterable[RenderableType]:
-    yield section("Waits of the host, per step")
+    yield section(f"Waits of the host, {comparison.per}")
     listed = [change for change in comparison.waits if change.status != SAME]
     rows = table("", "cause", "in", "op or call", "count", "stall", "GPU idle after", text_columns=4)
     for change in listed[:MAX_ROWS]:
@@ -121,7 +122,7 @@ def _waits(comparison: Comparison) -> Iterable[RenderableType]:
         )
     if listed:
         yield rows
-    yield from _rest(len(listed), len(comparison.waits) - len(listed), "wait", "waits")
+    yield from _rest(len(listed), len(comparison.waits) - len(listed), "wait")
 
 
 def _findings(comparison: Comparison) -> Iterable[RenderableType]:
@@ -137,11 +138,11 @@ def _findings(comparison: Comparison) -> Iterable[RenderableType]:
         rows.add_row(change.status, f"{rule.id} {rule.title}", where(change), saving(change))
     if listed:
         yield rows
-    yield from _rest(len(listed), len(comparison.findings) - len(listed), "finding", "findings")
+    yield from _rest(len(listed), len(comparison.findings) - len(listed), "finding")
 
 
-def _rest(listed: int, same: int, one: str, several: str) -> Iterator[RenderableType]:
+def _rest(listed: int, same: int, one: str) -> Iterator[RenderableType]:
     if listed > MAX_ROWS:
         yield bullet(f"and {listed - MAX_ROWS} more, all in the JSON and on the page")
     if same:
-        yield bullet(f"{same} {one if same == 1 else several} as before, within noise")
+        yield bullet(f"{counted(same, one)} as before, within noise")

@@ -8,7 +8,7 @@ from pinprof.measure import Profile
 from pinprof.report.words import NOTHING, place, saved, step_known
 from pinprof.rules import Finding
 from pinprof.trace.lines import Place
-from pinprof.units import between, duration, percent, rate, size, sizes
+from pinprof.units import between, counted, duration, how_many, percent, rate, size, sizes
 
 LABELS = {
     "step_ms": "step without profiler",
@@ -28,6 +28,8 @@ BEFORE, AFTER = "before", "after"
 ARROW = "->"
 MAX_PLACES = 4
 """More lines of one function than this are counted, not listed."""
+MANY_TIMES = 10
+"""A figure that has grown by more is said to be so many times as much: thousands of percent tell nobody how much."""
 RARE = 0.01
 """Of figures that did not change, so few may look as if they had, without a word."""
 
@@ -48,7 +50,7 @@ def amount(unit: str, value: float | None) -> str:
     if value is None:
         return NOTHING
     shown = {"ns": duration, "bytes": size, "share": percent, "gbps": rate}.get(unit)
-    return shown(value) if shown else f"{value:.3g}"
+    return (shown or how_many)(value)
 
 
 def difference(figure: Figure) -> str:
@@ -61,8 +63,13 @@ def difference(figure: Figure) -> str:
     sign = "+" if change > 0 else "-"
     if figure.unit == "share":
         return f"{sign}{percent(abs(change)).removesuffix(' %')} points"
-    share = f" ({percent(abs(figure.fraction))})" if figure.fraction is not None and figure.after.value else ""
+    share = f" ({_share_of(figure.fraction)})" if figure.fraction is not None and figure.after.value else ""
     return f"{sign}{amount(figure.unit, abs(change))}{share}"
+
+
+def _share_of(fraction: float) -> str:
+    """Return a difference as a share of the figure before; of a far larger figure how many times as much it is."""
+    return f"{how_many(1 + fraction)} times as much" if 1 + fraction >= MANY_TIMES else percent(abs(fraction))
 
 
 def noise(figure: Figure) -> str:
@@ -140,7 +147,7 @@ def verdict(comparison: Comparison) -> str:
     if comparison.verdict == "unsure":
         why = "a single step has no spread" if step.noise is None else "it is within the range of the estimate"
         return f"{begin}: whether that is a difference is not known, {why}"
-    changed = f"{begin}: {saved(before, after)}"
+    changed = f"{begin}: {saved(before, after, comparison.after.steps.whole)}"
     if comparison.is_estimated:
         return f"{changed}, {_at_least(comparison)}"
     return f"{changed}, beyond the noise of {_share(step)}"
@@ -173,17 +180,17 @@ def how_sure(comparison: Comparison) -> Iterator[str]:
     if len(estimated) == 1 and len(sources) > 1:
         yield (
             f"the step {estimated[0]} is estimated and the other measured: the difference is as sure as the estimate; "
-            "record both with pinprof run"
+            "record both with the plain window of pinprof run"
         )
     elif estimated:
-        yield "the steps are estimated from the traces; pinprof run measures them without the profiler"
+        yield "the steps are estimated from the traces; the plain window of pinprof run measures them"
     if comparison.kernels_alike is not None and not comparison.is_same_program:
         yield (
-            f"these may not be the same program: {percent(comparison.kernels_alike)} of their kernels per step agree, "
-            "by name, so that the difference may be that of more than one change"
+            f"these may not be the same program: {percent(comparison.kernels_alike)} of their kernels {comparison.per} "
+            "agree, by name, so that the difference may be that of more than one change"
         )
     elif comparison.kernels_alike is not None and comparison.kernels_alike < 1:
-        yield f"{percent(comparison.kernels_alike)} of the kernels per step agree, by name"
+        yield f"{percent(comparison.kernels_alike)} of the kernels {comparison.per} agree, by name"
     gpus = [sorted({device.name for device in profile.info.devices if device.name}) for _, profile in profiles]
     if all(gpus) and gpus[0] != gpus[1]:
         yield f"the GPUs differ: {', '.join(gpus[0])} before, {', '.join(gpus[1])} after"
@@ -233,13 +240,10 @@ def _places(places: Iterable[Place]) -> str:
     return ", ".join(texts[:MAX_PLACES]) + more
 
 
-def repinning(change: Repinned) -> str:
-    """Return a sentence on copies that changed their host memory."""
-    what = "copy" if change.count == 1 else "copies"
-    return (
-        f"{change.count:.3g} {change.direction} {what} per step ({sizes(change.bytes, 0)}): {change.before} before, "
-        f"{change.after} after"
-    )
+def repinning(change: Repinned, per: str) -> str:
+    """Return a sentence on copies that changed their host memory; `per` says of what the figures are."""
+    copies = counted(change.count, f"{change.direction} copy", f"{change.direction} copies")
+    return f"{copies} {per} ({sizes(change.bytes, 0)}): {change.before} before, {change.after} after"
 
 
 def saving(change: FindingChange) -> str:

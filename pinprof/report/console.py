@@ -9,9 +9,9 @@ from rich.text import Text
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measure import Profile
-from pinprof.report.headline import host_alone, long_pause
+from pinprof.report.headline import long_pause, nothing_found
 from pinprof.report.layout import bullet, fact, laid_out, section, table
-from pinprof.report.step_words import AS_TRACED, bound, busiest, of_step, of_what, step, where_it_goes
+from pinprof.report.step_words import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
 from pinprof.report.words import (
     ABSENT,
     DISTRUST,
@@ -27,13 +27,13 @@ from pinprof.report.words import (
     steps,
     surprises,
     unless,
+    waits_in_all,
     why_not,
     worth,
 )
 from pinprof.rules import Findings, unsearched
-from pinprof.rules.sums import idle_gpu
 from pinprof.trust import Missing
-from pinprof.units import duration, percent
+from pinprof.units import counted, duration, how_many, percent
 
 MAX_SITES = 10
 """More sites than this are counted, not listed."""
@@ -52,7 +52,7 @@ def _parts(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield from _summary(profile)
     if profile.copies:
         yield from _copies(profile)
-    if any(site.is_wait or site.cause == "queue_full" for site in profile.syncs.sites):
+    if any(site.verdict != "profiler" for site in profile.syncs.sites):
         yield from _waits(profile)
     if profile.loader.waits:
         yield from _input(profile)
@@ -88,7 +88,7 @@ def _summary(profile: Profile) -> Iterable[RenderableType]:
             for name, time in (("host", times.host_ns), ("GPU", times.device_ns))
             if time is not None
         ]
-        where = "the whole trace" if times.source == "whole_trace" else "in the trace"
+        where = "the whole trace" if times.whole == "trace" else "in the trace"
         yield fact(duration(times.traced_ns), f"{where}, with the profiler's cost in it ({', '.join(parts)})")
     elif "step" in profile.withheld:
         yield fact(NOTHING, f"the step in the trace: {why_not(profile, 'step')}")
@@ -121,9 +121,11 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     yield section("Copies, in the whole trace")
     if "overlap" in profile.withheld:
         yield fact(NOTHING, f"of the copy time is overlapped: {why_not(profile, 'overlap')}")
+    elif overlap.fraction is None:
+        yield fact(NOTHING, "of the copy time is overlapped: that is not known of these copies")
     else:
-        share = percent(overlap.fraction or 0.0)
-        yield fact(share, f"of {duration(overlap.known_ns)} copy time is overlapped: kernels run beside it")
+        known = duration(overlap.known_ns)
+        yield fact(percent(overlap.fraction), f"of {known} copy time is overlapped: kernels run beside it")
     rows = table("copy", "host memory", "count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
     for cells in copy_cells(profile):
         rows.add_row(*cells)
@@ -132,25 +134,16 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
         yield bullet(f"why copies are exposed: {why_not(profile, 'overlap', 'causes')}")
         return
     for reason, count, exposed in overlap.by_reason:
-        yield bullet(
-            f"{duration(exposed)} exposed in {count} {'copy' if count == 1 else 'copies'}: {SENTENCES[reason]}"
-        )
+        yield bullet(f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {SENTENCES[reason]}")
 
 
 def _waits(profile: Profile) -> Iterable[RenderableType]:
     listed = [site for site in profile.syncs.sites if site.verdict != "profiler"]
-    sites = [site for site in listed if site.is_wait]
     steps = profile.steps.divisor
-    stall, bubble = sum(site.in_steps.stall_ns for site in sites), sum(site.in_steps.bubble_ns for site in sites)
-    yield section("Waits of the host, per step as traced")
+    yield section(f"Waits of the host, {profile.steps.per} as traced")
     of_stalls, of_drain = unless(profile, "stalls", "per_step"), unless(profile, "stalls", "drain", "per_step")
-    reason = why_not(profile, "stalls", "per_step", "drain")
-    left = (
-        f"what that leaves idle is {reason}"
-        if reason
-        else f"{idle_gpu(profile, sites)} idle for {duration(bubble / steps)} after them"
-    )
-    yield fact(of_stalls(duration(stall / steps)), f"the host stands in calls that can block; {left}")
+    for number, meaning in waits_in_all(profile):
+        yield fact(number, meaning)
     rows = table(
         "cause", "in", "op or call", "count", "stall", "drain", "own", "rest", "GPU idle after", text_columns=3
     )
@@ -160,7 +153,7 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
             site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
             place(site.place) or NOTHING,
             site.op or site.call,
-            of_stalls(f"{cost.count / steps:.3g}"),
+            of_stalls(how_many(cost.count / steps)),
             of_stalls(duration(cost.stall_ns / steps)),
             *(
                 of_drain(duration(time / steps))
@@ -169,14 +162,14 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
         )
     yield rows
     if len(listed) > MAX_SITES:
-        yield bullet(f"and {len(listed) - MAX_SITES} more sites, all in the JSON and HTML reports")
+        yield bullet(f"and {counted(len(listed) - MAX_SITES, 'more site')}, all in the JSON and HTML reports")
     for sentence in surprises(profile):
         yield bullet(sentence)
 
 
 def _input(profile: Profile) -> Iterable[RenderableType]:
     loader = profile.loader
-    yield section("Input, per step")
+    yield section(f"Input, {profile.steps.per}")
     shown = unless(profile, "per_step")
     wait = duration(loader.wait_in_steps_ns / profile.steps.divisor)
     yield fact(shown(wait), "the main thread waits for its DataLoader")
@@ -196,6 +189,10 @@ def _idle(profile: Profile) -> Iterable[RenderableType]:
         yield fact(duration(device.idle_ns), f"GPU {device.device} has nothing to run ({percent(share)} of its span)")
         for cause, time in () if "causes" in profile.withheld else device.idle_by_cause:
             yield bullet(f"{duration(time)} {cause}: {IDLE[cause]}")
+        outside = idle_outside(profile, device)
+        if outside:
+            whole = profile.steps.whole
+            yield bullet(f"and {duration(outside)} of the {whole} lie before its first work and after its last")
     if "causes" in profile.withheld and "busy" not in profile.withheld:
         yield bullet(f"by cause: {why_not(profile, 'causes')}")
 
@@ -206,16 +203,15 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     if reason:
         yield bullet(f"not searched in full: {reason.what}")
     elif not findings:
-        yield bullet(host_alone(profile) or "nothing: no copy or wait costs the step a measurable time")
+        yield bullet(nothing_found(profile))
     if findings and long_pause(profile):
         yield bullet(long_pause(profile))
-    step = profile.step_ns
     for finding in findings:
         style = SEVERITY_STYLES[finding.severity]
         what = (f"{finding.rule.id} {finding.rule.title}", "bold")
-        yield Padding(Text.assemble((worth(finding, step), style), ": ", what), (0, 0, 0, 2))
+        yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
         yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
         yield Padding(Text(f"Fix: {finding.rule.fix}"), (0, 0, 0, 6))
-    together = joint_worth(findings, step)
+    together = joint_worth(findings, profile)
     if together:
         yield bullet(together)

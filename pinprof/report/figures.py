@@ -20,7 +20,7 @@ from pinprof.report.timeline.kinds import (
 )
 from pinprof.report.timeline.names import literal
 from pinprof.report.words import IDLE, place
-from pinprof.units import NS_PER_MS, duration, rate, sizes
+from pinprof.units import NS_PER_MS, counted, duration, rate, sizes
 
 _IDLE_COLOURS = dict(zip(IDLE_CAUSES, (SKY, YELLOW, GREEN, VERMILLION, ORANGE, GREY), strict=True))
 MOST_SITES = 12
@@ -42,7 +42,7 @@ def _copies(profile: Profile) -> go.Figure:
     groups = profile.copies
     rows = [f"{group.direction} {group.host_memory if group.host_memory != 'none' else ''}".strip() for group in groups]
     hover = [
-        f"{group.count:,} copies, {sizes(group.bytes, group.unsized)}"
+        f"{counted(group.count, 'copy', 'copies')}, {sizes(group.bytes, group.unsized)}"
         + (f" at {rate(group.bandwidth_gbps)}" if group.bandwidth_gbps else "")
         + f"<br>{duration(group.overlapped_ns)} overlapped, {duration(group.exposed_ns)} exposed"
         for group in groups
@@ -83,7 +83,7 @@ def _stalls(profile: Profile) -> go.Figure:
         ("overhead: in the call itself", GREY, [site.total.overhead_ns for site in sites]),
     )
     hover = [
-        f"{site.total.count:,} waits, {duration(site.total.stall_ns)}<br>"
+        f"{counted(site.total.count, 'wait')}, {duration(site.total.stall_ns)}<br>"
         f"the GPU is idle for {duration(site.total.bubble_ns)} after them<br>{site.verdict}"
         for site in sites
     ]

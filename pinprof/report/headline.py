@@ -5,7 +5,7 @@ from typing import NamedTuple
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
 from pinprof.measure import Profile
-from pinprof.report.step_words import because, busiest, of_step, unit, whole
+from pinprof.report.step_words import because, busiest, of_step, unit
 from pinprof.report.words import printable, step_known
 from pinprof.rules import Findings, unsearched
 from pinprof.rules.sums import at
@@ -19,8 +19,7 @@ HOST_ALONE = (
 )
 PAUSED = 0.5
 """Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
-NOTHING_FOUND = "No copy or wait costs it a measurable time."
-NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when it happens."
+NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when the GPU is idle or only copies."
 
 
 class Headline(NamedTuple):
@@ -35,25 +34,25 @@ class Headline(NamedTuple):
 def headline(profile: Profile, findings: Findings) -> Headline:
     """Return the sentence on a trace."""
     known, step = step_known(profile.step), profile.step_ns
-    per = "per step" if whole(profile) == "step" else "for the whole trace, in which no step was found"
+    per = "per step" if profile.steps.whole == "step" else "for the whole trace, in which no step was found"
     if known:
         length = f"{known[0]} {per}" + (" (estimated)" if profile.step.source == "estimated" else "")
     elif step:
         length = f"{duration(step)} {per} as traced"
     else:
-        length = "The length of the step is not known"
+        length = f"The length of the {profile.steps.whole} is not known"
     mean = busiest(profile)
-    lost = _lost(profile, mean) if mean else []
-    where = ", and ".join(lost) or _working(profile, mean)
+    where = ", and ".join(_lost(profile, mean) if mean else []) or _working(profile, mean)
     what = f"{length}; {where}." if where else f"{length}."
-    return Headline(what, *_do(profile, findings, step, is_lost=bool(lost)))
+    return Headline(what, *_do(profile, findings, step))
 
 
 def _lost(profile: Profile, mean: MeanStep) -> list[str]:
     """Return where the step's time is lost, most first."""
-    it = "it" if unit(profile, mean) == whole(profile) else f"the {unit(profile, mean)}"
+    it = "it" if unit(profile, mean) == profile.steps.whole else f"the {unit(profile, mean)}"
+    gpu = "the GPU" if len(profile.mean_steps) == 1 else f"GPU {mean.device}"
     times = [
-        (mean.idle_ns, f"the GPU is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}"),
+        (mean.idle_ns, f"{gpu} is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}"),
         (mean.copy_ns, f"exposed copies, beside which no kernel runs, take {of_step(mean.copy_ns, mean)} of {it}"),
     ]
     return [words for time, words in sorted(times, reverse=True) if time >= WORTH_NAMING * mean.length_ns > 0]
@@ -65,9 +64,10 @@ def _working(profile: Profile, mean: MeanStep | None) -> str:
     return f"kernels run for {of_step(mean.compute_ns + mean.both_ns, mean)} of it" if mean else ""
 
 
-def _do(profile: Profile, findings: Findings, step: float | None, *, is_lost: bool) -> tuple[str, int | None]:
+def _do(profile: Profile, findings: Findings, step: float | None) -> tuple[str, int | None]:
     if not profile.devices:
-        return "Record on a machine with a GPU and with ProfilerActivity.CUDA to see copies and waits.", None
+        remedy = next(entry.remedy for entry in profile.missing if entry.check == "no_gpu")
+        return f"To see copies and waits: {remedy}.", None
     paused = long_pause(profile)
     if findings and not (paused and profile.pause and _saves(findings) < profile.pause.time_ns):
         return _first(findings, step)
@@ -76,7 +76,17 @@ def _do(profile: Profile, findings: Findings, step: float | None, *, is_lost: bo
     reason = unsearched(profile)
     if reason:
         return f"Not searched in full: {reason.what}.", None
-    return host_alone(profile) or (NOTHING_KNOWN if is_lost else NOTHING_FOUND), None
+    return nothing_found(profile), None
+
+
+def nothing_found(profile: Profile) -> str:
+    """Return what there is to say where the rules were asked and found nothing."""
+    mean, whole = busiest(profile), profile.steps.whole
+    if mean is None:
+        return f"No {whole} has work of a GPU that could be searched."
+    if _lost(profile, mean):
+        return host_alone(profile) or NOTHING_KNOWN
+    return host_alone(profile) or f"No copy or wait costs the {whole} a measurable time."
 
 
 def host_alone(profile: Profile) -> str:
@@ -90,7 +100,7 @@ def long_pause(profile: Profile) -> str:
     if pause is None or not late or pause.time_ns < PAUSED * late:
         return ""
     where = f"{printable(pause.between)}: that is {MEANING}"
-    of = "each step" if whole(profile) == "step" else "the trace"
+    of = "each step" if profile.steps.count > 1 else f"the {profile.steps.whole}"
     lasts = f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced"
     return f"{lasts}, {where}. A profiler of Python code, such as py-spy, shows the line."
 

@@ -6,7 +6,7 @@ from statistics import median
 
 from pinprof.ranks import SKEWED, CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.words import NOTHING, consequence, place
-from pinprof.units import between, duration
+from pinprof.units import between, counted, duration
 
 LONGEST_GROUP = 32
 """Characters of a process group's list of ranks that are shown."""
@@ -43,8 +43,9 @@ BEHIND = (
 
 def title(ranks: Ranks) -> str:
     """Return how many ranks there are, and of how many."""
-    of = f" of {ranks.world_size}" if ranks.world_size and ranks.world_size != len(ranks.rows) else ""
-    return f"{len(ranks.rows)}{of} rank{'s' * (len(ranks.rows) > 1)} of one job"
+    if ranks.world_size and ranks.world_size != len(ranks.rows):
+        return f"{len(ranks.rows)} of {counted(ranks.world_size, 'rank')} of one job"
+    return f"{counted(len(ranks.rows), 'rank')} of one job"
 
 
 def slowest_of(ranks: Ranks) -> RankRow | None:
@@ -64,7 +65,7 @@ def nobody(ranks: Ranks) -> str:
         needs = f"rank {longest.rank} may hold up the others: alone it would need {duration(longest.alone_ns or 0.0)}"
         least = duration(longest.surely_ns or 0.0)
         return f"{needs}, they {duration(others)}, but by what the profiler may have cost it, it could be {least}"
-    unknown = f"; of {without} other{'s' * (without > 1)} that cannot be told" if without else ""
+    unknown = f"; of {counted(without, 'other')} that cannot be told" if without else ""
     return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
 
 
@@ -94,7 +95,7 @@ def spread(times: Sequence[float]) -> tuple[str, str]:
     """Return from where to where times of ranks go, and how many these are or what the median rank's is."""
     least, most = min(times), max(times)
     if least == most:
-        return duration(most), f"the same on {len(times)} rank{'s' * (len(times) > 1)}"
+        return duration(most), f"the same on {counted(len(times), 'rank')}"
     middle = f"the median rank's {duration(median(times))}, " if len(times) > 2 else ""  # noqa: PLR2004  two have none
     return _range(least, most), f"{middle}{duration(most - least)} apart"
 
@@ -142,7 +143,7 @@ def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
     texts: dict[str, str] = {}
     for position, part in enumerate(parts):
         for entry in part.profile.missing:
-            if entry.invalidates:
+            if entry.invalidates or entry.check == "no_step_marks":
                 of_ranks[entry.check].append(number_of(part, position))
                 texts.setdefault(entry.check, f"{entry.what}: {consequence(entry)}")
     doubts = [f"{numbers(sorted(having), len(parts))}: {texts[check]}" for check, having in of_ranks.items()]

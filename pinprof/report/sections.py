@@ -41,12 +41,13 @@ class Part(NamedTuple):
 
 def below(number: int, trace: Trace, profile: Profile, parts: Sequence[StepParts]) -> list[Part]:
     """Return the parts of a trace's page that have something to show; `parts` are the steps of its GPUs."""
+    each = "each step" if profile.steps.whole == "step" else "the whole trace"
     sections = (
-        ("overlap", "Overlap in each step", _overlap(trace, profile, parts)),
+        ("overlap", f"Overlap in {each}", _overlap(trace, profile, parts)),
         ("copies", "Copies", _copies(trace, profile)),
         ("waits", "Waits of the host", _waits(profile)),
         ("idle", "Idle GPU", _idle(profile)),
-        ("steps", "Steps", _steps(trace, profile, parts)),
+        ("steps", "Steps" if profile.steps.count > 1 else f"The {profile.steps.whole}", _steps(trace, profile, parts)),
     )
     named = (Part(f"{name}-{number}", title, "\n".join(filter(None, content))) for name, title, content in sections)
     return [part for part in named if part.content]
@@ -61,7 +62,8 @@ def _overlap(trace: Trace, profile: Profile, parts: Sequence[StepParts]) -> Iter
     numbers = shown_numbers(trace)
     for of_device in parts[:MAX_GPUS]:
         yield shown(overlap_chart(of_device, numbers))
-        yield f"<details><summary>Each step in numbers</summary>{parts_table(of_device, numbers)}</details>"
+        in_numbers = parts_table(of_device, numbers, profile.steps.whole)
+        yield f"<details><summary>The same in numbers</summary>{in_numbers}</details>"
     if len(parts) > MAX_GPUS:
         yield f'<p class="note">The first {MAX_GPUS} of {len(parts)} GPUs are drawn.</p>'
 

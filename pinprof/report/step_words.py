@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.parts import MeanStep
 from pinprof.measure import OF_PARTS, PerStep, Profile
 from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
-from pinprof.units import duration, percent
+from pinprof.units import counted, duration, percent
 
 AS_TRACED = "as traced, with the profiler's cost in it"
 LAUNCHING = "the host is the limit: the GPU waits for what it launches"
@@ -17,6 +18,8 @@ WORTH_NAMING = 0.005
 """Memsets of a smaller share of the step are left to the bar, and earlier work of a smaller share of the stalls out."""
 LONGER = 1.005
 """Work that is longer than the step by less than this reads the same."""
+OUTSIDE = "outside"
+"""Idle time of the only step that lies around all work of a GPU: no launch tells its cause."""
 IDLE_BECAUSE = {
     "host_wait": "because the host launches too late",
     "sync_bubble": "because the host waits for the GPU and has nothing queued then",
@@ -24,6 +27,7 @@ IDLE_BECAUSE = {
     "input_wait": "because the host waits for the next batch",
     "communication_wait": "while the host is in a collective",
     "other": "",
+    OUTSIDE: "before its first work and after its last",
 }
 
 
@@ -40,14 +44,9 @@ def busiest(profile: Profile) -> MeanStep | None:
     return max(profile.mean_steps, key=lambda mean: mean.work_ns, default=None)
 
 
-def whole(profile: Profile) -> str:
-    """Return what counts as a step: one, or the trace in which none was found."""
-    return "trace" if profile.steps.source == "whole_trace" else "step"
-
-
 def unit(profile: Profile, mean: MeanStep) -> str:
     """Return what the parts of a mean step are shares of."""
-    return f"traced {whole(profile)}" if _is_longer(profile, mean) else whole(profile)
+    return f"traced {profile.steps.whole}" if _is_longer(profile, mean) else profile.steps.whole
 
 
 def bound(profile: Profile) -> Fact | None:
@@ -111,11 +110,20 @@ def of_step(time: float, mean: MeanStep) -> str:
 def because(profile: Profile, mean: MeanStep) -> str:
     """Return why the GPU of this mean step is idle, to be put behind that it is; nothing where that is not known."""
     device = next(device for device in profile.devices if device.device == mean.device)
-    if "causes" in profile.withheld or not device.idle_by_cause:
+    times = dict(device.idle_by_cause) | {OUTSIDE: idle_outside(profile, device)}
+    if "causes" in profile.withheld or not any(times.values()):
         return ""
-    cause, time = device.idle_by_cause[0]
-    mostly = ", mostly" if time < MOST * device.idle_ns else ""
+    cause = max(times, key=lambda cause: times[cause])
+    mostly = ", mostly" if times[cause] < MOST * sum(times.values()) else ""
     return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE[cause] else ""
+
+
+def idle_outside(profile: Profile, device: DeviceTime) -> float:
+    """Return how long the only step lasts before the first work of a GPU and after its last, as traced, in ns.
+
+    Of several steps the ends of one are the beginning of the next.
+    """
+    return max((profile.steps.traced_ns or 0.0) - device.span_ns, 0.0) if profile.steps.count == 1 else 0.0
 
 
 def _stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> Fact:
@@ -124,13 +132,23 @@ def _stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> Fact:
     if reason:
         return Fact(name, NOTHING, reason)
     if not sums.waits:
-        return Fact(name, duration(0), "the host waits for nothing")
-    of = f"{of_step(sums.stall_ns, mean)} of the {unit(profile, mean)}, " if mean else ""
-    waits = f"{of}in {sums.waits:.3g} wait{'s' * (sums.waits != 1)}"
+        return Fact(name, duration(0), f"no call of the {profile.steps.whole} waits for the GPU")
+    of = _share_of_stalls(profile, sums, mean)
+    waits = f"{of}in {counted(sums.waits, 'wait')}"
     if "drain" in profile.withheld or sums.drain_ns < WORTH_NAMING * sums.stall_ns:
         return Fact(name, duration(sums.stall_ns), waits)
     earlier = f"; for {duration(sums.drain_ns)} of it the GPU runs earlier work, which no fix shortens"
     return Fact(name, duration(sums.stall_ns), waits + earlier)
+
+
+def _share_of_stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> str:
+    """Return stalls as a share: they are as traced, and may be longer than the step without the profiler."""
+    whole = profile.steps.whole
+    in_trace = (profile.steps.traced_ns, f"{whole} as recorded")
+    for length, name in ((mean.length_ns, unit(profile, mean)), in_trace) if mean else ():
+        if length and sums.stall_ns <= length:
+            return f"{percent(sums.stall_ns / length)} of the {name}, "
+    return ""
 
 
 def of_what(profile: Profile, mean: MeanStep) -> str:
@@ -147,7 +165,7 @@ def _is_longer(profile: Profile, mean: MeanStep) -> bool:
 
 def step(profile: Profile) -> Fact:
     """Return how long the step takes without the profiler; where nothing tells, as traced."""
-    steps, known, name = profile.steps, step_known(profile.step), whole(profile)
+    steps, known, name = profile.steps, step_known(profile.step), profile.steps.whole
     if known:
         return Fact(name, *known)
     if profile.devices and profile.withheld.keys() & {"step", "estimate"}:

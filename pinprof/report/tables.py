@@ -9,8 +9,10 @@ from pinprof.report.elements import Column, Markup, details, escaped, table
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.words import IDLE, NOTHING, copy_cells, place, surprises, unless
 from pinprof.trace.tables import Int64s
-from pinprof.units import between, duration, percent
+from pinprof.units import between, duration, how_many, percent
 
+OF_WHAT = {"step": "Per complete step", "trace": "In the whole trace"}
+"""Of what figures are, by `StepTimes.whole`."""
 FEW = 10
 """Of so many steps each length is said."""
 MAX_ROWS = 100
@@ -44,9 +46,10 @@ def reasons_table(profile: Profile) -> str:
 
 def sites_table(profile: Profile) -> str:
     """Return the waits of the host by site, and what is surprising about them."""
-    sites, steps = profile.syncs.sites, profile.steps.divisor
+    sites, steps = profile.syncs.sites, profile.steps
     columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
-    columns += _numbers("in the trace", "per step", "stall", "drain", "own copy", "rest", "GPU idle after")
+    counts = ("in the trace", "per step") if steps.whole == "step" else ("in the trace",)
+    columns += _numbers(*counts, "stall", "drain", "own copy", "rest", "GPU idle after")
     of_stalls, of_step = unless(profile, "stalls"), unless(profile, "stalls", "per_step")
     of_drain = unless(profile, "stalls", "drain", "per_step")
     rows = (
@@ -56,9 +59,9 @@ def sites_table(profile: Profile) -> str:
             _where(site),
             Markup(f"<code>{escaped(site.op or site.call)}</code>"),
             of_stalls(f"{site.total.count:,}"),
-            of_step(f"{site.in_steps.count / steps:.3g}"),
+            *([of_step(how_many(site.in_steps.count / steps.divisor))] if steps.whole == "step" else []),
             *(
-                NOTHING if site.verdict == "profiler" else shown(duration(time / steps))
+                NOTHING if site.verdict == "profiler" else shown(duration(time / steps.divisor))
                 for shown, time in zip(
                     (of_step, of_drain, of_drain, of_drain, of_drain), _times(site.in_steps), strict=True
                 )
@@ -67,8 +70,8 @@ def sites_table(profile: Profile) -> str:
         for site in sites
     )
     caption = (
-        "Per complete step as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle after: "
-        "until its next work"
+        f"{OF_WHAT[steps.whole]} as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle "
+        "after: until its next work"
     )
     if not sites:
         return ""
@@ -107,27 +110,41 @@ def idle_table(profile: Profile) -> str:
 def steps_table(profile: Profile) -> str:
     """Return how long the steps are, by each way to measure them."""
     steps = profile.steps
+    worked = "time in which the busiest GPU worked, copies of pageable memory left out"
     named = (
-        ("host", steps.host_ns, "median time between the starts of consecutive steps on the host"),
-        ("GPU", steps.device_ns, "mean time between the ends of the GPU work of consecutive steps"),
-        ("GPU work", steps.busy_ns, "mean time in which the busiest GPU worked, copies of pageable memory left out"),
+        (
+            ("host", steps.host_ns, "median time between the starts of consecutive steps on the host"),
+            ("GPU", steps.device_ns, "mean time between the ends of the GPU work of consecutive steps"),
+            ("GPU work", steps.busy_ns, f"mean {worked}"),
+        )
+        if steps.count > 1
+        else (
+            ("host", steps.host_ns, "time from its beginning on the host to its end, or to the next step"),
+            ("GPU", steps.device_ns, "time from its first work of a GPU to the end of its last"),
+            ("GPU work", steps.busy_ns, worked),
+        )
     )
     rows = [(name, duration(time), meaning) for name, time, meaning in named if time is not None]
     each = steps.each_ns.tolist()
     if len(each) > 1:
         lengths = ", ".join(duration(time) for time in each) if len(each) <= FEW else between(min(each), max(each))
         rows.append(("each", lengths, "from the start of one complete step to the next one's"))
-    columns = [Column("step"), *_numbers("time"), Column("meaning")]
-    return table("Complete steps as traced, with the profiler's cost in them", columns, rows) if rows else ""
+    columns = [Column(steps.whole), *_numbers("time"), Column("meaning")]
+    only = "The complete step" if steps.whole == "step" else "The whole trace"
+    cost = "as traced, with the profiler's cost in"
+    caption = f"Complete steps {cost} them" if steps.count > 1 else f"{only} {cost} it"
+    return table(caption, columns, rows) if rows else ""
 
 
-def parts_table(parts: StepParts, numbers: Int64s) -> str:
-    """Return how the time of each step divides on a GPU; `numbers` are those of all steps."""
-    columns = [Column("step"), *_numbers("length", *(KINDS[kind].label for kind in PATTERNS))]
+def parts_table(parts: StepParts, numbers: Int64s, whole: str = "step") -> str:
+    """Return how the time of each step divides on a GPU; `numbers` are those of all steps.
+
+    `whole` is what counts as a step: `StepTimes.whole`.
+    """
+    columns = [Column(whole), *_numbers("length", *(KINDS[kind].label for kind in PATTERNS))]
     times = (parts.length_ns, parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
     rows = zip(numbers[parts.step].tolist(), *(time.tolist() for time in times), strict=True)
     cells = [(f"{step}", *(duration(time) for time in row)) for step, *row in list(rows)[:MAX_ROWS]]
     first = f", the first {MAX_ROWS} of {len(parts.step)}" if len(parts.step) > MAX_ROWS else ""
-    return table(
-        f"Each complete step on GPU {parts.device} as traced{first}; the parts add up to its length", columns, cells
-    )
+    each = "Each complete step" if whole == "step" else "The whole trace"
+    return table(f"{each} on GPU {parts.device} as traced{first}; the parts add up to its length", columns, cells)

@@ -8,8 +8,8 @@ from rich.text import Text
 from pinprof.analyses.syncs import Site
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import BOUNDS, place, printable, saved
-from pinprof.trace.tables import Trace
-from pinprof.units import between, duration, percent, rate, sizes
+from pinprof.trace.tables import WHOLE_TRACE, Trace
+from pinprof.units import between, counted, duration, percent, rate, sizes
 from pinprof.whatif import Prediction, Scenario
 from pinprof.whatif.edits import pinned_rate
 from pinprof.whatif.fixes import Change
@@ -37,7 +37,7 @@ WORDS = {
 }
 """What an option changes, one and several, and how."""
 NONE_THERE = {
-    "drop_syncs": "no wait to drop: the host waits nowhere in the code",
+    "drop_syncs": "no wait to drop: the host waits nowhere in the code, but for allocations (--drop-allocs)",
     "pin": "no copy to pin: none is of pageable memory",
     "non_blocking": "no copy to make non-blocking: none blocks the host",
     "overlap_copies": "no copy to make ahead: none goes to the device",
@@ -85,7 +85,7 @@ def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
     for trace in traces[:MAX_RANKS]:
         yield Text(printable(trace.path), "bold")
     if len(traces) > MAX_RANKS:
-        yield Text(f"and {len(traces) - MAX_RANKS} more ranks", "bold")
+        yield Text(f"and {counted(len(traces) - MAX_RANKS, 'more rank')}", "bold")
     size = traces[0].info.world_size
     if size and len(traces) < size and len(traces) > 1:
         yield bullet(f"{len(traces)} of {size} ranks; the others come to each collective as late as they did")
@@ -130,12 +130,11 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
         yield NONE_THERE[change.option]
         return
     one, several, what = WORDS[change.option]
-    number = f"{change.per_step:.3g}"
-    noun = one if number == "1" else several
+    per = "in the whole trace" if trace.steps.source == WHOLE_TRACE else "per step"
     is_sized = change.bytes_per_step != 0 and change.option != "drop_syncs"
     details = f" ({sizes(change.bytes_per_step, change.unsized)})" if is_sized else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
-    yield f"{number} {noun} per step{details} {what}{at_rate}{_at(change.sites)}"
+    yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"
 
 
 def _pinned(trace: Trace, scenario: Scenario | None) -> str:

@@ -1,14 +1,15 @@
 """What codes mean, in the words that all reports share, and names of the trace made safe to show."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.rules.sums import at, idle_gpu
 from pinprof.trace.lines import Place
+from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.trust import FIGURES, Missing
-from pinprof.units import between, duration, percent, rate, sizes
+from pinprof.units import between, counted, duration, percent, rate, sizes
 from pinprof.whatif import StepEstimate
 
 IDLE = {
@@ -27,6 +28,11 @@ BOUNDS = {
 }
 
 
+HELD_UP_BY = {
+    "queue_full": "launches wait for room in the launch queue, which is full of work for the GPU",
+    "module_load": "launches wait until their code is loaded",
+}
+"""Causes for which a launch takes long and that are no wait for the GPU."""
 NOTHING = "-"
 """Stands for a number that there is not, or that a report does not give."""
 DISTRUST = "Before you trust this trace"
@@ -36,8 +42,9 @@ MAX_NAMED = 4
 FREE = 0.01
 """Of a wait of this share of the step that leaves the GPU idle for less than this share of itself, most is no loss. It
 costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
-OF_ITS_OWN = 0.5
-"""A wait of which this share is for its own copy is a loss: the copy is what the GPU works on."""
+BESIDE_WORK = 0.5
+"""A wait of which this share is for earlier work is mostly no loss; one for its own copy is, and of one for nothing
+that is recorded it is not known."""
 DEAR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
 
@@ -51,8 +58,7 @@ def surprises(profile: Profile) -> Iterator[str]:
     yield from _only_as_traced(profile, sum(site.in_steps.bubble_ns for site in waits) / count)
     for site in waits:
         stall, bubble = site.in_steps.stall_ns / count, site.in_steps.bubble_ns / count
-        own = site.in_steps.own_ns / count
-        if stall >= FREE * step and bubble < FREE * stall and own < OF_ITS_OWN * stall:
+        if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(site):
             after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
             yield f"most of the {duration(stall)} that {_named(site)} waits is no loss: the GPU works meanwhile{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
@@ -67,13 +73,41 @@ def surprises(profile: Profile) -> Iterator[str]:
             yield f"one group, {duration(bubble)} idle: without one of them, the next waits instead ({names})"
 
 
+def _is_beside_work(site: Site) -> bool:
+    """Return whether the GPU works on something else for most of the waits of a site."""
+    return site.verdict == "benign" or site.in_steps.drain_ns >= BESIDE_WORK * site.in_steps.stall_ns
+
+
+def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Yield how long the host stands in calls that wait, and in launches that are held up, each with what it means."""
+    sites, steps = profile.syncs.sites, profile.steps.divisor
+    shown = unless(profile, "stalls", "per_step")
+    waits = [site for site in sites if site.is_wait]
+    if waits:
+        reason = why_not(profile, "stalls", "per_step", "drain")
+        bubble = sum(site.in_steps.bubble_ns for site in waits) / steps
+        idle = f"{idle_gpu(profile, waits)} idle for {duration(bubble)} after them"
+        left = f"what that leaves idle is {reason}" if reason else idle
+        if not reason and not any(site.in_steps.count for site in waits):
+            left = "all of them lie outside of the complete steps"
+        yield shown(_stall(waits, steps)), f"the host stands in calls that can block; {left}"
+    for cause, meaning in HELD_UP_BY.items():
+        held = [site for site in sites if site.cause == cause and site.verdict != "profiler"]
+        if held:
+            yield shown(_stall(held, steps)), meaning
+
+
+def _stall(sites: Sequence[Site], steps: int) -> str:
+    return duration(sum(site.in_steps.stall_ns for site in sites) / steps)
+
+
 def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
     """Yield why the GPU is idle for longer after waits than in the whole step: that is without the profiler."""
     idle = sum(mean.idle_ns for mean in profile.mean_steps)
     if profile.mean_steps and profile.step.step_ns and bubble_ns > idle:
         yield (
             f"the GPU is idle for {duration(bubble_ns)} after waits as traced, but for {duration(idle)} of the whole "
-            "step without the profiler, which slows the host"
+            f"{profile.steps.whole} without the profiler, which slows the host"
         )
 
 
@@ -141,43 +175,48 @@ def step_known(step: StepEstimate) -> tuple[str, str] | None:
     return duration(step.step_ns), f"{how} ({between(*step.range_ns)})"
 
 
-def worth(finding: Finding, step_ns: float | None) -> str:
+def worth(finding: Finding, profile: Profile) -> str:
     """Return what fixing a finding alone brings; where no replay tells, what goes with it."""
     if finding.saving is None:
         return f"{duration(finding.evidence.cost_ns)} of GPU idle or exposed copy time"
-    return _saves(finding.saving, step_ns) if finding.saving.saving_ns else "fixing this alone saves nothing"
+    return _saves(finding.saving, profile) if finding.saving.saving_ns else "fixing this alone saves nothing"
 
 
-def joint_worth(findings: Findings, step_ns: float | None) -> str:
+def joint_worth(findings: Findings, profile: Profile) -> str:
     """Return what all fixes together bring; nothing where it is what one of one finding brings, or not known."""
+    step_ns = profile.step_ns
     if findings.joint is None or not step_ns or sum(finding.saving is not None for finding in findings) < 2:  # noqa: PLR2004
         return ""
     if not findings.joint.saving_ns:
         return "all of these together save nothing"
     after = step_ns - findings.joint.saving_ns
-    return f"all of these together: {between(step_ns, after)}; {_saves(findings.joint, step_ns)}"
+    return f"all of these together: {between(step_ns, after)}; {_saves(findings.joint, profile)}"
 
 
-def saved(before_ns: float, after_ns: float) -> str:
-    """Return what a step of another length brings: "saves 2.18 ms, 16 % of the step", or what it costs."""
+def saved(before_ns: float, after_ns: float, whole: str = "step") -> str:
+    """Return what a step of another length brings: "saves 2.18 ms, 16 % of the step", or what it costs.
+
+    `whole` is what counts as a step: `StepTimes.whole`.
+    """
     more = after_ns - before_ns
-    share = f"{percent(abs(more) / before_ns)} of the step"
+    share = f"{percent(abs(more) / before_ns)} of the {whole}"
     if more > before_ns:
-        share = f"{after_ns / before_ns:.3g} times the step"
+        share = f"{after_ns / before_ns:.3g} times the {whole}"
     return f"{'costs' if more > 0 else 'saves'} {duration(abs(more))}, {share}"
 
 
-def _saves(saving: Saving, step_ns: float | None) -> str:
-    share = f", {percent(saving.saving_ns / step_ns)} of the step" if step_ns else ""
+def _saves(saving: Saving, profile: Profile) -> str:
+    step_ns = profile.step_ns
+    share = f", {percent(saving.saving_ns / step_ns)} of the {profile.steps.whole}" if step_ns else ""
     return f"saves {duration(saving.saving_ns)} ({between(*saving.range_ns)}){share}"
 
 
 def steps(profile: Profile) -> str:
     """Return how many complete steps there are, and what marks them."""
     times, marker = profile.steps, profile.info.step_marker or profile.steps.marker
-    if times.source == "whole_trace":
+    if times.source == WHOLE_TRACE:
         return times.marker
-    return f"{times.count} complete step{'s' * (times.count != 1)} ({marker})"
+    return f"{counted(times.count, 'complete step')} ({marker})"
 
 
 def place(at: Place) -> str:

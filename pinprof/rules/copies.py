@@ -15,7 +15,7 @@ from pinprof.rules.waits import waits_of
 from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 from pinprof.trace.threads import PIN_OPS
-from pinprof.units import duration, rate, size
+from pinprof.units import counted, duration, rate, size
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import LARGE_COPY_BYTES
 
@@ -100,7 +100,7 @@ def _pin_then_copy(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     time = float(ops.duration_ns[rows].sum()) / steps
     yield Evidence(
         cost,
-        f"pinning {len(rows) / steps:.3g} tensor{'s' * (len(rows) != steps)} per step takes the main thread "
+        f"pinning {counted(len(rows) / steps, 'tensor')} {profile.steps.per} takes the main thread "
         f"{duration(time)}, of which the GPU is idle for {duration(cost)}",
         at_any_cost=True,
         edits=Edits(removed_ops=frozenset(rows.tolist())),

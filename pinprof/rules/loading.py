@@ -22,7 +22,7 @@ def _loader(profile: Profile, trace: Trace) -> Iterator[Evidence]:  # noqa: ARG0
             "filled their queue while the recording began, and are too slow to keep it full",
         )
     else:
-        yield Evidence(wait, f"the main thread waits {duration(wait)} per step for the next batch")
+        yield Evidence(wait, f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch")
 
 
 def _in_process(profile: Profile, trace: Trace) -> Iterator[Evidence]:
@@ -33,7 +33,7 @@ def _in_process(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     cost = idle_within(profile, trace, loader.times.start, loader.times.end)
     yield Evidence(
         cost,
-        f"the main thread makes the batches itself, {duration(wait)} per step, of which the GPU is idle for "
+        f"the main thread makes the batches itself, {duration(wait)} {profile.steps.per}, of which the GPU is idle for "
         f"{duration(cost)}",
     )
 

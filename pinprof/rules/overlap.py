@@ -11,7 +11,7 @@ from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.sums import copies_in_steps, idle_within, in_complete_steps
 from pinprof.rules.waits import waits_of
 from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL, Trace
-from pinprof.units import duration
+from pinprof.units import counted, duration
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.scenarios import without_blocking
 
@@ -56,10 +56,11 @@ def _cold(profile: Profile, trace: Trace) -> Iterator[Evidence]:
         return
     steps = profile.steps.count
     cost = idle_within(profile, trace, start, end)
+    times = f"{counted(inside.sum() / steps, 'time')} {profile.steps.per}"
     time = float((end - start)[inside].sum()) / steps
     yield Evidence(
         cost,
-        f"{inside.sum() / steps:.3g} times per step code for the GPU is loaded, for {duration(time)}, of which the GPU "
+        f"{times} code for the GPU is loaded, for {duration(time)}, of which the GPU "
         f"is idle for {duration(cost)}: the recording began before the program was warm; no later step pays for this",
         at_any_cost=True,
     )

@@ -12,7 +12,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import sizes
+from pinprof.units import counted, sizes
 
 
 class Copies(NamedTuple):
@@ -21,6 +21,8 @@ class Copies(NamedTuple):
     place: Place
     rows: Int64s
     """In `Trace.gpu`."""
+    per: str
+    """Of what the figures are: `StepTimes.per`."""
     per_step: float
     bytes: float | None
     """Of those whose size is recorded; None if it is of none."""
@@ -40,8 +42,7 @@ class Copies(NamedTuple):
 
     def named(self, what: str) -> str:
         """Return how many there are per step of what they are, "copies" and so on, and where."""
-        number = f"{self.per_step:.3g}"
-        return f"{number} {what.replace('copies', 'copy') if number == '1' else what} per step{at(self.place)}"
+        return f"{counted(self.per_step, what.replace('copies', 'copy'), what)} {self.per}{at(self.place)}"
 
 
 def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[Copies]:
@@ -62,6 +63,7 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
         yield Copies(
             place,
             rows,
+            profile.steps.per,
             len(rows) / steps,
             None if size is None else size / steps,
             unsized,

@@ -13,7 +13,7 @@ from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
 from pinprof.rules.sums import at, idle_gpu
 from pinprof.trace.tables import NONE, Trace
-from pinprof.units import duration
+from pinprof.units import duration, how_many
 from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
@@ -64,10 +64,11 @@ def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
     )
     named = ", ".join(f"{site.op or site.call}{at(site.place)}" for site in sites[:MAX_NAMED])
     named += f" and {len(sites) - MAX_NAMED} more" if len(sites) > MAX_NAMED else ""
+    left = f"{idle_gpu(profile, sites)} idle for {duration(idle)} after {'it' if len(sites) == 1 else 'them'}"
     return Evidence(
         idle,
-        f"{named}: {count:.3g} per step; as traced, the host waits {duration(stall)} and {idle_gpu(profile, sites)} "
-        f"idle for {duration(idle)} after {'it' if len(sites) == 1 else 'them'}{_only_moves(profile, sites)}",
+        f"{named}: {how_many(count)} {profile.steps.per}; as traced, the host waits {duration(stall)} and {left}"
+        f"{_only_moves(profile, sites)}",
         *at_line.place,
     )
 

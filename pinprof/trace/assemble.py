@@ -299,6 +299,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         plain_step=_plain_step(pinprof.get("plain")),
         steps_before=_integer(pinprof.get("steps_before")),
         lines=lines_of_metadata(_decoded(metadata.lines)),
+        by_pinprof=bool(pinprof),
     )
 
 

@@ -20,6 +20,10 @@ from pinprof.trace.unpack import Unpacked
 from pinprof.urls import shown
 
 LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
+NOTHING_RECORDED = (
+    "has no duration events: nothing was recorded; give a trace that torch.profiler's export_chrome_trace wrote after "
+    "steps had run, or record one with pinprof run"
+)
 ENDS_EARLY = "the JSON ends too early; the file is truncated, copy it or record it again"
 
 
@@ -45,10 +49,12 @@ def read_trace(path: str | Path, jobs: int | None = None) -> Trace:
     that cannot be used are counted by reason in `Trace.skipped`. Of a file that is cut off the whole events are read,
     and `Trace.cut` says so; events that are no JSON are repaired where possible, and counted in `Trace.repaired`.
 
-    Raises TraceError, with the file's name, if the file cannot be read or is not a trace.
+    Raises TraceError, with the file's name, if the file cannot be read, is not a trace, or has no duration event.
     """
     path = str(path)
     read = read_rows(path, Wanted(), jobs)
+    if not any(part.counts for part in read.parts):
+        raise TraceError(f"{shown(path)}: {read.cut or NOTHING_RECORDED}")
     return assemble(shown(path), read.metadata, read.parts, read.shared, read.cut)
 
 

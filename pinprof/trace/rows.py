@@ -73,10 +73,16 @@ class Rows:
         return self.category, self.name, self.thread, self.start_ns, self.duration_ns, self.timed, self.entry
 
 
+def category_name(text: str) -> str:
+    """Return what a category is called in KNOWN_CATEGORIES, whatever its age and case; others as they are written."""
+    category = text.lower()
+    name = ALIASES.get(category, category)
+    return name if name in _CATEGORY else text
+
+
 def known_category(text: str) -> int:
     """Return the index of a category in KNOWN_CATEGORIES, whatever its age and case, -1 if it is none of them."""
-    category = text.lower()
-    return _CATEGORY.get(ALIASES.get(category, category), NONE)
+    return _CATEGORY.get(category_name(text), NONE)
 
 
 class Wanted(NamedTuple):
@@ -106,7 +112,7 @@ class Part:
 
     rows: Rows
     counts: Counter[str]
-    """Duration events by category, as recorded."""
+    """Duration events by category, as `category_name` calls it."""
     labels: dict[ThreadKey, str]
     """Names that the file gives threads."""
     malformed: int
@@ -124,7 +130,7 @@ def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, r
         for event in events
         if event.ph == "M" and event.name == "thread_name" and event.args and event.args.name
     }
-    counts = Counter(event.cat or "" for event in events if event.ph == "X")
+    counts = Counter(category_name(event.cat or "") for event in events if event.ph == "X")
     code = shared.wanted.category
     category = np.array([code(event.cat or "") if event.ph == "X" else NONE for event in events], np.int8)
     used = np.flatnonzero(category != NONE)

@@ -22,6 +22,7 @@ from pinprof.trace.rows import (
     Shared,
     Wanted,
     by_appearance,
+    category_name,
     joined,
     part_of_events,
 )
@@ -135,7 +136,7 @@ class Scanner:
         times = np.bincount(head, minlength=len(self._categories))
         counts: Counter[str] = Counter()
         for code in by_appearance([head], len(self._categories)):
-            counts[self._categories[code][0]] += int(times[code])
+            counts[category_name(self._categories[code][0])] += int(times[code])
         return counts
 
     def _head(self, text: bytes) -> int:

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from pinprof.trace.links import follow, step_at
-from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Steps
+from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Steps
 from pinprof.trace.threads import STEP_PREFIX
 
 MIN_REPEATS = 3
@@ -119,7 +119,7 @@ def _whole_trace(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Ac
     start = min((table.start_ns[0] for table in tables), default=0)
     end = max((table.end_ns.max() for table in tables), default=0)
     on_host = any(len(table) for table in (ops, annotations, calls))
-    return _steps("whole_trace", "no step was found", np.array([start]), np.array([end + 1]), on_host=on_host)
+    return _steps(WHOLE_TRACE, "no step was found", np.array([start]), np.array([end + 1]), on_host=on_host)
 
 
 def _steps(source: str, marker: str, start: Int64s, end: Int64s, *, on_host: bool = True) -> Steps:

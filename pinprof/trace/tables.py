@@ -23,6 +23,8 @@ NONE = -1
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+WHOLE_TRACE = "whole_trace"
+"""The source of the only step of a trace in which none was found: all of it."""
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other")
 HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kind of the host side of a copy; `none` for a copy without host side."""
@@ -167,6 +169,8 @@ class Info:
     steps_before: int | None = None
     """How many steps the program had made before those recorded."""
     lines: tuple[RecordedLines, ...] = ()
+    by_pinprof: bool = False
+    """Whether pinprof recorded it: whoever did so need not be told to use pinprof, but what to change."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +243,7 @@ class Trace:
     steps: Steps
     links: Links
     counts: dict[str, int]
-    """Duration events in the file by category, as recorded."""
+    """Duration events in the file by category: a known one by its present name, others as recorded."""
     skipped: dict[str, int]
     """Duration events that could not be used, by reason."""
     repaired: int = 0

@@ -3,8 +3,8 @@
 import numpy as np
 
 from pinprof.trace.tables import NONE, Bools, Trace
-from pinprof.trust.missing import CAUSES, DRAIN, ESTIMATE, MATTERS, STALLS, Missing, Seen, counted, only_if
-from pinprof.units import duration, percent
+from pinprof.trust.missing import CAUSES, DRAIN, ESTIMATE, MATTERS, STALLS, Missing, Seen, only_if
+from pinprof.units import counted, duration, percent
 
 CLOCKS_AGREE_NS = 2_000
 """GPU and host clocks agree to about a microsecond, and old traces are rounded to whole ones: what starts this much

@@ -18,10 +18,9 @@ from pinprof.trust.missing import (
     STEP,
     Missing,
     Seen,
-    counted,
     only_if,
 )
-from pinprof.units import percent
+from pinprof.units import counted, percent
 
 OF_KERNELS = (BUSY, OVERLAP, CAUSES, DRAIN, ESTIMATE)
 """Figures that lost kernels make wrong: the GPU seems idle while it works, and copies seem exposed."""

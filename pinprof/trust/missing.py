@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from pinprof.analyses.steps import StepTimes
+from pinprof.analyses.syncs import Syncs
 from pinprof.trace.tables import Trace
 from pinprof.whatif import StepEstimate
 
@@ -69,6 +70,7 @@ class Seen(NamedTuple):
     trace: Trace
     times: StepTimes
     step: StepEstimate
+    syncs: Syncs
 
 
 Check: TypeAlias = Callable[[Seen], Missing | None]
@@ -77,8 +79,3 @@ Check: TypeAlias = Callable[[Seen], Missing | None]
 def only_if(condition: object, *figures: str) -> frozenset[str]:
     """Return the figures if the condition holds, else none."""
     return frozenset(figures if condition else ())
-
-
-def counted(count: int, one: str, several: str = "") -> str:
-    """Return a number with what it counts."""
-    return f"{count:,} {one if count == 1 else several or one + 's'}"

@@ -1,6 +1,9 @@
 """What was not recorded, what the file has lost, and what recording it cost."""
 
-from pinprof.trace.tables import MEMCPY, NONE, UNKNOWN
+import numpy as np
+
+from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace
+from pinprof.trust.launches import launching
 from pinprof.trust.missing import (
     BUSY,
     CAUSES,
@@ -11,13 +14,20 @@ from pinprof.trust.missing import (
     STALLS,
     Missing,
     Seen,
-    counted,
     only_if,
 )
-from pinprof.units import duration
+from pinprof.units import counted, duration
 
 INFLATED = 1.1
 """A step that the profiler makes longer by more is worth a line: a finding that costs 10 % is of high severity."""
+
+PLAIN_WINDOW = "pinprof recorded it without timing the step: keep the plain window (--windows, plain_steps)"
+LINES_WINDOW = (
+    "pinprof recorded it without lines, or the program ended before: keep the window of lines (--windows, line_steps)"
+)
+"""The way out of what pinprof's own recordings lack: it leaves out what its options say."""
+OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
+"""How Kineto's categories of devices begin that are neither CUDA nor ROCm (ActivityType.h)."""
 
 AGAIN = "copy the file again, or record it again"
 
@@ -26,12 +36,31 @@ def no_gpu(seen: Seen) -> Missing | None:
     """Report a trace of the host alone."""
     if len(seen.trace.gpu):
         return None
+    has_calls = bool(len(seen.trace.calls))
     return Missing(
         "no GPU activities",
-        "copies, overlap, idle and stalls cannot be measured",
-        AGAIN if seen.trace.cut else "record with ProfilerActivity.CUDA on a machine with a GPU",
-        frozenset({BUSY, COPIES, OVERLAP, CAUSES, DRAIN, ESTIMATE}) | only_if(not len(seen.trace.calls), STALLS),
+        "copies, overlap and idle time cannot be measured, nor what waits leave idle"
+        if has_calls
+        else "copies, overlap, idle and stalls cannot be measured",
+        _way_to_gpu_work(seen.trace),
+        frozenset({BUSY, COPIES, OVERLAP, CAUSES, DRAIN, ESTIMATE}) | only_if(not has_calls, STALLS),
     )
+
+
+def _way_to_gpu_work(trace: Trace) -> str:
+    others = [category for category in trace.counts if category.startswith(OTHER_ACCELERATORS)]
+    if trace.cut:
+        return AGAIN
+    if others:
+        return f"no other trace helps: pinprof reads the work of CUDA and ROCm, and this is other ({', '.join(others)})"
+    if launching(trace.calls).any():
+        return (
+            "work was launched, so there is a GPU: record with ProfilerActivity.CUDA, and with nothing else beside it "
+            "that uses CUPTI (counters, Nsight, DCGM)"
+        )
+    if trace.info.by_pinprof:
+        return "record again on a machine with a GPU, and let the program use it"
+    return "record with ProfilerActivity.CUDA on a machine with a GPU"
 
 
 def no_calls(seen: Seen) -> Missing | None:
@@ -88,7 +117,7 @@ def unusable_events(seen: Seen) -> Missing | None:
 
 def no_step_marks(seen: Seen) -> Missing | None:
     """Report that no step was found."""
-    if seen.trace.steps.source != "whole_trace":
+    if seen.trace.steps.source != WHOLE_TRACE:
         return None
     return Missing(
         "no step marks",
@@ -102,7 +131,7 @@ def profiler_cost(seen: Seen) -> Missing | None:
     step, traced = seen.step.step_ns, seen.times.traced_ns
     known = seen.step.is_sure or not len(seen.trace.gpu)
     longer = ""
-    if step and traced and traced >= INFLATED * step and seen.times.source != "whole_trace":
+    if step and traced and traced >= INFLATED * step and seen.times.source != WHOLE_TRACE:
         longer = f"{traced / step:.2g} times as long"
     if known and longer:
         return Missing(
@@ -112,12 +141,19 @@ def profiler_cost(seen: Seen) -> Missing | None:
         )
     if known:
         return None
+    remedy = PLAIN_WINDOW if seen.trace.info.by_pinprof else "pinprof run and pinprof.profile measure it"
+    if step is None and seen.step.range_ns is None:
+        return Missing(
+            "the step without profiler",
+            "it cannot be told from the trace: what is shown of the step has the profiler's cost in it",
+            remedy,
+        )
     return Missing(
         "the step without profiler",
         f"it is estimated; the profiler made it about {longer}, and the host's times are inflated"
         if longer
         else "it is estimated; the profiler slows the host, and the trace does not tell how much",
-        "pinprof run and pinprof.profile measure it",
+        remedy,
     )
 
 
@@ -150,13 +186,26 @@ def copy_sizes(seen: Seen) -> Missing | None:
 
 
 def source_lines(seen: Seen) -> Missing | None:
-    """Report that nothing tells where calls were made."""
+    """Report that nothing tells where waits and copies of host memory were called, if there are any."""
     trace = seen.trace
     if not len(trace.calls) or len(trace.functions) or trace.info.lines:
         return None
+    of_host = np.isin(trace.gpu.direction, (HTOD, DTOH))
+    what = ["waits"] * any(site.is_wait for site in seen.syncs.sites) + ["copies"] * bool(of_host.any())
+    if not what:
+        return None
     return Missing(
         "source lines",
-        "files and functions of waits are unknown",
-        "record with pinprof.profile or pinprof run; with_stack=True of torch.profiler gives functions",
+        f"files and functions of {' and '.join(what)} are unknown",
+        _way_to_lines(trace, of_waits="waits" in what),
         absent=True,
     )
+
+
+def _way_to_lines(trace: Trace, *, of_waits: bool) -> str:
+    """Return how to learn places: pinprof records the lines of waits, and stacks have the functions of all else."""
+    if trace.info.by_pinprof:
+        functions = "with_stack=True of pinprof.profile gives functions"
+        return f"{LINES_WINDOW}; {functions}" if of_waits else functions
+    functions = "with_stack=True of torch.profiler gives functions"
+    return f"record with pinprof.profile or pinprof run; {functions}" if of_waits else functions

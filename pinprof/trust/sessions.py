@@ -6,7 +6,8 @@ from pinprof.intervals import gaps, union
 from pinprof.trace.tables import NONE, Trace
 from pinprof.trust.launches import launching
 from pinprof.trust.marks import step_numbers
-from pinprof.trust.missing import BUSY, CAUSES, ESTIMATE, FIGURES, PER_STEP, STEP, Missing, Seen, counted
+from pinprof.trust.missing import BUSY, CAUSES, ESTIMATE, FIGURES, PER_STEP, STEP, Missing, Seen
+from pinprof.units import counted
 
 PAUSE_NS = 3_600 * 10**9
 """No program under a profiler stands still for an hour: NCCL gives up after 10 minutes, gloo after 30."""

@@ -112,7 +112,8 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
             raise TraceError(f"{traces}: the host does not wait at {place}; it does at {', '.join(known)}")
         elif any(syncs.sites for syncs in ranks):
             raise TraceError(
-                f"{traces}: has no source lines of waits, so none is at {place}; record with pinprof run, or use all"
+                f"{traces}: has no source lines of waits, so none is at {place}; "
+                "record with the lines window of pinprof run, or use all"
             )
         else:
             raise TraceError(f"{traces}: the host waits nowhere, so not at {place}")

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from trace_builder import SIDE, TraceBuilder
+from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.overlap import measure_overlap
 from pinprof.analyses.parts import MeanStep, StepParts, measure_mean, measure_parts
@@ -55,7 +55,7 @@ def test_without_gpu_there_are_none(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.op("aten::add", 0, 5)
     assert parts_of(builder, tmp_path) == ()
-    assert parts_of(TraceBuilder(), tmp_path) == ()
+    assert parts_of(without_known_events(), tmp_path) == ()
 
 
 # the mean step
@@ -87,4 +87,4 @@ def test_each_device_has_a_mean_step_of_the_same_length(tmp_path: Path) -> None:
 
 
 def test_without_work_of_steps_there_is_no_mean_step(tmp_path: Path) -> None:
-    assert means_of(TraceBuilder(), tmp_path, 1000) == ()
+    assert means_of(without_known_events(), tmp_path, 1000) == ()

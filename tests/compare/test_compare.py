@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trace_builder import SIDE, TraceBuilder
+from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.compare import Comparison, Figure, Recording, compare
 from pinprof.measure import measure
@@ -223,7 +223,7 @@ def test_a_trace_of_the_host_alone_is_not_compared_with_one_of_the_gpu(
 
 
 def test_empty_traces_have_nothing_to_compare(tmp_path: Path) -> None:
-    empty = recording(TraceBuilder().write(tmp_path / "empty.json"))
+    empty = recording(without_known_events().write(tmp_path / "empty.json"))
     result = compare(empty, empty)
     assert result.verdict == "unknown"
     assert not result.waits

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from trace_builder import TraceBuilder
+from trace_builder import without_known_events
 
 from pinprof.compare.changes import FindingChange, finding_changes
 from pinprof.compare.side import Side
@@ -24,7 +24,7 @@ def finding(made: Made) -> Finding:
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Side:
-    trace = read_trace(TraceBuilder().write(tmp_path / "empty.json"))
+    trace = read_trace(without_known_events().write(tmp_path / "empty.json"))
     return Side(trace, measure(trace), Findings())
 
 

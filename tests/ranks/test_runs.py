@@ -133,7 +133,7 @@ def test_a_trace_without_rank_is_named_with_the_way_out(small: RankPart) -> None
 
 def test_ranks_without_trace_are_said(small: RankPart) -> None:
     (remark,) = job_of([part(small, rank, size=64) for rank in (0, 1, 63)]).remarks
-    assert remark.startswith("No trace of rank 2, 3, 4, 5, 6, 7, 8, 9 and 53 more of 64: ")
+    assert remark.startswith("No trace of ranks 2, 3, 4, 5, 6, 7, 8, 9 and 53 more of 64: ")
     (remark,) = job_of([part(small, rank, size=None) for rank in (0, 2)]).remarks
     assert remark.startswith("No trace of rank 1 of 3: ")
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from page_reader import Page
-from trace_builder import TraceBuilder
+from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.parts import StepParts, measure_parts
 from pinprof.measure import Profile, measure
@@ -127,7 +127,7 @@ def test_many_copies_are_gathered_and_the_chart_says_so(tmp_path: Path) -> None:
 
 
 def test_without_copies_there_is_no_chart_of_them(tmp_path: Path) -> None:
-    assert copies_chart(measured(TraceBuilder(), tmp_path)[0]) is None
+    assert copies_chart(measured(without_known_events(), tmp_path)[0]) is None
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ RECORDED = Path(__file__).parents[2] / "traces"
         ),
         (
             "prefetch",
-            "9.53 ms per step; kernels run for 99 % of it. No copy or wait costs it a measurable time.",
+            "9.53 ms per step; kernels run for 99 % of it. No copy or wait costs the step a measurable time.",
         ),
     ],
 )
@@ -309,9 +309,10 @@ def test_without_gpu_the_headline_says_what_to_record(tmp_path: Path) -> None:
         builder.step(step, 100 * step, 90)
         builder.op("aten::add", 100 * step + 10, 5)
     assert said(*measured(builder, tmp_path)).startswith(
-        "100 µs per step as traced; no work of a GPU was recorded. Record on a machine with a GPU"
+        "100 µs per step as traced; no work of a GPU was recorded. To see copies and waits: record with "
+        "ProfilerActivity.CUDA on a machine with a GPU."
     )
-    assert said(*measured(TraceBuilder(), tmp_path)).startswith("The length of the step is not known")
+    assert said(*measured(without_known_events(), tmp_path)).startswith("The length of the trace is not known")
 
 
 def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from check_traces import checked, plain, with_waits
-from trace_builder import TraceBuilder
+from trace_builder import without_known_events
 
 from pinprof.check import Checked, Limits, Place, Verdict
 from pinprof.report.check_text import MAX_PLACES, to_text
@@ -28,7 +28,7 @@ def test_one_kept_limit_has_words(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_judged_is_summed_up_as_no_pass_and_beside_what_failed(tmp_path: Path) -> None:
-    unknown = checked(TraceBuilder(), tmp_path, Limits(min_overlap=1, max_stall_ms=1))
+    unknown = checked(without_known_events(), tmp_path, Limits(min_overlap=1, max_stall_ms=1))
     assert to_text([unknown]).endswith("2 of 2 checks could not be judged, so this is no pass.\n")
     failed = checked(with_waits(), tmp_path, Limits(max_hidden_syncs=0))
     assert to_text([unknown, failed]).endswith("1 of 3 checks failed; 2 could not be judged.\n")

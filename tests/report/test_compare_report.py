@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from page_reader import Page
-from trace_builder import TraceBuilder
+from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.compare import Comparison, Recording, compare
 from pinprof.measure import measure
@@ -92,7 +92,7 @@ def test_programs_read_the_same_numbers() -> None:
 
 
 def test_nothing_is_compared_of_empty_traces(tmp_path: Path) -> None:
-    empty = recording(TraceBuilder().write(tmp_path / "empty.json"))
+    empty = recording(without_known_events().write(tmp_path / "empty.json"))
     made, text, page = shown(empty, empty)
     assert "cannot be compared" in text
     assert page.misnested == []

@@ -3,7 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from trace_builder import TraceBuilder
+from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.measure import measure
@@ -53,7 +53,7 @@ def test_a_trace_of_unlabelled_work_reads_as_kept(tmp_path: Path, golden: Callab
 
 
 def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
-    assert "GPU activities" in text_of(TraceBuilder().write(tmp_path / "empty.json"))
+    assert "GPU activities" in text_of(without_known_events().write(tmp_path / "empty.json"))
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
-from trace_builder import SIDE, TraceBuilder
+from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
 from pinprof.errors import PinprofError, TraceError
@@ -125,7 +125,7 @@ def test_what_is_merged_is_said() -> None:
 
 
 def test_an_empty_trace_has_an_empty_timeline(tmp_path: Path) -> None:
-    empty = TraceBuilder().write(tmp_path / "empty.json")
+    empty = without_known_events().write(tmp_path / "empty.json")
     assert pinprof.timeline(empty).data == ()
     assert analyze(empty).figures().keys() == {"timeline"}
 

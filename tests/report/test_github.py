@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 from check_traces import checked, plain, with_waits
-from trace_builder import TraceBuilder
+from trace_builder import without_known_events
 
 from pinprof.check import Checked, Limits, Place, Verdict
 from pinprof.report.github import to_github
@@ -27,7 +27,7 @@ def test_a_place_without_a_line_says_its_function() -> None:
 
 
 def test_no_place_is_an_annotation_all_the_same(tmp_path: Path) -> None:
-    text = to_github([checked(TraceBuilder(), tmp_path, Limits(max_hidden_syncs=0))])
+    text = to_github([checked(without_known_events(), tmp_path, Limits(max_hidden_syncs=0))])
     assert text.startswith(
         "::error title=pinprof max-hidden-syncs::the number of hidden waits of the host per step is not known"
     )

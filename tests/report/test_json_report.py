@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trace_builder import TraceBuilder
+from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.measure import measure
 from pinprof.report.json_report import to_json
@@ -111,7 +111,7 @@ def test_a_copy_without_host_side_has_no_host_memory(tmp_path: Path) -> None:
 
 
 def test_what_nothing_filled_is_null_or_empty(tmp_path: Path) -> None:
-    (trace,) = document_of(TraceBuilder().write(tmp_path / "trace.json"))["traces"]
+    (trace,) = document_of(without_known_events().write(tmp_path / "trace.json"))["traces"]
     assert (
         trace["steps"]["step_ms"] is trace["steps"]["range_ms"] is trace["overlap"]["fraction"] is trace["rank"] is None
     )
@@ -124,6 +124,16 @@ def test_events_of_unknown_categories_are_counted(tmp_path: Path) -> None:
     builder.event("mtia_runtime", "x", 0, 1)
     (trace,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
     assert trace["events"]["other"] == {"mtia_runtime": 1}
+
+
+def test_events_of_old_versions_are_counted_by_their_present_names(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for old in ("Kernel", "Memcpy", "Memset", "Runtime", "Operator"):
+        builder.event(old, "x", 0, 1)
+    (trace,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
+    present = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cpu_op")
+    assert [trace["events"][name] for name in present] == [1] * len(present)
+    assert trace["events"]["other"] == {}
 
 
 def test_several_traces_have_an_entry_each() -> None:

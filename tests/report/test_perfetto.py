@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto_checker import Event, arrows, events_of, loaded, names_of, shown, slices_by_track
-from trace_builder import AUTOGRAD, TraceBuilder
+from trace_builder import AUTOGRAD, TraceBuilder, without_known_events
 
 from pinprof.measure import Profile, measure
 from pinprof.report.perfetto import CATEGORY, events, hidden_slices, notes
@@ -282,7 +282,7 @@ def test_figures_that_are_withheld_are_not_shown(export: Export) -> None:
 
 
 def test_an_empty_trace_gets_a_process_without_tracks(export: Export) -> None:
-    found = export(TraceBuilder())
+    found = export(without_known_events())
     assert {event["ph"] for event in found.own} == {"M"}
     assert found.own[0]["args"] == {"name": "pinprof"}
 

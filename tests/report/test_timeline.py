@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_builder import AUTOGRAD, SIDE, TraceBuilder
+from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile, measure
@@ -417,7 +417,7 @@ def test_a_label_is_the_name_without_arguments(name: str, expected: str) -> None
 
 
 def test_an_empty_trace_has_nothing_to_draw(tmp_path: Path) -> None:
-    trace, profile, drawing = drawn(TraceBuilder(), tmp_path)
+    trace, profile, drawing = drawn(without_known_events(), tmp_path)
     assert drawing.lanes == ()
     assert sum(map(len, drawing.lanes)) == 0
     assert "Nothing to draw" in fragment(trace, profile)

@@ -12,7 +12,7 @@ from pinprof.errors import TraceError
 from pinprof.trace import read_trace
 from pinprof.trace.files import open_trace, trace_files
 
-EMPTY = b'{"traceEvents": []}'
+SMALL = b'{"traceEvents": [{"ph": "X", "cat": "Trace", "name": "x", "ts": 1, "dur": 1}]}'
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def put(folder: Path, *names: str) -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(EMPTY)
+        (folder / name).write_bytes(SMALL)
 
 
 def refusal(argument: str) -> str:
@@ -126,7 +126,7 @@ def test_names_of_any_bytes_are_sorted_and_opened(folder: Path) -> None:
         b"9" * 200 + b".json",
     ]
     for name in hostile:
-        (folder / os.fsdecode(name)).write_bytes(EMPTY)
+        (folder / os.fsdecode(name)).write_bytes(SMALL)
     found = trace_files(str(folder))
     assert sorted(os.fsencode(Path(path).name) for path in found) == sorted(hostile)
     for path in found:
@@ -154,7 +154,7 @@ def opening(path: str) -> str:
 def test_a_file_is_opened_as_it_is(folder: Path) -> None:
     put(folder, "12:30 t.json")
     with open_trace("12:30 t.json") as stream:
-        assert stream.read() == EMPTY
+        assert stream.read() == SMALL
     assert stream.closed
 
 
@@ -177,7 +177,7 @@ def standard_input(data: bytes, *, terminal: bool = False) -> io.TextIOWrapper:
 
 
 def test_a_hyphen_is_standard_input_which_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", standard_input(EMPTY))
+    monkeypatch.setattr(sys, "stdin", standard_input(SMALL))
     assert read_trace("-").path == "standard input"
     assert not sys.stdin.buffer.closed
     with pytest.raises(TraceError, match=r"^standard input: the file is empty"):
@@ -196,7 +196,7 @@ def test_there_may_be_no_standard_input(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_pipe_by_name_is_read_to_its_end() -> None:
     reader, writer = os.pipe()
-    os.write(writer, EMPTY)
+    os.write(writer, SMALL)
     os.close(writer)
-    assert read_trace(f"/dev/fd/{reader}").counts == {}
+    assert read_trace(f"/dev/fd/{reader}").counts == {"Trace": 1}
     os.close(reader)

@@ -78,9 +78,9 @@ def test_work_in_flight_is_not_reported_as_lost(tmp_path: Path) -> None:
     lost(builder, 5, 30)
     builder.kernel(50, 50, launch=10)
     trace = read(builder, tmp_path)
-    assert unlinked_activities(Seen(trace, None, None)) is None  # type: ignore[arg-type]  # only the trace is asked
+    assert unlinked_activities(Seen(trace, None, None, None)) is None  # type: ignore[arg-type]  # only the trace is asked
     lost(builder, 200, 20)
-    found = unlinked_activities(Seen(read(builder, tmp_path), None, None))  # type: ignore[arg-type]
+    found = unlinked_activities(Seen(read(builder, tmp_path), None, None, None))  # type: ignore[arg-type]
     assert found
     assert found.what == "no launch of 1 of 4 GPU activities"
 

@@ -106,9 +106,22 @@ def test_white_space_around_the_document_is_passed_over(read: Read) -> None:
 
 
 @pytest.mark.parametrize("written", [b"[]", b'{"traceEvents": []}', b'{"schemaVersion": 1, "traceEvents": [ ]}'])
-def test_a_trace_without_events_is_empty(read: Read, written: bytes) -> None:
-    trace = read(written)
-    assert trace.counts == trace.skipped == {}
+def test_a_file_without_events_is_refused(tmp_path: Path, written: bytes) -> None:
+    assert "has no duration events: nothing was recorded" in refusal(tmp_path, written)
+
+
+def test_names_of_threads_alone_are_no_recording(tmp_path: Path) -> None:
+    name = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "main"}}
+    assert "nothing was recorded" in refusal(tmp_path, json.dumps([name]).encode())
+
+
+def test_a_trace_of_the_host_alone_is_read(read: Read) -> None:
+    assert len(read(document(event(cat="cpu_op"))).ops) == 1
+
+
+def test_a_trace_without_known_events_has_empty_tables(read: Read) -> None:
+    trace = read(document(event(cat="mtia_runtime")))
+    assert trace.skipped == {}
     assert trace.threads == ()
     assert trace.info.devices == ()
     for table in (trace.ops, trace.annotations, trace.functions, trace.calls, trace.gpu, trace.syncs, trace.overheads):
@@ -136,8 +149,9 @@ def test_only_duration_events_are_counted(read: Read) -> None:
 @pytest.mark.parametrize("written", ["Kernel", "kernel", "KERNEL", "Memcpy", "Memset", "gpu_memcpy", "Gpu_Memset"])
 def test_gpu_categories_are_known_by_their_old_names_and_in_any_case(read: Read, written: str) -> None:
     trace = read(document(event(cat=written)))
-    assert CATEGORIES[trace.gpu.category[0]].removeprefix("gpu_") == written.lower().removeprefix("gpu_")
-    assert trace.counts == {written: 1}  # as recorded
+    category = CATEGORIES[trace.gpu.category[0]]
+    assert category.removeprefix("gpu_") == written.lower().removeprefix("gpu_")
+    assert trace.counts == {category: 1}
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from pinprof.errors import TraceError
 from pinprof.trace import read_trace, remote
 from pinprof.trace.files import trace_files
 
-EMPTY = b'{"traceEvents": []}'
-PACKED = gzip.compress(EMPTY)
+SMALL = b'{"traceEvents": [{"ph": "X", "cat": "Trace", "name": "x", "ts": 1, "dur": 1}]}'
+PACKED = gzip.compress(SMALL)
 PAGE = "".join(f'<a href="{name}">' for name in ("../", "r10.json", "r2.json.gz", "below/", "x.html")).encode()
 
 
@@ -112,14 +112,14 @@ def test_a_url_is_read_under_its_name(memory: Any) -> None:
 def test_folders_and_patterns_are_those_of_the_file_system(memory: Any, url: str, found: list[str] | None) -> None:
     names = ["r10.json", "r2.json.gz", "x.html", "below/r3.json"] + (["a[1].json", "a1.json"] if "[" in url else [])
     for name in names:
-        memory.pipe(f"/run/{name}", EMPTY)
+        memory.pipe(f"/run/{name}", SMALL)
     before = url[: url.index("memory://")] + "memory://run/"
     assert trace_files(url) == ([url] if found is None else [before + name for name in found])
 
 
 def test_a_listing_is_a_new_one_each_time(memory: Any) -> None:
     for count, name in enumerate(("a", "b"), start=1):
-        memory.pipe(f"/run/{name}.json", EMPTY)
+        memory.pipe(f"/run/{name}.json", SMALL)
         assert len(trace_files("memory://run")) == count
 
 
@@ -136,7 +136,7 @@ def test_a_listing_is_a_new_one_each_time(memory: Any) -> None:
 )
 def test_what_is_not_there_is_refused(memory: Any, url: str, reason: str) -> None:
     for name in ("run/a.json", "several/a/t.json", "several/b/t.json", "texts/a.txt"):
-        memory.pipe(f"/{name}", EMPTY)
+        memory.pipe(f"/{name}", SMALL)
     assert error_of(url).startswith(f"{url}: ")
     assert reason in error_of(url)
 
@@ -213,6 +213,6 @@ def test_a_package_of_another_scheme_is_named_by_fsspec(monkeypatch: pytest.Monk
 
 
 def test_a_file_url_is_a_file(tmp_path: Any) -> None:
-    (tmp_path / "t.json").write_bytes(EMPTY)
-    assert read_trace(f"file://{tmp_path}/t.json").counts == {}
+    (tmp_path / "t.json").write_bytes(SMALL)
+    assert read_trace(f"file://{tmp_path}/t.json").counts == {"Trace": 1}
     assert trace_files(f"file://{tmp_path}") == [f"file://{tmp_path}/t.json"]

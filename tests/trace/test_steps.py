@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from trace_builder import COMPUTE, LAUNCH_US, TraceBuilder
+from trace_builder import COMPUTE, LAUNCH_US, TraceBuilder, without_known_events
 
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import NONE
@@ -314,6 +314,6 @@ def test_a_trace_of_ops_only_is_one_step(builder: TraceBuilder, read: Read) -> N
     assert trace.links.activity_step.tolist() == []
 
 
-def test_an_empty_trace_is_one_empty_step(builder: TraceBuilder, read: Read) -> None:
-    trace = read(builder)
+def test_an_empty_trace_is_one_empty_step(read: Read) -> None:
+    trace = read(without_known_events())
     assert (trace.steps.source, len(trace.steps), trace.steps.on_host) == ("whole_trace", 1, False)

@@ -5,7 +5,7 @@ import numpy as np
 from pinprof.report.charts.chart import Chart, Key, layout, line_across
 from pinprof.report.timeline.kinds import COPY, KINDS
 from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
-from pinprof.units import duration, rate, size
+from pinprof.units import counted, duration, rate, size
 from pinprof.whatif.edits import Link, link_of
 
 MAX_MARKS = 2000
@@ -121,4 +121,4 @@ def _caption(rows: Int64s, copies: int, drawable: int, best: float, link: Link |
 
 
 def _copies(count: int) -> str:
-    return f"{count:,} {'copy' if count == 1 else 'copies'}"
+    return counted(count, "copy", "copies")

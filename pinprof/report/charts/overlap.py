@@ -12,6 +12,8 @@ from pinprof.units import NS_PER_MS, duration, percent
 MAX_BARS = 200
 """More cannot be told apart on a laptop; then a bar is the mean of several steps."""
 
+ALL_WORK = "from its first work to its last"
+"""What the bar of the only step is: that of several begins where the work of the step before ends."""
 PATTERNS = {COMPUTE_ONLY: "", BOTH: "\\", COPY_ONLY: "/", MEMSET_ONLY: "-", IDLE_KIND: ""}
 """In the order in which the parts are stacked."""
 
@@ -22,7 +24,7 @@ def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
         zip(PATTERNS, (parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns), strict=True)
     )
     gathered = -(-len(parts.step) // MAX_BARS)
-    numbers = numbers[parts.step]
+    steps, numbers = len(numbers), numbers[parts.step]
     firsts = numbers[::gathered]
     lasts = numbers[np.minimum(np.arange(len(firsts)) * gathered + gathered, len(numbers)) - 1]
     names = [_steps(first, last) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
@@ -42,15 +44,17 @@ def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
         y = np.round(mean / NS_PER_MS, 6).tolist()
         data.append(bars(label, key, x=firsts.tolist(), y=y, hovertext=hover, hoverinfo="text"))
         keys.append(key)
-    bar = "Each bar is a step" if gathered == 1 else f"Each bar is the mean of {gathered} steps"
-    caption = (
-        f"GPU {parts.device}, {duration(float(parts.length_ns.mean()))} per step in the trace: {_most(times)}. {bar}, "
-        "from the end of the GPU work of the one before to the end of its own."
-    )
+    lasts = f"{duration(float(parts.length_ns.mean()))} {'per step in the trace' if steps > 1 else ALL_WORK}"
+    caption = f"GPU {parts.device}, {lasts}: {_most(times)}.{_bars(gathered) if steps > 1 else ''}"
     ticks = {"tickmode": "array", "tickvals": firsts.tolist()} if len(firsts) <= 12 else {"tickformat": "d"}  # noqa: PLR2004
     around = {"range": [int(firsts[0]) - 0.75, int(firsts[0]) + 4.75]} if len(firsts) < 5 else {}  # noqa: PLR2004  a few bars are not made wide
     shape = layout(240, "step", "ms", barmode="stack", bargap=0.15 if len(firsts) <= 60 else 0, xaxis=ticks | around)  # noqa: PLR2004
     return Chart(caption, data, shape, tuple(keys))
+
+
+def _bars(gathered: int) -> str:
+    bar = "Each bar is a step" if gathered == 1 else f"Each bar is the mean of {gathered} steps"
+    return f" {bar}, from the end of the GPU work of the one before to the end of its own."
 
 
 def _most(times: dict[int, Int64s]) -> str:

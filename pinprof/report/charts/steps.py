@@ -109,7 +109,7 @@ def _caption(lengths: Int64s, marked: list[tuple[int, int]]) -> str:
     middle = f"{duration(float(np.median(lengths)))} in the middle, {duration(int(lengths.min()))} to "
     numbers = sorted({number for number, _ in marked})
     named = ", ".join(f"{number}" for number in numbers[:8]) + (", ..." if len(numbers) > 8 else "")  # noqa: PLR2004
-    unlike = (
-        f" Unlike the others: step{'s' * (len(numbers) > 1)} {named}." if numbers else " None is unlike the others."
-    )
-    return f"{middle}{duration(int(lengths.max()))}, with the profiler's cost in them.{unlike}"
+    which = "step" if len(numbers) == 1 else "steps"
+    unlike = f" Unlike the others: {which} {named}." if numbers else " None is unlike the others."
+    told = unlike if len(lengths) >= FEW else ""
+    return f"{middle}{duration(int(lengths.max()))}, with the profiler's cost in them.{told}"

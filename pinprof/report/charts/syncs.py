@@ -34,7 +34,7 @@ def syncs_chart(profile: Profile) -> Chart | None:
         (OVERHEAD, [site.in_steps.overhead_ns for site in drawn], 0.0),
         (BUBBLE, [site.in_steps.bubble_ns for site in drawn], 0.3),
     ):
-        hover = [f"{key.label}: {duration(time / count)} per step" for time in times]
+        hover = [f"{key.label}: {duration(time / count)} {profile.steps.per}" for time in times]
         x = [ms(time / count) for time in times]
         y = [number + place for number in range(len(drawn))]
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hovertext=hover, hoverinfo="text"))
@@ -42,7 +42,7 @@ def syncs_chart(profile: Profile) -> Chart | None:
     labels = [{**label, "y": number - 0.15, "text": plain(_named(site))} for number, site in enumerate(drawn)]
     shape = layout(
         ROW * len(drawn) + 70,
-        "ms per step",
+        f"ms {profile.steps.per}",
         "",
         barmode="stack",
         annotations=labels,
@@ -58,10 +58,10 @@ def _caption(profile: Profile, sites: list[Site]) -> str:
     bubble = sum(site.in_steps.bubble_ns for site in sites) / count
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
-        f"As traced, the host stands {duration(stall)} per step in calls that wait, and {idle_gpu(profile, sites)} "
-        f"idle for {duration(bubble)} after them. While the GPU works on what was queued before, a stall is no loss. A "
-        "fix may save more than the idle time: the host has lost its lead, so that later launches are late, "
-        f"too.{left}"
+        f"As traced, the host stands {duration(stall)} {profile.steps.per} in calls that wait, and "
+        f"{idle_gpu(profile, sites)} idle for {duration(bubble)} after them. While the GPU works on what was queued "
+        "before, a stall is no loss. A fix may save more than the idle time: the host has lost its lead, so that later "
+        f"launches are late, too.{left}"
     )
 
 

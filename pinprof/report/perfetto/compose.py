@@ -14,7 +14,7 @@ from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import printable
 from pinprof.rules import Findings
 from pinprof.trace.insert import ROOM
-from pinprof.trace.tables import Steps, Trace
+from pinprof.trace.tables import WHOLE_TRACE, Steps, Trace
 
 __all__ = ["CATEGORY", "events"]
 
@@ -42,7 +42,7 @@ def events(
 def _steps(trace: Trace) -> Iterator[Track]:
     """Yield the track of the steps: in a trace with Python stacks Perfetto leaves out most of the profiler's marks."""
     steps = trace.steps
-    if steps.source == "whole_trace":
+    if steps.source == WHOLE_TRACE:
         return
 
     numbers = shown_numbers(trace)

@@ -22,14 +22,13 @@ def finding_tracks(trace: Trace, profile: Profile, findings: Findings) -> Iterat
     elsewhere = _first_step(trace)
     time = np.array([elsewhere if worst is None else worst for worst in places], np.int64)
     order = np.argsort(time, kind="stable")
-    step_ns = profile.step_ns
 
     def describe(at: int) -> Label:
         finding = findings[order[at]]
         args = {
             "severity": finding.severity,
             "evidence": printable(finding.evidence.text),
-            "worth": worth(finding, step_ns),
+            "worth": worth(finding, profile),
             "fix": finding.rule.fix,
             "more": f"pinprof explain {finding.rule.id}",
         }

@@ -10,8 +10,7 @@ from pinprof.report.perfetto.gpu import SHORT_GAP_NS
 from pinprof.report.perfetto.hidden import hidden_slices
 from pinprof.trace.tables import Trace
 from pinprof.trust import FIGURES
-from pinprof.trust.missing import counted
-from pinprof.units import duration
+from pinprof.units import counted, duration
 
 WITHOUT = ("stalls", "drain", "busy", "causes", "overlap", "copies")
 """The figures that tracks and counters are made of."""

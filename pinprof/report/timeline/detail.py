@@ -10,7 +10,7 @@ from pinprof.measure import Profile
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
 from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out
 from pinprof.report.timeline.window import Window, step_range, whole_window
-from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
 
 MAX_EVENTS = 1_000_000
 """Rectangles in a page. A million takes about 7 MB of it; the page's 15 MB are plotly.js (4.5 MB) and these."""
@@ -115,7 +115,7 @@ def band_shares(lane: Lane, first: Int64s) -> Int64s:
 
 def _full_steps(trace: Trace, profile: Profile, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
     """Return about so many steps: those of the first sight, of the worst waits and copies, then the middle ones."""
-    if trace.steps.source == "whole_trace":
+    if trace.steps.source == WHOLE_TRACE:
         return []
     syncs = profile.syncs
     cost = syncs.stalls.bubble_ns + syncs.stalls.stall_ns

@@ -16,7 +16,7 @@ from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.window import Window, choose_window
 from pinprof.report.timeline.zoom import worst
 from pinprof.rules import Finding
-from pinprof.trace.tables import Trace
+from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import duration
 
 KEYS = (
@@ -87,7 +87,7 @@ def in_words(
 
 
 def _shown(trace: Trace, detail: Detail, view: Window, first_ns: tuple[float, float] | None) -> str:
-    if trace.steps.source == "whole_trace":
+    if trace.steps.source == WHOLE_TRACE:
         return f"The whole trace, {duration(detail.window.span_ns)}."
     names = step_names(trace)
     which = names[view.first] if view.first == view.last else f"{names[view.first]} to {names[view.last]}"
@@ -95,4 +95,5 @@ def _shown(trace: Trace, detail: Detail, view: Window, first_ns: tuple[float, fl
     first = f"shown at first: {which}, with the GPU work that {them} launched, {duration(view.span_ns)}"
     if first_ns is not None:
         first = f"shown at first: {duration(first_ns[1])} from the start of {which}"
-    return f"All {len(names):,} steps, {duration(detail.window.span_ns)}; {first}."
+    steps = "The only step" if len(names) == 1 else f"All {len(names):,} steps"
+    return f"{steps}, {duration(detail.window.span_ns)}; {first}."

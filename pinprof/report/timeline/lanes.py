@@ -10,7 +10,18 @@ from pinprof.intervals import Intervals, gaps, intersect, subtract, union
 from pinprof.measure import Profile
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.window import Window
-from pinprof.trace.tables import HOST_MEMORIES, KERNEL, MEMCPY, MEMSET, NONE, HostEvents, Int64s, Table, Trace
+from pinprof.trace.tables import (
+    HOST_MEMORIES,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    NONE,
+    WHOLE_TRACE,
+    HostEvents,
+    Int64s,
+    Table,
+    Trace,
+)
 from pinprof.trace.threads import STEP_PREFIX
 
 OP_LEVELS, ANNOTATION_LEVELS, CALL_LEVELS, STREAM_LEVELS = 4, 2, 1, 3
@@ -112,7 +123,7 @@ def _clipped(lane: Lane, window: Window) -> Lane:
 
 def _step_lane(trace: Trace, window: Window) -> Lane:
     steps = trace.steps
-    marked = steps.source != "whole_trace"
+    marked = steps.source != WHOLE_TRACE
     rows = np.flatnonzero(window.holds(steps.start_ns, steps.end_ns) & marked)
     kind = np.full(len(rows), kinds.STEP)
     where = "host" if steps.on_host else "GPU"

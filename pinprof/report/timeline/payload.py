@@ -13,7 +13,7 @@ from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES, faded, 
 from pinprof.report.timeline.lanes import Lane
 from pinprof.report.timeline.names import cut, short, step_names
 from pinprof.report.timeline.window import Window
-from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, WHOLE_TRACE, Int32s, Int64s, Trace
 
 ABSENT, UNDRAWN, FIRST = 0, 1, 2
 """A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
@@ -197,7 +197,7 @@ def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:
 def _steps(trace: Trace, zero_ns: int) -> dict[str, Any]:
     """Return the steps: when their work on the GPU ends, too."""
     steps = trace.steps
-    if steps.source == "whole_trace":
+    if steps.source == WHOLE_TRACE:
         return {"names": [], "start": [], "end": [], "last": [], "complete": [], "where": ""}
     last = steps.end_ns.copy()
     own = trace.links.activity_step != NONE

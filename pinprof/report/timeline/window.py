@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
 
 MAX_STEPS = 3
 """Two steps show how one hands over to the next, the third that it was no accident."""
@@ -35,7 +35,7 @@ class Window:
 def choose_window(trace: Trace, limit: int = MAX_STEPS) -> Window:
     """Return the window of up to `limit` complete steps from the middle of a trace."""
     steps = trace.steps
-    if steps.source == "whole_trace":
+    if steps.source == WHOLE_TRACE:
         return whole_window(trace)
     usable = np.flatnonzero(steps.complete) if steps.complete.any() else np.arange(len(steps))
     skipped = max(len(usable) - limit + 1, 0) // 2

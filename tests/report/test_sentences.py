@@ -1,0 +1,168 @@
+"""Sentences of a report on traces that are nearly none: each must be so, and fit the tables below it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from page_reader import Page
+from trace_builder import TraceBuilder
+
+from pinprof.compare import compare
+from pinprof.report import compare_text
+from pinprof.report.console import to_text
+from pinprof.report.html_report import to_html
+from pinprof.rules import examine
+from pinprof.trace import read_trace
+
+Build = Callable[[TraceBuilder], None]
+
+
+def one_kernel(builder: TraceBuilder) -> None:
+    """The host is there for 1000 µs, the GPU works from 100 to 600."""
+    builder.step(1, 0, 1000)
+    builder.kernel(100, 500, launch=50)
+
+
+def unmarked(builder: TraceBuilder) -> None:
+    """A wait of 410 µs and a copy of unrecorded size, in a trace without steps."""
+    builder.copy("HtoD (Host -> Device)", 20, 40, launch=0, size=-1)
+    builder.kernel(100, 500, launch=50)
+    builder.op("aten::item", 195, 420)
+    builder.call("cudaStreamSynchronize", 200, 410)
+    builder.kernel(900, 50, launch=880)
+
+
+def full_queue(builder: TraceBuilder) -> None:
+    """Three steps, in each of which a launch takes 300 µs, as CUPTI says for a full queue, and no call waits."""
+    for number in range(3):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 20, 480, launch=start + 10)
+        builder.call("cudaLaunchKernel", start + 100, 300)
+        builder.overhead("Command Buffer Full", start + 110, 280)
+
+
+def copies_on_the_gpu(builder: TraceBuilder) -> None:
+    """Exposed copies that no rule is for take 18 % of each step; kernels nearly all the rest."""
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.op("aten::mm", start, 990)
+        builder.kernel(start + 10, 805, launch=start + 5)
+        builder.copy("DtoD (Device -> Device)", start + 816, 180, launch=start + 20)
+
+
+def waits_before_the_steps(builder: TraceBuilder) -> None:
+    builder.call("cudaStreamSynchronize", 0, 40)
+    for number in range(3):
+        builder.step(number, 1000 * number + 100, 990)
+        builder.kernel(1000 * number + 200, 850, launch=1000 * number + 150)
+
+
+def no_complete_step(builder: TraceBuilder) -> None:
+    builder.step(1, 0, 100)
+    builder.step(2, 100, 100)
+    builder.kernel(500, 50, launch=450)
+
+
+def two_gpus(builder: TraceBuilder) -> None:
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 100, 500, launch=start + 50)
+        builder.kernel(start + 100, 300, launch=start + 60, device=1)
+
+
+def sleeps_on_the_gpu(builder: TraceBuilder) -> None:
+    """A call waits for 300 µs while no work of a GPU is recorded."""
+    for number in range(3):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 10, 100, launch=start)
+        builder.call("cudaStreamSynchronize", start + 500, 300)
+    builder.kernel(3010, 10, launch=3000)
+
+
+def texts(build: Build, folder: Path) -> tuple[str, str]:
+    """Return the report for the terminal in one line, and the text of the page."""
+    builder = TraceBuilder()
+    build(builder)
+    trace = read_trace(builder.write(folder / "trace.json"))
+    profile, findings, _ = examine(trace)
+    page = Page(to_html([(trace, profile, findings)])).text.replace("\N{NO-BREAK SPACE}", " ")
+    return " ".join(to_text(profile, findings, width=200).split()), page
+
+
+def test_idle_time_around_the_only_work_of_a_step_has_no_other_cause(tmp_path: Path) -> None:
+    for text in texts(one_kernel, tmp_path):
+        assert "50 % of the step, before its first work and after its last" in text
+        assert "no copy or wait costs" not in text.lower()
+        assert "of each step" not in text
+
+
+def test_the_only_step_is_no_median_of_several(tmp_path: Path) -> None:
+    text, page = texts(one_kernel, tmp_path)
+    assert "500 µs of the step lie before its first work and after its last" in text
+    assert "consecutive steps" not in page
+    assert "GPU 0, 500 µs from its first work to its last: 100 % kernels" in page
+    assert "All 1 steps" not in page
+
+
+def test_what_is_of_the_whole_trace_is_not_said_to_be_of_a_step(tmp_path: Path) -> None:
+    text, page = texts(unmarked, tmp_path)
+    assert "Waits of the host, in the whole trace as traced" in text
+    assert "Overlap in the whole trace" in page
+    for said in (text, page):
+        assert "1 in the whole trace; as traced, the host waits" in said
+        assert "per step" not in said.replace("once per training step", "")
+        assert "of the step" not in said
+
+
+def test_a_size_that_is_not_recorded_is_not_nothing(tmp_path: Path) -> None:
+    for text in texts(unmarked, tmp_path):
+        assert "0 B" not in text
+
+
+def test_launches_that_are_held_up_are_no_wait_and_are_said(tmp_path: Path) -> None:
+    text, _ = texts(full_queue, tmp_path)
+    assert "300 µs launches wait for room in the launch queue" in text
+    assert "waits for nothing" not in text
+    assert "no call of the step waits for the GPU" in text
+
+
+def test_copies_that_no_rule_is_for_are_not_called_free(tmp_path: Path) -> None:
+    for text in texts(copies_on_the_gpu, tmp_path):
+        assert "exposed copies" in text.lower()
+        assert "no copy or wait costs" not in text.lower()
+
+
+def test_waits_outside_of_the_steps_are_said_to_be_there(tmp_path: Path) -> None:
+    text, _ = texts(waits_before_the_steps, tmp_path)
+    assert "the host stands in calls that can block; all of them lie outside of the complete steps" in text
+
+
+def test_where_no_step_was_searched_nothing_is_not_the_result(tmp_path: Path) -> None:
+    for text in texts(no_complete_step, tmp_path):
+        assert "No step has work of a GPU that could be searched" in text
+
+
+def test_of_several_gpus_the_headline_names_the_one_that_is_idle(tmp_path: Path) -> None:
+    _, page = texts(two_gpus, tmp_path)
+    assert "; GPU 0 is idle for" in page
+
+
+def test_the_gpu_is_said_to_work_during_a_wait_only_where_it_does(tmp_path: Path) -> None:
+    text, _ = texts(sleeps_on_the_gpu, tmp_path)
+    assert "the GPU works meanwhile" not in text
+
+
+@pytest.mark.parametrize("build", [unmarked, one_kernel])
+def test_a_comparison_says_of_what_its_figures_are(build: Build, tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    build(builder)
+    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    profile, findings, _ = examine(trace)
+    side = trace, profile, findings
+    text = compare_text.to_text(compare(side, side), width=200)
+    assert f"Figures, {profile.steps.per}" in text
+    assert (profile.steps.per == "per step") == (build is one_kernel)
