@@ -23,7 +23,7 @@ from pinprof.trace.calls import (
 from pinprof.trace.collectives import is_collective
 from pinprof.trace.frames import tensor_method
 from pinprof.trace.lines import SourceLine
-from pinprof.trace.links import follow, within
+from pinprof.trace.links import follow, outermost, within
 from pinprof.trace.tables import DIRECTIONS, NONE, Bools, HostEvents, Int32s, Int64s, Trace
 
 CAUSES = (
@@ -151,15 +151,11 @@ def _by_op(trace: Trace, call: Int64s) -> Int32s:
     def name_code(name: str) -> int:
         return CODE[OF_OP[name]] if name in OF_OP else NONE
 
-    code = _per_name(trace.ops, name_code)
-    index_op = trace.ops.named(INDEX_OPS.__contains__)
-    cause = np.full(len(call), NONE, np.int32)
-    op = trace.links.op[call]
-    while (op != NONE).any():
-        cause = np.where(follow(code, op) != NONE, follow(code, op), cause)
-        masked = (cause == CODE["nonzero"]) & (follow(index_op.astype(np.int32), op) == 1)
-        cause[masked] = CODE["mask_index"]
-        op = follow(trace.links.op_parent, op)
+    code, parent = _per_name(trace.ops, name_code), trace.links.op_parent
+    op = outermost(code != NONE, trace.links.op[call], parent)
+    cause = follow(code, op)
+    masked = (cause == CODE["nonzero"]) & within(trace.ops.named(INDEX_OPS.__contains__), op, parent)
+    cause[masked] = CODE["mask_index"]
     return cause
 
 
@@ -169,12 +165,7 @@ def _by_function(trace: Trace, call: Int64s) -> Int32s:
         return CODE[method] if method else next((CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
 
     code = _per_name(trace.functions, name_code)
-    cause = np.full(len(call), NONE, np.int32)
-    function = trace.links.function[call]
-    while (function != NONE).any():
-        cause = np.where(follow(code, function) != NONE, follow(code, function), cause)
-        function = follow(trace.links.function_parent, function)
-    return cause
+    return follow(code, outermost(code != NONE, trace.links.function[call], trace.links.function_parent))
 
 
 def _in_new_tensor(trace: Trace, call: Int64s) -> Bools:
