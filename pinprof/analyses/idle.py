@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.intervals import Intervals, contains, covered, gaps, length, union
 from pinprof.trace.collectives import collective_times
-from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Int64s, Trace
+from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
 IDLE_CAUSES = ("kernel_wait", "input_wait", "communication_wait", "sync_bubble", "host_wait", "other")
 
@@ -53,10 +53,9 @@ def idle_gaps(
     launch is unknown (`other`).
     """
     gpu = trace.gpu
-    communicating = collective_times(trace)
+    communicating, released = collective_times(trace), np.unique(released_ns)
     found = []
-    for device in np.unique(gpu.device):
-        mine = np.flatnonzero(gpu.device == device)
+    for device, mine in gpu.of_device.items():
         busy = union(gpu.start_ns[mine], gpu.end_ns[mine])
         idle = gaps(busy)
         following = mine[np.searchsorted(gpu.start_ns[mine], idle.end)] if len(idle.start) else mine[:0]
@@ -66,17 +65,22 @@ def idle_gaps(
             (trace.links.launch[following] != NONE) & (launched <= idle.start),
             covered(waiting_for_input, *idle) > long,
             covered(communicating, *idle) > long,
-            contains(blocked, idle.start) | np.isin(idle.start, released_ns),
+            contains(blocked, idle.start) | _is_among(idle.start, released),
             trace.links.launch[following] != NONE,
         )
         cause = np.select(conditions, range(len(conditions)), default=len(conditions))
-        found.append(IdleGaps(int(device), idle, cause.astype(np.int64)))
+        found.append(IdleGaps(device, idle, cause.astype(np.int64)))
     return tuple(found)
+
+
+def _is_among(times: Int64s, ordered: Int64s) -> Bools:
+    at = np.searchsorted(ordered, times)
+    return (at < len(ordered)) & (np.append(ordered, 0)[at] == times)
 
 
 def _device_time(trace: Trace, idle: IdleGaps) -> DeviceTime:
     gpu = trace.gpu
-    mine = np.flatnonzero(gpu.device == idle.device)
+    mine = gpu.of_device[idle.device]
     busy = union(gpu.start_ns[mine], gpu.end_ns[mine])
 
     def time_of(category: int) -> int:

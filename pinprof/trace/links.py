@@ -77,12 +77,6 @@ def follow(values: Int32s, links: Int32s) -> Int32s:
     return np.where(links == NONE, NONE, values[links]).astype(np.int32)
 
 
-def rows_of(codes: Int32s | Int64s) -> list[Int64s]:
-    """Return for each value, in order, the rows that have it."""
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else []
-
-
 def within(flagged: Bools, rows: Int32s, parents: Int32s) -> Bools:
     """Return per row whether it, or a row around it, is flagged; never for -1."""
     return outermost(flagged, rows, parents) != NONE

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -27,6 +28,12 @@ HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kind of the host side of a copy; `none` for a copy without host side."""
 HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
+
+
+def rows_of(codes: Int32s | Int64s) -> list[Int64s]:
+    """Return for each value that there is, in order, the rows that have it."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else []
 
 
 @dataclass(frozen=True)
@@ -109,6 +116,16 @@ class Activities(Table):
     """Of the kernel of a collective, the ranks of its process group as recorded (`[0, 1]`); -1 where not recorded."""
     track: Int32s
     """Index into `Trace.tracks`: where the file shows it."""
+
+    @cached_property
+    def of_device(self) -> dict[int, Int64s]:
+        """The rows of each device, by its number."""
+        return {int(self.device[rows[0]]): rows for rows in rows_of(self.device)}
+
+    @cached_property
+    def of_stream(self) -> list[Int64s]:
+        """The rows of each stream, by device and number."""
+        return [rows[within] for rows in self.of_device.values() for within in rows_of(self.stream[rows])]
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ def _unlinked(trace: Trace) -> int:
     if len(trace.calls) == 0:
         return 0
     lost = 0
-    for device, stream in np.unique(np.stack((trace.gpu.device, trace.gpu.stream)), axis=1).T:
-        linked = trace.links.launch[(trace.gpu.device == device) & (trace.gpu.stream == stream)] != NONE
+    for rows in trace.gpu.of_stream:
+        linked = trace.links.launch[rows] != NONE
         lost += int((~linked[linked.argmax() :]).sum())
     return lost

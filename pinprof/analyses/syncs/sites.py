@@ -13,9 +13,9 @@ from pinprof.analyses.syncs.verdicts import HELD_UP, in_limiter, verdict_on
 from pinprof.trace.callers import call_places, calling_function, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, Placed, SourceLine
-from pinprof.trace.links import follow, rows_of
+from pinprof.trace.links import follow
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace, rows_of
 
 SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None]
 """Cause, file, function and op."""
