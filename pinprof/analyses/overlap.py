@@ -177,7 +177,7 @@ def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
     queue = kernels[np.argsort(launched[kernels], kind="stable")]
     stream, end = gpu.stream[queue], gpu.end_ns[queue]
     reach = np.concatenate(([never], np.maximum.accumulate(end)))
-    last = np.maximum.accumulate(np.where(end > reach[:-1], np.arange(len(queue)), 0))  # the kernel that ends last so far
+    last = np.maximum.accumulate(np.where(end > reach[:-1], np.arange(len(queue)), 0))  # ends last so far
     elsewhere = np.where(stream != stream[last], end, never)  # the last that ends on another stream than that one's
     changes = np.flatnonzero(stream[last][1:] != stream[last][:-1]) + 1
     elsewhere[changes] = reach[changes]

@@ -12,7 +12,7 @@ from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
 from pinprof.rules.sums import idle_gpu
 from pinprof.trace.lines import Place as Source
 from pinprof.trace.lines import Placed
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace, rows_of
 from pinprof.units import duration, size
 
 
@@ -33,7 +33,7 @@ class Place(Placed):
 def site_place(profile: Profile, trace: Trace, site: Site) -> Place:
     """Return the place of a site, with its cost per complete step."""
     cost, times, syncs = site.in_steps, profile.steps.divisor, profile.syncs
-    first = int((syncs.site == syncs.sites.index(site)).argmax())
+    first = int(syncs.rows[syncs.number(site)][0])
     return Place(
         *site.place,
         rule_of_wait(profile, trace, first),
@@ -76,8 +76,9 @@ def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, s
     different, group = np.unique(kinds, axis=1, return_inverse=True)
     total = np.bincount(group.ravel(), weights=weight[position])
     places = []
+    rows_by_kind = rows_of(group.ravel())
     for index in np.argsort(-total, kind="stable").tolist():
-        mine = position[group.ravel() == index]
+        mine = position[rows_by_kind[index]]
         origin, direction, memory, reason = different[:, index].tolist()
         texts = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
         message = f"{_amount(profile, trace, mine, texts, steps)} ({texts[2].replace('_', ' ')})"

@@ -48,7 +48,7 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
     for place, indices in places.items():
         rows = overlap.row[indices]
         size = gpu.bytes[rows]
-        theirs = np.isin(stalls.copy, rows)
+        theirs = stalls.of_copies(rows)
         yield Copies(
             place,
             rows,
@@ -57,7 +57,7 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
             float(gpu.duration_ns[rows].sum()) / steps,
             float(overlap.exposed_ns[indices].sum()) / steps,
             float(stalls.stall_ns[theirs].sum()) / steps,
-            float(stalls.idle_ns[theirs & staged].sum()) / steps,
+            float(stalls.idle_ns[theirs[staged[theirs]]].sum()) / steps,
         )
 
 
@@ -72,8 +72,8 @@ def idle_gpu(profile: Profile, sites: Sequence[Site]) -> str:
     """Return which GPU is idle after waits, and "is": of a trace of several those that are, else the awaited ones."""
     if len(profile.devices) < 2 or not sites:  # noqa: PLR2004
         return "the GPU is"
-    stalls, numbers = profile.syncs.stalls, [profile.syncs.sites.index(site) for site in sites]
-    rows = np.flatnonzero(np.isin(profile.syncs.site, numbers))
+    syncs, stalls = profile.syncs, profile.syncs.stalls
+    rows = np.concatenate([syncs.rows[syncs.number(site)] for site in sites])
     rows = rows[stalls.idle_ns[rows] > 0] if stalls.idle_ns[rows].any() else rows
     named = [str(device) for device in np.unique(stalls.device[rows]).tolist()]
     return f"GPU {named[0]} is" if len(named) == 1 else f"GPUs {', '.join(named)} together are"

@@ -66,7 +66,8 @@ def user_calls(trace: Trace, call: Int64s) -> UserCalls:
     own = trace.functions.named(is_user_code)
     function, parent = calling_function(trace, call), trace.links.function_parent
     own_or_none = np.append(own, values=True)  # the last one for no function
-    called = outermost(~own, np.where(own_or_none[function], NONE, function), np.where(own_or_none[parent], NONE, parent))
+    within_own = np.where(own_or_none[parent], NONE, parent)
+    called = outermost(~own, np.where(own_or_none[function], NONE, function), within_own)
     found = np.where(called != NONE, follow(parent, called), function)
     return UserCalls(found, np.where(found == NONE, NONE, np.where(called != NONE, called, found)).astype(np.int32))
 

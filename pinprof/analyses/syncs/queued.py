@@ -23,7 +23,7 @@ class Queued:
         self._launched = launched_ns[order]
 
     def last_on(self, stream: Int64s, issued_ns: Int64s) -> Int64s:
-        """Return for each wait the last end of what was launched on its stream before a time; NOTHING if that is none."""
+        """Return for each wait the last end of what was launched on its stream before a time, NOTHING for none."""
         queue = np.searchsorted(self._streams, stream)
         known = np.append(self._streams, 0)[queue] == stream
         known &= queue < len(self._streams)

@@ -1,6 +1,8 @@
 """Stalls gathered by site: the same cause in the same op, called from the same Python function."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -93,6 +95,26 @@ class Syncs:
     sites: tuple[Site, ...]
     site: Int64s
     """Per stall: index into `sites`."""
+    op: Int32s
+    """Per stall: the outermost op around it, as a row of `Trace.ops`; -1 for none."""
+
+    @cached_property
+    def rows(self) -> list[Int64s]:
+        """Per site: its stalls."""
+        return rows_of(self.site)
+
+    @cached_property
+    def in_group(self) -> Counter[int | None]:
+        """How many sites each group has."""
+        return Counter(site.group for site in self.sites)
+
+    def number(self, site: Site) -> int:
+        """Return which of `sites` a site is."""
+        return self._numbers[site]
+
+    @cached_property
+    def _numbers(self) -> dict[Site, int]:
+        return {site: number for number, site in reversed(list(enumerate(self.sites)))}
 
 
 def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
@@ -107,7 +129,7 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     lines = [line or other for line, other in zip(recorded, looked_up, strict=True)]
     cause = name_causes(trace, stalls, lines)
     if len(cause) == 0:
-        return Syncs(stalls, cause, (), (), stalls.call)
+        return Syncs(stalls, cause, (), (), stalls.call, stalls.copy)
     around = _around(trace, stalls.call)
     site = np.unique(_keys(trace, stalls, cause, lines, around), axis=1, return_inverse=True)[1].ravel()
     in_step = trace.steps.holds(stalls.call_step)
@@ -121,7 +143,7 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     )
     rank = np.empty(len(sites), np.int64)
     rank[order] = np.arange(len(sites))
-    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site])
+    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site], around.op)
 
 
 class _Around(NamedTuple):
