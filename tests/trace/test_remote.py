@@ -160,7 +160,7 @@ def test_a_folder_on_the_web_is_what_its_page_lists(web: str) -> None:
         ("401", "access is denied"),
         ("403?sig=secret", "access is denied"),
         ("500", "the server answers 500 Internal Server Error"),
-        ("hang", "the server does not answer"),
+        ("hang", "the server has sent nothing for 0.5 s; try again"),
         ("close", "cannot be read (Server disconnected)"),
         ("cut.json?sig=secret", "cannot be read (Response payload is not completed"),
         ("none/", "no such file"),
