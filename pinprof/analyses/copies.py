@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import covered, union
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace, rows_of
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace, rows_by
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
 def _under_kernels(trace: Trace, rows: Int64s) -> Int64s:
     gpu = trace.gpu
     overlapped = np.zeros(len(rows), np.int64)
-    for mine in rows_of(gpu.device[rows]):
+    for mine in rows_by(gpu.device[rows]):
         of_device = gpu.of_device[int(gpu.device[rows[mine[0]]])]
         kernels = of_device[gpu.category[of_device] == KERNEL]
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])

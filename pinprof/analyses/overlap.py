@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import Intervals, contains, covered, length, subtract, union
-from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace, rows_of
+from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace, rows_by
 
 SENTENCES = {
     "pageable": "the host memory is pageable: the driver stages the copy and nothing runs beside it",
@@ -80,7 +80,7 @@ def measure_overlap(trace: Trace) -> Overlap:
     exposed = np.zeros(len(copies), np.int64)
     reason = np.zeros(len(copies), np.int64)
     devices = []
-    for on_device in rows_of(gpu.device[copies]):
+    for on_device in rows_by(gpu.device[copies]):
         rows = copies[on_device]
         device = int(gpu.device[rows[0]])
         of_device = gpu.of_device[device]

@@ -12,7 +12,7 @@ from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
 from pinprof.rules.sums import idle_gpu
 from pinprof.trace.lines import Place as Source
 from pinprof.trace.lines import Placed
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace, rows_of
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace, rows_by
 from pinprof.units import duration, size
 
 
@@ -76,7 +76,7 @@ def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, s
     different, group = np.unique(kinds, axis=1, return_inverse=True)
     total = np.bincount(group.ravel(), weights=weight[position])
     places = []
-    rows_by_kind = rows_of(group.ravel())
+    rows_by_kind = rows_by(group.ravel())
     for index in np.argsort(-total, kind="stable").tolist():
         mine = position[rows_by_kind[index]]
         origin, direction, memory, reason = different[:, index].tolist()

@@ -30,7 +30,7 @@ HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
 
 
-def rows_of(codes: Int32s | Int64s) -> list[Int64s]:
+def rows_by(codes: Int32s | Int64s) -> list[Int64s]:
     """Return for each value that there is, in order, the rows that have it."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else []
@@ -120,12 +120,12 @@ class Activities(Table):
     @cached_property
     def of_device(self) -> dict[int, Int64s]:
         """The rows of each device, by its number."""
-        return {int(self.device[rows[0]]): rows for rows in rows_of(self.device)}
+        return {int(self.device[rows[0]]): rows for rows in rows_by(self.device)}
 
     @cached_property
     def of_stream(self) -> list[Int64s]:
         """The rows of each stream, by device and number."""
-        return [rows[within] for rows in self.of_device.values() for within in rows_of(self.stream[rows])]
+        return [rows[within] for rows in self.of_device.values() for within in rows_by(self.stream[rows])]
 
 
 @dataclass(frozen=True)

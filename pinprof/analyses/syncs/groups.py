@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import covered, union
-from pinprof.trace.tables import NONE, Bools, Int64s, Trace, rows_of
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace, rows_by
 
 QUIET = 0.1
 """The GPU ran dry at a wait if it is busy for at most this share of the time until work comes after the next wait."""
@@ -29,7 +29,7 @@ def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
     behind = behind[moves[spell[behind]]]
     waits = np.bincount(site[last], minlength=int(site.max(initial=0)) + 1)
     joined = []
-    for rows in rows_of(site[last[behind]]):
+    for rows in rows_by(site[last[behind]]):
         mine, later = behind[rows], int(site[last[behind[rows[0]]]])
         if len(mine) < USUAL * waits[later]:
             continue
@@ -61,7 +61,7 @@ def _follows_on_dry_gpu(trace: Trace, stalls: Stalls, last: Int64s) -> Bools:
     alike &= trace.calls.thread[stalls.call[earlier]] == trace.calls.thread[stalls.call[later]]
     alike &= stalls.call_step[earlier] == stalls.call_step[later]
     places = np.flatnonzero(alike)
-    for mine in rows_of(stalls.device[later[places]]):
+    for mine in rows_by(stalls.device[later[places]]):
         place = places[mine]
         work = trace.gpu.of_device.get(int(stalls.device[later[place[0]]]), mine[:0])
         busy = union(trace.gpu.start_ns[work], trace.gpu.end_ns[work])

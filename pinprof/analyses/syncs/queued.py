@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pinprof.trace.tables import NONE, Int64s
+from pinprof.intervals import last_below
+from pinprof.trace.tables import Int64s
 
 NOTHING = np.iinfo(np.int64).min
 """In place of a time where there was no work."""
@@ -42,30 +43,5 @@ class Queued:
         """
         order = np.argsort(self._reach_rank, kind="stable")
         reach, launched = self._ends[self._reach_rank[order]], self._launched[order]
-        at = _last_below(launched, np.searchsorted(reach, ended_ns, side="right"), issued_ns)
+        at = last_below(launched, np.searchsorted(reach, ended_ns, side="right"), issued_ns)
         return np.append(reach, NOTHING)[at]
-
-
-def _last_below(values: Int64s, behind: Int64s, limit: Int64s) -> Int64s:
-    """Return per query the last place before `behind` at which a value is below the limit, -1 for none.
-
-    The least value of each block of 1, 2, 4, ... places is known. The search goes to the left over larger and larger
-    blocks until one holds such a value, and then down into that.
-    """
-    least = [values]
-    while len(least[-1]) > 1:
-        even = np.append(least[-1], np.iinfo(np.int64).max) if len(least[-1]) % 2 else least[-1]
-        least.append(np.minimum(even[::2], even[1::2]))
-    place, found_at = np.full(len(behind), NONE), np.full(len(behind), NONE)
-    block = behind - 1
-    for level, minimum in enumerate(least):
-        for left in (0, 1):  # the block itself, and the one before it if both are of one pair
-            rows = np.flatnonzero((found_at == NONE) & (block >= 0) & ((left == 0) | (block % 2 == 1)))
-            rows = rows[minimum[block[rows] - left] < limit[rows]]
-            place[rows], found_at[rows] = block[rows] - left, level
-        block = block // 2 - 1
-    for level in range(len(least) - 2, NONE, -1):
-        rows = np.flatnonzero(found_at > level)
-        right = np.minimum(2 * place[rows] + 1, len(least[level]) - 1)  # the last block may be alone
-        place[rows] = np.where(least[level][right] < limit[rows], right, 2 * place[rows])
-    return place

@@ -17,7 +17,7 @@ from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, Placed, SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace, rows_of
+from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace, rows_by
 
 SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None]
 """Cause, file, function and op."""
@@ -101,7 +101,7 @@ class Syncs:
     @cached_property
     def rows(self) -> list[Int64s]:
         """Per site: its stalls."""
-        return rows_of(self.site)
+        return rows_by(self.site)
 
     @cached_property
     def in_group(self) -> Counter[int | None]:
@@ -135,7 +135,7 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     in_step = trace.steps.holds(stalls.call_step)
     groups = group_sites(trace, stalls, site)
     sites = []
-    for number, rows in enumerate(rows_of(site)):
+    for number, rows in enumerate(rows_by(site)):
         made = _site(trace, stalls, CAUSES[cause[rows[0]]], lines[rows[0]], rows, in_step, around)
         sites.append(replace(made, group=groups.get(number)))
     order = sorted(
@@ -167,9 +167,7 @@ def _around(trace: Trace, call: Int64s) -> _Around:
     )
 
 
-def _keys(
-    trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | None], around: _Around
-) -> np.ndarray:
+def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | None], around: _Around) -> np.ndarray:
     """Return what makes a site, one column per stall: the source line where it is known, else op and function."""
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)

@@ -22,7 +22,7 @@ from pinprof.trace.calls import (
     STREAM,
     call_kinds,
 )
-from pinprof.trace.tables import DIRECTIONS, DTOH, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace, rows_of
+from pinprof.trace.tables import DIRECTIONS, DTOH, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace, rows_by
 
 DTOD = DIRECTIONS.index("DtoD")
 
@@ -69,6 +69,11 @@ class Stalls:
     profiler: Bools
     """The profiler's own synchronize, or its buffers; to be left out of every sum."""
     call_step: Int32s
+
+    @cached_property
+    def of_device(self) -> dict[int, Int64s]:
+        """The rows of the stalls that wait for each device."""
+        return {int(self.device[rows[0]]): rows for rows in rows_by(self.device)}
 
     def of_copies(self, copies: Int64s) -> Int64s:
         """Return the stalls that made or awaited these copies, each named once, in order."""
@@ -174,7 +179,7 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
     """Return whether the busiest stream of the device still ran kernels, launched before the call, when it returned."""
     gpu, launched = trace.gpu, trace.launched_ns
     result = np.zeros(len(device), bool)
-    for mine in rows_of(device):
+    for mine in rows_by(device):
         on_device = gpu.of_device.get(int(device[mine[0]]), mine[:0])
         kernels = on_device[gpu.category[on_device] == KERNEL]
         if len(kernels) == 0:
@@ -251,7 +256,7 @@ def _prior_end(
     """
     gpu = trace.gpu
     latest = start.copy()
-    for waits in rows_of(device):
+    for waits in rows_by(device):
         rows = gpu.of_device.get(int(device[waits[0]]), waits[:0])
         queued = Queued(gpu.stream[rows], trace.launched_ns[rows], gpu.end_ns[rows])
         named = waits[stream[waits] != NONE]
@@ -281,7 +286,7 @@ def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:
 def _bubbles(idle_of: Mapping[int, Intervals], device: Int32s, awaited_end: Int64s, waited: Bools) -> Int64s:
     """Return the idle time of the device that begins where the awaited work of each stall ended."""
     bubble = np.zeros(len(device), np.int64)
-    for mine in rows_of(device):
+    for mine in rows_by(device):
         idle, stalls = idle_of.get(int(device[mine[0]]), NEVER), mine[waited[mine]]
         gap = np.searchsorted(idle.start, awaited_end[stalls])
         begins = gap < len(idle.start)
@@ -302,7 +307,7 @@ def _own_idle(
 ) -> Int64s:
     """Return `Stalls.idle_ns`; `call` and `bubble` are starts and ends, `holding` are the calls that await nothing."""
     own = bubble[1] - bubble[0]
-    for mine in rows_of(device):
+    for mine in rows_by(device):
         idle, rows = idle_of.get(int(device[mine[0]]), NEVER), mine[holding[mine]]
         start, end = call[0][rows], call[1][rows]
         reach = np.maximum.accumulate(end)

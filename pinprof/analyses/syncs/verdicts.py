@@ -24,9 +24,7 @@ SYNCHRONIZERS = re.compile(r"(^|-packages/)torch/(cuda|_C|accelerator)/")
 from the working directory, where an environment may be (`.venv/lib/python3.12/site-packages/torch/…`)."""
 
 
-def verdict_on(
-    trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack: Sequence[str], limited: Bools
-) -> str:
+def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack: Sequence[str], limited: Bools) -> str:
     """Return `hidden`, `explicit`, `benign` or `profiler` for the waits of a site; `limited` as `in_limiter` tells.
 
     Benign is a wait that costs nothing whatever one does: for room in the launch queue, of which there is none only
