@@ -58,8 +58,8 @@ class Side:
     def covered(self, chosen: Int64s) -> Floats:
         """Return by complete step the time in which at least one of the chosen activities of a device runs, in ns.
 
-        `chosen` are rows of `Trace.gpu`, in order. A moment that several share belongs to the one that started first, so
-        that the steps add up to the whole.
+        `chosen` are rows of `Trace.gpu`, in order. A moment that several share belongs to the one that started first:
+        the steps add up to the whole.
         """
         gpu, step = self.trace.gpu, self.trace.links.activity_step
         inside = chosen[self.trace.steps.holds(step[chosen])]
