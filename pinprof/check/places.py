@@ -9,11 +9,11 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
-from pinprof.rules.sums import idle_gpu
+from pinprof.rules.sums import LONGEST_NAME, idle_gpu
 from pinprof.trace.lines import Place as Source
 from pinprof.trace.lines import Placed
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Bools, Int64s, Trace, rows_by
-from pinprof.units import duration, size
+from pinprof.units import duration, shortened, size
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ def site_place(profile: Profile, trace: Trace, site: Site) -> Place:
         *site.place,
         rule_of_wait(profile, trace, first),
         f"{site.cause} {site.op or site.call}",
-        f"{site.op or site.call} ({site.cause}): {cost.count / times:.3g} per step; as traced, the host waits "
-        f"{duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
+        f"{shortened(site.op or site.call, LONGEST_NAME)} ({site.cause}): {cost.count / times:.3g} per step; as traced, "
+        f"the host waits {duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
         f"{duration(cost.bubble_ns / times)} after it",
     )
 

@@ -1,14 +1,15 @@
 """What codes mean, in the words that all reports share, and names of the trace made safe to show."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
-from pinprof.rules.sums import at, idle_gpu
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu
 from pinprof.trace.lines import Place
 from pinprof.trust import FIGURES, Missing
-from pinprof.units import between, duration, percent, rate, size
+from pinprof.units import between, duration, percent, rate, shortened, size
 from pinprof.whatif import StepEstimate
 
 IDLE = {
@@ -31,6 +32,8 @@ NOTHING = "-"
 """Stands for a number that there is not, or that a report does not give."""
 DISTRUST = "Before you trust this trace"
 ABSENT = "Not in this trace"
+MAX_NAME, MAX_CELL, MAX_TEXT = 90, 200, 2000
+"""Longest texts in characters, of a name, in a cell of a table, and at all; a kernel's name can have thousands."""
 MAX_NAMED = 4
 """Sites of a group that are named."""
 FREE = 0.01
@@ -58,8 +61,11 @@ def surprises(profile: Profile) -> Iterator[str]:
         elif bubble >= FREE * step and bubble >= DEAR * stall:
             which = idle_gpu(profile, [site])
             yield f"{_named(site)} waits only {duration(stall)}, but {which} idle for {duration(bubble)} after it"
-    for number in sorted({site.group for site in waits if site.group is not None}):
-        members = [site for site in waits if site.group == number]
+    groups: dict[int, list[Site]] = defaultdict(list)
+    for site in waits:
+        if site.group is not None:
+            groups[site.group].append(site)
+    for _, members in sorted(groups.items()):
         if len(members) > 1:
             bubble = sum(site.in_steps.bubble_ns for site in members) / count
             names = ", ".join(_named(site) for site in members[:MAX_NAMED])
@@ -78,7 +84,11 @@ def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
 
 
 def _named(site: Site) -> str:
-    return f"{site.cause}{at(site.place)}" if str(site.place) else f"{site.cause} ({site.op or site.call})"
+    return (
+        f"{site.cause}{at(site.place)}"
+        if str(site.place)
+        else f"{site.cause} ({shortened(site.op or site.call, LONGEST_NAME)})"
+    )
 
 
 def unless(profile: Profile, *figures: str) -> Callable[[str], str]:
@@ -189,5 +199,13 @@ def place(at: Place) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text of the trace without the control characters that a terminal would obey."""
+    """Return a text of the trace as people read it: without what a terminal would obey, and cut if it is very long."""
+    text = shortened(text, MAX_TEXT)
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def cut(text: str, longest: int = MAX_NAME) -> str:
+    """Return a text of the trace as `printable`, cut in its middle if it is longer than given."""
+    return shortened(printable(text), longest)

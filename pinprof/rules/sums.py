@@ -11,6 +11,7 @@ from pinprof.measure import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.units import shortened
 
 
 class Copies(NamedTuple):
@@ -61,11 +62,16 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
         )
 
 
+LONGEST_NAME = 200
+"""Characters of a name within a sentence."""
+
+
 def at(place: Place) -> str:
     """Return where something is, to follow what it is; nothing where that is not known."""
+    name = shortened(str(place), LONGEST_NAME)
     if place.line is not None:
-        return f" at {place}"
-    return f" in {place}()" if str(place) else ""
+        return f" at {name}"
+    return f" in {name}()" if name else ""
 
 
 def idle_gpu(profile: Profile, sites: Sequence[Site]) -> str:

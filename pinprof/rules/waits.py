@@ -9,9 +9,9 @@ from operator import or_
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
-from pinprof.rules.sums import at, idle_gpu
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu
 from pinprof.trace.tables import NONE, Trace
-from pinprof.units import duration
+from pinprof.units import duration, shortened
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
@@ -58,7 +58,7 @@ def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
         sum(figure) / steps
         for figure in zip(*((cost.count, cost.stall_ns, cost.bubble_ns) for cost in costs), strict=True)
     )
-    named = ", ".join(f"{site.op or site.call}{at(site.place)}" for site in sites[:MAX_NAMED])
+    named = ", ".join(f"{shortened(site.op or site.call, LONGEST_NAME)}{at(site.place)}" for site in sites[:MAX_NAMED])
     named += f" and {len(sites) - MAX_NAMED} more" if len(sites) > MAX_NAMED else ""
     return Evidence(
         idle,

@@ -55,6 +55,8 @@ MAX_DISTANCE_NS = 86_400 * 10**9
 
 COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+?)\s*->\s*([\w ]+?)\))?", re.IGNORECASE)
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
+LONGEST_KIND = 1000
+"""Characters of a copy's name in which its kind is looked for."""
 
 
 def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Shared, cut: str | None = None) -> Trace:
@@ -247,7 +249,7 @@ def usable_times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
 
 def _copy_kind(name: str) -> tuple[int, int]:
     """Return (direction, host memory), as indices into DIRECTIONS and HOST_MEMORIES, of a copy's name."""
-    match = COPY_NAME.search(name)
+    match = COPY_NAME.search(name[:LONGEST_KIND])
     direction = match[1] if match and match[1] in DIRECTIONS else "other"
     memory = "unknown"
     if match and match[2] and direction in {"HtoD", "DtoH"}:

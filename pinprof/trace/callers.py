@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.trace.frames import Frame, called_name, frame, is_user_code, tensor_method
+from pinprof.trace.frames import LONGEST, Frame, called_name, frame, is_user_code, tensor_method
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import enclosing, follow, outermost, within
 from pinprof.trace.sources import Sources
 from pinprof.trace.syntax import call_line, fits
 from pinprof.trace.tables import NONE, HostEvents, Int32s, Int64s, Trace
+from pinprof.units import shortened
 
 STACK_DEPTH = 24
 """Frames of a stack that are kept, innermost first."""
@@ -121,6 +122,6 @@ def stack_of(trace: Trace, function: int) -> tuple[str, ...]:
     while function != NONE and len(stack) < STACK_DEPTH:
         name = trace.functions.name_of(function)
         place = frame(name)
-        stack.append(f"{place.file}:{place.line}:{place.function}" if place else name)
+        stack.append(f"{place.file}:{place.line}:{place.function}" if place else shortened(name, LONGEST))
         function = int(trace.links.function_parent[function])
     return tuple(stack)
