@@ -6,10 +6,12 @@ STANDARD_INPUT = "-"
 
 URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
 """A scheme has two letters or more, else it is a drive of Windows; fsspec chains URLs (simplecache::s3://...)."""
-CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]+(?:://|::))")
+CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]+://)")
 WEB = re.compile(r"https?://", re.IGNORECASE)
 USER = re.compile(r"(?<=://)(?:[^/?#\s@:]*:(?!:|\d+(?:[/?#]|$))\S*?@(?:[^/?#\s]*@)?|[^/?#\s]*@)")
 """What stands before a host: a user, a token, a key with its secret, in which a slash may stand."""
+USER_OF_ALL = re.compile(USER.pattern.replace(r"\s", "").replace(r"\S", r"[^\x00]"))
+"""The same where all of the text is one address, and white space in it is no end."""
 PARAMETERS = re.compile(r";[^/?#]*")
 """What belongs to one part of a path: `;jsessionid=...`."""
 ENDING = re.compile(
@@ -18,6 +20,8 @@ ENDING = re.compile(
 )
 """In a sentence, what may be secret at the end of an address, but not the punctuation after it."""
 HIDDEN = "***"
+LEAST = 4
+"""Shorter parts of a URL stand in any sentence."""
 
 
 def is_url(path: str) -> bool:
@@ -39,13 +43,9 @@ def shown(path: str) -> str:
     for part in CHAIN.split(path):
         kept, mark = _without_ending(USER_OF_ALL.sub(f"{HIDDEN}@", part))
         parts.append(PARAMETERS.sub(f";{HIDDEN}", kept) + (mark + HIDDEN if mark else ""))
-        if mark:  # what follows may be the secret, too
+        if mark or ";" in kept:  # what follows may be the secret, too
             break
     return "::".join(parts)
-
-
-USER_OF_ALL = re.compile(USER.pattern.replace(r"\s", "").replace(r"\S", r"[^\x00]"))
-"""The same where all of the text is one address, and white space in it is no end."""
 
 
 def _without_ending(url: str) -> tuple[str, str]:
@@ -65,7 +65,3 @@ def tells(text: str, url: str) -> bool:
     """Return whether a text has a part of a URL that `shown` hides, in whatever form: then it is not to be shown."""
     kept = re.split(r"\W+", shown(url))
     return any(part in text for part in re.split(r"\W+", url) if len(part) >= LEAST and part not in kept)
-
-
-LEAST = 4
-"""Shorter parts of a URL stand in any sentence."""

@@ -33,13 +33,14 @@ class Place(Placed):
 def site_place(profile: Profile, trace: Trace, site: Site) -> Place:
     """Return the place of a site, with its cost per complete step."""
     cost, times, syncs = site.in_steps, profile.steps.divisor, profile.syncs
+    name = shortened(site.op or site.call, LONGEST_NAME)
     first = int(syncs.rows[syncs.number(site)][0])
     return Place(
         *site.place,
         rule_of_wait(profile, trace, first),
         f"{site.cause} {site.op or site.call}",
-        f"{shortened(site.op or site.call, LONGEST_NAME)} ({site.cause}): {cost.count / times:.3g} per step; as traced, "
-        f"the host waits {duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
+        f"{name} ({site.cause}): {cost.count / times:.3g} per step; as traced, the host waits "
+        f"{duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
         f"{duration(cost.bubble_ns / times)} after it",
     )
 

@@ -265,7 +265,7 @@ class Trace:
     tracks: tuple[tuple[int | float | str | None, int | float | str | None], ...] = ()
     """The process and thread ids that the file gives GPU work, mostly device and stream."""
 
-    @property
+    @cached_property
     def launched_ns(self) -> Int64s:
         """Per activity: when the call that launched it began, in ns.
 
@@ -275,4 +275,6 @@ class Trace:
         if len(self.calls) == 0:
             return self.gpu.start_ns
         before = np.minimum(self.gpu.start_ns, self.calls.start_ns[0])
-        return np.where(self.links.launch == NONE, before, self.calls.start_ns[self.links.launch])
+        launched = np.where(self.links.launch == NONE, before, self.calls.start_ns[self.links.launch])
+        launched.setflags(write=False)
+        return launched
