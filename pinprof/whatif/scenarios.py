@@ -12,6 +12,8 @@ from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, Trace
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.rates import PinnedRates
 
+MOST_NAMED = 20
+"""Places that an error names, the costliest, before it counts the rest."""
 ALL = "all"
 """In place of a site: every one of the code's own."""
 
@@ -106,9 +108,9 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
         elif len(found) == 1:
             chosen += found
         elif found:
-            raise TraceError(f"{traces}: {place} is at {' and '.join(found)}; name one of them whole")
+            raise TraceError(f"{traces}: {place} is at {_listed(found, ' and ')}; name one of them whole")
         elif known:
-            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {', '.join(known)}")
+            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {_listed(known, ', ')}")
         elif any(syncs.sites for syncs in ranks):
             raise TraceError(
                 f"{traces}: has no source lines of waits, so none is at {place}; record with pinprof run, or use all"
@@ -116,6 +118,11 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
         else:
             raise TraceError(f"{traces}: the host waits nowhere, so not at {place}")
     return tuple(dict.fromkeys(chosen))
+
+
+def _listed(places: Sequence[str], separator: str) -> str:
+    more = f" and {len(places) - MOST_NAMED} more" if len(places) > MOST_NAMED else ""
+    return separator.join(places[:MOST_NAMED]) + more
 
 
 def _places_of(syncs: Syncs) -> Iterator[str]:
