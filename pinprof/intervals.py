@@ -80,3 +80,28 @@ def _combine(a: Intervals, b: Intervals, keep: Callable[[BoolArray, BoolArray], 
     times = np.union1d(_bounds(a), _bounds(b))
     inside = np.concatenate(([False], keep(contains(a, times), contains(b, times)), [False]))
     return Intervals(times[inside[1:-1] & ~inside[:-2]], times[~inside[1:-1] & inside[:-2]])
+
+
+def last_below(values: IntArray, behind: IntArray, limit: IntArray) -> IntArray:
+    """Return per query the last place before `behind` at which a value is below the limit, -1 for none.
+
+    The least value of each block of 1, 2, 4, ... places is known. The search goes to the left over larger and larger
+    blocks until one holds such a value, and then down into that.
+    """
+    least = [values]
+    while len(least[-1]) > 1:
+        even = np.append(least[-1], np.iinfo(np.int64).max) if len(least[-1]) % 2 else least[-1]
+        least.append(np.minimum(even[::2], even[1::2]))
+    place, found_at = np.full(len(behind), -1), np.full(len(behind), -1)
+    block = behind - 1
+    for level, minimum in enumerate(least):
+        for left in (0, 1):  # the block itself, and the one before it if both are of one pair
+            rows = np.flatnonzero((found_at == -1) & (block >= 0) & ((left == 0) | (block % 2 == 1)))
+            rows = rows[minimum[block[rows] - left] < limit[rows]]
+            place[rows], found_at[rows] = block[rows] - left, level
+        block = block // 2 - 1
+    for level in range(len(least) - 2, -1, -1):
+        rows = np.flatnonzero(found_at > level)
+        right = np.minimum(2 * place[rows] + 1, len(least[level]) - 1)  # the last block may be alone
+        place[rows] = np.where(least[level][right] < limit[rows], right, 2 * place[rows])
+    return place

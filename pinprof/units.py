@@ -1,4 +1,4 @@
-"""How numbers read: times, sizes, rates and shares as short texts with a good unit."""
+"""How numbers read: times, sizes, rates and shares as short texts with a good unit; and what is left of long names."""
 
 from collections.abc import Sequence
 
@@ -93,3 +93,8 @@ def _three_digits(value: float) -> str:
     if abs(value) >= HUNDRED - 0.05 or value == 0:
         return f"{value:.0f}"
     return f"{value:.2f}" if abs(value) < TEN - 0.005 else f"{value:.1f}"
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return a text, cut in its middle if it has more characters than `longest`."""
+    return f"{text[: longest * 2 // 3]} … {text[3 - longest // 3 :]}" if len(text) > longest else text

@@ -129,15 +129,15 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
         number
         for number in gone
         if syncs.sites[number].cause in COPY_CAUSES
-        and all(_key(old, int(copy)) in kept for copy in stalls.copy[syncs.site == number] if copy != NONE)
+        and all(_key(old, int(copy)) in kept for copy in stalls.copy[syncs.rows[number]] if copy != NONE)
     }
-    allocations = {number for number in gone if np.isin(stalls.kind[syncs.site == number], ALLOCATING).any()}
+    allocations = {number for number in gone if np.isin(stalls.kind[syncs.rows[number]], ALLOCATING).any()}
     return {
-        "drop_syncs": without_waits(old.trace, syncs, sorted(set(gone) - made_otherwise - allocations)),
+        "drop_syncs": without_waits(syncs, sorted(set(gone) - made_otherwise - allocations)),
         "pin": Edits(pinned=frozenset(pageable) & frozenset(pinned)),
         "non_blocking": without_blocking(old.trace, syncs, frozenset(blocking)) if blocking else NO_EDITS,
         "overlap_copies": Edits(ahead=frozenset(ahead)),
-        "drop_allocs": without_waits(old.trace, syncs, sorted(allocations)),
+        "drop_allocs": without_waits(syncs, sorted(allocations)),
     }
 
 

@@ -156,7 +156,16 @@ def test_what_stands_for_nothing_is_one_line(bucket: Any, argument: str) -> None
         ["compare", "x"],
     ],
 )
-@pytest.mark.parametrize("url", ["zorg://user:secret@host/t.json", "http://127.0.0.1:9/t.json?sig=secret"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "zorg://user:secret@host/t.json",
+        "http://127.0.0.1:9/t.json?sig=secret",
+        "http://127.0.0.1:9/t.json?a=1;sig='secret\"secret",
+        "http://127.0.0.1:9/t.json;sig=secret#secret",
+        "http://user:a'secret@127.0.0.1:9/t.json",
+    ],
+)
 def test_no_error_says_the_secrets_of_a_url(words: list[str], url: str) -> None:
     result = invoke(*words, url)
     assert is_one_line_error(result)
@@ -165,13 +174,24 @@ def test_no_error_says_the_secrets_of_a_url(words: list[str], url: str) -> None:
 
 def test_no_report_says_the_secrets_of_a_url(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pinprof.trace.files.open_url", lambda _url: io.BytesIO(written(0)))
-    url = "https://user:secret@host/t.json?sig=secret"
-    checking = ["check", *LIMIT, "--some-ranks"]
-    for words in (["report"], ["report", "--json", "-"], checking, ["whatif"], ["timeline", "-o", "-"]):
-        result = invoke(*words, url)
-        assert result.exit_code == 0
-        assert "t.json?***" in result.output
-        assert "secret" not in result.output
+    commands = (
+        ["report"],
+        ["report", "--json", "-"],
+        ["report", "--html", "-"],
+        ["check", *LIMIT, "--some-ranks"],
+        ["whatif"],
+        ["timeline", "-o", "-"],
+        ["export", "-o", "-"],
+    )
+    for url in (
+        "https://user:secret@host/t.json?sig=secret",
+        "https://user:a'se;cr#secret@host/t.json;a=secret?sig='secret;\"secret#secret",
+    ):
+        for words in commands:
+            result = invoke(*words, url)
+            assert result.exit_code == 0
+            assert "t.json" in result.output or words[0] == "export"
+            assert "secret" not in result.output
 
 
 def test_a_recording_does_not_go_to_standard_output(tmp_path: Path) -> None:

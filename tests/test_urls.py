@@ -1,8 +1,12 @@
 """Names of places: which are URLs, and what is not shown of them."""
 
-import pytest
+import re
 
-from pinprof.urls import is_url, redacted, shown
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.urls import is_url, redacted, shown, tells
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,10 @@ def test_names_with_colons_and_drives_are_paths(path: str) -> None:
         ("https://user:123@host/a.json", "https://***@host/a.json"),
         ("https://host/a.json?X-Amz-Signature=secret&b=c", "https://host/a.json?***"),
         ("simplecache::https://user:secret@host/a?sig=secret", "simplecache::https://***@host/a?***"),
+        ("https://host/a.json#token=secret", "https://host/a.json#***"),
+        ("https://host/a.json?a=1;token=secret#b", "https://host/a.json?***"),
+        ("https://host/a.json?a='1'&token=secret", "https://host/a.json?***"),
+        ("s3://bucket/a.json?X-Amz-Signature=secret", "s3://bucket/a.json?***"),
         ("zip://a.json::https://u:secret@host/a.zip?secret", "zip://a.json::https://***@host/a.zip?***"),
     ],
 )
@@ -55,6 +63,58 @@ def test_secrets_are_not_shown(url: str, text: str) -> None:
     assert redacted(f"{url}: no such file") == f"{text}: no such file"
 
 
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("https://host/a.json;token=secret/b;c=secret", "https://host/a.json;***/b;***"),
+        ("https://us er:se cret@host/a b.json?c d", "https://***@host/a b.json?***"),
+    ],
+)
+def test_of_an_address_alone_it_is_known_where_it_ends(url: str, text: str) -> None:
+    assert shown(url) == text
+    assert shown(text) == text
+
+
 def test_secrets_in_a_sentence_are_not_shown() -> None:
     text = "404, url='https://u:secret@host/a?sig=secret', and s3://k:secret@b/c; train.py:12"
     assert redacted(text) == "404, url='https://***@host/a?***', and s3://***@b/c; train.py:12"
+
+
+SECRET = "S3CRETtoken"
+AROUND = st.text(st.sampled_from("ab1.:;,#?/&='\"+%!$*()~ _-[]"), max_size=6)
+"""What may stand beside a secret."""
+IN_USER = st.text(st.sampled_from("ab1.;,&='\"+%!$*()~ _-"), max_size=6)
+
+
+@st.composite
+def urls_with_secrets(draw: st.DrawFn) -> str:
+    """Return a URL with a secret in the user, a path parameter, the query or the fragment."""
+    scheme = draw(st.sampled_from(["http://", "https://", "HTTPS://", "simplecache::https://"]))
+    secret = f"{draw(AROUND)}{SECRET}{draw(AROUND)}"
+    user = draw(st.sampled_from(["", "{0}@", "name:{0}@", "{0}:word@"])).format(
+        f"{draw(IN_USER)}{SECRET}{draw(IN_USER)}"
+    )
+    parameter = draw(st.sampled_from(["", f";{secret.replace('/', '')}"]))
+    ending = draw(st.sampled_from(["", f"?{secret}", f"#{secret}", f"?a=1&b={secret}", f"?a=1;b={secret}#c"]))
+    return f"{scheme}{user}host:80/run{parameter.replace('?', '').replace('#', '')}/a.json{ending}"
+
+
+@given(urls_with_secrets())
+def test_a_secret_anywhere_in_a_url_is_not_shown(url: str) -> None:
+    assert SECRET not in shown(url)
+    assert "host:80/run" in shown(url)
+    assert shown(shown(url)) == shown(url)
+    assert SECRET not in redacted(f"{shown(url)}: no such file")
+
+
+@given(urls_with_secrets())
+def test_an_error_that_quotes_a_secret_in_any_form_is_known(url: str) -> None:
+    for word in re.findall(rf"\w*{SECRET}\w*", url):
+        assert tells(f"cannot connect to host with password {word}", url)
+    assert not tells("404 Not Found", url)
+
+
+@given(urls_with_secrets().map(lambda url: url.replace(" ", "")))
+def test_a_secret_is_not_shown_in_a_sentence(url: str) -> None:
+    for sentence in (url, f"url='{url}'", f'404, "{url}", and more', f"see <{url}>."):
+        assert SECRET not in redacted(sentence)

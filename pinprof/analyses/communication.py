@@ -26,12 +26,9 @@ def measure_communication(trace: Trace) -> Communication:
     inside = (gpu.category == KERNEL) & trace.steps.holds(trace.links.activity_step)
     of_collectives = is_collective_kernel(gpu)
     time = exposed = 0
-    for device in np.unique(gpu.device[inside & of_collectives]).tolist():
-        mine = gpu.device == device
-        rows, others = (
-            np.flatnonzero(mine & kind)
-            for kind in (inside & of_collectives, ~of_collectives & (gpu.category == KERNEL))
-        )
+    kinds = inside & of_collectives, ~of_collectives & (gpu.category == KERNEL)
+    for mine in gpu.of_device.values():
+        rows, others = (mine[kind[mine]] for kind in kinds)
         communicating = union(gpu.start_ns[rows], gpu.end_ns[rows])
         computing = union(gpu.start_ns[others], gpu.end_ns[others])
         time += length(communicating)

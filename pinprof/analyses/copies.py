@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.intervals import covered, union
 from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace, rows_by
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
 def _under_kernels(trace: Trace, rows: Int64s) -> Int64s:
     gpu = trace.gpu
     overlapped = np.zeros(len(rows), np.int64)
-    for device in np.unique(gpu.device[rows]):
-        kernels = (gpu.category == KERNEL) & (gpu.device == device)
-        mine = gpu.device[rows] == device
+    for mine in rows_by(gpu.device[rows]):
+        of_device = gpu.of_device[int(gpu.device[rows[mine[0]]])]
+        kernels = of_device[gpu.category[of_device] == KERNEL]
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
         overlapped[mine] = covered(busy, gpu.start_ns[rows[mine]], gpu.end_ns[rows[mine]])
     return overlapped

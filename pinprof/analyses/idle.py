@@ -7,7 +7,7 @@ import numpy as np
 from pinprof.intervals import Intervals, contains, covered, length, union
 from pinprof.trace.collectives import collective_times
 from pinprof.trace.gaps import gaps_of
-from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Int64s, Trace
+from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
 IDLE_CAUSES = ("kernel_wait", "input_wait", "communication_wait", "sync_bubble", "host_wait", "other")
 
@@ -58,26 +58,31 @@ def idle_gaps(
     gaps that began while the host got pinned memory, waited for another device, or had got what it waited for while
     other work ran on: these are no stall's bubble.
     """
-    communicating = collective_times(trace)
+    communicating, released = collective_times(trace), np.unique(released_ns)
     found = []
-    for device in np.unique(trace.gpu.device):
-        idle, following, queued = gaps_of(trace, int(device))
+    for device in trace.gpu.of_device:
+        idle, following, queued = gaps_of(trace, device)
         long = (idle.end - idle.start) / 2
         conditions = (
             queued,
             covered(waiting_for_input, *idle) > long,
             covered(communicating, *idle) > long,
-            contains(blocked, idle.start) | np.isin(idle.start, released_ns),
+            contains(blocked, idle.start) | _is_among(idle.start, released),
             trace.links.launch[following] != NONE,
         )
         cause = np.select(conditions, range(len(conditions)), default=len(conditions))
-        found.append(IdleGaps(int(device), idle, cause.astype(np.int64)))
+        found.append(IdleGaps(device, idle, cause.astype(np.int64)))
     return tuple(found)
+
+
+def _is_among(times: Int64s, ordered: Int64s) -> Bools:
+    at = np.searchsorted(ordered, times)
+    return (at < len(ordered)) & (np.append(ordered, 0)[at] == times)
 
 
 def _device_time(trace: Trace, idle: IdleGaps) -> DeviceTime:
     gpu = trace.gpu
-    mine = np.flatnonzero(gpu.device == idle.device)
+    mine = gpu.of_device[idle.device]
     busy = union(gpu.start_ns[mine], gpu.end_ns[mine])
 
     def time_of(category: int) -> int:

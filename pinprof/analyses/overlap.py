@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import Intervals, contains, covered, length, subtract, union
-from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
+from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace, rows_by
 
 SENTENCES = {
     "pageable": "the host memory is pageable: the driver stages the copy and nothing runs beside it",
@@ -80,18 +80,19 @@ def measure_overlap(trace: Trace) -> Overlap:
     exposed = np.zeros(len(copies), np.int64)
     reason = np.zeros(len(copies), np.int64)
     devices = []
-    for device in np.unique(gpu.device[copies]):
-        on_device = gpu.device[copies] == device
+    for on_device in rows_by(gpu.device[copies]):
         rows = copies[on_device]
-        kernels = np.flatnonzero((gpu.category == KERNEL) & (gpu.device == device))
+        device = int(gpu.device[rows[0]])
+        of_device = gpu.of_device[device]
+        kernels = of_device[gpu.category[of_device] == KERNEL]
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
         exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
         reason[on_device] = _reasons(trace, rows, kernels)
-        reason[np.flatnonzero(on_device)[_cut_off(trace, rows, kernels, exposed[on_device])]] = CUT
+        reason[on_device[_cut_off(trace, rows, kernels, exposed[on_device])]] = CUT
         copying = union(gpu.start_ns[rows], gpu.end_ns[rows])
         hidden = int(covered(busy, copying.start, copying.end).sum())
         total = length(copying)
-        devices.append(DeviceOverlap(int(device), total, hidden, total - hidden))
+        devices.append(DeviceOverlap(device, total, hidden, total - hidden))
     return Overlap(tuple(devices), copies, exposed, reason, _by_reason(exposed, reason))
 
 
@@ -109,8 +110,8 @@ def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:
     They are the times of which `Overlap.exposed_ns` has the sums; copies are rows of `Trace.gpu`.
     """
     gpu = trace.gpu
-    mine = gpu.device == device
-    rows, kernels = (np.flatnonzero(mine & (gpu.category == category)) for category in (MEMCPY, KERNEL))
+    mine = gpu.of_device[device]
+    rows, kernels = (mine[gpu.category[mine] == category] for category in (MEMCPY, KERNEL))
     own_start, own_end = _own_times(gpu.start_ns[rows], gpu.end_ns[rows])
     some = own_end > own_start
     rows, own_start, own_end = rows[some], own_start[some], own_end[some]
@@ -172,14 +173,18 @@ def _beside_own_stream(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
 
 def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
     """Return whether a kernel launched before the copy's end, on another stream, had still to start or was running."""
-    gpu, launched = trace.gpu, trace.launched_ns
-    result = np.zeros(len(rows), bool)
-    for stream in np.unique(gpu.stream[kernels]):
-        queue = kernels[gpu.stream[kernels] == stream]
-        by_launch = queue[np.argsort(launched[queue], kind="stable")]
-        last_end = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(gpu.end_ns[by_launch])))
-        seen = np.searchsorted(launched[by_launch], gpu.end_ns[rows])
-        result |= (gpu.stream[rows] != stream) & (last_end[seen] > gpu.start_ns[rows])
+    gpu, launched, never = trace.gpu, trace.launched_ns, np.iinfo(np.int64).min
+    queue = kernels[np.argsort(launched[kernels], kind="stable")]
+    stream, end = gpu.stream[queue], gpu.end_ns[queue]
+    reach = np.concatenate(([never], np.maximum.accumulate(end)))
+    last = np.maximum.accumulate(np.where(end > reach[:-1], np.arange(len(queue)), 0))  # ends last so far
+    elsewhere = np.where(stream != stream[last], end, never)  # the last that ends on another stream than that one's
+    changes = np.flatnonzero(stream[last][1:] != stream[last][:-1]) + 1
+    elsewhere[changes] = reach[changes]
+    elsewhere = np.concatenate(([never], np.maximum.accumulate(elsewhere)))
+    seen = np.searchsorted(launched[queue], gpu.end_ns[rows])
+    beside = np.append(stream[last], NONE)[seen - 1] != gpu.stream[rows]
+    result: Bools = np.where(beside, reach[seen], elsewhere[seen]) > gpu.start_ns[rows]
     return result
 
 

@@ -68,25 +68,27 @@ def measure_mean(trace: Trace, copies: Int64s, exposed_ns: Int64s, step_ns: floa
     if not stepped.any():
         return ()
     found = []
-    for device in np.unique(trace.gpu.device).tolist():
-        mine = stepped & (trace.gpu.device == device)
-        compute, both, copy, memset = (time / count for time in _sums(trace, mine, int(exposed_ns[mine[copies]].sum())))
+    exposed = np.zeros(len(trace.gpu), np.int64)
+    exposed[copies] = exposed_ns
+    for device, rows in trace.gpu.of_device.items():
+        mine = rows[stepped[rows]]
+        compute, both, copy, memset = (time / count for time in _sums(trace, mine, int(exposed[mine].sum())))
         idle = max(step_ns - compute - both - copy - memset, 0.0)
         found.append(MeanStep(device, compute, both, copy, memset, idle))
     return tuple(found)
 
 
-def _sums(trace: Trace, mine: Bools, exposed_ns: int) -> tuple[int, int, int, int]:
+def _sums(trace: Trace, mine: Int64s, exposed_ns: int) -> tuple[int, int, int, int]:
     """Return the time of kernels alone, of both, of copies alone and of memsets alone among some rows of a device."""
     gpu = trace.gpu
 
     def time(chosen: Bools) -> int:
-        return length(union(gpu.start_ns[mine & chosen], gpu.end_ns[mine & chosen]))
+        return length(union(gpu.start_ns[mine[chosen]], gpu.end_ns[mine[chosen]]))
 
-    is_kernel, is_copy = gpu.category == KERNEL, gpu.category == MEMCPY
+    is_kernel, is_copy = gpu.category[mine] == KERNEL, gpu.category[mine] == MEMCPY
     kernels = time(is_kernel)
     both = min(max(time(is_copy) - exposed_ns, 0), kernels)
-    memset = time(np.ones(len(gpu), bool)) - time(is_kernel | is_copy)
+    memset = time(np.ones(len(mine), bool)) - time(is_kernel | is_copy)
     return kernels - both, both, exposed_ns, memset
 
 
@@ -96,12 +98,12 @@ def measure_parts(trace: Trace) -> tuple[StepParts, ...]:
     A host that runs ahead starts steps long before the GPU does: only the ends of their GPU work divide its time. When
     the first step began is thus not known and it is left out; if it is the only one, it counts from its first work.
     """
-    return tuple(parts for device in np.unique(trace.gpu.device) if len((parts := _of_device(trace, int(device))).step))
+    return tuple(parts for device in trace.gpu.of_device if len((parts := _of_device(trace, device)).step))
 
 
 def _of_device(trace: Trace, device: int) -> StepParts:
     gpu = trace.gpu
-    mine = np.flatnonzero(gpu.device == device)
+    mine = gpu.of_device[device]
     step, start, end = step_windows(trace, mine)
 
     def times(category: int | None = None) -> Intervals:

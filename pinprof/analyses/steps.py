@@ -89,7 +89,7 @@ def _busy_time(trace: Trace) -> float | None:
         return None
     busy = [
         length(union(gpu.start_ns[rows], gpu.end_ns[rows]))
-        for device in np.unique(gpu.device[stepped])
-        for rows in [stepped & (gpu.device == device)]
+        for of_device in gpu.of_device.values()
+        for rows in [of_device[stepped[of_device]]]
     ]
     return max(busy) / int(trace.steps.complete.sum())

@@ -9,12 +9,12 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
-from pinprof.rules.sums import idle_gpu
+from pinprof.rules.sums import LONGEST_NAME, idle_gpu
 from pinprof.trace.lines import Place as Source
 from pinprof.trace.lines import Placed
 from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, Trace
-from pinprof.units import duration, how_many, sizes
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, Trace, rows_by
+from pinprof.units import duration, how_many, shortened, sizes
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,14 @@ class Place(Placed):
 def site_place(profile: Profile, trace: Trace, site: Site) -> Place:
     """Return the place of a site, with its cost per complete step."""
     cost, times, syncs = site.in_steps, profile.steps.divisor, profile.syncs
-    first = int((syncs.site == syncs.sites.index(site)).argmax())
+    name = shortened(site.op or site.call, LONGEST_NAME)
+    first = int(syncs.rows[syncs.number(site)][0])
     return Place(
         *site.place,
         rule_of_wait(profile, trace, first),
         f"{site.cause} {site.op or site.call}",
-        f"{site.op or site.call} ({site.cause}): {how_many(cost.count / times)} {profile.steps.per}; as traced, the "
-        f"host waits {duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
+        f"{name} ({site.cause}): {how_many(cost.count / times)} {profile.steps.per}; as traced, the host waits "
+        f"{duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
         f"{duration(cost.bubble_ns / times)} after it",
     )
 
@@ -77,8 +78,9 @@ def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, s
     different, group = np.unique(kinds, axis=1, return_inverse=True)
     total = np.bincount(group.ravel(), weights=weight[position])
     places = []
+    rows_by_kind = rows_by(group.ravel())
     for index in np.argsort(-total, kind="stable").tolist():
-        mine = position[group.ravel() == index]
+        mine = position[rows_by_kind[index]]
         origin, direction, memory, reason = different[:, index].tolist()
         texts = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
         message = f"{_amount(profile, trace, mine, texts, steps)} ({texts[2].replace('_', ' ')})"

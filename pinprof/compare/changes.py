@@ -157,8 +157,7 @@ def _line(line: int | None) -> int:
 
 
 def _numbers(side: Side, sites: Sequence[Site]) -> list[int]:
-    wanted = set(map(id, sites))
-    return [number for number, site in enumerate(side.profile.syncs.sites) if id(site) in wanted]
+    return sorted(side.number_of[id(site)] for site in sites)
 
 
 # Copies

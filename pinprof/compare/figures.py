@@ -73,10 +73,10 @@ def _of_devices(before: Side, after: Side) -> Iterator[Figure]:
 
 def _worked(side: Side, device: int, category: int | None = None) -> Value:
     gpu = side.trace.gpu
-    if device not in {entry.device for entry in side.profile.devices}:
+    if device not in gpu.of_device:
         return Value(None, reason=side.why_not("busy") or "nothing ran on this GPU")
-    chosen = (gpu.device == device) & (True if category is None else gpu.category == category)
-    return side.figure(side.covered(chosen), "busy")
+    rows = gpu.of_device[device]
+    return side.figure(side.covered(rows if category is None else rows[gpu.category[rows] == category]), "busy")
 
 
 def _fraction(side: Side) -> Value:
@@ -85,7 +85,7 @@ def _fraction(side: Side) -> Value:
     share = side.profile.overlap.fraction
     if reason or share is None:
         return Value(None, reason=reason or "no copies")
-    each = side.covered(side.trace.gpu.category == MEMCPY)
+    each = side.covered(np.flatnonzero(side.trace.gpu.category == MEMCPY))
     each, exposed = side.with_work_behind(each), side.with_work_behind(_exposed_each(side))
     copying = each > 0
     shares: Floats = 1 - exposed[copying] / each[copying]

@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.compare.figure import NO_STEPS, Floats, Value, over_steps
 from pinprof.measure import Profile
 from pinprof.rules import Findings
-from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, Int32s, Int64s, Trace, rows_by
 
 SPREAD = 2
 """Steps that have a spread."""
@@ -55,20 +55,21 @@ class Side:
         ).astype(np.float64)
         return sums[self.trace.steps.complete]
 
-    def covered(self, chosen: Bools) -> Floats:
+    def covered(self, chosen: Int64s) -> Floats:
         """Return by complete step the time in which at least one of the chosen activities of a device runs, in ns.
 
-        A moment that several share belongs to the one that started first, so that the steps add up to the whole.
+        `chosen` are rows of `Trace.gpu`, in order. A moment that several share belongs to the one that started first:
+        the steps add up to the whole.
         """
         gpu, step = self.trace.gpu, self.trace.links.activity_step
-        inside = np.flatnonzero(chosen & self.trace.steps.holds(step))
-        times = np.zeros(int(self.trace.steps.complete.sum()))
-        for device in np.unique(gpu.device[inside]):
-            rows = inside[gpu.device[inside] == device]
+        inside = chosen[self.trace.steps.holds(step[chosen])]
+        own = np.zeros(len(inside), np.int64)
+        for mine in rows_by(gpu.device[inside]):
+            rows = inside[mine]
             reach = np.maximum.accumulate(gpu.end_ns[rows])
             free = np.concatenate((gpu.start_ns[rows[:1]], reach[:-1]))
-            times += self.summed(step[rows], reach - np.maximum(gpu.start_ns[rows], free))
-        return times
+            own[mine] = reach - np.maximum(gpu.start_ns[rows], free)
+        return self.summed(step[inside], own)
 
     def figure(self, values: Floats, *figures: str, at_the_end: bool = True) -> Value:
         """Return a figure by its values in the complete steps, unless one that it rests on is withheld.
@@ -108,10 +109,15 @@ class Side:
         weight[copying[first]] = 1
         return weight
 
+    @cached_property
+    def number_of(self) -> dict[int, int]:
+        """Which site of the profile an object is, by its id: two sites may be equal."""
+        return {id(site): number for number, site in enumerate(self.profile.syncs.sites)}
+
     def waits(self, sites: Sequence[int]) -> WaitValues:
         """Return what the waits at these sites, by their numbers, cost per step."""
         syncs = self.profile.syncs
-        rows = np.flatnonzero(np.isin(syncs.site, np.array(sites, np.int64)))
+        rows = np.sort(np.concatenate([np.empty(0, np.int64), *(syncs.rows[site] for site in sites)]))
         step = syncs.stalls.call_step[rows]
         return WaitValues(
             self.figure(self.summed(step, self.stall_weight[rows]), "stalls"),

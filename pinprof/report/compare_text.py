@@ -29,7 +29,7 @@ from pinprof.report.compare_words import (
 )
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.step_words import bound
-from pinprof.report.words import NOTHING, doubts, printable, steps
+from pinprof.report.words import MAX_CELL, NOTHING, cut, doubts, printable, steps
 from pinprof.units import counted
 
 MAX_ROWS = 12
@@ -116,8 +116,8 @@ def _waits(comparison: Comparison) -> Iterable[RenderableType]:
         rows.add_row(
             change.status,
             site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
-            where(change),
-            site.op or site.call,
+            cut(where(change), MAX_CELL),
+            cut(site.op or site.call, MAX_CELL),
             *map(pair, (change.count, change.stall, change.bubble)),
         )
     if listed:

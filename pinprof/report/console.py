@@ -16,10 +16,12 @@ from pinprof.report.words import (
     ABSENT,
     DISTRUST,
     IDLE,
+    MAX_CELL,
     NOTHING,
     absences,
     consequence,
     copy_cells,
+    cut,
     doubts,
     joint_worth,
     place,
@@ -35,8 +37,8 @@ from pinprof.rules import Findings, unsearched
 from pinprof.trust import Missing
 from pinprof.units import counted, duration, how_many, percent
 
-MAX_SITES = 10
-"""More sites than this are counted, not listed."""
+MAX_SITES, MAX_DEVICES = 10, 16
+"""More sites or GPUs than this are counted, not listed."""
 
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 
@@ -104,9 +106,15 @@ def _division(profile: Profile) -> Iterable[RenderableType]:
         yield section(of_what(profile, shown))
     for name, number, meaning in where_it_goes(profile):
         yield fact(number, f"{name}: {meaning}")
-    for mean in profile.mean_steps:
-        if mean is not shown:
-            yield fact(f"GPU {mean.device}", _in_short(mean))
+    others = [mean for mean in profile.mean_steps if mean is not shown]
+    for mean in others[:MAX_DEVICES]:
+        yield fact(f"GPU {mean.device}", _in_short(mean))
+    yield from _more(len(others))
+
+
+def _more(devices: int) -> Iterable[RenderableType]:
+    if devices > MAX_DEVICES:
+        yield bullet(f"and {devices - MAX_DEVICES} more GPUs, all in the JSON report")
 
 
 def _in_short(mean: MeanStep) -> str:
@@ -151,8 +159,8 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
         cost = site.in_steps
         rows.add_row(
             site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
-            place(site.place) or NOTHING,
-            site.op or site.call,
+            cut(place(site.place) or NOTHING, MAX_CELL),
+            cut(site.op or site.call, MAX_CELL),
             of_stalls(how_many(cost.count / steps)),
             of_stalls(duration(cost.stall_ns / steps)),
             *(
@@ -181,7 +189,7 @@ def _input(profile: Profile) -> Iterable[RenderableType]:
 
 def _idle(profile: Profile) -> Iterable[RenderableType]:
     yield section("Idle GPU, in the whole trace as traced")
-    for device in profile.devices:
+    for device in profile.devices[:MAX_DEVICES]:
         if "busy" in profile.withheld:
             yield fact(NOTHING, f"GPU {device.device} has nothing to run: {why_not(profile, 'busy')}")
             continue
@@ -193,6 +201,7 @@ def _idle(profile: Profile) -> Iterable[RenderableType]:
         if outside:
             whole = profile.steps.whole
             yield bullet(f"and {duration(outside)} of the {whole} lie before its first work and after its last")
+    yield from _more(len(profile.devices))
     if "causes" in profile.withheld and "busy" not in profile.withheld:
         yield bullet(f"by cause: {why_not(profile, 'causes')}")
 

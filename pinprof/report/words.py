@@ -1,15 +1,16 @@
 """What codes mean, in the words that all reports share, and names of the trace made safe to show."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
-from pinprof.rules.sums import at, idle_gpu
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.trust import FIGURES, Missing
-from pinprof.units import between, counted, duration, percent, rate, sizes
+from pinprof.units import between, counted, duration, percent, rate, shortened, sizes
 from pinprof.whatif import StepEstimate
 
 IDLE = {
@@ -37,6 +38,8 @@ NOTHING = "-"
 """Stands for a number that there is not, or that a report does not give."""
 DISTRUST = "Before you trust this trace"
 ABSENT = "Not in this trace"
+MAX_NAME, MAX_CELL, MAX_TEXT = 90, 200, 2000
+"""Longest texts in characters, of a name, in a cell of a table, and at all; a kernel's name can have thousands."""
 MAX_NAMED = 4
 """Sites of a group that are named."""
 FREE = 0.01
@@ -64,8 +67,11 @@ def surprises(profile: Profile) -> Iterator[str]:
         elif bubble >= FREE * step and bubble >= DEAR * stall:
             which = idle_gpu(profile, [site])
             yield f"{_named(site)} waits only {duration(stall)}, but {which} idle for {duration(bubble)} after it"
-    for number in sorted({site.group for site in waits if site.group is not None}):
-        members = [site for site in waits if site.group == number]
+    groups: dict[int, list[Site]] = defaultdict(list)
+    for site in waits:
+        if site.group is not None:
+            groups[site.group].append(site)
+    for _, members in sorted(groups.items()):
         if len(members) > 1:
             bubble = sum(site.in_steps.bubble_ns for site in members) / count
             names = ", ".join(_named(site) for site in members[:MAX_NAMED])
@@ -112,7 +118,11 @@ def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
 
 
 def _named(site: Site) -> str:
-    return f"{site.cause}{at(site.place)}" if str(site.place) else f"{site.cause} ({site.op or site.call})"
+    return (
+        f"{site.cause}{at(site.place)}"
+        if str(site.place)
+        else f"{site.cause} ({shortened(site.op or site.call, LONGEST_NAME)})"
+    )
 
 
 def unless(profile: Profile, *figures: str) -> Callable[[str], str]:
@@ -228,5 +238,13 @@ def place(at: Place) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text of the trace without the control characters that a terminal would obey."""
+    """Return a text of the trace as people read it: without what a terminal would obey, and cut if it is very long."""
+    text = shortened(text, MAX_TEXT)
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def cut(text: str, longest: int = MAX_NAME) -> str:
+    """Return a text of the trace as `printable`, cut in its middle if it is longer than given."""
+    return shortened(printable(text), longest)

@@ -12,7 +12,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import counted, sizes
+from pinprof.units import counted, shortened, sizes
 
 
 class Copies(NamedTuple):
@@ -59,7 +59,7 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
     for place, indices in places.items():
         rows = overlap.row[indices]
         size, unsized = total_bytes(gpu.bytes[rows])
-        theirs = np.isin(stalls.copy, rows)
+        theirs = stalls.of_copies(rows)
         yield Copies(
             place,
             rows,
@@ -70,23 +70,28 @@ def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[C
             float(gpu.duration_ns[rows].sum()) / steps,
             float(overlap.exposed_ns[indices].sum()) / steps,
             float(stalls.stall_ns[theirs].sum()) / steps,
-            float(stalls.idle_ns[theirs & staged].sum()) / steps,
+            float(stalls.idle_ns[theirs[staged[theirs]]].sum()) / steps,
         )
+
+
+LONGEST_NAME = 200
+"""Characters of a name within a sentence."""
 
 
 def at(place: Place) -> str:
     """Return where something is, to follow what it is; nothing where that is not known."""
+    name = shortened(str(place), LONGEST_NAME)
     if place.line is not None:
-        return f" at {place}"
-    return f" in {place}()" if str(place) else ""
+        return f" at {name}"
+    return f" in {name}()" if name else ""
 
 
 def idle_gpu(profile: Profile, sites: Sequence[Site]) -> str:
     """Return which GPU is idle after waits, and "is": of a trace of several those that are, else the awaited ones."""
     if len(profile.devices) < 2 or not sites:  # noqa: PLR2004
         return "the GPU is"
-    stalls, numbers = profile.syncs.stalls, [profile.syncs.sites.index(site) for site in sites]
-    rows = np.flatnonzero(np.isin(profile.syncs.site, numbers))
+    syncs, stalls = profile.syncs, profile.syncs.stalls
+    rows = np.concatenate([syncs.rows[syncs.number(site)] for site in sites])
     rows = rows[stalls.idle_ns[rows] > 0] if stalls.idle_ns[rows].any() else rows
     named = [str(device) for device in np.unique(stalls.device[rows]).tolist()]
     return f"GPU {named[0]} is" if len(named) == 1 else f"GPUs {', '.join(named)} together are"

@@ -1,19 +1,18 @@
 """Rules 2xx: what makes the host wait for the GPU, by cause."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
 
-import numpy as np
-
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
-from pinprof.rules.sums import at, idle_gpu
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu
 from pinprof.trace.tables import NONE, Trace
-from pinprof.units import duration, how_many
+from pinprof.units import duration, how_many, shortened
 from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
@@ -44,14 +43,13 @@ def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> tuple
 def _fixed(profile: Profile, trace: Trace, site: int) -> Edits:
     """Return what the fix of a site changes: blocking copies stay, but nobody waits for them."""
     stalls = profile.syncs.stalls
-    rows = frozenset(np.flatnonzero(profile.syncs.site == site).tolist())
-    cause = profile.syncs.sites[site].cause
+    rows, cause = profile.syncs.rows[site], profile.syncs.sites[site].cause
     if cause in ALLOCATIONS:
-        return Edits(unwaited=rows)
+        return Edits(unwaited=frozenset(rows.tolist()))
     if cause in ("blocking_copy_htod", "blocking_copy_dtoh"):
-        copies = frozenset(stalls.copy[list(rows)].tolist()) - {NONE}
+        copies = frozenset(stalls.copy[rows].tolist()) - {NONE}
         return without_blocking(trace, profile.syncs, copies) | Edits(pinned=copies)
-    return without_waits(trace, profile.syncs, [site])
+    return without_waits(profile.syncs, [site])
 
 
 def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
@@ -62,7 +60,7 @@ def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
         sum(figure) / steps
         for figure in zip(*((cost.count, cost.stall_ns, cost.bubble_ns) for cost in costs), strict=True)
     )
-    named = ", ".join(f"{site.op or site.call}{at(site.place)}" for site in sites[:MAX_NAMED])
+    named = ", ".join(f"{shortened(site.op or site.call, LONGEST_NAME)}{at(site.place)}" for site in sites[:MAX_NAMED])
     named += f" and {len(sites) - MAX_NAMED} more" if len(sites) > MAX_NAMED else ""
     left = f"{idle_gpu(profile, sites)} idle for {duration(idle)} after {'it' if len(sites) == 1 else 'them'}"
     return Evidence(
@@ -74,8 +72,8 @@ def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
 
 
 def _only_moves(profile: Profile, sites: Sequence[Site]) -> str:
-    groups = {site.group for site in sites} - {None}
-    others = sum(other.group in groups and other not in sites for other in profile.syncs.sites)
+    own = Counter(site.group for site in sites if site.group is not None)
+    others = sum(profile.syncs.in_group[group] - count for group, count in own.items())
     if not others:
         return ""
     return f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"

@@ -56,6 +56,8 @@ MAX_DISTANCE_NS = 86_400 * 10**9
 
 COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+?)\s*->\s*([\w ]+?)\))?", re.IGNORECASE)
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
+LONGEST_KIND = 1000
+"""Characters of a copy's name in which its kind is looked for."""
 
 KINDS = {direction.lower(): direction for direction in DIRECTIONS} | {"9": "HtoH"}
 """torch's own CUPTI backend writes kinds that it has no name for as CUPTI numbers them (CUpti_ActivityMemcpyKind)."""
@@ -270,7 +272,7 @@ def usable_times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
 
 def _copy_kind(name: str) -> tuple[int, int]:
     """Return (direction, host memory), as indices into DIRECTIONS and HOST_MEMORIES, of a copy's name."""
-    match = COPY_NAME.search(name)
+    match = COPY_NAME.search(name[:LONGEST_KIND])
     direction = KINDS.get(match[1].lower(), "other") if match else "other"
     memory = "unknown"
     if match and match[2] and direction in {"HtoD", "DtoH"}:

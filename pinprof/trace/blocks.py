@@ -10,6 +10,7 @@ import msgspec
 from pinprof.trace.events import Event, LooseFile, Metadata, decode_each, decode_events
 from pinprof.trace.salvage import salvage, salvage_metadata
 from pinprof.trace.seams import FIRST_KEY, SEAM, SPACE, WIDEST, Block
+from pinprof.trace.start import START_BYTES, check_start
 from pinprof.trace.words import PADDING
 
 FIRST_BLOCK_BYTES = 512 << 10
@@ -54,6 +55,7 @@ class Blocks:
         """Return the blocks in order."""
         step = min(FIRST_BLOCK_BYTES, BLOCK_BYTES)
         buffer, size = self._filled(b"", step)
+        check_start(bytes(buffer[: min(size, START_BYTES)]))
         while not (match := HEADER.match(buffer, 0, size)):
             if size < len(buffer) - PADDING or size > LARGEST_BLOCK:
                 self.whole = bytes(buffer[:size]) + self._everything()

@@ -1,17 +1,19 @@
 """Where in the program a call was made: the ops and Python functions around it, and its line where the source tells."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.trace.frames import called_name, frame, is_user_code, tensor_method
+from pinprof.trace.frames import LONGEST, Frame, called_name, frame, is_user_code, tensor_method
 from pinprof.trace.lines import SourceLine
-from pinprof.trace.links import enclosing, follow, within
+from pinprof.trace.links import enclosing, follow, outermost, within
 from pinprof.trace.sources import Sources
 from pinprof.trace.syntax import call_line, fits
 from pinprof.trace.tables import NONE, HostEvents, Int32s, Int64s, Trace
+from pinprof.units import shortened
 
 STACK_DEPTH = 24
 """Frames of a stack that are kept, innermost first."""
@@ -24,11 +26,8 @@ def outermost_op(trace: Trace, call: Int64s) -> Int32s:
     """Return the outermost op around each call that is no node of the autograd engine, -1 for none."""
     node = trace.ops.named(lambda name: "::" in name and not name.startswith("autograd::"))
     op = trace.links.op[call]
-    result = op.copy()
-    while (op != NONE).any():
-        result = np.where((op != NONE) & (follow(node.astype(np.int32), op) == 1), op, result)
-        op = follow(trace.links.op_parent, op)
-    return result
+    found = outermost(node, op, trace.links.op_parent)
+    return np.where(found != NONE, found, op)
 
 
 def calling_function(trace: Trace, call: Int64s) -> Int32s:
@@ -65,15 +64,13 @@ class UserCalls(NamedTuple):
 
 def user_calls(trace: Trace, call: Int64s) -> UserCalls:
     """Return the innermost function of the user's own code around each call, and what it called there."""
-    own = trace.functions.named(is_user_code).astype(np.int32)
-    function = calling_function(trace, call)
-    found = np.full(len(call), NONE, np.int32)
-    called = function.copy()
-    while ((function != NONE) & (found == NONE)).any():
-        found = np.where((found == NONE) & (follow(own, function) == 1), function, found)
-        called = np.where(found == NONE, function, called)
-        function = follow(trace.links.function_parent, function)
-    return UserCalls(found, np.where(found == NONE, NONE, called).astype(np.int32))
+    own = trace.functions.named(is_user_code)
+    function, parent = calling_function(trace, call), trace.links.function_parent
+    own_or_none = np.append(own, values=True)  # the last one for no function
+    within_own = np.where(own_or_none[parent], NONE, parent)
+    called = outermost(~own, np.where(own_or_none[function], NONE, function), within_own)
+    found = np.where(called != NONE, follow(parent, called), function)
+    return UserCalls(found, np.where(found == NONE, NONE, np.where(called != NONE, called, found)).astype(np.int32))
 
 
 def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine | None]:
@@ -81,7 +78,7 @@ def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine
     functions, names = trace.functions, trace.functions.names
     user = user_calls(trace, call)
     known: dict[tuple[int, str | None], SourceLine | None] = {}
-    recorded_one = cache(partial(_is_the_recorded_one, trace))
+    recorded_one = cache(partial(_is_the_recorded_one, _frames_by_file(names)))
     result: list[SourceLine | None] = []
     for function, called in zip(user.function.tolist(), user.called.tolist(), strict=True):
         if function == NONE:
@@ -106,19 +103,25 @@ def _place(function: str, called: str, sources: Sources, recorded_one: Callable[
     return SourceLine(place.file, line, place.function)
 
 
-def _is_the_recorded_one(trace: Trace, file: str, source: str) -> bool:
+def _frames_by_file(names: Iterable[str]) -> Mapping[str, list[Frame]]:
+    frames: dict[str, list[Frame]] = defaultdict(list)
+    for name in names:
+        if each := frame(name):
+            frames[each.file].append(each)
+    return frames
+
+
+def _is_the_recorded_one(frames: Mapping[str, list[Frame]], file: str, source: str) -> bool:
     """Return whether all functions that were recorded of a file are where its source has them."""
-    frames = (frame(name) for name in trace.functions.names)
-    return all(fits(source, each.function, each.line) for each in frames if each and each.file == file)
+    return all(fits(source, each.function, each.line) for each in frames[file])
 
 
-def stack_of(trace: Trace, call: int) -> tuple[str, ...]:
-    """Return the Python functions around a call, innermost first; builtins by their name alone."""
+def stack_of(trace: Trace, function: int) -> tuple[str, ...]:
+    """Return a Python function and those around it, innermost first; builtins by their name alone."""
     stack: list[str] = []
-    function = int(calling_function(trace, np.array([call]))[0])
     while function != NONE and len(stack) < STACK_DEPTH:
         name = trace.functions.name_of(function)
         place = frame(name)
-        stack.append(f"{place.file}:{place.line}:{place.function}" if place else name)
+        stack.append(f"{place.file}:{place.line}:{place.function}" if place else shortened(name, LONGEST))
         function = int(trace.links.function_parent[function])
     return tuple(stack)

@@ -58,10 +58,13 @@ SMALL_COPY_BYTES = 64 * 1024
 NAME = re.compile(r"(?:cuda|cu|hip)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*")
 """`cudaMemcpy_v3020`, `cudaStreamSynchronize_ptsz`: variants of one call carry suffixes."""
 
+LONGEST = 200
+"""Characters of a name; the longest calls of the driver have a quarter."""
+
 
 def call_kind(name: str) -> int:
     """Return what the call of this name may wait for, -1 for a call that does not block."""
-    match = NAME.fullmatch(name)
+    match = NAME.fullmatch(name) if len(name) <= LONGEST else None
     if not match:
         return -1
     if match[1].startswith("Memcpy"):

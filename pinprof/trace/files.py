@@ -4,17 +4,22 @@ import glob
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 from pinprof.errors import TraceError
 from pinprof.trace.remote import WEB, RemoteFiles, open_url
+from pinprof.trace.start import START_BYTES, check_start
+from pinprof.trace.unpack import is_packed
 from pinprof.urls import STANDARD_INPUT, is_url, shown
 
 SUFFIXES = (".json", ".json.gz", ".json.zst")
+MOST_BYTES = 1 << 33
+"""More than 8 GiB, packed or not, nobody sends through a pipe or from a web server; a device may go on for ever."""
 DEPTH = 4
 """So many folders below one are looked into; TensorBoard's layout, plugins/profile/RUN, has three."""
 MOST_NAMED = 3
@@ -80,13 +85,37 @@ def open_trace(path: str) -> Iterator[BinaryIO]:
     Raises TraceError, without the name, if it cannot be opened.
     """
     if path == STANDARD_INPUT:
-        yield _standard_input()
+        yield _bounded(_standard_input())
         return
     stream = open_url(path) if is_url(path) else _open_file(path)
     try:
-        yield stream
+        yield stream if is_url(path) and not path.startswith(WEB) else _bounded(stream)
     finally:
         stream.close()
+
+
+class _Bounded:
+    """A stream that nobody knows the end of: it is read up to `MOST_BYTES`."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._left = stream, MOST_BYTES
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise TraceError(f"goes on after {MOST_BYTES >> 30} GiB; save it to a file first, which has no limit")
+        return data
+
+
+def _bounded(stream: BinaryIO) -> BinaryIO:
+    """Return a stream with a limit, unless it is a file, which ends."""
+    try:
+        is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, AttributeError):  # it has no number
+        is_file = False
+    return stream if is_file else cast("BinaryIO", _Bounded(stream))
 
 
 @contextmanager
@@ -101,12 +130,24 @@ def readable_twice(path: str) -> Iterator[str]:
     with tempfile.NamedTemporaryFile(prefix="pinprof-") as copy:
         try:
             with open_trace(path) as stream:
+                start = _start(stream)
+                copy.write(start)
                 shutil.copyfileobj(stream, copy)
             copy.flush()
         except (TraceError, OSError) as error:
             why = error if isinstance(error, TraceError) else f"cannot be read ({error.strerror or error})"
             raise TraceError(f"{shown(path)}: {why}") from error
         yield copy.name
+
+
+def _start(stream: BinaryIO) -> bytes:
+    """Return how a stream begins; raises TraceError if no trace begins so."""
+    start = b""
+    while len(start) < START_BYTES and (more := stream.read(START_BYTES - len(start))):
+        start += more
+    if not is_packed(start):
+        check_start(start)
+    return start
 
 
 def _standard_input() -> BinaryIO:

@@ -10,6 +10,9 @@ from typing import NamedTuple
 FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
 """`train.py(348): train`, as torch/csrc/autograd/profiler_python.cpp composes it."""
 
+LONGEST = 20_000
+"""No function has a longer name; Linux ends paths at 4096."""
+
 BUILTIN = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")
 """`<built-in method item of Tensor object at 0x7f…>`, `<built-in function print>`."""
 
@@ -48,15 +51,15 @@ class Frame(NamedTuple):
 
 def frame(name: str) -> Frame | None:
     """Return the frame of a `python_function` event's name, None for a builtin or a module call."""
-    match = FRAME.fullmatch(name)
+    match = FRAME.fullmatch(name) if len(name) <= LONGEST else None
     return Frame(match["file"], int(match["line"]), match["function"]) if match else None
 
 
 def called_name(name: str) -> str | None:
     """Return the bare name of the function or builtin of a `python_function` event, None for a module call."""
-    match = FRAME.fullmatch(name)
-    if match:
-        return match["function"]
+    place = frame(name)
+    if place:
+        return place.function
     builtin = BUILTIN.match(name)
     return builtin["name"] if builtin else None
 

@@ -21,7 +21,7 @@ class Gaps(NamedTuple):
 def gaps_of(trace: Trace, device: int) -> Gaps:
     """Return when a device had no work."""
     gpu = trace.gpu
-    mine = np.flatnonzero(gpu.device == device)
+    mine = gpu.of_device[device]
     times = gaps(union(gpu.start_ns[mine], gpu.end_ns[mine]))
     following = mine[np.searchsorted(gpu.start_ns[mine], times.end)] if len(times.start) else mine[:0]
     return Gaps(times, following, trace.launched_ns[following] <= times.start)

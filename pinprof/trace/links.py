@@ -7,6 +7,9 @@ from pinprof.trace.tables import NONE, Activities, Bools, Calls, HostEvents, Int
 ROUNDING_NS = 1000
 """How far the ends of ranges that follow each other overlap in a trace of whole microseconds."""
 
+USUAL_DEPTH = 64
+"""Rows around a few others are looked at one by one so far up; only a recursion is deeper."""
+
 
 def find_links(
     ops: HostEvents,
@@ -76,10 +79,29 @@ def follow(values: Int32s, links: Int32s) -> Int32s:
 
 def within(flagged: Bools, rows: Int32s, parents: Int32s) -> Bools:
     """Return per row whether it, or a row around it, is flagged; never for -1."""
-    result = np.zeros(len(rows), bool)
-    while (rows != NONE).any():
-        result |= (rows != NONE) & flagged[rows]
+    return outermost(flagged, rows, parents) != NONE
+
+
+def outermost(flagged: Bools, rows: Int32s, parents: Int32s) -> Int32s:
+    """Return per row the outermost that is flagged of it and the rows around it, -1 for none."""
+    result = np.full(len(rows), NONE, np.int32)
+    for _ in range(USUAL_DEPTH):
+        if not (rows != NONE).any():
+            return result
+        result = np.where((rows != NONE) & flagged[rows], rows, result)
         rows = follow(parents, rows)
+    above = follow(_outermost_of_all(flagged, parents), rows)
+    return np.where(above != NONE, above, result)
+
+
+def _outermost_of_all(flagged: Bools, parents: Int32s) -> Int32s:
+    """Return `outermost` of all rows, in as many rounds as the logarithm of the depth: each looks twice as far up."""
+    result = np.where(flagged, np.arange(len(parents), dtype=np.int32), np.int32(NONE))
+    reach = parents
+    while (reach != NONE).any():
+        further = follow(result, reach)
+        result = np.where(further != NONE, further, result)
+        reach = follow(reach, reach)
     return result
 
 
@@ -101,7 +123,7 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
 
     Instead of a stack, which would need a loop over the events, all threads are laid end to end and the number of open
     ranges is counted at each start. Around something that starts at depth d is the last range that started at depth
-    d - 1: one search per depth.
+    d - 1: one search among all ranges, which are sorted by depth.
     """
     result = np.full(len(inner), NONE, np.int32)
     if len(outer) == 0 or len(inner) == 0:
@@ -121,11 +143,12 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
         wanted = inner.start_ns - origin + inner.thread.astype(np.int64) * width
         begun = np.searchsorted(start[order], wanted, side="right")
         depth = begun - np.searchsorted(ends, wanted, side="right")
-    for level, rows in enumerate(_rows_by_depth(own_depth[order], order), start=1):
-        members = np.flatnonzero(depth == level)
-        position = np.searchsorted(rank[rows], begun[members], side="left") - 1
-        found = position >= 0
-        result[members[found]] = rows[position[found]]
+    by_depth = np.argsort(own_depth[order], kind="stable")
+    keys = own_depth[order][by_depth] * len(outer) + by_depth
+    position = np.searchsorted(keys, (depth - 1) * len(outer) + begun) - 1
+    found = (depth > 0) & (position >= 0)
+    found[found] = keys[position[found]] >= (depth[found] - 1) * len(outer)
+    result[found] = order[by_depth[position[found]]]
     badly_nested = (result != NONE) & (outer.end_ns[result] < inner.start_ns)
     return np.where(badly_nested, NONE, result)
 
@@ -144,10 +167,3 @@ def _depths(start: Int64s, end: Int64s, order: np.ndarray) -> tuple[np.ndarray, 
     depth = np.empty(len(start), np.int64)
     depth[order] = np.arange(len(start)) - np.searchsorted(ends, start[order], side="right")
     return depth, ends
-
-
-def _rows_by_depth(depth: np.ndarray, order: np.ndarray) -> list[np.ndarray]:
-    """Return for each depth the rows in order of start."""
-    by_depth = np.argsort(depth, kind="stable")
-    bounds = np.searchsorted(depth[by_depth], np.arange(1, depth.max() + 1))
-    return [order[part] for part in np.split(by_depth, bounds)]

@@ -2,20 +2,29 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any, BinaryIO, cast
 
 from pinprof.errors import TraceError
-from pinprof.urls import redacted
+from pinprof.urls import redacted, tells
 
 SILENCE_S = 60.0
 """A web server that sends nothing for so long is given up. aiohttp's own limit is five minutes for a whole file."""
+LEAST_BYTES = 1 << 16
+"""As is one that sends less than this in so long, about 1 KiB per second."""
 WITH_EXTRA = ("s3", "s3a", "gs", "gcs", "http", "https")
 """Schemes whose packages come with pinprof[remote]."""
 WEB = ("http://", "https://")
 
 DENIED = (401, 403)
 MISSING = (404, 410)
-"""States of HTTP."""
+FAILED = 400
+"""States of HTTP; from the last one on it is an error."""
+REASONS: dict[type[BaseException], str] = {
+    PermissionError: "access is denied; give the credentials as its service wants them, or a signed URL",
+    FileNotFoundError: "no such file",
+    IsADirectoryError: "is a folder; name the trace files in it",
+}
 
 # fsspec and the packages behind it take a second to load, and most traces are files.
 # ruff: noqa: PLC0415
@@ -25,25 +34,66 @@ class RemoteFile:
     """A file at a URL, read from its start to its end, whose every failure is a TraceError."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         files, path = _file_system(url)
-        with _translated():
-            self._file = files.open(path, "rb")
+        with _translated(url):
+            self._file = _WebFile(files, path) if url.startswith(WEB) else files.open(path, "rb")
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
-        with _translated():
-            return self._file.read(size)
+        with _translated(self._url):
+            return cast("bytes", self._file.read(size))
 
     def close(self) -> None:
         """Give up the connection."""
-        with _translated():
+        with _translated(self._url):
             self._file.close()
+
+
+class _WebFile:
+    """What a web server sends for one request; fsspec's own files ask for its size first, each time in vain for long.
+
+    The answer, redirects included, must begin within `SILENCE_S`, and so much must come in each such time: a server
+    may send a byte now and then.
+    """
+
+    def __init__(self, files: Any, url: str) -> None:
+        from fsspec.asyn import sync
+
+        async def answer() -> Any:
+            session = await files.set_session()
+            found = await session.get(files.encode_url(url), **files.kwargs)
+            found.raise_for_status()
+            return found
+
+        self._loop = files.loop
+        self._answer = sync(self._loop, answer, timeout=SILENCE_S)
+        self._since, self._come = monotonic(), 0
+
+    def read(self, size: int) -> bytes:
+        from fsspec.asyn import sync
+
+        data = cast("bytes", sync(self._loop, self._answer.content.read, size, timeout=SILENCE_S))
+        self._come += len(data)
+        if monotonic() - self._since > SILENCE_S:
+            if data and self._come < LEAST_BYTES:
+                raise TooSlow
+            self._since, self._come = monotonic(), 0
+        return data
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._answer.close)
+
+
+class TooSlow(Exception):  # noqa: N818  only `_trouble` sees it
+    """A server sends next to nothing."""
 
 
 class RemoteFiles:
     """The folders of the file system behind a URL, asked by URLs."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._files, root = _file_system(url)
         self._before, _, after = url.partition(root.rstrip("/")) if root.rstrip("/") else (url, "", "")
         self._after = "" if after == "/" else after
@@ -54,22 +104,26 @@ class RemoteFiles:
         """Return whether this is a folder; on the web it is if it ends with a slash."""
         if self._is_web or url.endswith("/"):
             return url.endswith("/")
-        with _translated():
+        with _translated(self._url):
             return bool(self._files.isdir(self._path(url)))
 
     def exists(self, url: str) -> bool:
         """Return whether there is a file of this very name."""
-        with _translated():
-            return bool(self._files.exists(self._path(url)))
+        with _translated(self._url):
+            strictly = {"strict": True} if self._is_web else {}  # else a silent server would be asked again and again
+            try:
+                return bool(self._files.exists(self._path(url), **strictly))
+            except FileNotFoundError:
+                return False
 
     def matching(self, pattern: str) -> list[str]:
         """Return the files that match a pattern."""
-        with _translated():
+        with _translated(self._url):
             return self._only_files(self._files.glob(self._path(pattern), detail=True))
 
     def below(self, folder: str, depth: int) -> list[str]:
         """Return the files at most so many folders below one; on the web those in it, as its page lists them."""
-        with _translated():
+        with _translated(self._url):
             path = self._path(folder)
             if self._is_web or not depth:
                 entries = self._files.ls(path, detail=True)
@@ -94,13 +148,13 @@ def _file_system(url: str) -> tuple[Any, str]:
     except ImportError as error:
         if set(schemes) & set(WITH_EXTRA):
             raise TraceError(f"{schemes[0]}:// needs packages of its own: pip install 'pinprof[remote]'") from error
-        raise TraceError(f"{schemes[0]}:// needs a package that is not installed ({_one_line(error)})") from error
+        raise TraceError(f"{schemes[0]}:// needs a package that is not installed ({_one_line(error, url)})") from error
     except Exception as error:  # noqa: BLE001  each file system has its own
         if isinstance(error, ValueError) and "not known" in str(error):
             raise TraceError(
                 f"{schemes[0]}:// is no kind of URL that fsspec knows; s3://, gs:// and https:// are"
             ) from None
-        raise TraceError(_trouble(error)) from None
+        raise TraceError(_trouble(error, url)) from None
 
 
 def _web_options(url: str) -> dict[str, Any]:
@@ -116,40 +170,49 @@ def _web_options(url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translated(url: str) -> Iterator[None]:
     """Turn whatever a file system raises into a TraceError, without its cause: that quotes the URL with its secrets."""
     try:
         yield
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001  each file system has its own, down to those of its web client
-        raise TraceError(_trouble(error)) from None
+        raise TraceError(_trouble(error, url)) from None
 
 
-def _trouble(error: BaseException) -> str:
+def _trouble(error: BaseException, url: str) -> str:
     """Return what went wrong, in words; to fsspec every failure of a web server is a missing file, with a cause."""
     while isinstance(error, FileNotFoundError) and _is_of_the_web(error.__cause__):
         error = cast("BaseException", error.__cause__)
-    status = getattr(error, "status", None)
-    if isinstance(error, PermissionError) or status in DENIED:
-        return "access is denied; give the credentials as its service wants them, or a signed URL"
-    if isinstance(status, int) and status not in MISSING:
-        return f"the server answers {status} {_one_line(getattr(error, 'message', ''))}".rstrip()
-    if isinstance(error, FileNotFoundError) or status in MISSING:
-        return "no such file"
-    if isinstance(error, IsADirectoryError):
-        return "is a folder; name the trace files in it"
+    reason = _of_server(error) or next((said for kind, said in REASONS.items() if isinstance(error, kind)), None)
     if isinstance(error, TimeoutError):
-        return "the server does not answer; try again"
-    return f"cannot be read ({_one_line(error) or type(error).__name__})"
+        reason = f"the server has sent nothing for {SILENCE_S:.3g} s; try again"
+    elif isinstance(error, TooSlow):
+        reason = f"the server has sent less than {LEAST_BYTES >> 10} KiB in {SILENCE_S:.3g} s; try again"
+    status = getattr(error, "status", None)
+    if reason is None and isinstance(status, int) and status >= FAILED:
+        reason = f"the server answers {status} {_one_line(getattr(error, 'message', ''), url)}".rstrip()
+    return reason or f"cannot be read ({_one_line(error, url) or type(error).__name__})"
+
+
+def _of_server(error: BaseException) -> str | None:
+    """Return what an answer of a web server means, None if it means nothing that is known."""
+    status = getattr(error, "status", None)
+    if status is not None and type(error.__cause__).__module__ == "aiohttp.http_exceptions":
+        return "what answers there is no web server"  # and the status is not its own
+    if type(error).__name__ == "TooManyRedirects":
+        return "the server sends on from one address to the next, without an end"
+    return REASONS[PermissionError] if status in DENIED else REASONS[FileNotFoundError] if status in MISSING else None
 
 
 def _is_of_the_web(cause: BaseException | None) -> bool:
     return isinstance(cause, OSError | TimeoutError | ValueError) or type(cause).__module__.startswith("aiohttp")
 
 
-def _one_line(error: object) -> str:
-    return redacted(" ".join(str(error).split()))
+def _one_line(error: object, url: str) -> str:
+    """Return the text of an error; nothing if it quotes what is secret of the URL."""
+    text = redacted(" ".join(str(error).split()))
+    return "" if tells(text, url) else text
 
 
 def open_url(url: str) -> BinaryIO:

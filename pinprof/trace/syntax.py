@@ -55,17 +55,21 @@ def _parsed(source: str) -> ast.Module | None:
         return None
 
 
+@lru_cache(maxsize=64)
+def _by_name(source: str) -> dict[str, list[Named]]:
+    """Return the functions and classes of a source file by name."""
+    named: dict[str, list[Named]] = {}
+    for node in ast.walk(_parsed(source) or ast.Module([], [])):
+        if isinstance(node, Named):
+            named.setdefault(node.name, []).append(node)
+    return named
+
+
 def _function(source: str, function: str, at: int) -> Body | None:
-    tree = _parsed(source)
-    if tree is None:
-        return None
     if function == MODULE:
-        return tree
-    holding = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, Named) and node.name == function and _first_line(node) <= at <= (node.end_lineno or 0)
-    ]
+        return _parsed(source)
+    named = _by_name(source).get(function, ())
+    holding = [node for node in named if _first_line(node) <= at <= (node.end_lineno or 0)]
     return holding[0] if len(holding) == 1 else None
 
 

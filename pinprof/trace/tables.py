@@ -32,6 +32,12 @@ HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
 
 
+def rows_by(codes: Int32s | Int64s) -> list[Int64s]:
+    """Return for each value that there is, in order, the rows that have it."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else []
+
+
 @dataclass(frozen=True)
 class Table:
     """Columns of equal length, one row per event, sorted by start; read-only.
@@ -112,6 +118,16 @@ class Activities(Table):
     """Of the kernel of a collective, the ranks of its process group as recorded (`[0, 1]`); -1 where not recorded."""
     track: Int32s
     """Index into `Trace.tracks`: where the file shows it."""
+
+    @cached_property
+    def of_device(self) -> dict[int, Int64s]:
+        """The rows of each device, by its number."""
+        return {int(self.device[rows[0]]): rows for rows in rows_by(self.device)}
+
+    @cached_property
+    def of_stream(self) -> list[Int64s]:
+        """The rows of each stream, by device and number."""
+        return [rows[within] for rows in self.of_device.values() for within in rows_by(self.stream[rows])]
 
 
 @dataclass(frozen=True)
@@ -292,6 +308,7 @@ class Trace:
         launched[rows] = np.minimum(launched[rows], launched[order[behind[known]]])
         if self.in_flight.any():
             launched[self.in_flight] = min(self.calls.start_ns[0], self.gpu.start_ns[0]) - 1
+        launched.setflags(write=False)
         return launched
 
     @cached_property

@@ -15,7 +15,7 @@ MAGIC_BYTES = 4
 
 HARMLESS_BYTES = 2**28
 """Up to here nothing is a decompression bomb."""
-MOST_TIMES = 500
+MOST_TIMES = 100
 """A file that unpacks to more than so many times its size is one: gzip ends at 1030, traces reach 10 to 30."""
 MOST_BYTES = 2**36
 """As is one that unpacks to more than 64 GiB; the largest traces that anybody could open have a tenth of that."""
@@ -81,6 +81,11 @@ FORMS = (
     Form("gzip", lambda data: data.startswith(b"\x1f\x8b"), _gzip, "gunzip"),
     Form("zstd", _is_zstd, _zstd, "zstd -d --long=31"),
 )
+
+
+def is_packed(data: bytes) -> bool:
+    """Return whether a file that begins so is packed in one of the forms."""
+    return any(form.is_start(data) for form in FORMS)
 
 
 class Unpacked:

@@ -44,8 +44,7 @@ def same_stream_overlap(seen: Seen) -> Missing | None:
     """Report activities that run at the same time on one stream: allowed to some kernels, an artefact on ROCm."""
     gpu = seen.trace.gpu
     total, twice, count = int(gpu.duration_ns.sum()), 0, 0
-    for device, stream in np.unique(np.stack((gpu.device, gpu.stream)), axis=1).T:
-        rows = np.flatnonzero((gpu.device == device) & (gpu.stream == stream))
+    for rows in gpu.of_stream:
         reach = np.maximum.accumulate(gpu.end_ns[rows])[:-1]
         both = np.minimum(reach, gpu.end_ns[rows[1:]]) - gpu.start_ns[rows[1:]]
         twice += int(both[both > 0].sum())
@@ -64,8 +63,7 @@ def _after_idle_stream(trace: Trace) -> Bools:
     """Return for each activity whether its stream had had nothing to do for longer than a launch takes."""
     gpu = trace.gpu
     result = np.zeros(len(gpu), bool)
-    for device, stream in np.unique(np.stack((gpu.device, gpu.stream)), axis=1).T:
-        rows = np.flatnonzero((gpu.device == device) & (gpu.stream == stream))
+    for rows in gpu.of_stream:
         reach = np.maximum.accumulate(gpu.end_ns[rows])
         result[rows[0]] = True
         result[rows[1:]] = gpu.start_ns[rows[1:]] - reach[:-1] > LATENCY_NS

@@ -83,11 +83,11 @@ def _slowed(traces: Sequence[Trace], steps: Sequence[Sequence[int]], own: Durati
             key = place_of[int(trace.links.activity_step[row])], trace.gpu.name_of(row)
             alike[key].setdefault(position, []).append(row)
     result: Durations = [{} for _ in traces]
-    for rows_of in alike.values():
-        if len(rows_of) == len(traces) and len({len(rows) for rows in rows_of.values()}) == 1:
-            for same in zip(*rows_of.values(), strict=True):
+    for rows_by in alike.values():
+        if len(rows_by) == len(traces) and len({len(rows) for rows in rows_by.values()}) == 1:
+            for same in zip(*rows_by.values(), strict=True):
                 least = min(_duration(trace, row) for trace, row in zip(traces, same, strict=True))
-                for position, row in zip(rows_of, same, strict=True):
+                for position, row in zip(rows_by, same, strict=True):
                     if row in beside[position]:
                         result[position][row] = least
     return result

@@ -7,12 +7,13 @@ import numpy as np
 
 from pinprof.analyses.syncs import ALLOCATIONS, CAUSES, Site, Syncs
 from pinprof.errors import TraceError
-from pinprof.trace.callers import outermost_op
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, Trace
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.rates import PinnedRates
 
+MOST_NAMED = 20
+"""Places that an error names, the costliest, before it counts the rest."""
 ALL = "all"
 """In place of a site: every one of the code's own."""
 
@@ -50,7 +51,7 @@ def edits_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> Edits:
     result = Edits(pinned_gbps=scenario.pinned_gbps, machine=scenario.machine)
     if scenario.drop_syncs:
         sites = [number for number, site in enumerate(syncs.sites) if _is_chosen(site, scenario.drop_syncs)]
-        result |= without_waits(trace, syncs, sites)
+        result |= without_waits(syncs, sites)
     if scenario.pin:
         result |= Edits(pinned=frozenset(copies[trace.gpu.host_memory[copies] == PAGEABLE].tolist()))
     if scenario.non_blocking or scenario.overlap_copies:
@@ -70,22 +71,22 @@ def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
     return site.line is not None and str(site.place) in wanted
 
 
-def without_waits(trace: Trace, syncs: Syncs, sites: Iterable[int]) -> Edits:
+def without_waits(syncs: Syncs, sites: Iterable[int]) -> Edits:
     """Return the change that takes the waits of these sites out of the code."""
-    stalls = syncs.stalls
-    rows = np.flatnonzero(np.isin(syncs.site, list(sites)) & ~stalls.profiler)
+    rows = np.concatenate([np.empty(0, np.int64), *(syncs.rows[site] for site in sites)])
+    rows = rows[~syncs.stalls.profiler[rows]]
     reads = np.isin(syncs.cause[rows], [CAUSES.index(cause) for cause in READS])
-    ops = outermost_op(trace, stalls.call[rows[reads]])
+    ops = syncs.op[rows[reads]]
     return Edits(unwaited=frozenset(rows.tolist()), removed_ops=frozenset(ops[ops != NONE].tolist()))
 
 
 def without_blocking(trace: Trace, syncs: Syncs, copies: frozenset[int] | None, *, only_htod: bool = False) -> Edits:
     """Return the change that makes blocking copies asynchronous: those given, or all; `only_htod` leaves read-backs."""
     stalls = syncs.stalls
-    blocking = np.isin(syncs.cause, [CAUSES.index(cause) for cause in BLOCKING_COPIES]) & (stalls.copy != NONE)
-    rows = np.flatnonzero(blocking)
+    rows = np.flatnonzero(stalls.copy != NONE)
     if copies is not None:
-        rows = rows[np.isin(stalls.copy[rows], list(copies))]
+        rows = stalls.of_copies(np.array(list(copies), np.int64))
+    rows = rows[np.isin(syncs.cause[rows], [CAUSES.index(cause) for cause in BLOCKING_COPIES])]
     if only_htod:
         rows = rows[trace.gpu.direction[stalls.copy[rows]] == HTOD]
     return Edits(unblocked=frozenset(rows.tolist()))
@@ -107,9 +108,9 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
         elif len(found) == 1:
             chosen += found
         elif found:
-            raise TraceError(f"{traces}: {place} is at {' and '.join(found)}; name one of them whole")
+            raise TraceError(f"{traces}: {place} is at {_listed(found, ' and ')}; name one of them whole")
         elif known:
-            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {', '.join(known)}")
+            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {_listed(known, ', ')}")
         elif any(syncs.sites for syncs in ranks):
             raise TraceError(
                 f"{traces}: has no source lines of waits, so none is at {place}; "
@@ -118,6 +119,11 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
         else:
             raise TraceError(f"{traces}: the host waits nowhere, so not at {place}")
     return tuple(dict.fromkeys(chosen))
+
+
+def _listed(places: Sequence[str], separator: str) -> str:
+    more = f" and {len(places) - MOST_NAMED} more" if len(places) > MOST_NAMED else ""
+    return separator.join(places[:MOST_NAMED]) + more
 
 
 def _places_of(syncs: Syncs) -> Iterator[str]:

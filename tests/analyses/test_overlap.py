@@ -1,4 +1,5 @@
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from pinprof.analyses.overlap import REASONS, Overlap, _exposed, measure_overlap
 from pinprof.intervals import Intervals, length, subtract, union
 from pinprof.measure import measure
 from pinprof.trace import read_trace
+from pinprof.trace.tables import KERNEL
 
 PINNED = "HtoD (Pinned -> Device)"
 
@@ -154,3 +156,22 @@ def test_the_parts_of_the_copies_add_up_to_the_exposed_time(
     exposed = _exposed(start, end, busy)
     assert (exposed >= 0).all()
     assert exposed.sum() == length(subtract(union(start, end), busy))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_kernel_of_any_other_stream_could_have_hidden_a_copy(seed: int, tmp_path: Path) -> None:
+    chance, builder = Random(seed), TraceBuilder()
+    for place in range(40):
+        at, stream = 10 * place, chance.randrange(4)
+        if chance.random() < 0.7:
+            builder.kernel(at + chance.randrange(5, 200), chance.randrange(1, 60), launch=at, stream=stream)
+        else:
+            builder.copy(PINNED, at + chance.randrange(5, 200), 9, launch=at, stream=stream)
+    trace = read_trace(builder.write(tmp_path / "t.json"))
+    gpu, launched, overlap = trace.gpu, trace.launched_ns, measure_overlap(trace)
+    kernels = np.flatnonzero(gpu.category == KERNEL)
+    for row, reason in zip(overlap.row.tolist(), overlap.reason.tolist(), strict=True):
+        others = kernels[(gpu.stream[kernels] != gpu.stream[row]) & (launched[kernels] < gpu.end_ns[row])]
+        queued = bool((gpu.end_ns[others] > gpu.start_ns[row]).any())
+        if REASONS[reason] not in {"same_stream", "end_of_recording"}:
+            assert queued == (REASONS[reason] != "no_kernels_to_overlap")

@@ -1,5 +1,6 @@
 """Links between rows, against an oracle that looks at every pair."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.links import enclosing, find_links, follow, launches, step_at
+from pinprof.trace.links import enclosing, find_links, follow, launches, outermost, step_at
 from pinprof.trace.tables import KERNEL, NONE, Activities, Calls, HostEvents, Steps
 
 Range = tuple[int, int, int]
@@ -293,3 +294,20 @@ def test_links_lead_from_a_call_up_through_ops_and_functions() -> None:
     assert links.op_parent.tolist() == [NONE, 0]
     assert links.function.tolist() == [2, 2, NONE]
     assert links.function_parent.tolist() == [NONE, 0, 1]
+
+
+@given(st.lists(st.integers(-1, 30), max_size=30), st.sets(st.integers(0, 29)), st.integers(0, 2))
+def test_the_outermost_row_is_found_however_deep_rows_are(links: list[int], chosen: set[int], usual: int) -> None:
+    parents = [parent if parent < row else NONE for row, parent in enumerate(links)]
+    flagged = np.array([row in chosen for row in range(len(parents))], bool)
+
+    def up(row: int) -> Iterator[int]:
+        while row != NONE:
+            yield row
+            row = parents[row]
+
+    rows = np.arange(-1, len(parents), dtype=np.int32)
+    expected = [([NONE] + [around for around in up(row) if flagged[around]])[-1] for row in rows.tolist()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pinprof.trace.links.USUAL_DEPTH", usual)
+        assert outermost(flagged, rows, np.array(parents, np.int32)).tolist() == expected

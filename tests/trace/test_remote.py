@@ -5,14 +5,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
 
 from pinprof.errors import TraceError
-from pinprof.trace import read_trace, remote
+from pinprof.trace import files, read_trace, remote
 from pinprof.trace.files import trace_files
 
 SMALL = b'{"traceEvents": [{"ph": "X", "cat": "Trace", "name": "x", "ts": 1, "dur": 1}]}'
@@ -20,15 +21,24 @@ PACKED = gzip.compress(SMALL)
 PAGE = "".join(f'<a href="{name}">' for name in ("../", "r10.json", "r2.json.gz", "below/", "x.html")).encode()
 
 
+MOVED = {
+    "moved.json": (301, "/r.json"),
+    "loop.json": (302, "/loop.json?sig=secret"),
+    "elsewhere.json": (302, "http://key:secret@127.0.0.1:9/a.json;t=secret?sig='secret#secret"),
+}
+"""Where the server sends on to."""
+
+
 class Server(BaseHTTPRequestHandler):
     """Answers by the path that it is asked for; a number is the status."""
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0].rpartition("/")[2]
-        if path == "hang":
-            time.sleep(2)
-        elif path == "close":
-            self.connection.close()
+        if path in MOVED:
+            status, place = MOVED[path]
+            self.answer(b"", {"Location": place}, status=status)
+        elif path.partition(".")[0] in {"hang", "close", "drip", "chunks", "noise"}:
+            getattr(self, path.partition(".")[0])()
         elif path.isdigit():
             self.answer(b"", status=int(path))
         elif self.path == "/run/":
@@ -45,6 +55,45 @@ class Server(BaseHTTPRequestHandler):
             self.answer(PACKED)
         else:
             self.answer(b"", status=404)
+
+    asked: ClassVar[list[str]] = []
+
+    def hang(self) -> None:
+        """Send nothing."""
+        Server.asked.append(self.command)
+        time.sleep(3)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.connection.close()
+
+    def noise(self) -> None:
+        """Send what is no HTTP."""
+        self.wfile.write(b"no HTTP at all\r\n\r\n")
+
+    def drip(self) -> None:
+        """Send a byte now and then."""
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            for _ in range(100):
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.1)
+
+    def chunks(self) -> None:
+        """Send events without an end, in chunks."""
+        self.protocol_version = "HTTP/1.1"
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        events = (
+            b'{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {}},\n' * 1000
+        )
+        with suppress(OSError):
+            for number in range(1000):
+                data = b'{"traceEvents": [\n' * (number == 0) + events
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     do_HEAD = do_GET  # noqa: N815  the name that the server looks for
 
@@ -141,7 +190,9 @@ def test_what_is_not_there_is_refused(memory: Any, url: str, reason: str) -> Non
     assert reason in error_of(url)
 
 
-@pytest.mark.parametrize("path", ["r.json", "encoded.json", "endless.json", "get_only.json", "r.json?signature=secret"])
+@pytest.mark.parametrize(
+    "path", ["r.json", "encoded.json", "endless.json", "get_only.json", "r.json?signature=secret", "moved.json"]
+)
 def test_a_web_address_is_read_however_it_is_served(web: str, path: str) -> None:
     assert read_trace(f"{web}/{path}").path == f"{web}/{path}".replace("signature=secret", "***")
 
@@ -160,8 +211,13 @@ def test_a_folder_on_the_web_is_what_its_page_lists(web: str) -> None:
         ("401", "access is denied"),
         ("403?sig=secret", "access is denied"),
         ("500", "the server answers 500 Internal Server Error"),
-        ("hang", "the server does not answer"),
+        ("hang", "the server has sent nothing for 0.5 s; try again"),
         ("close", "cannot be read (Server disconnected)"),
+        ("loop.json", "the server sends on from one address to the next, without an end"),
+        ("elsewhere.json", "cannot be read ("),
+        ("drip.json", "the server has sent less than 64 KiB in 0.5 s; try again"),
+        ("noise.json", "what answers there is no web server"),
+        ("404.json;t=secret#secret", "no such file"),
         ("cut.json?sig=secret", "cannot be read (Response payload is not completed"),
         ("none/", "no such file"),
         ("run/*.nix", "matches no file"),
@@ -170,6 +226,21 @@ def test_a_folder_on_the_web_is_what_its_page_lists(web: str) -> None:
 def test_a_web_server_that_fails_is_one_line_without_secrets(web: str, path: str, reason: str) -> None:
     assert reason in error_of(f"{web}/{path}")
     assert reason in error_of(f"{web.replace('//', '//user:secret@')}/{path}")
+
+
+def test_a_silent_server_is_asked_once(web: str) -> None:
+    Server.asked.clear()
+    began = time.monotonic()
+    assert "has sent nothing for 0.5 s" in error_of(f"{web}/hang.json")
+    assert time.monotonic() - began < 2.5  # fsspec looks at its clock once a second
+    assert Server.asked == ["GET"]
+    assert "has sent nothing for 0.5 s" in error_of(f"{web}/hang.*.json")
+    assert len(Server.asked) == 2
+
+
+def test_an_answer_without_an_end_is_read_up_to_a_limit(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_BYTES", 1 << 22)
+    assert "goes on after 0 GiB; save it to a file first" in error_of(f"{web}/chunks.json?sig=secret")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/t.json", "http:///t.json", "http://[::1/t.json", "http://"])

@@ -1,6 +1,6 @@
 """Why the host waited, in the user's terms: from the ops and Python functions around a call, and the call itself."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from pinprof.trace.calls import (
 from pinprof.trace.collectives import is_collective
 from pinprof.trace.frames import tensor_method
 from pinprof.trace.lines import SourceLine
-from pinprof.trace.links import follow, within
+from pinprof.trace.links import follow, outermost, within
 from pinprof.trace.tables import DIRECTIONS, NONE, Bools, HostEvents, Int32s, Int64s, Trace
 
 CAUSES = (
@@ -89,6 +89,9 @@ ASKED_FOR = INDEX_OPS | {
 }
 """Ops by which the code asks for what one of `OF_OP` does. Within any other op of torch, that is how this op works:
 `aten::linalg_inv` reads a number, and no code can keep it on the GPU."""
+
+DEEPEST = 200
+"""Ops in each other that are looked at around a call; no program that we know nests half as many."""
 
 OF_AUTOGRAD = ("autograd::", "torch::autograd::")
 """How nodes of the autograd engine are named: hooks of the user's own run within them."""
@@ -173,12 +176,9 @@ def _is_awaited(stalls: Stalls) -> np.ndarray:
 
 def in_library(trace: Trace, call: Int64s) -> Bools:
     """Return whether a call is made within an op of a library or an extension, and not by the user's own code there."""
-    of_library = trace.ops.named(_is_of_a_library)
-    user, result = user_calls(trace, call).function, np.zeros(len(call), bool)
-    op = _called_by(trace, user, trace.links.op[call])
-    while (op != NONE).any():
+    of_library, result = trace.ops.named(_is_of_a_library), np.zeros(len(call), bool)
+    for op in _ops_around(trace, call):
         result |= (op != NONE) & of_library[op]
-        op = _called_by(trace, user, follow(trace.links.op_parent, op))
     return result
 
 
@@ -191,29 +191,32 @@ def _by_op(trace: Trace, call: Int64s) -> tuple[Int32s, Bools]:
     ops, code = trace.ops, _per_name(trace.ops, name_code)
     index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKED_FOR.__contains__)
     of_torch = ops.named(lambda name: name.startswith("aten::"))
-    user = user_calls(trace, call).function
     cause, within_op = np.full(len(call), NONE, np.int32), np.zeros(len(call), bool)
-    op = _called_by(trace, user, trace.links.op[call])
-    while (op != NONE).any():
+    for op in _ops_around(trace, call):
         there = op != NONE
         named = there & (follow(code, op) != NONE)
         cause = np.where(named, follow(code, op), cause)
         cause[there & (cause == CODE["nonzero"]) & index_op[op]] = CODE["mask_index"]
         within_op |= there & of_torch[op] & ~asked_for[op]
         within_op[named] = False
-        op = _called_by(trace, user, follow(trace.links.op_parent, op))
     return cause, within_op
 
 
-def _called_by(trace: Trace, function: Int32s, op: Int32s) -> Int32s:
-    """Return the ops, -1 for those that are around the innermost function of the user's own code: it may be their body.
+def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:
+    """Yield the innermost op around each call, then the one around that, and so on, -1 where there is none.
 
-    Where no function was recorded, all ops count.
+    Ops around the innermost function of the user's own code are left out: it may be their body. Where no function was
+    recorded, all ops count.
     """
-    if len(trace.functions) == 0 or len(trace.ops) == 0:
-        return op
-    outside = (function != NONE) & (trace.ops.start_ns[op] < trace.functions.start_ns[function])
-    return np.where(outside, NONE, op).astype(np.int32)
+    function, op = user_calls(trace, call).function, trace.links.op[call]
+    for _ in range(DEEPEST):
+        if len(trace.functions) and len(trace.ops):
+            outside = (function != NONE) & (trace.ops.start_ns[op] < trace.functions.start_ns[function])
+            op = np.where(outside, NONE, op).astype(np.int32)
+        if not (op != NONE).any():
+            return
+        yield op
+        op = follow(trace.links.op_parent, op)
 
 
 def _is_of_a_library(op: str) -> bool:
@@ -227,12 +230,7 @@ def _by_function(trace: Trace, call: Int64s) -> Int32s:
         return CODE[method] if method else next((CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
 
     code = _per_name(trace.functions, name_code)
-    cause = np.full(len(call), NONE, np.int32)
-    function = trace.links.function[call]
-    while (function != NONE).any():
-        cause = np.where(follow(code, function) != NONE, follow(code, function), cause)
-        function = follow(trace.links.function_parent, function)
-    return cause
+    return follow(code, outermost(code != NONE, trace.links.function[call], trace.links.function_parent))
 
 
 def _in_new_tensor(trace: Trace, call: Int64s) -> Bools:

@@ -1,10 +1,12 @@
 """Sites whose waits only move: without one of them, the GPU stays idle after another all the same."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import covered, union
-from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace, rows_by
 
 QUIET = 0.1
 """The GPU ran dry at a wait if it is busy for at most this share of the time until work comes after the next wait."""
@@ -25,15 +27,15 @@ def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
     moves = np.zeros(spell.max(initial=0) + 1, bool)
     moves[spell[stalls.bubble_ns[last] > waited_ns]] = True
     behind = behind[moves[spell[behind]]]
-    groups: dict[int, int] = {}
-    for later in np.unique(site[last[behind]]).tolist():
-        mine = behind[site[last[behind]] == later]
-        if len(mine) < USUAL * (site[last] == later).sum():
+    waits = np.bincount(site[last], minlength=int(site.max(initial=0)) + 1)
+    joined = []
+    for rows in rows_by(site[last[behind]]):
+        mine, later = behind[rows], int(site[last[behind[rows[0]]]])
+        if len(mine) < USUAL * waits[later]:
             continue
-        earlier = int(np.bincount(site[last[mine - 1]]).argmax())
-        if earlier != later:
-            _join(groups, earlier, later)
-    return groups
+        sites, counts = np.unique(site[last[mine - 1]], return_counts=True)
+        joined.append((int(sites[counts.argmax()]), later))
+    return _numbered(joined)
 
 
 def _waits(trace: Trace, stalls: Stalls) -> tuple[Int64s, Int64s]:
@@ -54,24 +56,34 @@ def _waits(trace: Trace, stalls: Stalls) -> tuple[Int64s, Int64s]:
 def _follows_on_dry_gpu(trace: Trace, stalls: Stalls, last: Int64s) -> Bools:
     """Return for each wait whether the GPU had run dry at the one before it, in the same step of the same thread."""
     result = np.zeros(len(last), bool)
-    for device in np.unique(stalls.device[last]):
-        mine = trace.gpu.device == device
-        busy = union(trace.gpu.start_ns[mine], trace.gpu.end_ns[mine])
-        earlier, later = last[:-1], last[1:]
-        start, end = stalls.awaited_end_ns[earlier], stalls.awaited_end_ns[later] + stalls.bubble_ns[later]
-        alike = (stalls.device[earlier] == device) & (stalls.device[later] == device)
-        alike &= trace.calls.thread[stalls.call[earlier]] == trace.calls.thread[stalls.call[later]]
-        alike &= stalls.call_step[earlier] == stalls.call_step[later]
-        dry = (end > start) & (covered(busy, start, end) <= QUIET * (end - start))
-        result[1:] |= alike & dry
+    earlier, later = last[:-1], last[1:]
+    alike = stalls.device[earlier] == stalls.device[later]
+    alike &= trace.calls.thread[stalls.call[earlier]] == trace.calls.thread[stalls.call[later]]
+    alike &= stalls.call_step[earlier] == stalls.call_step[later]
+    places = np.flatnonzero(alike)
+    for mine in rows_by(stalls.device[later[places]]):
+        place = places[mine]
+        work = trace.gpu.of_device.get(int(stalls.device[later[place[0]]]), mine[:0])
+        busy = union(trace.gpu.start_ns[work], trace.gpu.end_ns[work])
+        start = stalls.awaited_end_ns[earlier[place]]
+        end = stalls.awaited_end_ns[later[place]] + stalls.bubble_ns[later[place]]
+        result[place + 1] = (end > start) & (covered(busy, start, end) <= QUIET * (end - start))
     return result
 
 
-def _join(groups: dict[int, int], one: int, other: int) -> None:
-    """Put two sites, and the groups that they are in, into one group: that with the smallest number."""
-    numbers = {groups[site] for site in (one, other) if site in groups}
-    number = min(numbers, default=max(groups.values(), default=-1) + 1)
-    for site, joined in groups.items():
-        if joined in numbers:
-            groups[site] = number
-    groups[one] = groups[other] = number
+def _numbered(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return the number of the group of each site: sites of a pair are in one; a site with itself is no pair."""
+    above: dict[int, int] = {}
+
+    def top(site: int) -> int:
+        while above[site] != site:
+            above[site] = site = above[above[site]]
+        return site
+
+    for one, other in pairs:
+        if one != other:
+            above.setdefault(one, one)
+            above.setdefault(other, other)
+            above[top(other)] = top(one)
+    numbers: dict[int, int] = {}
+    return {site: numbers.setdefault(top(site), len(numbers)) for site in above}

@@ -5,8 +5,9 @@ CUPTI records why (category `overhead`, from CUDA 12.4 on). Older traces are sea
 
 import numpy as np
 
+from pinprof.intervals import last_below
 from pinprof.trace.calls import LAUNCH, MODULE_LOAD, PROFILER, QUEUE_DEPTH, QUEUE_FULL
-from pinprof.trace.tables import KERNEL, NONE, Int8s, Int32s, Int64s, Trace
+from pinprof.trace.tables import KERNEL, NONE, Int8s, Int64s, Trace
 
 KIND_OF_OVERHEAD = {
     "Command Buffer Full": QUEUE_FULL,
@@ -47,17 +48,10 @@ def _by_overhead(trace: Trace, held: Int8s) -> None:
             held[around[row]] = kind[row]
 
 
-def _calls_around(trace: Trace, start: Int64s, end: Int64s) -> Int32s:
+def _calls_around(trace: Trace, start: Int64s, end: Int64s) -> Int64s:
     """Return the call around each range, on whatever thread: CUPTI does not say on which; of several the latest."""
     calls = trace.calls
-    result = np.full(len(start), NONE, np.int32)
-    begun = np.full(len(start), np.iinfo(np.int64).min)
-    for thread in np.unique(calls.thread):
-        mine = np.flatnonzero(calls.thread == thread)
-        row = mine[np.maximum(np.searchsorted(calls.start_ns[mine], start, side="right") - 1, 0)]
-        better = (calls.start_ns[row] <= start) & (calls.end_ns[row] >= end) & (calls.start_ns[row] > begun)
-        result[better], begun[better] = row[better], calls.start_ns[row[better]]
-    return result
+    return last_below(-calls.end_ns, np.searchsorted(calls.start_ns, start, side="right"), 1 - end)
 
 
 def _behind_full_queue(trace: Trace) -> Int64s:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, name_causes
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.trace.callers import outermost_op, stack_of, user_calls
+from pinprof.trace.callers import calling_function, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import LINE_MARK, RecordedLines, SourceLine
 from pinprof.trace.tables import NONE, Int64s, Trace
@@ -57,9 +57,9 @@ def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tu
     """
     marked = marked_lines(trace, stalls)
     sequences: dict[Kind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
-    kinds, cause = _kinds(trace, stalls), name_causes(trace, stalls)
+    kinds, cause, places = _kinds(trace, stalls), name_causes(trace, stalls), _functions_alone(trace, stalls.call)
     for row in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
-        line = lines[marked[row]] if marked[row] != NONE else _function_alone(trace, int(stalls.call[row]))
+        line = lines[marked[row]] if marked[row] != NONE else places[row]
         line = replace(line, cause=CAUSES[cause[row]]) if line else None
         sequences[kinds[row]][int(stalls.call_step[row])].append(line)
     return tuple(
@@ -67,11 +67,14 @@ def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tu
     )
 
 
-def _function_alone(trace: Trace, call: int) -> SourceLine | None:
-    """Return the place of a call that no mark follows: the Python function around it, without a line."""
-    function = int(user_calls(trace, np.array([call])).function[0])
-    place = frame(trace.functions.name_of(function)) if function != NONE else None
-    return SourceLine(place.file, None, place.function, stack_of(trace, call)) if place else None
+def _functions_alone(trace: Trace, call: Int64s) -> list[SourceLine | None]:
+    """Return the places of calls that no mark follows: the Python functions around them, without a line."""
+    places = []
+    around = user_calls(trace, call).function.tolist()
+    for function, innermost in zip(around, calling_function(trace, call).tolist(), strict=True):
+        place = frame(trace.functions.name_of(function)) if function != NONE else None
+        places.append(SourceLine(place.file, None, place.function, stack_of(trace, innermost)) if place else None)
+    return places
 
 
 def _agreed(steps: Iterable[list[SourceLine | None]]) -> list[tuple[SourceLine | None, ...]]:

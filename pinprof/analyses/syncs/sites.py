@@ -1,7 +1,9 @@
 """Stalls gathered by site: the same cause in the same op, called from the same Python function."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -9,13 +11,13 @@ from pinprof.analyses.syncs.causes import CAUSES, name_causes
 from pinprof.analyses.syncs.groups import group_sites
 from pinprof.analyses.syncs.recorded import recorded_lines
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
-from pinprof.analyses.syncs.verdicts import HELD_UP, verdict_on
-from pinprof.trace.callers import call_places, outermost_op, stack_of, user_calls
+from pinprof.analyses.syncs.verdicts import HELD_UP, in_limiter, verdict_on
+from pinprof.trace.callers import call_places, calling_function, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, Placed, SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace, rows_by
 
 SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None]
 """Cause, file, function and op."""
@@ -93,6 +95,26 @@ class Syncs:
     sites: tuple[Site, ...]
     site: Int64s
     """Per stall: index into `sites`."""
+    op: Int32s
+    """Per stall: the outermost op around it, as a row of `Trace.ops`; -1 for none."""
+
+    @cached_property
+    def rows(self) -> list[Int64s]:
+        """Per site: its stalls."""
+        return rows_by(self.site)
+
+    @cached_property
+    def in_group(self) -> Counter[int | None]:
+        """How many sites each group has."""
+        return Counter(site.group for site in self.sites)
+
+    def number(self, site: Site) -> int:
+        """Return which of `sites` a site is."""
+        return self._numbers[site]
+
+    @cached_property
+    def _numbers(self) -> dict[Site, int]:
+        return {site: number for number, site in reversed(list(enumerate(self.sites)))}
 
 
 def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
@@ -107,28 +129,46 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     lines = [line or other for line, other in zip(recorded, looked_up, strict=True)]
     cause = name_causes(trace, stalls, lines)
     if len(cause) == 0:
-        return Syncs(stalls, cause, (), (), stalls.call)
-    _, first, site = np.unique(_keys(trace, stalls, cause, lines), axis=1, return_index=True, return_inverse=True)
-    site = site.ravel()
+        return Syncs(stalls, cause, (), (), stalls.call, stalls.copy)
+    around = _around(trace, stalls.call)
+    site = np.unique(_keys(trace, stalls, cause, lines, around), axis=1, return_inverse=True)[1].ravel()
     in_step = trace.steps.holds(stalls.call_step)
     groups = group_sites(trace, stalls, site)
     sites = []
-    for number in range(len(first)):
-        rows = np.flatnonzero(site == number)
-        made = _site(trace, stalls, CAUSES[cause[rows[0]]], lines[rows[0]], rows, in_step)
+    for number, rows in enumerate(rows_by(site)):
+        made = _site(trace, stalls, CAUSES[cause[rows[0]]], lines[rows[0]], rows, in_step, around)
         sites.append(replace(made, group=groups.get(number)))
     order = sorted(
         range(len(sites)), key=lambda number: (-sites[number].total.bubble_ns, -sites[number].total.stall_ns)
     )
     rank = np.empty(len(sites), np.int64)
     rank[order] = np.arange(len(sites))
-    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site])
+    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site], around.op)
 
 
-def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | None]) -> np.ndarray:
+class _Around(NamedTuple):
+    """What is around each stall; -1 for none."""
+
+    op: Int32s
+    function: Int32s
+    """Of the user's own code."""
+    innermost: Int32s
+    """The innermost function."""
+    limited: Bools
+    """Whether a limiter is."""
+
+
+def _around(trace: Trace, call: Int64s) -> _Around:
+    return _Around(
+        outermost_op(trace, call),
+        user_calls(trace, call).function,
+        calling_function(trace, call),
+        in_limiter(trace, call),
+    )
+
+
+def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | None], around: _Around) -> np.ndarray:
     """Return what makes a site, one column per stall: the source line where it is known, else op and function."""
-    op = outermost_op(trace, stalls.call)
-    function = user_calls(trace, stalls.call).function
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
     index: dict[Place | None, int] = {None: NONE}
@@ -137,8 +177,8 @@ def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | 
         (
             cause,
             line,
-            np.where(line == NONE, follow(trace.ops.name, op), NONE),
-            np.where(line == NONE, follow(trace.functions.name, function), NONE),
+            np.where(line == NONE, follow(trace.ops.name, around.op), NONE),
+            np.where(line == NONE, follow(trace.functions.name, around.function), NONE),
             role[trace.calls.thread[stalls.call]],
             stalls.profiler,
         )
@@ -146,22 +186,28 @@ def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | 
 
 
 def _site(
-    trace: Trace, stalls: Stalls, cause: str, line: SourceLine | None, members: Int64s, in_step: np.ndarray
+    trace: Trace,
+    stalls: Stalls,
+    cause: str,
+    line: SourceLine | None,
+    members: Int64s,
+    in_step: np.ndarray,
+    around: _Around,
 ) -> Site:
-    call = stalls.call[members[stalls.stall_ns[members].argmax() :][:1]]
-    op, function = int(outermost_op(trace, call)[0]), int(user_calls(trace, call).function[0])
+    longest = int(members[stalls.stall_ns[members].argmax()])
+    call, op, function = int(stalls.call[longest]), int(around.op[longest]), int(around.function[longest])
     place = line or (frame(trace.functions.name_of(function)) if function != NONE else None)
-    stack = (line.stack if line else ()) or stack_of(trace, int(call[0]))
+    stack = (line.stack if line else ()) or stack_of(trace, int(around.innermost[longest]))
     return Site(
         cause=cause,
         op=trace.ops.name_of(op) if op != NONE else None,
-        call=trace.calls.name_of(int(call[0])),
+        call=trace.calls.name_of(call),
         file=place.file if place else None,
         line=line.line if line else None,
         function=place.function if place else None,
         stack=stack,
-        thread=trace.threads[trace.calls.thread[call[0]]].role,
-        verdict=verdict_on(trace, stalls, members, cause, stack),
+        thread=trace.threads[trace.calls.thread[call]].role,
+        verdict=verdict_on(trace, stalls, members, cause, stack, around.limited),
         total=_cost(stalls, members),
         in_steps=_cost(stalls, members[in_step[members]]),
     )

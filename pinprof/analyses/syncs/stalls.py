@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from pinprof.analyses.syncs.held import held_calls
+from pinprof.analyses.syncs.queued import Queued
 from pinprof.intervals import covered, union
 from pinprof.trace.calls import (
     ALLOCATING,
@@ -21,12 +23,13 @@ from pinprof.trace.calls import (
     call_kinds,
 )
 from pinprof.trace.gaps import Gaps, gaps_of
-from pinprof.trace.tables import DIRECTIONS, DTOH, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.tables import DIRECTIONS, DTOH, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace, rows_by
 
 DTOD = DIRECTIONS.index("DtoD")
 
 SKEW_NS = 2_000
 """GPU and host clocks agree to about a microsecond; a wait may seem to end this much before what it waited for."""
+
 
 COPY_LOOK_BACK = 3
 """A blocking copy is an asynchronous one and a synchronize in the same op, at most this many calls apart."""
@@ -68,6 +71,23 @@ class Stalls:
     """The profiler's own synchronize, or its buffers; to be left out of every sum."""
     call_step: Int32s
 
+    @cached_property
+    def of_device(self) -> dict[int, Int64s]:
+        """The rows of the stalls that wait for each device."""
+        return {int(self.device[rows[0]]): rows for rows in rows_by(self.device)}
+
+    def of_copies(self, copies: Int64s) -> Int64s:
+        """Return the stalls that made or awaited these copies, each named once, in order."""
+        order, copy = self._by_copy
+        first, behind = (np.searchsorted(copy, copies, side=side) for side in ("left", "right"))
+        count = behind - first
+        return np.sort(order[np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())])
+
+    @cached_property
+    def _by_copy(self) -> tuple[Int64s, Int32s]:
+        order = np.argsort(self.copy, kind="stable")
+        return order, self.copy[order]
+
     @property
     def overhead_ns(self) -> Int64s:
         """The rest: the call itself, staging of a copy, waking up."""
@@ -94,7 +114,7 @@ def measure_stalls(trace: Trace) -> Stalls:
     awaited_end = np.where(own > 0, _gpu_end(trace, copy), prior_end)
     profiler = _profilers_own(trace, rows, kind) | (kind == PROFILER)
     waited = drain + own > 0
-    idle = {index: gaps_of(trace, index) for index in np.unique(trace.gpu.device).tolist()}
+    idle = {number: gaps_of(trace, number) for number in trace.gpu.of_device}
     bubble = _bubbles(idle, device, awaited_end, waited & ~profiler)
     holding = np.isin(kind, ALLOCATING) & ~waited & ~profiler
     return Stalls(
@@ -160,8 +180,9 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
     """Return whether the busiest stream of the device still ran kernels, launched before the call, when it returned."""
     gpu, launched = trace.gpu, trace.launched_ns
     result = np.zeros(len(device), bool)
-    for index in np.unique(gpu.device):
-        kernels = np.flatnonzero((gpu.category == KERNEL) & (gpu.device == index))
+    for mine in rows_by(device):
+        on_device = gpu.of_device.get(int(device[mine[0]]), mine[:0])
+        kernels = on_device[gpu.category[on_device] == KERNEL]
         if len(kernels) == 0:
             continue
         streams, which = np.unique(gpu.stream[kernels], return_inverse=True)
@@ -169,7 +190,6 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
         queue = kernels[gpu.stream[kernels] == streams[busiest]]
         queue = queue[np.argsort(launched[queue], kind="stable")]
         ends = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(gpu.end_ns[queue])))
-        mine = device == index
         result[mine] = ends[np.searchsorted(launched[queue], start[mine])] > end[mine] + SKEW_NS
     return result
 
@@ -236,21 +256,24 @@ def _prior_end(
     not known (an event, an unnamed stream, an allocation) only what had ended when it returned was awaited; so of work
     whose launch is not in the trace, which tells neither that it was issued before nor that it was not.
     """
-    gpu, launched = trace.gpu, trace.launched_ns
+    gpu = trace.gpu
     latest = start.copy()
-    certain = (kind == DEVICE) | (stream != NONE)
-    recorded = trace.links.launch != NONE
-    for on_device, on_stream, is_recorded in np.unique(np.stack((gpu.device, gpu.stream, recorded)), axis=1).T:
-        queue = np.flatnonzero((gpu.device == on_device) & (gpu.stream == on_stream) & (recorded == is_recorded))
-        queue = queue[np.argsort(launched[queue], kind="stable")]
-        ends = np.maximum.accumulate(gpu.end_ns[queue])
-        concerned = (device == on_device) & ((stream == on_stream) | (stream == NONE))
-        count = ended = np.searchsorted(ends, end + SKEW_NS, side="right")
-        if is_recorded:
-            count = np.searchsorted(launched[queue], issued)
-            count = np.where(certain, count, np.minimum(count, ended))
-        concerned &= count > 0
-        latest[concerned] = np.maximum(latest[concerned], ends[count[concerned] - 1])
+    for waits in rows_by(device):
+        rows = gpu.of_device.get(int(device[waits[0]]), waits[:0])
+        linked = trace.links.launch[rows] != NONE
+        recorded, others = rows[linked], rows[~linked]
+        queued = Queued(gpu.stream[recorded], trace.launched_ns[recorded], gpu.end_ns[recorded])
+        ended = Queued(gpu.stream[others], gpu.end_ns[others], gpu.end_ns[others])
+        named, unnamed = waits[stream[waits] != NONE], waits[stream[waits] == NONE]
+        over = end + SKEW_NS
+        before = np.where(kind[unnamed] == DEVICE, np.iinfo(np.int64).max, over[unnamed])
+        for some, awaited in (
+            (named, queued.last_on(stream[named], issued[named])),
+            (named, ended.last_on(stream[named], over[named] + 1)),
+            (unnamed, queued.last_before(issued[unnamed], before)),
+            (unnamed, ended.last_before(over[unnamed] + 1, over[unnamed])),
+        ):
+            latest[some] = np.maximum(latest[some], awaited)
     return np.where(kind == HOST_MEMORY, start, latest)
 
 
@@ -273,8 +296,10 @@ def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:
 def _bubbles(idle_of: Mapping[int, Gaps], device: Int32s, awaited_end: Int64s, waited: Bools) -> Int64s:
     """Return the idle time of the device that begins where the awaited work of each stall ended."""
     bubble = np.zeros(len(device), np.int64)
-    for index, (idle, _, queued) in idle_of.items():
-        stalls = np.flatnonzero(waited & (device == index))
+    for mine in rows_by(device):
+        if int(device[mine[0]]) not in idle_of:
+            continue
+        (idle, _, queued), stalls = idle_of[int(device[mine[0]])], mine[waited[mine]]
         gap = np.searchsorted(idle.start, awaited_end[stalls])
         begins = gap < len(idle.start)
         begins[begins] = (idle.start[gap[begins]] == awaited_end[stalls[begins]]) & ~queued[gap[begins]]
@@ -294,9 +319,10 @@ def _own_idle(
 ) -> Int64s:
     """Return `Stalls.idle_ns`; `call` and `bubble` are starts and ends, `holding` are the calls that await nothing."""
     own = bubble[1] - bubble[0]
-    for index, (idle, _, _) in idle_of.items():
-        mine = device == index
-        rows = np.flatnonzero(mine & holding)
+    for mine in rows_by(device):
+        if int(device[mine[0]]) not in idle_of:
+            continue
+        idle, rows = idle_of[int(device[mine[0]])].times, mine[holding[mine]]
         start, end = call[0][rows], call[1][rows]
         reach = np.maximum.accumulate(end)
         begins = np.maximum(start, np.concatenate((start[:1], reach[:-1])))  # calls of other threads may run meanwhile

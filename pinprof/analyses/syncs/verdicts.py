@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.frames import is_user_file
 from pinprof.trace.links import enclosing, within
-from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
 EXPLICIT = frozenset({"device_synchronize", "stream_synchronize", "event_synchronize"})
 """Causes that the program asked for by name, when no op is around."""
@@ -22,8 +24,8 @@ SYNCHRONIZERS = re.compile(r"(^|-packages/)torch/(cuda|_C|accelerator)/")
 from the working directory, where an environment may be (`.venv/lib/python3.12/site-packages/torch/…`)."""
 
 
-def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack: Sequence[str]) -> str:
-    """Return `hidden`, `explicit`, `benign` or `profiler` for the waits of a site.
+def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack: Sequence[str], limited: Bools) -> str:
+    """Return `hidden`, `explicit`, `benign` or `profiler` for the waits of a site; `limited` as `in_limiter` tells.
 
     Benign is a wait that costs nothing whatever one does: for room in the launch queue, of which there is none only
     while the GPU is behind; in a limiter; for an event or another stream while the kernels queued before kept the GPU
@@ -31,18 +33,19 @@ def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack:
     """
     if stalls.profiler[members[0]]:
         return "profiler"
-    if cause in HELD_UP or stalls.kept_busy[members].all() or _in_limiter(trace, stalls.call[members[:1]]):
+    if cause in HELD_UP or stalls.kept_busy[members].all() or limited[members[0]]:
         return "benign"
     in_op = trace.links.op[stalls.call[members[0]]] != NONE
     return "explicit" if cause in EXPLICIT and not in_op and _asked_for(stack) else "hidden"
 
 
-def _in_limiter(trace: Trace, call: Int64s) -> bool:
+def in_limiter(trace: Trace, call: Int64s) -> Bools:
+    """Return which of the calls are made within a limiter."""
     limiter = trace.annotations.named(LIMITERS.__contains__)
     if not limiter.any():
-        return False
+        return np.zeros(len(call), bool)
     around = enclosing(trace.annotations, trace.calls)[call]
-    return bool(within(limiter, around, enclosing(trace.annotations, trace.annotations)).all())
+    return within(limiter, around, enclosing(trace.annotations, trace.annotations))
 
 
 def _asked_for(stack: Sequence[str]) -> bool:

@@ -45,13 +45,12 @@ def exposed_tracks(trace: Trace, profile: Profile, device: int) -> Iterator[Trac
     if "overlap" in profile.withheld:
         return
     start, end, row = exposed_pieces(trace, device)
-    number = np.full(len(trace.gpu), NONE)
-    number[profile.overlap.row] = np.arange(len(profile.overlap.row))
+    number = np.searchsorted(profile.overlap.row, row)
     for direction in np.unique(trace.gpu.direction[row]):
         chosen = np.flatnonzero(trace.gpu.direction[row] == direction)
 
         def describe(at: int, chosen: Int64s = chosen) -> Label:
-            return _exposed(trace, profile, int(number[row[chosen[at]]]))
+            return _exposed(trace, profile, int(number[chosen[at]]))
 
         name = f"GPU {device}: exposed copies {DIRECTIONS[direction]}"
         yield Track(name, start[chosen], end[chosen], describe)
@@ -89,12 +88,11 @@ def counter_events(trace: Trace, profile: Profile, device: int, pid: int) -> Ite
 
 
 def _activity(trace: Trace, device: int, pid: int) -> Iterator[bytes]:
-    gpu = trace.gpu
+    gpu, mine = trace.gpu, trace.gpu.of_device[device]
     kernels, copies = (
         union(gpu.start_ns[rows], gpu.end_ns[rows])
-        for rows in (np.flatnonzero((gpu.category == kind) & (gpu.device == device)) for kind in (KERNEL, MEMCPY))
+        for rows in (mine[gpu.category[mine] == kind] for kind in (KERNEL, MEMCPY))
     )
-    mine = gpu.device == device
     begin, end = int(gpu.start_ns[mine].min()), int(gpu.end_ns[mine].max())
     width = max(-(-(end - begin) // BINS), NARROWEST_NS)
     edges = np.append(np.arange(begin, end, width), end)
@@ -109,10 +107,10 @@ def _activity(trace: Trace, device: int, pid: int) -> Iterator[bytes]:
 
 
 def _rates(trace: Trace, device: int, pid: int) -> Iterator[bytes]:
-    gpu = trace.gpu
-    sized = (gpu.category == MEMCPY) & (gpu.device == device) & (gpu.bytes > 0) & (gpu.end_ns > gpu.start_ns)
+    gpu, mine = trace.gpu, trace.gpu.of_device[device]
+    sized = mine[(gpu.category[mine] == MEMCPY) & (gpu.bytes[mine] > 0) & (gpu.end_ns[mine] > gpu.start_ns[mine])]
     for direction in np.unique(gpu.direction[sized]):
-        rows = np.flatnonzero(sized & (gpu.direction == direction))
+        rows = sized[gpu.direction[sized] == direction]
         rate = gpu.bytes[rows] / gpu.duration_ns[rows]
         times, moment = np.unique(np.concatenate((gpu.start_ns[rows], gpu.end_ns[rows])), return_inverse=True)
         change = np.bincount(moment.ravel(), np.concatenate((rate, -rate)))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.trace.tables import Int64s, Trace
+from pinprof.trace.tables import Int64s, Trace, rows_by
 
 MOST_ROUNDS = 2_000
 """Deeper nesting, or longer chains of slices that each reach into the next, are not counted to the end."""
@@ -36,11 +36,10 @@ def hidden_of(start: Int64s, end: Int64s) -> int:
 def _tracks(trace: Trace) -> Iterator[tuple[Int64s, Int64s]]:
     """Yield the slices of each host thread and of each track of the GPUs."""
     on_host = (trace.ops, trace.annotations, trace.functions, trace.calls)
-    for index in range(len(trace.threads)):
-        rows = [np.flatnonzero(table.thread == index) for table in on_host]
-        start = np.concatenate([table.start_ns[mine] for table, mine in zip(on_host, rows, strict=True)])
-        end = np.concatenate([table.end_ns[mine] for table, mine in zip(on_host, rows, strict=True)])
-        yield start, end
-    for index in range(len(trace.tracks)):
-        mine = trace.gpu.track == index
-        yield trace.gpu.start_ns[mine], trace.gpu.end_ns[mine]
+    thread, start, end = (
+        np.concatenate([getattr(table, column) for table in on_host]) for column in ("thread", "start_ns", "end_ns")
+    )
+    for rows in rows_by(thread):
+        yield start[rows], end[rows]
+    for rows in rows_by(trace.gpu.track):
+        yield trace.gpu.start_ns[rows], trace.gpu.end_ns[rows]

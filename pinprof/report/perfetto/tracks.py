@@ -6,6 +6,7 @@ Perfetto leaves out a slice that begins in another one of its track and ends beh
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -56,12 +57,15 @@ class Track:
 
 def rows_of(start: Int64s, end: Int64s) -> list[int]:
     """Return the row of each slice (sorted by start): the first one in which it does not touch the slice before."""
-    reach: list[int] = []
+    free: list[int] = []
+    taken: list[tuple[int, int]] = []
     rows = []
     for begins, ends in zip(start.tolist(), end.tolist(), strict=True):
-        free = next((row for row, until in enumerate(reach) if until + APART_NS <= begins), len(reach))
-        reach[free : free + 1] = [ends]
-        rows.append(free)
+        while taken and taken[0][0] + APART_NS <= begins:
+            heappush(free, heappop(taken)[1])
+        row = heappop(free) if free else len(taken)
+        heappush(taken, (ends, row))
+        rows.append(row)
     return rows
 
 

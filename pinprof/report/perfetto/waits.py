@@ -10,7 +10,7 @@ from pinprof.measure import Profile
 from pinprof.report.perfetto.tracks import APART_NS, Arrow, Label, Track
 from pinprof.report.words import place, printable
 from pinprof.rules import rule_of_wait
-from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.trace.tables import NONE, Int64s, Trace, rows_by
 from pinprof.units import ms
 
 BY_ITSELF = "the profiler's own wait"
@@ -23,9 +23,8 @@ def stall_tracks(trace: Trace, profile: Profile) -> Iterator[Track]:
     stalls = profile.syncs.stalls
     thread = trace.calls.thread[stalls.call]
     awaited = awaited_rows(trace, profile)
-    main_first = sorted(np.unique(thread).tolist(), key=lambda index: trace.threads[index].role != "main")
-    for index in main_first:
-        rows = np.flatnonzero(thread == index)
+    for rows in sorted(rows_by(thread), key=lambda rows: trace.threads[thread[rows[0]]].role != "main"):
+        index = int(thread[rows[0]])
         call = stalls.call[rows]
         host = trace.threads[index]
 
@@ -42,7 +41,8 @@ def bubble_tracks(trace: Trace, profile: Profile, device: int) -> Iterator[Track
     if profile.withheld.keys() & {"stalls", "drain"}:
         return
     stalls = profile.syncs.stalls
-    rows = np.flatnonzero((stalls.bubble_ns > 0) & (stalls.device == device))
+    rows = stalls.of_device.get(device, stalls.call[:0])
+    rows = rows[stalls.bubble_ns[rows] > 0]
     rows = rows[np.argsort(stalls.awaited_end_ns[rows], kind="stable")]
     if not len(rows):
         return
@@ -98,10 +98,12 @@ def awaited_rows(trace: Trace, profile: Profile) -> Int64s:
     result = np.where(stalls.own_ns > 0, stalls.copy, NONE).astype(np.int64)
     if "drain" in profile.withheld:
         return np.full(len(result), NONE)
-    for device in np.unique(gpu.device):
-        mine = np.flatnonzero(gpu.device == device)
+    for device, of_device in stalls.of_device.items():
+        mine = gpu.of_device.get(device, of_device[:0])
         mine = mine[np.argsort(gpu.end_ns[mine], kind="stable")]
-        waits = np.flatnonzero((stalls.device == device) & (stalls.drain_ns > 0) & (result == NONE))
+        waits = of_device[(stalls.drain_ns[of_device] > 0) & (result[of_device] == NONE)]
+        if not len(mine):
+            continue
         last = mine[np.maximum(np.searchsorted(gpu.end_ns[mine], stalls.awaited_end_ns[waits], side="right") - 1, 0)]
         result[waits] = np.where(gpu.end_ns[last] == stalls.awaited_end_ns[waits], last, NONE)
     return result

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.measure import Profile
-from pinprof.report.timeline.names import cut
-from pinprof.report.words import place
+from pinprof.report.words import cut, place
 from pinprof.trace.callers import user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import SourceLine

@@ -5,12 +5,12 @@ import re
 
 import numpy as np
 
-from pinprof.report.words import printable
+from pinprof.report.words import MAX_NAME, cut, printable
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
 
-MAX_NAME, MAX_LABEL = 90, 40
-"""Longest texts in characters; a kernel's name can have thousands."""
+MAX_LABEL = 40
+"""Longest label in characters."""
 
 DECORATION = re.compile(r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: ")
 ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
@@ -23,12 +23,6 @@ def literal(text: str, longest: int = MAX_NAME) -> str:
     Plotly reads the same few tags and entities in hover texts, so this serves there too.
     """
     return html.escape(cut(text, longest))
-
-
-def cut(text: str, longest: int = MAX_NAME) -> str:
-    """Return a text of a trace as plain text that can be shown, cut in its middle if it is longer than given."""
-    shown = printable(text)
-    return f"{shown[: longest * 2 // 3]} … {shown[3 - longest // 3 :]}" if len(shown) > longest else shown
 
 
 def step_names(trace: Trace) -> list[str]:

@@ -11,8 +11,9 @@ from pinprof.report.timeline.columns import Block
 from pinprof.report.timeline.detail import BAND, Detail
 from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES, faded, ink, shades
 from pinprof.report.timeline.lanes import Lane
-from pinprof.report.timeline.names import cut, short, step_names
+from pinprof.report.timeline.names import short, step_names
 from pinprof.report.timeline.window import Window
+from pinprof.report.words import cut
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Int32s, Int64s, Trace
 
 ABSENT, UNDRAWN, FIRST = 0, 1, 2
