@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.bench.catalogue import Experiment
+from pinprof.bench.experiment import Experiment
 from pinprof.cli.terminal import fail, page_options, progress
 
 if TYPE_CHECKING:
