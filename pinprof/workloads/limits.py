@@ -1,6 +1,6 @@
 """E15: what pinned memory costs by size, what comes of asking for too much, and what the host does beside it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -14,24 +14,26 @@ GROWTH = 4
 TOO_MUCH_BYTES = 1 << 60
 """More than any machine addresses: it is refused at once. What a machine may just have would be taken from all others
 on it before it is refused."""
+SOME_BYTES = 64
 COPIED_BYTES = 1 << 27
 """Beyond the caches of a CPU, so that the host's memory is what is timed."""
 CPU = torch.device("cpu")
 
 
-def allocations(device: torch.device, sizes: Sizes) -> Cases:  # noqa: ARG001  one shape for all cases
+def allocations(device: torch.device, sizes: Sizes) -> Cases:
     """E15, to be recorded: get memory of the largest size and write it, pageable, pinned, and pinned once more."""
-    count = sizes["most"]
+    pageable, pinned = _getting(sizes["most"], device)
 
     def anew() -> Tensor:
         free_pinned()
-        return _written(count, pinned=True)
+        return pinned()
 
-    return {
-        "allocate, pageable": lambda: _written(count, pinned=False),
-        "allocate, pinned": anew,
-        "allocate, pinned again": lambda: _written(count, pinned=True),
-    }
+    return {"allocate, pageable": pageable, "allocate, pinned": anew, "allocate, pinned again": pinned}
+
+
+def _getting(count: int, device: torch.device) -> list[Callable[[], Tensor]]:
+    """Return what gets pageable memory and what gets pinned memory, which only a machine with a GPU has."""
+    return [partial(_written, count, pinned=pinned) for pinned in (False, device.type == "cuda")]
 
 
 def _written(count: int, *, pinned: bool) -> Tensor:
@@ -48,37 +50,39 @@ def limits(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figur
     """Yield what memory of each size costs, what comes of too much, and the host's copies with much memory pinned."""
     count = sizes["least"]
     while count <= sizes["most"]:
-        yield from _costs(count, budget)
+        yield from _costs(*_getting(count, device), budget)
         count *= GROWTH
-    yield answer("too much raises an error", [_is_refused(TOO_MUCH_BYTES)])
-    works = float(_written(8, pinned=True).to(device, non_blocking=True).sum())
-    yield answer("the GPU works after it", [works == 8.0])  # noqa: PLR2004
-    yield from _host_copies(sizes["held"], budget)
+    _, too_much = _getting(TOO_MUCH_BYTES, device)
+    yield answer("too much raises an error", [_is_refused(too_much)])
+    _, a_little = _getting(SOME_BYTES, device)
+    yield answer("the GPU works after it", [int(a_little().to(device, non_blocking=True).sum()) == SOME_BYTES])
+    _, much = _getting(sizes["held"], device)
+    yield from _host_copies(much, budget)
 
 
-def _costs(count: int, budget: Budget) -> Iterator[Figure]:
-    pageable, pinned = (partial(_written, count, pinned=kind) for kind in (False, True))
+def _costs(pageable: Callable[[], Tensor], pinned: Callable[[], Tensor], budget: Budget) -> Iterator[Figure]:
+    count = pageable().numel()
     yield figure("allocate, pageable", "ms", repeated(pageable, by_host(CPU), budget), count)
     yield figure("allocate, pinned", "ms", repeated(pinned, by_host(CPU, before=free_pinned), budget), count)
     yield figure("allocate, pinned again", "ms", repeated(pinned, by_host(CPU), budget), count)
     free_pinned()
 
 
-def _is_refused(count: int) -> bool:
-    """Return whether so much pinned memory is refused with an error that a program can handle."""
+def _is_refused(too_much: Callable[[], Tensor]) -> bool:
+    """Return whether it raises an error that a program can handle."""
     try:
-        torch.empty(count, dtype=torch.uint8, pin_memory=True)
+        too_much()
     except (RuntimeError, MemoryError):
         return True
     return False
 
 
-def _host_copies(held: int, budget: Budget) -> Iterator[Figure]:
-    """Yield what a copy within the host's memory takes, before and while so much of it is pinned."""
+def _host_copies(much: Callable[[], Tensor], budget: Budget) -> Iterator[Figure]:
+    """Yield what a copy within the host's memory takes, before and while much of it is pinned."""
     source, target = torch.ones(COPIED_BYTES, dtype=torch.uint8), torch.ones(COPIED_BYTES, dtype=torch.uint8)
     copy = partial(target.copy_, source)
     yield figure("host copy, nothing pinned", "ms", repeated(copy, by_host(CPU), budget))
-    kept = _written(held, pinned=True)
+    kept = much()
     yield figure("host copy, much pinned", "ms", repeated(copy, by_host(CPU), budget))
     del kept
     free_pinned()

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,8 @@ LOADED = ("pageable, blocking", "pageable, non_blocking", "pinned, blocking", "p
 FETCHED = ("plain loop", "prefetcher", "prefetcher, pageable")
 """The cases of E8 and E10 that copy."""
 WORKER_COUNTS = (1, 2, 4, 8)
+UNTIL_STEADY = 4
+"""Times the budget of other figures: batches come in bursts, so that their rate takes longer to tell."""
 PREFETCHED = 2
 """Batches that a worker makes ahead, as a DataLoader has it by default."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  where the workers put their batches
@@ -84,7 +87,8 @@ def loader_rate(device: torch.device, chosen: Chosen, budget: Budget) -> Iterato
                 f"{workers} workers need {needed / 1e6:.0f} MB of shared memory ({SHARED_MEMORY}), and it has less; "
                 f"give more (docker run --shm-size) or choose fewer --rows"
             )
-        yield figure("batch, N workers", "ms", _batch_times(device, size, workers, budget), workers)
+        longer = replace(budget, seconds=UNTIL_STEADY * budget.seconds)
+        yield figure("batch, N workers", "ms", _batch_times(device, size, workers, longer), workers)
 
 
 def _batch_times(device: torch.device, size: Sizes, workers: int, budget: Budget) -> list[float]:
