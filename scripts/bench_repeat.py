@@ -71,8 +71,8 @@ def main(*files: str) -> None:
         print(f"{within} of {len(found)} medians {title} ({percent(within / len(found)) if found else 'none'})")
     changed = list(flips(first, second))
     print(f"{len(verdicts(first)) - len(changed)} of {len(verdicts(first))} verdicts are the same")
-    for each in changed:
-        print(f"  {each}")
+    for line in changed:
+        print(f"  {line}")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ SOME_BYTES = 64
 COPIED_BYTES = 1 << 27
 """Beyond the caches of a CPU, so that the host's memory is what is timed."""
 CPU = torch.device("cpu")
+Getting = Callable[[], Tensor]
 
 
 def allocations(device: torch.device, sizes: Sizes) -> Cases:
@@ -31,9 +32,9 @@ def allocations(device: torch.device, sizes: Sizes) -> Cases:
     return {"allocate, pageable": pageable, "allocate, pinned": anew, "allocate, pinned again": pinned}
 
 
-def _getting(count: int, device: torch.device) -> list[Callable[[], Tensor]]:
+def _getting(count: int, device: torch.device) -> tuple[Getting, Getting]:
     """Return what gets pageable memory and what gets pinned memory, which only a machine with a GPU has."""
-    return [partial(_written, count, pinned=pinned) for pinned in (False, device.type == "cuda")]
+    return partial(_written, count, pinned=False), partial(_written, count, pinned=device.type == "cuda")
 
 
 def _written(count: int, *, pinned: bool) -> Tensor:
@@ -60,7 +61,7 @@ def limits(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figur
     yield from _host_copies(much, budget)
 
 
-def _costs(pageable: Callable[[], Tensor], pinned: Callable[[], Tensor], budget: Budget) -> Iterator[Figure]:
+def _costs(pageable: Getting, pinned: Getting, budget: Budget) -> Iterator[Figure]:
     count = pageable().numel()
     yield figure("allocate, pageable", "ms", repeated(pageable, by_host(CPU), budget), count)
     yield figure("allocate, pinned", "ms", repeated(pinned, by_host(CPU, before=free_pinned), budget), count)
@@ -68,7 +69,7 @@ def _costs(pageable: Callable[[], Tensor], pinned: Callable[[], Tensor], budget:
     free_pinned()
 
 
-def _is_refused(too_much: Callable[[], Tensor]) -> bool:
+def _is_refused(too_much: Getting) -> bool:
     """Return whether it raises an error that a program can handle."""
     try:
         too_much()
@@ -77,7 +78,7 @@ def _is_refused(too_much: Callable[[], Tensor]) -> bool:
     return False
 
 
-def _host_copies(much: Callable[[], Tensor], budget: Budget) -> Iterator[Figure]:
+def _host_copies(much: Getting, budget: Budget) -> Iterator[Figure]:
     """Yield what a copy within the host's memory takes, before and while much of it is pinned."""
     source, target = torch.ones(COPIED_BYTES, dtype=torch.uint8), torch.ones(COPIED_BYTES, dtype=torch.uint8)
     copy = partial(target.copy_, source)

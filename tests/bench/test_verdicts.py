@@ -8,9 +8,10 @@ from bench_builder import H200, BenchBuilder, count, gbps, measured, ms
 
 from pinprof.bench.catalogue import EXPERIMENTS
 from pinprof.bench.experiment import Claim
+from pinprof.bench.judging import Outcome
 from pinprof.bench.results import Figure, Machine
 from pinprof.bench.tutorial import CASES, STRATEGIES, TEXTS_KERNELS
-from pinprof.bench.verdicts import Outcome, Verdict, verdicts
+from pinprof.bench.verdicts import Verdict, verdicts
 
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 Figures = tuple[Figure, ...]

@@ -44,9 +44,9 @@ def test_the_page_begins_with_what_to_do() -> None:
 def test_every_claim_has_its_verdict() -> None:
     text = words(Page(to_html(example())).text)
     for verdict in verdicts(example()):
-        row = (verdict.claim, OUTCOMES[verdict.outcome], verdict.number, claimed(verdict))
-        row += (verdict.published or "-", verdict.measured or "-", why(verdict))
-        assert words(" ".join(row)) in text
+        said = (verdict.claim, OUTCOMES[verdict.outcome], verdict.number, claimed(verdict))
+        figures = (verdict.published or "-", verdict.measured or "-", why(verdict))
+        assert words(" ".join((*said, *figures))) in text
 
 
 def test_experiments_that_failed_or_did_not_run_are_named() -> None:
