@@ -105,6 +105,16 @@ def _more_than_twice(of: Measured) -> Judgement:
     return Judgement("refuted" if all(most <= TWICE for _, most in factors) else "depends", said)
 
 
+def _own_memory_is_faster(of: Measured) -> Judgement:
+    own, link = of.by_size("DtoD")[-1], of.by_size("HtoD pinned")[-1]
+    of.asked.extend((own, link))
+    least, most = ratios(own, link)
+    said = f"at {size(own.size or 0)} {against(own, link)}"
+    if least > TWICE:
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if most <= TWICE else "depends", said)
+
+
 def _more_predictable(of: Measured) -> Judgement:
     """Judge whether copies of pinned memory vary less: by what share of the median the spread is, size by size."""
     pairs = [pair for way in WAYS for pair in pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)]
@@ -249,7 +259,7 @@ OF_PROCESSES = {
     "E13": Experiment(
         "E13",
         "bandwidth",
-        "copies of 4 KiB to 1 GiB in both directions, from and to pageable and pinned memory",
+        "copies of 4 KiB to 1 GiB in both directions, from and to pageable and pinned memory, and on the GPU",
         (
             Claim(
                 "Copies of pinned memory have more than twice the rate of pageable ones",
@@ -267,6 +277,12 @@ OF_PROCESSES = {
                 "Those of pageable memory do not: the driver stages them through pinned memory of its own",
                 (TUTORIAL, ARTICLE, PROCESSES),
                 _slower_pageable,
+            ),
+            Claim(
+                "The GPU reaches its own memory at a much higher rate than the host's: more than twice",
+                (ARTICLE,),
+                _own_memory_is_faster,
+                differs="it turns on the link and the GPU's memory",
             ),
             Claim(
                 "Pinned memory makes copies more predictable",
@@ -302,7 +318,7 @@ OF_PROCESSES = {
                 of_text=False,
             ),
         ),
-        ("HtoD pageable", "HtoD pinned", "DtoH pageable", "DtoH pinned"),
+        ("HtoD pageable", "HtoD pinned", "DtoH pageable", "DtoH pinned", "DtoD"),
         "the text's figures are of an old laptop, at 16 MB alone; the other sizes are ours",
     ),
     "E15": Experiment(

@@ -78,6 +78,12 @@ QUESTIONS = (
                 never_waits("waits, plain loop"),
             ),
             Claim(
+                "Copies and computation are handled by different parts of the GPU",
+                (ANSWER,),
+                hidden("overlapped, prefetcher"),
+                differs="both run at once only on streams of their own",
+            ),
+            Claim(
                 "So in that loop non_blocking copies overlap with computation",
                 (ANSWER,),
                 hidden("overlapped, plain loop"),

@@ -28,7 +28,7 @@ def directions(device: torch.device, sizes: Sizes) -> Cases:
 def _copies(device: torch.device, count: int) -> Cases:
     pageable = torch.ones(count, dtype=torch.uint8)
     pinned = pageable.pin_memory()
-    on_device = torch.ones(count, dtype=torch.uint8, device=device)
+    on_device, beside = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
 
     def copy(target: Tensor, source: Tensor) -> Run:
         return lambda: target.copy_(source, non_blocking=True)
@@ -38,6 +38,7 @@ def _copies(device: torch.device, count: int) -> Cases:
         "HtoD pinned": copy(on_device, pinned),
         "DtoH pageable": copy(pageable, on_device),
         "DtoH pinned": copy(pinned, on_device),
+        "DtoD": copy(beside, on_device),
     }
 
 

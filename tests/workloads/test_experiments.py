@@ -59,7 +59,7 @@ NAMES = {
     "times as fast, pinned as it arrives; times as fast, pinned in the child",
     "E12": "pinned in the parent; pinned in the child; pinned, bare in the child; pageable; pinned, sent to the child; "
     "pinned, sent bare; pinned in the child itself",
-    "E13": "HtoD pageable; HtoD pinned; DtoH pageable; DtoH pinned; blocked, HtoD pageable; blocked, HtoD pinned",
+    "E13": "HtoD pageable; HtoD pinned; DtoH pageable; DtoH pinned; DtoD; blocked, HtoD pageable; blocked, HtoD pinned",
     "E14": "as written; without .item(); as written, larger; without .item(), larger",
     "E15": "allocate, pageable; allocate, pinned; allocate, pinned again; too much raises an error; "
     "the GPU works after it; host copy, nothing pinned; host copy, much pinned",
