@@ -84,6 +84,14 @@ class Experiment:
         """Return the sizes that it runs with if none is chosen."""
         return {size.name: size.quick if quick and size.quick is not None else size.default for size in self.sizes}
 
+    def texts_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the sizes of the text, and so of what it publishes, that these are not."""
+        return {
+            size.name: size.default
+            for size in self.sizes
+            if size.of_text and sizes.get(size.name, size.default) != size.default
+        }
+
     @property
     def sources(self) -> tuple[str, ...]:
         """The texts that its claims are from, without pinprof's own."""

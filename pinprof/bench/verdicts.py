@@ -1,6 +1,6 @@
 """What the figures of a machine say of each claim of the texts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pinprof.bench.catalogue import EXPERIMENTS
@@ -48,18 +48,24 @@ def _verdict(bench: Bench, known: Experiment, claim: Claim) -> Verdict:
         outcome,
         text,
         claim.sources,
-        "; ".join((*_published(known, measured.asked), *filter(None, (claim.said,)))),
+        _published(bench, known, claim, measured.asked),
         "; ".join(map(_with_spread, measured.asked)) if len(measured.asked) <= MOST_SHOWN else "",
         claim.differs if outcome in {"refuted", "depends"} else "",
     )
 
 
-def _published(known: Experiment, asked: Sequence[Figure]) -> Iterator[str]:
+def _published(bench: Bench, known: Experiment, claim: Claim, asked: Sequence[Figure]) -> str:
     units = {(figure.name, figure.size): figure.unit for figure in asked}
-    for each in known.published:
-        unit = units.get((each.figure, each.size))
-        if unit is not None:
-            yield f"{each.figure}: {amount(unit, each.value)}"
+    figures = [
+        f"{each.figure}: {amount(units[each.figure, each.size], each.value)}"
+        for each in known.published
+        if (each.figure, each.size) in units
+    ]
+    text = "; ".join((*figures, *filter(None, (claim.said,))))
+    result = bench.result(known.number)
+    others = known.texts_sizes(result.sizes) if result and text else {}
+    of_sizes = ", ".join(f"{name} {value:,}" for name, value in others.items())
+    return f"{text} (for {of_sizes})" if of_sizes else text
 
 
 def _with_spread(figure: Figure) -> str:

@@ -16,7 +16,6 @@ from pinprof.report.bench_words import (
     grids,
     machine_line,
     not_run,
-    other_sizes,
     ran,
     rows,
     said,
@@ -134,7 +133,7 @@ def _experiment(bench: Bench, known: Experiment, result: Result, judged: Sequenc
 
 
 def _charts(bench: Bench, known: Experiment, result: Result) -> Iterator[Chart]:
-    published = {} if other_sizes(known, result) else {each.figure: each.value for each in known.published}
+    published = {} if known.texts_sizes(result.sizes) else {each.figure: each.value for each in known.published}
     times = times_chart(result.figures, published)
     if times:
         yield times

@@ -32,8 +32,6 @@ ADVICE = {
     "link_reached": "The link",
 }
 """What each piece of advice is about."""
-TRIES = "tries"
-"""The size that changes no figure but that of wrong values."""
 SPREAD = (
     "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; each round is a process "
     "of its own, they are spread over the whole bench, and a quick one has one."
@@ -96,7 +94,7 @@ def ran(bench: Bench) -> list[tuple[Experiment, Result]]:
 
 def rows(known: Experiment, result: Result) -> list[Row]:
     """Return the figures without a size, each beside the published one of the same name."""
-    published = {} if other_sizes(known, result) else {each.figure: each.value for each in known.published}
+    published = {} if known.texts_sizes(result.sizes) else {each.figure: each.value for each in known.published}
     return [
         Row(figure.name, shown(figure), spread(figure) or NOTHING, _published(figure, published))
         for figure in result.figures
@@ -108,19 +106,10 @@ def _published(figure: Figure, values: Mapping[str, float]) -> str:
     return amount(figure.unit, values[figure.name]) if figure.name in values else NOTHING
 
 
-def other_sizes(known: Experiment, result: Result) -> dict[str, int]:
-    """Return the sizes of the published figures that an experiment did not run with."""
-    return {
-        name: value
-        for name, value in known.defaults().items()
-        if name != TRIES and result.sizes.get(name, value) != value
-    }
-
-
 def said(known: Experiment, result: Result) -> str:
     """Return the published figures that stand beside none in the table; empty if there are none."""
     units = {figure.name: figure.unit for figure in result.figures if figure.size is not None}
-    of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in other_sizes(known, result).items())
+    of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in known.texts_sizes(result.sizes).items())
     parts = [
         f"{each.figure} at {size(each.size)} {amount(units[each.figure], each.value)}"
         for each in known.published

@@ -83,7 +83,7 @@ def _overlapped(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:
     steps = trace.links.activity_step[rows]
     shares = [
         100 * (1 - float(exposed_ns[steps == step].sum()) / float(time_ns))
-        for step in np.unique(steps)
+        for step in np.unique(steps[steps != NONE])
         if (time_ns := trace.gpu.duration_ns[rows[steps == step]].sum())
     ]
     if shares:

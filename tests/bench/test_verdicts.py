@@ -511,6 +511,12 @@ def test_a_row_has_who_claims_it_what_was_published_and_what_was_measured() -> N
     assert judged("E1", "To pin a tensor", ms("pageable.to", 0.2), ms("pageable.pin_memory().to", 0.4)).differs == ""
 
 
+def test_what_was_published_for_other_sizes_says_for_which() -> None:
+    bench = BenchBuilder().add("E3", *six(), sizes={"tensors": 200, "floats": 1_000_000}).build()
+    verdict = next(each for each in verdicts(bench) if each.claim.startswith("Generally"))
+    assert verdict.published.endswith("pinned, non_blocking: 300 ms (for tensors 1,000)")
+
+
 def test_a_claim_on_two_experiments_has_the_figures_of_both() -> None:
     one, many = (ms("pageable.to", 0.4), ms(PINNING, 0.2)), six(pin_and_copy_non_blocking=500)
     bench = BenchBuilder().add("E1", *one).add("E3", *many).build()
