@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, multiprocessing
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import ProcessException, spawn
 
 from pinprof.bench.results import Figure
 from pinprof.workloads.timing import Budget, Cases, Stopwatch, answer, by_events, by_host, figure, repeated, synchronize
@@ -76,9 +76,15 @@ def _times(times: Times) -> Iterator[Figure]:
 
 
 def _spawned(target: Callable[..., None], sizes: Sizes, *arguments: object) -> list[Any]:
-    """Call a function in processes of their own, as the text does, and return what each puts into the queue."""
+    """Call a function in processes of their own, as the text does, and return what each puts into the queue.
+
+    Raises RuntimeError with the last line of what one of them says if it fails.
+    """
     answers = multiprocessing.get_context("spawn").SimpleQueue()
-    spawn(target, (answers, *arguments), nprocs=sizes["processes"], join=True)  # type: ignore[no-untyped-call]
+    try:
+        spawn(target, (answers, *arguments), nprocs=sizes["processes"], join=True)  # type: ignore[no-untyped-call]
+    except ProcessException as error:
+        raise RuntimeError(str(error).strip().splitlines()[-1]) from error
     return [answers.get() for _ in range(sizes["processes"])]
 
 

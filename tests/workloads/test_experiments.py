@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from bench_parts import fails
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Figure
@@ -139,6 +140,11 @@ def test_on_the_cpu_a_value_that_is_read_at_once_is_right() -> None:
 def test_a_tensor_that_is_sent_to_a_process_arrives_there() -> None:
     found = list(time_experiment("E12", tiny("E12"), quick=True, device="cpu"))
     assert names(found) == NAMES["E12"]
+
+
+def test_a_spawned_process_that_fails_is_told_in_its_own_words() -> None:
+    with pytest.raises(RuntimeError, match=r"^ValueError: process 0 has no GPU$"):
+        processes._spawned(fails, {"processes": 1})
 
 
 def test_the_texts_program_copies_in_both_orders_and_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
