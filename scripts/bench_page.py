@@ -10,7 +10,7 @@ from pathlib import Path
 from pinprof.bench.results import Bench, from_json
 from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench_page import to_html
-from pinprof.report.bench_words import OUTCOMES, grids, machine_line, ran, rows, said
+from pinprof.report.bench_words import OUTCOMES, claimed, grids, machine_line, ran, rows, said, why
 from pinprof.report.words import NOTHING
 
 
@@ -23,7 +23,7 @@ def main(source: str, page: str) -> None:
 
 def _markdown(bench: Bench) -> Iterator[str]:
     yield f"{machine_line(bench)}\n"
-    yield from _table(("", "claim", "here", "why"), _claims(bench))
+    yield from _table(("", "claim", "by", "published", "measured", "here", "why"), _claims(bench))
     figures = [
         (known.number, row.name, row.here, row.spread, row.published)
         for known, result in ran(bench)
@@ -43,7 +43,8 @@ def _markdown(bench: Bench) -> Iterator[str]:
 
 def _claims(bench: Bench) -> Iterator[Sequence[str]]:
     for verdict in verdicts(bench):
-        yield verdict.number, verdict.claim, OUTCOMES[verdict.outcome], verdict.text
+        figures = (verdict.published or NOTHING, verdict.measured or NOTHING)
+        yield verdict.number, verdict.claim, claimed(verdict), *figures, OUTCOMES[verdict.outcome], why(verdict)
 
 
 def _table(columns: Sequence[str], lines: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> Iterator[str]:

@@ -25,6 +25,11 @@ def pictures(number: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Figu
     yield Picture(number, (Bar("host", "copy", 0.0, 1.0),), "because")
 
 
+def fails(rank: int, _answers: object) -> None:
+    """Fail as a spawned process may."""
+    raise ValueError(f"process {rank} has no GPU")
+
+
 def echo(*values: object) -> Iterator[object]:
     """Yield the values."""
     yield from values

@@ -8,6 +8,9 @@ from pinprof.units import NS_PER_MS, between, duration, rate
 SAME = 0.03
 """Figures that differ by less than this share are the same: two runs of a program differ by as much."""
 
+NUMBERS = {"%": "{:.0f} %", "times": "{:.3g} times"}
+"""How values of plain units read."""
+
 Order = Literal["less", "more", "same", "unsure"]
 
 
@@ -46,8 +49,8 @@ def amount(unit: str, value: float, runs: int = 0) -> str:
         return duration(value * NS_PER_MS)
     if unit == "GB/s":
         return rate(value)
-    if unit == "%":
-        return f"{value:.0f} %"
+    if unit in NUMBERS:
+        return NUMBERS[unit].format(value)
     if unit == "wrong":
         return f"{value:g} of {runs} wrong"
     if unit == "yes":

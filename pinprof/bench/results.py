@@ -20,17 +20,16 @@ class BenchError(PinprofError):
 class Figure:
     """One thing that was measured: its median, and its spread from `low` to `high`.
 
-    It is measured in rounds, each a process of its own: some of what it depends on, as the place of its memory, stays
-    for the life of a process. The median is that of the rounds' medians; `low` is the 10th percentile of
-    the runs of the lowest round, `high` the 90th of the highest: one run that is far out widens nothing. Of two benches
-    on an H200 the spreads of 90 of 91 times and rates overlapped, and 72 medians of the second lay in the spread of the
-    first. With `--quick` there is one round, whose spread shows less.
+    It is measured in rounds spread over the bench, each a process of its own: some of what it depends on, as the place
+    of its memory, stays for the life of a process. The median is that of the rounds' medians; `low` is the 10th
+    percentile of the runs of the lowest round, `high` the 90th of the highest: one run that is far out widens nothing.
+    With `--quick` there is one round, whose spread shows less.
     """
 
     name: str
     """What was measured; the same on every machine."""
     unit: str
-    """`ms`, `GB/s`, `%`, `wrong` (wrong values in `runs` tries), `waits` (calls that wait), `yes` (0, 1)."""
+    """`ms`, `GB/s`, `%`, `times`, `wrong` (values, in `runs` tries), `waits` and `calls` (in a step), `yes` (0, 1)."""
     median: float
     low: float
     high: float
@@ -77,7 +76,7 @@ class Result:
     """What one experiment gave."""
 
     number: str
-    """`E1` to `E14`."""
+    """`E1` to `E15`."""
     sizes: Mapping[str, int]
     """The options it ran with."""
     figures: Sequence[Figure]

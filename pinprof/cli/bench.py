@@ -17,10 +17,10 @@ from pinprof.cli.terminal import check_outputs, fail, force_option, progress, sa
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts.")
 @force_option
 def bench(only: str | None, json_file: str | None, html_file: str | None, *, quick: bool, force: bool) -> None:
-    """Run the fourteen experiments on this machine's GPU: what texts claim about copies, and what is true here.
+    """Run the fifteen experiments on this machine's GPU: what texts claim about copies, and what is true here.
 
-    Each is timed after a warm-up, repeated, in three rounds, each in a new process; then some are recorded as traces.
-    One that fails costs the others nothing. All take about four minutes on an H200, with --quick less than one. It
+    Each is timed after a warm-up, repeated, in up to seven rounds, each in a new process; then some are recorded as
+    traces. One that fails costs the others nothing. All take about five minutes on an H200, with --quick one. It
     needs torch with CUDA and a GPU that nothing else uses; without one it shows the recorded result of an H200, writes
     no file, and exits with 2.
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pinprof.bench.catalogue import Experiment
+from pinprof.bench.experiment import Experiment
 from pinprof.cli.terminal import fail, page_options, progress, show
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from pinprof.bench.catalogue import EXPERIMENTS, Experiment, Size, experiment, resized
+from pinprof.bench.catalogue import EXPERIMENTS, experiment
+from pinprof.bench.experiment import SOURCES, Claim, Experiment, Size, resized
 from pinprof.cli.experiments import measured, need_gpu, print_bench
 from pinprof.cli.terminal import check_outputs, fail, progress, say, show
 
@@ -81,7 +82,8 @@ def _option(size: Size) -> click.Option:
         [f"--{size.name}"],
         type=click.IntRange(min=1),
         help=f"{size.means[:1].upper()}{size.means[1:]}.  [default: {size.default}"
-        + (f", with --quick {size.quick}]" if size.quick else "]"),
+        + (f", with --quick {size.quick}" if size.quick else "")
+        + ("; the text's]" if size.of_text else "; ours]"),
     )
 
 
@@ -95,13 +97,18 @@ def _help(known: Experiment) -> str:
     )
     parts = (
         f"{number}: {known.summary}.",
-        f"The claim of {known.source}: {known.claim}.",
+        *(_claim(claim) for claim in known.claims),
         f"Published: {figures}." if figures else "",
-        f"Shown: {known.said}." if known.said else "",
+        f"Not as in the text: {known.changed}." if known.changed else "",
         _lines("Cases that --record records:", known.cases),
         _lines("Examples:", [f"pinprof workload {example}" for example in examples]),
     )
     return "\n\n".join(part for part in parts if part)
+
+
+def _claim(claim: Claim) -> str:
+    by = ", and ".join(SOURCES[source] for source in claim.sources)
+    return f"Claim of {by}: {claim.text}." + (f" Shown: {claim.said}." if claim.said else "")
 
 
 def _lines(title: str, lines: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from pinprof.bench.advice import advice
-from pinprof.bench.catalogue import Experiment
+from pinprof.bench.experiment import Experiment
 from pinprof.bench.link import link_of
 from pinprof.bench.results import Bench, Result
 from pinprof.bench.verdicts import Verdict, verdicts
@@ -11,22 +11,25 @@ from pinprof.report.bench_words import (
     ADVICE,
     HOW,
     OUTCOMES,
+    claimed,
     elsewhere,
     grids,
     machine_line,
     not_run,
-    other_sizes,
     ran,
     rows,
     said,
     sentence,
     sizes_line,
+    texts,
     value,
+    why,
 )
 from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
 from pinprof.report.charts.chart import Chart, shown
 from pinprof.report.elements import Column, Markup, escaped, table, unbroken
 from pinprof.report.page import page
+from pinprof.report.words import NOTHING
 
 
 def to_html(bench: Bench, *, recorded: bool = False) -> str:
@@ -43,6 +46,7 @@ def to_html(bench: Bench, *, recorded: bool = False) -> str:
         f'<p class="note">{escaped(machine_line(bench))}</p>',
         *_advice(bench),
         '<h3 id="claims">What holds of the published claims</h3>',
+        f'<p class="note">Claimed by: {escaped(texts())}.</p>',
         _claims(bench, judged),
         *(
             piece
@@ -72,14 +76,18 @@ def _advice(bench: Bench) -> Iterator[str]:
 
 
 def _claims(bench: Bench, judged: Sequence[Verdict]) -> Markup:
-    columns = [Column("claim"), Column("verdict"), Column("experiment"), Column("why")]
+    titles = ("claim", "verdict", "program", "claimed by", "published", "measured (spread)", "why")
+    columns = [Column(title) for title in titles]
     there = {known.number for known, _ in ran(bench)}
     found = (
         (
             verdict.claim,
             _outcome(verdict),
             _link(verdict.number) if verdict.number in there else verdict.number,
-            unbroken(verdict.text),
+            claimed(verdict),
+            unbroken(verdict.published or NOTHING),
+            unbroken(verdict.measured or NOTHING),
+            unbroken(why(verdict)),
         )
         for verdict in judged
     )
@@ -98,8 +106,12 @@ def _experiment(bench: Bench, known: Experiment, result: Result, judged: Sequenc
     yield f'<h3 id="{known.number}">{known.number} {escaped(known.name)}</h3>'
     sizes = sizes_line(known, result)
     yield f'<p class="note">{escaped(sentence(known.summary))}{escaped(f" Sizes: {sizes}." if sizes else "")}</p>'
-    yield f'<p class="note">Claimed by {escaped(known.source)}: {escaped(known.claim)}.</p>'
-    items = "".join(f"<li>{_outcome(each)} {escaped(each.claim)}: {unbroken(each.text)}.</li>" for each in judged)
+    if known.changed:
+        yield f'<p class="note">Not as in the text: {escaped(known.changed)}.</p>'
+    items = "".join(
+        f"<li>{_outcome(each)} {escaped(each.claim)} ({escaped(claimed(each))}): {unbroken(why(each))}.</li>"
+        for each in judged
+    )
     yield f'<ul class="missing">{items}</ul>'
     if result.problem:
         yield f'<p class="problem"><strong>Problem:</strong> {escaped(result.problem)}</p>'
@@ -121,7 +133,7 @@ def _experiment(bench: Bench, known: Experiment, result: Result, judged: Sequenc
 
 
 def _charts(bench: Bench, known: Experiment, result: Result) -> Iterator[Chart]:
-    published = {} if other_sizes(known, result) else {each.figure: each.value for each in known.published}
+    published = {} if known.texts_sizes(result.sizes) else {each.figure: each.value for each in known.published}
     times = times_chart(result.figures, published)
     if times:
         yield times

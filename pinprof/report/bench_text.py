@@ -7,12 +7,13 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pinprof.bench.advice import advice
-from pinprof.bench.catalogue import Experiment
+from pinprof.bench.experiment import Experiment
 from pinprof.bench.results import Bench, Result
 from pinprof.bench.verdicts import Verdict, verdicts
 from pinprof.report.bench_words import (
     OUTCOMES,
     SPREAD,
+    claimed,
     elsewhere,
     grids,
     machine_line,
@@ -21,6 +22,8 @@ from pinprof.report.bench_words import (
     rows,
     said,
     sentence,
+    texts,
+    why,
 )
 from pinprof.report.layout import bullet, laid_out, section, table
 from pinprof.report.words import printable
@@ -38,6 +41,7 @@ def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
     if recorded:
         yield Text(printable(elsewhere(bench)), "bold yellow")
     yield Text(SPREAD, "dim")
+    yield Text(f"Claimed by: {texts()}.", "dim")
     judged = verdicts(bench)
     for known, result in ran(bench):
         yield from _experiment(known, result, [verdict for verdict in judged if verdict.number == known.number])
@@ -53,6 +57,8 @@ def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
 def _experiment(known: Experiment, result: Result, judged: Sequence[Verdict]) -> Iterable[RenderableType]:
     yield section(f"{known.number} {known.name}")
     yield Text(sentence(known.summary))
+    if known.changed:
+        yield Text(f"Not as in the text: {known.changed}.", "dim")
     if result.problem:
         yield Text(f"Problem: {printable(result.problem)}", "bold red")
     compared = rows(known, result)
@@ -69,5 +75,5 @@ def _experiment(known: Experiment, result: Result, judged: Sequence[Verdict]) ->
     if said(known, result):
         yield bullet(f"published: {said(known, result)}")
     for verdict in judged:
-        words = f"  {verdict.claim}: {printable(verdict.text)}."
+        words = f"  {verdict.claim} ({claimed(verdict)}): {printable(why(verdict))}."
         yield Padding(Text.assemble((OUTCOMES[verdict.outcome], STYLES[verdict.outcome]), words), (0, 0, 0, 2))

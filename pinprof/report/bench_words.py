@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pinprof.bench.advice import Advice
-from pinprof.bench.catalogue import EXPERIMENTS, Experiment
+from pinprof.bench.catalogue import EXPERIMENTS
+from pinprof.bench.experiment import SOURCES, Experiment
 from pinprof.bench.link import link_of
 from pinprof.bench.order import amount, shown, spread
 from pinprof.bench.results import Bench, Figure, Result
+from pinprof.bench.verdicts import Verdict
 from pinprof.report.words import NOTHING
 from pinprof.units import counted, percent, size
 
@@ -30,11 +32,9 @@ ADVICE = {
     "link_reached": "The link",
 }
 """What each piece of advice is about."""
-TRIES = "tries"
-"""The size that changes no figure but that of wrong values."""
 SPREAD = (
     "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; each round is a process "
-    "of its own, and a quick bench has one."
+    "of its own, they are spread over the whole bench, and a quick one has one."
 )
 HOW = (
     f"After a warm-up each figure is the median of repeated runs. {SPREAD} Times are taken with CUDA events, or with a "
@@ -94,7 +94,7 @@ def ran(bench: Bench) -> list[tuple[Experiment, Result]]:
 
 def rows(known: Experiment, result: Result) -> list[Row]:
     """Return the figures without a size, each beside the published one of the same name."""
-    published = {} if other_sizes(known, result) else {each.figure: each.value for each in known.published}
+    published = {} if known.texts_sizes(result.sizes) else {each.figure: each.value for each in known.published}
     return [
         Row(figure.name, shown(figure), spread(figure) or NOTHING, _published(figure, published))
         for figure in result.figures
@@ -106,26 +106,32 @@ def _published(figure: Figure, values: Mapping[str, float]) -> str:
     return amount(figure.unit, values[figure.name]) if figure.name in values else NOTHING
 
 
-def other_sizes(known: Experiment, result: Result) -> dict[str, int]:
-    """Return the sizes of the published figures that an experiment did not run with."""
-    return {
-        name: value
-        for name, value in known.defaults().items()
-        if name != TRIES and result.sizes.get(name, value) != value
-    }
-
-
 def said(known: Experiment, result: Result) -> str:
-    """Return what was published that stands beside no figure; empty if nothing."""
-    beside = {figure.name: figure for figure in result.figures if figure.size is not None}
-    of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in other_sizes(known, result).items())
+    """Return the published figures that stand beside none in the table; empty if there are none."""
+    units = {figure.name: figure.unit for figure in result.figures if figure.size is not None}
+    of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in known.texts_sizes(result.sizes).items())
     parts = [
-        f"{each.figure} {amount(beside[each.figure].unit, each.value)}"
+        f"{each.figure} at {size(each.size)} {amount(units[each.figure], each.value)}"
         for each in known.published
-        if each.figure in beside
+        if each.size is not None and each.figure in units
     ]
     parts += [f"figures for {of_other_sizes}"] if known.published and of_other_sizes and not parts else []
-    return "; ".join(filter(None, (*parts, known.said)))
+    return "; ".join(parts)
+
+
+def claimed(verdict: Verdict) -> str:
+    """Return who claims it, by short names."""
+    return ", ".join(verdict.sources)
+
+
+def texts() -> str:
+    """Return whom the short names mean."""
+    return "; ".join(f"{name}: {title}" for name, title in SOURCES.items())
+
+
+def why(verdict: Verdict) -> str:
+    """Return why the verdict is what it is, and where that is not what the text says, what it turns on."""
+    return f"{verdict.text}. Why it may differ: {verdict.differs}" if verdict.differs else verdict.text
 
 
 def grids(result: Result) -> list[Grid]:

@@ -1,4 +1,4 @@
-"""E13: how fast copies of all sizes are, and how long the call of a pageable one holds the host."""
+"""E13: how fast copies of all sizes are, and how long the call of one holds the host."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ GROWTH = 4
 IN_A_ROW_BYTES = 4 * 1024**2
 MOST_IN_A_ROW = 64
 """Small copies are timed in a row of up to so many, so that the distance of two events says something."""
-HELD = 6
+HELD = 4
 """Calls that are timed for how long they hold the host; the first is not counted."""
 
 
@@ -28,7 +28,7 @@ def directions(device: torch.device, sizes: Sizes) -> Cases:
 def _copies(device: torch.device, count: int) -> Cases:
     pageable = torch.ones(count, dtype=torch.uint8)
     pinned = pageable.pin_memory()
-    on_device = torch.ones(count, dtype=torch.uint8, device=device)
+    on_device, beside = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
 
     def copy(target: Tensor, source: Tensor) -> Run:
         return lambda: target.copy_(source, non_blocking=True)
@@ -38,11 +38,12 @@ def _copies(device: torch.device, count: int) -> Cases:
         "HtoD pinned": copy(on_device, pinned),
         "DtoH pageable": copy(pageable, on_device),
         "DtoH pinned": copy(pinned, on_device),
+        "DtoD": copy(beside, on_device),
     }
 
 
 def bandwidth(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """Yield the rate of each kind of copy at each size, and how long a pageable copy holds the host."""
+    """Yield the rate of each kind of copy at each size, and how long one to the GPU holds the host."""
     count = sizes["least"]
     while count <= sizes["most"]:
         cases = _copies(device, count)
@@ -50,8 +51,9 @@ def bandwidth(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Fi
         for name, run in cases.items():
             times = repeated(partial(_row, run, in_a_row), by_events, budget)
             yield figure(name, "GB/s", [count * in_a_row / (ms * 1e6) for ms in times], count)
-        held = [_held(cases["HtoD pageable"]) for _ in range(HELD)][1:]
-        yield figure("blocked, HtoD pageable", "ms", held, count)
+        for name in ("HtoD pageable", "HtoD pinned"):
+            held = [_held(cases[name]) for _ in range(HELD)][1:]
+            yield figure(f"blocked, {name}", "ms", held, count)
         count *= GROWTH
 
 

@@ -1,7 +1,7 @@
 """E9: a batch of a class of one's own, and the method without which a DataLoader cannot pin it."""
 
-from collections.abc import Iterator, Sequence
-from typing import final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -55,9 +55,20 @@ class Samples(Dataset[Sample]):
         return self._inputs[index], torch.tensor(index)
 
 
-def loader_of(kind: type[PlainBatch], rows: int) -> "DataLoader[Sample]":
-    """Return a loader whose batches are of this class."""
-    return DataLoader(Samples(rows), batch_size=rows, collate_fn=kind, pin_memory=True)
+def as_dictionary(samples: Sequence[Sample]) -> dict[str, Tensor]:
+    """Return the samples as a batch that a DataLoader knows how to pin."""
+    return {
+        "inputs": torch.stack([inputs for inputs, _ in samples]),
+        "targets": torch.stack([targets for _, targets in samples]),
+    }
+
+
+Collate = Callable[[Sequence[Sample]], Any]
+
+
+def loader_of(collate: Collate | None, rows: int) -> "DataLoader[Sample]":
+    """Return a loader whose batches are made so; by default they are lists of tensors."""
+    return DataLoader(Samples(rows), batch_size=rows, collate_fn=collate, pin_memory=True)
 
 
 def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
@@ -73,7 +84,13 @@ def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
 
 
 def are_pinned(sizes: Sizes) -> Iterator[Figure]:
-    """Yield for each class whether the loader pinned its batches."""
-    for name, kind in (("pinned, without pin_memory()", PlainBatch), ("pinned, with pin_memory()", PinnableBatch)):
-        pinned = [batch.inputs.is_pinned() and batch.targets.is_pinned() for batch in loader_of(kind, sizes["rows"])]
-        yield answer(name, pinned)
+    """Yield for each kind of batch whether the loader pinned it."""
+    kinds: tuple[tuple[str, Collate | None, Callable[[Any], Iterable[Tensor]]], ...] = (
+        ("without pin_memory()", PlainBatch, lambda batch: (batch.inputs, batch.targets)),
+        ("with pin_memory()", PinnableBatch, lambda batch: (batch.inputs, batch.targets)),
+        ("a list of tensors", None, lambda batch: batch),
+        ("a dictionary of tensors", as_dictionary, lambda batch: batch.values()),
+    )
+    for name, collate, tensors in kinds:
+        batches = loader_of(collate, sizes["rows"])
+        yield answer(f"pinned, {name}", [all(each.is_pinned() for each in tensors(batch)) for batch in batches])

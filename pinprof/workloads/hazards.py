@@ -1,7 +1,7 @@
 """E5, E6: what goes wrong when the host reads or writes memory before its copy has ended, and what is safe."""
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import count
+from itertools import count, cycle
 
 import torch
 
@@ -11,20 +11,22 @@ from pinprof.workloads.transfers import Sizes
 
 LONG_KERNEL_CYCLES = 10_000_000
 """About 5 ms on an H200: the copy behind it has not begun when the host goes on."""
+SENT_SHARE = 10
+"""What is sent to the GPU has one row for so many of what is read back."""
 
 Try = Callable[[], bool]
 """One try; returns whether a value was wrong."""
 
 
 def early_read(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
-    """E5: read on the host what was copied there with non_blocking=True, at once or after a synchronize.
+    """E5: copy with non_blocking=True and read: on the host at once or after a synchronize, or on the GPU at once.
 
     Each try has another number in the tensor, so that the memory of the copy before cannot hold the right one.
     """
     tensor = torch.empty(sizes["rows"], sizes["columns"], dtype=torch.double, device=device)
     numbers = count(1)
 
-    def is_wrong(*, wait: bool) -> bool:
+    def read_back(*, wait: bool) -> bool:
         number = next(numbers)
         tensor.fill_(number)
         synchronize(device)
@@ -35,15 +37,45 @@ def early_read(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
         synchronize(device)
         return wrong
 
-    return {"read at once": lambda: is_wrong(wait=False), "read after synchronize": lambda: is_wrong(wait=True)}
+    rows = max(1, sizes["rows"] // SENT_SHARE)
+    pageable = [torch.full((rows, sizes["columns"]), float(number), dtype=torch.double) for number in (1, 2)]
+    pinned = [source.pin_memory() for source in pageable] if device.type == "cuda" else pageable
+
+    def sent(sources: list[torch.Tensor]) -> Try:
+        turns = cycle(enumerate(sources, start=1))
+
+        def is_wrong() -> bool:
+            number, source = next(turns)
+            return source.to(device, non_blocking=True).mean().item() != number
+
+        return is_wrong
+
+    return {
+        "read at once": lambda: read_back(wait=False),
+        "read after synchronize": lambda: read_back(wait=True),
+        "pageable, sent and read on the GPU": sent(pageable),
+        "pinned, sent and read on the GPU": sent(pinned),
+    }
 
 
 def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
-    """E6: overwrite on the host what was just queued to be copied to the GPU, at once or after a synchronize."""
+    """E6: overwrite on the host what was just queued to be copied to the GPU, at once or after a synchronize.
+
+    In the text's order a long kernel comes after the copy, which the host's write must outrun. In ours it comes before,
+    so that the copy surely comes last.
+    """
     pageable = torch.ones(sizes["side"], sizes["side"])
     pinned = pageable.pin_memory()
 
-    def is_wrong(source: torch.Tensor, *, wait: bool = False) -> bool:
+    def copy_then_kernel(source: torch.Tensor) -> bool:
+        source.fill_(1)
+        synchronize(device)
+        copied = source.to(device, non_blocking=True)
+        long_kernel()
+        source.zero_()
+        return not bool((copied == 1).all())
+
+    def kernel_then_copy(source: torch.Tensor, *, wait: bool = False) -> bool:
         source.fill_(1)
         long_kernel()
         copied = source.to(device, non_blocking=True)
@@ -53,9 +85,11 @@ def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
         return not bool((copied == 1).all())
 
     return {
-        "pinned source": lambda: is_wrong(pinned),
-        "pageable source": lambda: is_wrong(pageable),
-        "pinned source, written after synchronize": lambda: is_wrong(pinned, wait=True),
+        "pinned source, copy then kernel": lambda: copy_then_kernel(pinned),
+        "pageable source, copy then kernel": lambda: copy_then_kernel(pageable),
+        "pinned source": lambda: kernel_then_copy(pinned),
+        "pageable source": lambda: kernel_then_copy(pageable),
+        "pinned source, written after synchronize": lambda: kernel_then_copy(pinned, wait=True),
     }
 
 

@@ -1,50 +1,92 @@
-"""E4: a copy to the GPU beside kernels, on their stream or another, from pageable or pinned memory."""
+"""E4: a copy to the GPU beside kernels, on their stream or another, from pageable or pinned memory; and beside copies.
 
-from collections.abc import Iterator
+The text's kernels multiply a tensor of 20 MiB by itself, twice. A fast GPU needs a tenth of the copy's time for that,
+so that no more than a tenth of the copy can be seen beside them; the other cases have kernels longer than the copy.
+"""
+
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from pinprof.bench.catalogue import experiment
+from pinprof.bench.tutorial import CASES, TEXTS_KERNELS, TWO_COPIES
 from pinprof.workloads.model import Step
 from pinprof.workloads.timing import Cases
 from pinprof.workloads.transfers import Sizes
 
+BESIDE_KERNELS = (*CASES, *(f"{case}{TEXTS_KERNELS}" for case in CASES))
 SIDE = 2048
 """Of the matrices: two products of them take an H200 0.7 ms, twice as long as the copy from pinned memory."""
 
 
 def copy_overlap(device: torch.device, sizes: Sizes) -> Cases:
-    """E4: queue a copy, then two kernels that do not need it, then wait for both."""
+    """E4: queue a copy, then two kernels that do not need it, then wait for both; or two copies."""
     on_gpu = device.type == "cuda"
     pageable = torch.ones(sizes["floats"])
-    pinned = pageable.pin_memory() if on_gpu else pageable
+    pinned, back = (pageable.clone().pin_memory() if on_gpu else pageable.clone() for _ in range(2))
     matrix = torch.randn(SIDE, SIDE, device=device)
+    factor = torch.randn(sizes["floats"], device=device)
     own = torch.cuda.current_stream(device) if on_gpu else None
-    side = torch.cuda.Stream(device) if on_gpu else None  # type: ignore[no-untyped-call]
+    side, other = (torch.cuda.Stream(device) if on_gpu else None for _ in range(2))  # type: ignore[no-untyped-call]
 
-    def step(source: Tensor, stream: torch.cuda.Stream | None) -> tuple[Tensor, Tensor]:
-        with torch.cuda.stream(stream):
-            copied = source.to(device, non_blocking=True)
-        product = matrix @ matrix @ matrix
-        if stream is not None:
-            stream.synchronize()
-        if own is not None:
-            own.synchronize()
-        return copied, product
+    def beside_kernels(
+        source: Tensor, stream: torch.cuda.Stream | None, kernels: Callable[[], Tensor]
+    ) -> Callable[[], tuple[Tensor, Tensor]]:
+        def step() -> tuple[Tensor, Tensor]:
+            with torch.cuda.stream(stream):
+                copied = source.to(device, non_blocking=True)
+            product = kernels()
+            _wait_for(own, stream)
+            return copied, product
 
+        return step
+
+    def to_gpu() -> Tensor:
+        with torch.cuda.stream(side):
+            return pinned.to(device, non_blocking=True)
+
+    def alone() -> None:
+        to_gpu()
+        _wait_for(side)
+
+    def same_way() -> None:
+        to_gpu()
+        with torch.cuda.stream(other):
+            back.to(device, non_blocking=True)
+        _wait_for(side, other)
+
+    def both_ways() -> None:
+        to_gpu()
+        with torch.cuda.stream(other):
+            back.copy_(factor, non_blocking=True)
+        _wait_for(side, other)
+
+    sources = [
+        (f"{name}, {memory}", source, stream)
+        for name, stream in (("default stream", own), ("side stream", side))
+        for memory, source in (("pageable", pageable), ("pinned", pinned))
+    ]
     return {
-        "default stream, pageable": lambda: step(pageable, own),
-        "default stream, pinned": lambda: step(pinned, own),
-        "side stream, pageable": lambda: step(pageable, side),
-        "side stream, pinned": lambda: step(pinned, side),
+        **{name: beside_kernels(source, stream, lambda: matrix @ matrix @ matrix) for name, source, stream in sources},
+        **{
+            f"{name}{TEXTS_KERNELS}": beside_kernels(source, stream, lambda: factor * factor * factor)
+            for name, source, stream in sources
+        },
+        **dict(zip(TWO_COPIES, (alone, same_way, both_ways), strict=True)),
     }
+
+
+def _wait_for(*streams: torch.cuda.Stream | None) -> None:
+    """Wait for what each stream has now, by an event as the text does."""
+    for event in [stream.record_event() for stream in streams if stream is not None]:
+        event.synchronize()
 
 
 @contextmanager
 def overlap_case(device: torch.device, scale: float = 1.0, *, case: str) -> Iterator[Step]:
-    """Give one of the four cases as a workload."""
+    """Give one of the cases as a workload."""
     floats = experiment("E4").defaults()["floats"]
     run = copy_overlap(device, {"floats": max(1, round(floats * scale))})[case]
 

@@ -1,147 +1,156 @@
 """E11, E12: copies in processes of their own, and what becomes of a pinned tensor on its way to another process."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from functools import partial
+from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor, multiprocessing
+from torch.multiprocessing.spawn import ProcessException, spawn
 
 from pinprof.bench.results import Figure
-from pinprof.workloads.timing import Budget, Cases, answer, by_host, figure, repeated, synchronize
+from pinprof.workloads.timing import Budget, Cases, Stopwatch, answer, by_events, by_host, figure, repeated, synchronize
 from pinprof.workloads.transfers import Sizes
 
 LATER_COPIES = 5
-PATIENCE_S = 100
-"""How long a process may take for its answer."""
-KINDS = ("pageable", "pinned")
+Times = Mapping[str, list[float]]
 
 
 def each_copies(device: torch.device, sizes: Sizes) -> Cases:
     """E11, to be recorded: what each of the processes does, in this one."""
-    pageable = torch.ones(sizes["floats"])
-    pinned = pageable.pin_memory()
-    return {"pageable": lambda: pageable.to(device), "pinned": lambda: pinned.to(device)}
-
-
-def first_and_later(device: torch.device, sizes: Sizes, _budget: Budget) -> Iterator[Figure]:
-    """E11: yield what a process's first copy costs and what later ones cost, of fresh processes for each kind.
-
-    As in the text, only the copy is timed, and not the pinning before it: but that is what starts the GPU there, while
-    the first pageable copy has that cost in it.
-    """
-    taken: dict[str, list[float]] = {f"{kind}, {when}": [] for kind in KINDS for when in ("first", "later")}
-    with _processes(_copy_when_told, [(kind, sizes["floats"], str(device)) for kind in KINDS], sizes) as ready:
-        for kind, connections in ready.items():
-            for connection in connections:
-                connection.send("go")
-            for connection in connections:
-                first, later = _answer(connection)
-                taken[f"{kind}, first"].append(first)
-                taken[f"{kind}, later"] += later
-    for name, times in taken.items():
-        yield figure(name, "ms", times)
-
-
-@contextmanager
-def _processes(
-    target: Any, arguments: list[tuple[str, int, str]], sizes: Sizes
-) -> Iterator[dict[str, list[Connection]]]:
-    """Start processes for each kind of memory, and give connections to them when all are ready."""
-    context = multiprocessing.get_context("spawn")
-    started, connections = [], {kind: [] for kind, *_ in arguments}  # type: ignore[var-annotated]
-    try:
-        for of_kind in arguments:
-            for _ in range(sizes["processes"]):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=target, args=(theirs, *of_kind), daemon=True)
-                process.start()
-                theirs.close()
-                started.append(process)
-                connections[of_kind[0]].append(ours)
-        for each in connections.values():
-            for connection in each:
-                _answer(connection)
-        yield connections
-    finally:
-        for process in started:
-            process.kill()
-            process.join()
-
-
-def _copy_when_told(connection: Connection, kind: str, floats: int, device: str) -> None:
-    """Make the tensor, wait for the word, and send back what the first copy took and what later ones took."""
-    source = torch.ones(floats)
-    if kind == "pinned":
-        source = source.pin_memory()
-    connection.send("ready")
-    connection.recv()
-    first, *later = (_milliseconds(source, torch.device(device)) for _ in range(1 + LATER_COPIES))
-    connection.send((first, later))
-
-
-def _milliseconds(source: Tensor, device: torch.device) -> float:
-    start = time.perf_counter()
-    source.to(device)
-    synchronize(device)
-    return (time.perf_counter() - start) * 1e3
-
-
-def _answer(connection: Connection) -> Any:
-    """Return what a process sends; RuntimeError if it has ended or takes too long."""
-    if not connection.poll(PATIENCE_S):
-        raise RuntimeError(f"a process did not answer within {PATIENCE_S} s")
-    try:
-        return connection.recv()
-    except EOFError:
-        raise RuntimeError("a process ended before it was done") from None
-
-
-@dataclass
-class Holder:
-    """An object that keeps a tensor, to be sent to another process."""
-
-    tensor: Tensor
+    sent = as_sent(device, sizes)
+    names = ("pageable", "pinned, as it arrives", "pinned in the child")
+    return dict(zip(names, sent.values(), strict=True))
 
 
 def as_sent(device: torch.device, sizes: Sizes) -> Cases:
     """E12, to be recorded: copies of what the other process has; sending moves a tensor to shared memory."""
-    sent = torch.ones(sizes["floats"]).pin_memory().share_memory_()  # type: ignore[no-untyped-call]
-    pageable, own = torch.ones(sizes["floats"]), torch.ones(sizes["floats"]).pin_memory()
+    pageable, sent, own = (torch.ones(sizes["floats"]) for _ in range(3))
+    sent = _pinned(sent, device).share_memory_()  # type: ignore[no-untyped-call]
+    own = _pinned(own, device)
     return {
-        "pageable": lambda: pageable.to(device),
-        "pinned, sent to the child": lambda: sent.to(device),
-        "pinned in the child itself": lambda: own.to(device),
+        "pageable": lambda: pageable.to(device, non_blocking=True),
+        "pinned, sent to the child": lambda: sent.to(device, non_blocking=True),
+        "pinned in the child itself": lambda: own.to(device, non_blocking=True),
     }
 
 
+def _pinned(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return the tensor in pinned memory, which only a machine with a GPU has."""
+    return tensor.pin_memory() if device.type == "cuda" else tensor
+
+
+def first_and_later(device: torch.device, sizes: Sizes, _budget: Budget) -> Iterator[Figure]:
+    """E11: yield what each process's copies take: as the text has them, in the other order, and after a warm-up.
+
+    Sending a tensor moves it to shared memory in the parent too, so each program has tensors of its own.
+    """
+
+    def tensors() -> tuple[Tensor, Tensor]:
+        return torch.randn(sizes["floats"]), _pinned(torch.randn(sizes["floats"]), device)
+
+    pageable, pinned = tensors()
+    yield answer("pinned in the parent", [pinned.is_pinned()])
+    for first, second in _spawned(_copy_both, sizes, pageable, pinned, str(device)):
+        yield from _times({"pageable, first": [first], "pinned, second": [second]})
+        yield figure("times as fast, as written", "times", [first / second])
+    pageable, pinned = tensors()
+    for first, second in _spawned(_copy_both, sizes, pinned, pageable, str(device)):
+        yield from _times({"pinned, first": [first], "pageable, second": [second]})
+        yield figure("times as fast, other order", "times", [second / first])
+    for is_pinned, is_shared, times in _spawned(_warm_up_and_copy, sizes, *tensors(), str(device)):
+        yield answer("pinned on arrival", [is_pinned])
+        yield answer("shared on arrival", [is_shared])
+        yield from _times(times)
+        for name in ("as it arrives", "in the child"):
+            ratio = median(times["pageable, later"]) / median(times[f"pinned {name}, later"])
+            yield figure(f"times as fast, pinned {name}", "times", [ratio])
+
+
+def _times(times: Times) -> Iterator[Figure]:
+    for name, taken in times.items():
+        yield figure(name, "ms", taken)
+
+
+def _spawned(target: Callable[..., None], sizes: Sizes, *arguments: object) -> list[Any]:
+    """Call a function in processes of their own, as the text does, and return what each puts into the queue.
+
+    Raises RuntimeError with the last line of what one of them says if it fails.
+    """
+    answers = multiprocessing.get_context("spawn").SimpleQueue()
+    try:
+        spawn(target, (answers, *arguments), nprocs=sizes["processes"], join=True)  # type: ignore[no-untyped-call]
+    except ProcessException as error:
+        raise RuntimeError(str(error).strip().splitlines()[-1]) from error
+    return [answers.get() for _ in range(sizes["processes"])]
+
+
+def _copy_both(_rank: int, answers: Any, first: Tensor, second: Tensor, device: str) -> None:
+    """Send back what each copy takes, the first use of CUDA in the first."""
+    answers.put([_milliseconds(partial(_sent, source, device), device) for source in (first, second)])
+
+
+def _sent(source: Tensor, device: str) -> Tensor:
+    return source.to(device, non_blocking=True)
+
+
+def _milliseconds(run: Callable[[], object], device: str) -> float:
+    """Return the time from before the call until the GPU is done; nothing is waited for before, as in the text."""
+    start = time.perf_counter()
+    run()
+    synchronize(torch.device(device))
+    return (time.perf_counter() - start) * 1e3
+
+
+def _warm_up_and_copy(_rank: int, answers: Any, pageable: Tensor, pinned: Tensor, device: str) -> None:
+    """Send back how the pinned tensor arrives, what the first use of CUDA takes, and what copies take behind it."""
+    times = {"first use of CUDA": [_milliseconds(partial(torch.zeros, 1, device=device), device)]}
+    is_pinned, is_shared = pinned.is_pinned(), pinned.is_shared()  # type: ignore[no-untyped-call]
+    sources = {
+        "pageable": pageable,
+        "pinned as it arrives": pinned,
+        "pinned in the child": _pinned(pageable.clone(), torch.device(device)),
+    }
+    for name, source in sources.items():
+        copy = partial(_sent, source, device)
+        _milliseconds(copy, device)
+        times[f"{name}, later"] = [_milliseconds(copy, device) for _ in range(LATER_COPIES)]
+    answers.put((is_pinned, is_shared, times))
+
+
+@dataclass
+class Holder:
+    """An object that keeps tensors, to be sent to another process."""
+
+    pageable: Tensor
+    pinned: Tensor
+
+
 def pinned_in_object(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """E12: yield whether the tensor of an object is pinned here and in the process that it is sent to, and its copies.
+    """E12: yield whether a tensor is pinned here and in the processes that it is sent to, and what its copies take.
 
     Sending moves the tensor to shared memory, in this process too: whether it is pinned here is asked before.
     """
-    pageable, pinned = Holder(torch.ones(sizes["floats"])), Holder(torch.ones(sizes["floats"]).pin_memory())
-    yield answer("pinned in the parent", [pinned.tensor.is_pinned()])
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_copy_what_was_sent, args=(theirs, pageable, pinned, str(device), budget))
-    process.start()
-    theirs.close()
-    try:
-        yield from _answer(ours)
-    finally:
-        process.kill()
-        process.join()
+    held = Holder(torch.randn(sizes["floats"]), _pinned(torch.randn(sizes["floats"]), device))
+    bare = _pinned(torch.randn(sizes["floats"]), device)
+    yield answer("pinned in the parent", [held.pinned.is_pinned() and bare.is_pinned()])
+    for is_pinned, bare_is_pinned, times in _spawned(_copy_what_was_sent, sizes, held, bare, str(device), budget):
+        yield answer("pinned in the child", [is_pinned])
+        yield answer("pinned, bare in the child", [bare_is_pinned])
+        yield from _times(times)
 
 
-def _copy_what_was_sent(connection: Connection, pageable: Holder, pinned: Holder, device: str, budget: Budget) -> None:
-    """Send back what this process sees of the tensors, and what their copies take here."""
-    own = Holder(torch.ones(pinned.tensor.numel()).pin_memory())
-    stopwatch = by_host(torch.device(device))
-    arrived = answer("pinned in the child", [pinned.tensor.is_pinned()])
-    cases = {"pageable": pageable, "pinned, sent to the child": pinned, "pinned in the child itself": own}
-    times = {name: repeated(lambda: holder.tensor.to(device), stopwatch, budget) for name, holder in cases.items()}  # noqa: B023
-    connection.send([arrived] + [figure(name, "ms", taken) for name, taken in times.items()])
+def _copy_what_was_sent(_rank: int, answers: Any, held: Holder, bare: Tensor, device: str, budget: Budget) -> None:
+    """Send back what this process sees of the tensors, and what their copies take here between CUDA events."""
+    sources = {
+        "pageable": held.pageable,
+        "pinned, sent to the child": held.pinned,
+        "pinned, sent bare": bare,
+        "pinned in the child itself": _pinned(held.pageable.clone(), torch.device(device)),
+    }
+    stopwatch: Stopwatch = by_events if torch.device(device).type == "cuda" else by_host(torch.device(device))
+    times = {name: repeated(partial(_sent, source, device), stopwatch, budget) for name, source in sources.items()}
+    answers.put((held.pinned.is_pinned(), bare.is_pinned(), times))

@@ -1,15 +1,16 @@
 """Runs the experiments one after the other, so that what becomes of one costs no other its figures."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from pinprof.bench.catalogue import Experiment
+from pinprof.bench.experiment import Experiment
 from pinprof.bench.results import Bench, Figure, Machine, Picture, Result, of_rounds
 from pinprof.version import VERSION
 from pinprof.workloads.apart import Apart, ApartError
-from pinprof.workloads.experiments import PROGRAMS, time_experiment, trace_experiment
+from pinprof.workloads.experiments import PROGRAMS, ROUNDS, SOME_ROUNDS, time_experiment, trace_experiment
 from pinprof.workloads.machine import describe_machine
 
 TIMEOUT_S = 120.0
@@ -18,9 +19,10 @@ TIMEOUT_S = 120.0
 Part = Callable[[str, dict[str, int], bool], Iterator[Figure | Picture]]
 """Yields what it finds of an experiment, given its number, its sizes and whether to be quick; picklable."""
 OnProgress = Callable[[str, Experiment, str], None]
-"""Called with how far it is ("round 1 of 3, 2 of 14"), the experiment, and what was measured of it last, if any."""
-ROUNDS = 3
-"""In which everything is timed, each in a process of its own; `--quick` has one."""
+"""Called with how far it is ("round 1, 2 of 15"), the experiment, and what was measured of it last, if any."""
+BEGIN_BY_S = 215.0
+"""No round after the first three begins later: a round takes an H200 half a minute, the traces as much, and the whole
+bench may take five minutes."""
 
 
 def _silent(_far: str, _known: Experiment, _last: str) -> None:
@@ -56,22 +58,26 @@ class Stage:
     """The experiments that have this part; None for all."""
     fresh: bool = False
     """Whether it begins in a new process."""
+    begin_by_s: float = math.inf
+    """It is left out if the bench has taken longer when it would begin."""
 
 
 def stages(*, quick: bool) -> tuple[Stage, ...]:
-    """Return the rounds in which everything is timed, then the traces.
+    """Return the rounds in which everything is timed, then the traces; a quick bench has one round.
 
+    A round is a process of its own, and what drifts with time is spread over the rounds, not over the runs of one.
     Nothing is timed in a process that was profiled: CUPTI, once loaded, slows what the host bounds. What was timed may
     be profiled: starting a process takes some seconds.
     """
-    rounds = 1 if quick else ROUNDS
-    timed = frozenset(number for number, program in PROGRAMS.items() if not program.once)
+    rounds = [_round(number) for number in range(1, 2 if quick else ROUNDS + 1)]
     told = frozenset(number for number, program in PROGRAMS.items() if program.tell)
-    return (
-        Stage(f"round 1 of {rounds}", time_experiment),
-        *(Stage(f"round {number} of {rounds}", time_experiment, timed, fresh=True) for number in range(2, rounds + 1)),
-        Stage("traces", trace_experiment, told),
-    )
+    return (*rounds, Stage("traces", trace_experiment, told))
+
+
+def _round(number: int) -> Stage:
+    there = frozenset(each for each, program in PROGRAMS.items() if program.rounds >= number)
+    begin_by_s = math.inf if number <= SOME_ROUNDS else BEGIN_BY_S
+    return Stage(f"round {number}", time_experiment, there, fresh=number > 1, begin_by_s=begin_by_s)
 
 
 def run_bench(
@@ -99,7 +105,10 @@ def run_experiments(
     as its problem and is left out of later stages; the others go on in a new process.
     """
     gathered = {known.number: _Gathered() for known in experiments}
+    start = time.monotonic()
     for stage in stages:
+        if time.monotonic() - start > stage.begin_by_s:
+            continue
         if stage.fresh:
             apart.renew()
         for number, known in enumerate(experiments, start=1):

@@ -12,6 +12,8 @@ from pinprof.bench.results import Figure
 Run = Callable[[], object]
 """One case of an experiment, run once."""
 Cases = Mapping[str, Run]
+Clock = Callable[[], float]
+"""Returns seconds."""
 Stopwatch = Callable[[Run], float]
 """Runs a case once and returns its milliseconds."""
 
@@ -20,8 +22,8 @@ Stopwatch = Callable[[Run], float]
 class Budget:
     """How often the cases of an experiment run.
 
-    One run that is not counted, then at least `least` runs, and more, up to `most`, as long as they take no more than
-    `seconds`.
+    One run that is not counted, then at least `least` runs, and more, up to `most`, until they have taken `seconds` in
+    all. A full bench has many rounds (`runner.ROUNDS`): a few runs in each say more than many in one.
     """
 
     least: int
@@ -29,7 +31,7 @@ class Budget:
     seconds: float
 
 
-FULL = Budget(least=3, most=50, seconds=0.3)
+FULL = Budget(least=1, most=40, seconds=0.2)
 QUICK = Budget(least=3, most=20, seconds=0.1)
 
 
@@ -39,10 +41,20 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def by_host(device: torch.device, *, steps: int = 1, clock: Callable[[], float] = time.perf_counter) -> Stopwatch:
-    """Return a stopwatch that runs a case `steps` times, synchronizes on both sides, and gives the time of one."""
+def by_host(
+    device: torch.device,
+    *,
+    steps: int = 1,
+    before: Callable[[], object] = lambda: None,
+    clock: Clock = time.perf_counter,
+) -> Stopwatch:
+    """Return a stopwatch that runs a case `steps` times, synchronizes on both sides, and gives the time of one.
+
+    What is done `before` is not timed.
+    """
 
     def timed(run: Run) -> float:
+        before()
         synchronize(device)
         start = clock()
         for _ in range(steps):
@@ -79,11 +91,12 @@ def time_cases(cases: Cases, stopwatch: Stopwatch, budget: Budget) -> Iterator[F
         raise problem
 
 
-def repeated(run: Run, stopwatch: Stopwatch, budget: Budget) -> list[float]:
-    """Return the milliseconds of each run that counts."""
+def repeated(run: Run, stopwatch: Stopwatch, budget: Budget, clock: Clock = time.perf_counter) -> list[float]:
+    """Return the milliseconds of each run that counts; `clock` says when the budget is spent."""
     stopwatch(run)
     taken: list[float] = []
-    while len(taken) < budget.least or (len(taken) < budget.most and sum(taken) < budget.seconds * 1e3):
+    end = clock() + budget.seconds
+    while len(taken) < budget.least or (len(taken) < budget.most and clock() < end):
         taken.append(stopwatch(run))
     return taken
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +21,17 @@ from pinprof.workloads.transfers import Sizes as Chosen
 
 STEPS = 10
 """Steps between two synchronizes: in a training loop the host runs ahead of the GPU."""
+LOADED = ("pageable, blocking", "pageable, non_blocking", "pinned, blocking", "pinned, non_blocking")
+FETCHED = ("plain loop", "prefetcher", "prefetcher, pageable")
+"""The cases of E8 and E10 that copy."""
 WORKER_COUNTS = (1, 2, 4, 8)
+UNTIL_STEADY = 4
+"""Times the budget of other figures: batches come in bursts, so that their rate takes longer to tell."""
 PREFETCHED = 2
 """Batches that a worker makes ahead, as a DataLoader has it by default."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  where the workers put their batches
-PENALTY = 1e-4
+PENALTY = 0.001
+"""The article's factor."""
 
 
 class SharedMemoryError(PinprofError):
@@ -80,7 +87,8 @@ def loader_rate(device: torch.device, chosen: Chosen, budget: Budget) -> Iterato
                 f"{workers} workers need {needed / 1e6:.0f} MB of shared memory ({SHARED_MEMORY}), and it has less; "
                 f"give more (docker run --shm-size) or choose fewer --rows"
             )
-        yield figure("batch, N workers", "ms", _batch_times(device, size, workers, budget), workers)
+        longer = replace(budget, seconds=UNTIL_STEADY * budget.seconds)
+        yield figure("batch, N workers", "ms", _batch_times(device, size, workers, longer), workers)
 
 
 def _batch_times(device: torch.device, size: Sizes, workers: int, budget: Budget) -> list[float]:
@@ -97,15 +105,18 @@ def _batch_times(device: torch.device, size: Sizes, workers: int, budget: Budget
 
 
 def prefetching(device: torch.device, chosen: Chosen) -> Cases:
-    """E10: the plain loop, the same with a prefetcher, and one whose batch is on the device already."""
+    """E10: the plain loop, the same with a prefetcher of pinned or of pageable batches, and one that copies none."""
     size = _size(chosen)
     training = trainer(device, size)
-    pinned = host_batches(size, count=3, pinned=device.type == "cuda")
+    pageable = host_batches(size, count=3)
+    pinned = [batch.pin_memory() for batch in pageable] if device.type == "cuda" else pageable
     resident = pinned[0].to(device)
-    plain, prefetched = forever(pinned), iter(Prefetcher(forever(pinned), device))
+    plain = forever(pinned)
+    prefetched, staged = (iter(Prefetcher(forever(batches), device)) for batches in (pinned, pageable))
     return {
         "plain loop": lambda: training.train(next(plain).to(device, non_blocking=True)),
         "prefetcher": lambda: training.train(next(prefetched)),
+        "prefetcher, pageable": lambda: training.train(next(staged)),
         "no copy": lambda: training.train(resident),
     }
 
@@ -123,7 +134,12 @@ class LabelledStream(IterableDataset[tuple[Tensor, Tensor]]):
 
 
 def training_loop(device: torch.device, chosen: Chosen) -> Cases:
-    """E14: asynchronous copies, a penalty over all parameters; the loss and the hits read in every step, or kept."""
+    """E14: the article's loop, and one that keeps loss and hits on the device; with its batches and larger ones."""
+    larger = {**chosen, "rows": chosen["larger"]}
+    return {**_loops(device, chosen, ""), **_loops(device, larger, ", larger")}
+
+
+def _loops(device: torch.device, chosen: Chosen, name: str) -> Cases:
     size = _size(chosen)
     training = trainer(device, size)
     parameters = list(training.model.parameters())
@@ -136,10 +152,10 @@ def training_loop(device: torch.device, chosen: Chosen) -> Cases:
 
     def trained(inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         output = training.model(inputs)
-        penalty = sum(parameter.pow(2).sum() for parameter in parameters)
-        loss = F.cross_entropy(output, labels) + PENALTY * penalty
+        loss = F.cross_entropy(output, labels)
+        loss = loss + PENALTY * sum(parameter.pow(2.0).sum() for parameter in parameters)
         training.update(loss)
-        return loss.detach(), output.argmax(1).eq(labels).sum()
+        return loss.detach(), output.max(1).indices.eq(labels).sum()
 
     read, kept = batches(), batches()
     total_loss, total_hits = 0.0, 0
@@ -156,7 +172,7 @@ def training_loop(device: torch.device, chosen: Chosen) -> Cases:
         device_loss.add_(loss)
         device_hits.add_(hits)
 
-    return {"as written": as_written, "without .item()": without_item}
+    return {f"as written{name}": as_written, f"without .item(){name}": without_item}
 
 
 def _size(chosen: Chosen) -> Sizes:

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
+from pinprof.bench.tutorial import TENSORDICT
 from pinprof.workloads.timing import Cases, synchronize
 
 Sizes = Mapping[str, int]
@@ -20,6 +24,7 @@ def pinning_cost(device: torch.device, sizes: Sizes) -> Cases:
         "pinned.to": lambda: pinned.to(device),
         "pageable.pin_memory()": pageable.pin_memory,
         "pageable.pin_memory().to": lambda: pageable.pin_memory().to(device),
+        "pageable.pin_memory().to, non_blocking": lambda: pageable.pin_memory().to(device, non_blocking=True),
     }
 
 
@@ -73,7 +78,22 @@ def threaded_pinning(device: torch.device, sizes: Sizes) -> Cases:
         "non_blocking": lambda: {key: tensor.to(device, non_blocking=True) for key, tensor in tensors.items()},
         "pin then copy": pin_then_copy,
         "pin in threads then copy": pin_in_threads_then_copy,
+        **_by_tensordict(device, tensors, sizes["threads"]),
     }
+
+
+def _by_tensordict(device: torch.device, tensors: Mapping[int, Tensor], threads: int) -> Cases:
+    """E7: the same by TensorDict, as the text has it; nothing where it is not installed."""
+    if find_spec("tensordict") is None:
+        return {}
+    made = import_module("tensordict").TensorDict({str(key): tensor for key, tensor in tensors.items()}, batch_size=[])
+    ways: dict[str, dict[str, object]] = {
+        "blocking": {"non_blocking": False},
+        "non_blocking": {},
+        "pin then copy": {"non_blocking_pin": True, "num_threads": 0},
+        "pin in threads then copy": {"non_blocking_pin": True, "num_threads": threads},
+    }
+    return {f"{TENSORDICT}{name}": partial(made.to, str(device), **options) for name, options in ways.items()}
 
 
 def many(sizes: Sizes) -> list[Tensor]:

@@ -2,22 +2,24 @@
 
 import pytest
 
-from pinprof.bench.catalogue import EXPERIMENTS, Experiment, UnknownExperimentError, experiment, resized
+from pinprof.bench.catalogue import EXPERIMENTS, UnknownExperimentError, experiment
+from pinprof.bench.experiment import OURS, SOURCES, Experiment, resized
 
 each = pytest.mark.parametrize("known", EXPERIMENTS, ids=lambda known: known.number)
 
 
-def test_fourteen_in_order_with_names_of_their_own() -> None:
-    assert [known.number for known in EXPERIMENTS] == [f"E{number}" for number in range(1, 15)]
-    assert len({known.name for known in EXPERIMENTS}) == 14
+def test_fifteen_in_order_with_names_of_their_own() -> None:
+    assert [known.number for known in EXPERIMENTS] == [f"E{number}" for number in range(1, 16)]
+    assert len({known.name for known in EXPERIMENTS}) == 15
 
 
 @each
 def test_each_says_what_it_does_and_what_its_text_claims(known: Experiment) -> None:
     assert known.name.isidentifier()
     assert known.summary
-    assert known.claim
-    assert known.source
+    assert {source for claim in known.claims for source in claim.sources} <= SOURCES.keys()
+    assert known.sources
+    assert len({claim.text for claim in known.claims}) == len(known.claims) >= 1
     assert len(f"{known.number:4} {known.name:17} {known.summary}") <= 130
 
 
@@ -33,7 +35,13 @@ def test_sizes_are_named_once_and_the_quick_ones_are_smaller(known: Experiment) 
 
 @each
 def test_published_figures_are_named_once(known: Experiment) -> None:
-    assert len({figure.figure for figure in known.published}) == len(known.published)
+    assert len({(figure.figure, figure.size) for figure in known.published}) == len(known.published)
+
+
+def test_every_text_has_claims_and_what_is_ours_is_no_texts() -> None:
+    claims = [claim for known in EXPERIMENTS for claim in known.claims]
+    assert {source for claim in claims for source in claim.sources} == SOURCES.keys()
+    assert all(claim.sources == (OURS,) for claim in claims if OURS in claim.sources)
 
 
 @pytest.mark.parametrize("name", ["E4", "e4", "copy_overlap", "COPY_OVERLAP"])
@@ -42,8 +50,8 @@ def test_found_by_name_and_number(name: str) -> None:
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownExperimentError, match=r"no experiment is named 'E15'; there are E1 pinning_cost, .*E14"):
-        experiment("E15")
+    with pytest.raises(UnknownExperimentError, match=r"no experiment is named 'E16'; there are E1 pinning_cost, .*E15"):
+        experiment("E16")
 
 
 def test_chosen_sizes_win() -> None:

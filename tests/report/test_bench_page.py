@@ -16,7 +16,7 @@ from pinprof.bench.link import link_of
 from pinprof.bench.results import Bar, Picture
 from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench_page import to_html
-from pinprof.report.bench_words import ADVICE, OUTCOMES, value
+from pinprof.report.bench_words import ADVICE, OUTCOMES, claimed, value, why
 from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -44,13 +44,15 @@ def test_the_page_begins_with_what_to_do() -> None:
 def test_every_claim_has_its_verdict() -> None:
     text = words(Page(to_html(example())).text)
     for verdict in verdicts(example()):
-        assert f"{verdict.claim} {OUTCOMES[verdict.outcome]} {verdict.number} {words(verdict.text)}" in text
+        said = (verdict.claim, OUTCOMES[verdict.outcome], verdict.number, claimed(verdict))
+        figures = (verdict.published or "-", verdict.measured or "-", why(verdict))
+        assert words(" ".join((*said, *figures))) in text
 
 
 def test_experiments_that_failed_or_did_not_run_are_named() -> None:
     text = words(Page(to_html(example())).text)
     assert "Problem: the child was killed: out of memory" in text
-    assert "Not run: E7." in text
+    assert "Not run: E7, E15." in text
 
 
 def test_recorded_results_are_marked_as_such() -> None:

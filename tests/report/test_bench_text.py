@@ -58,8 +58,9 @@ def test_programs_read_figures_verdicts_and_advice() -> None:
     document = json.loads(to_json(example()))
     assert document["schema"] == "pinprof.bench/1"
     assert document["link"]["theoretical"] == pytest.approx(63.0, rel=1e-3)
-    assert document["verdicts"][0].keys() == {"number", "claim", "outcome", "text"}
-    assert {verdict["outcome"] for verdict in document["verdicts"]} == {"confirmed", "depends", "unknown"}
+    verdict = document["verdicts"][0]
+    assert verdict.keys() == {"number", "claim", "outcome", "text", "sources", "published", "measured", "differs"}
+    assert {each["outcome"] for each in document["verdicts"]} == {"confirmed", "refuted", "depends", "unknown"}
     values = {piece["name"]: piece["value"] for piece in document["advice"]}
     assert values["pageable_free_up_to"] == 65536
     assert values["pin_workers"] == 4

@@ -71,4 +71,12 @@ def test_figures_of_a_trace(tmp_path: Path) -> None:
         assert tell is not None
         figures = (each for each in tell(case, trace, measured) if isinstance(each, Figure))
         found |= {figure.name: figure.median for figure in figures}
-    assert found == {"waits, non_blocking": 2, "waits, as written": 2, "overlapped, prefetcher": 75}
+    assert found == {
+        "waits, non_blocking": 2,
+        "asynchronous copies, non_blocking": 1,
+        "waits, as written": 2,
+        "overlapped, as written": 75,
+        "waits, prefetcher": 2,
+        "overlapped, prefetcher": 75,
+        "ahead, prefetcher": -0.29,  # asked for at 10 µs of a step, 290 after the kernel of the one before
+    }

@@ -1,5 +1,6 @@
 """One experiment that fails, dies or hangs costs no other its figures."""
 
+import math
 import multiprocessing
 import os
 import time
@@ -11,7 +12,7 @@ from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Bar, Figure, Picture
 from pinprof.errors import PinprofError
 from pinprof.workloads.apart import Apart, ApartError, sentence
-from pinprof.workloads.runner import Stage, run_experiments, stages
+from pinprof.workloads.runner import BEGIN_BY_S, Stage, run_experiments, stages
 
 CHOSEN = [experiment(f"E{number}") for number in range(1, 6)]
 
@@ -65,14 +66,29 @@ def test_rounds_give_one_figure_and_a_failure_ends_the_rounds_of_its_experiment(
     assert failed.problem == "RuntimeError: CUDA error: out of memory"
 
 
-def test_everything_is_timed_in_three_rounds_and_what_is_no_time_in_one() -> None:
+def test_times_come_from_rounds_in_processes_of_their_own_and_answers_from_one() -> None:
     *rounds, traces = stages(quick=False)
-    assert [stage.name for stage in rounds] == ["round 1 of 3", "round 2 of 3", "round 3 of 3"]
-    assert [stage.numbers is None for stage in rounds] == [True, False, False]
-    assert {known.number for known in EXPERIMENTS} - (rounds[1].numbers or set()) == {"E5", "E6", "E9"}
-    assert traces.numbers == frozenset({"E2", "E4", "E10", "E14"})
-    assert [stage.fresh for stage in (*rounds, traces)] == [False, True, True, False]
-    assert len(stages(quick=True)) == 2
+    assert [stage.name for stage in rounds] == [f"round {number}" for number in range(1, 8)]
+    assert [stage.fresh for stage in rounds] == [False] + [True] * 6
+    everything = {known.number for known in EXPERIMENTS}
+    there = [everything - (stage.numbers or set()) for stage in rounds]
+    assert there[0] == set()
+    assert there[1] == there[2] == {"E5", "E6", "E9"}
+    assert there[3] == there[6] == {"E5", "E6", "E9", "E11", "E12", "E15"}
+    assert traces.numbers == frozenset({"E2", "E4", "E8", "E10", "E14"})
+    assert not traces.fresh
+    assert [stage.name for stage in stages(quick=True)] == ["round 1", "traces"]
+
+
+def test_a_bench_that_takes_long_leaves_out_rounds_but_no_traces() -> None:
+    *rounds, traces = stages(quick=False)
+    assert [stage.begin_by_s for stage in rounds] == [math.inf] * 3 + [BEGIN_BY_S] * 4
+    assert traces.begin_by_s == math.inf
+    with Apart() as apart:
+        chosen = [Stage("first", part), Stage("late", part, begin_by_s=0.0), Stage("traces", pictures)]
+        (result,) = run_experiments([CHOSEN[0]], chosen, apart=apart)
+    assert [(figure.name, figure.runs) for figure in result.figures] == [("process", 1), ("late", 1)]
+    assert len(result.pictures) == 1
 
 
 def test_what_is_left_hanging_ends_with_the_block() -> None:

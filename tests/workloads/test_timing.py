@@ -42,7 +42,18 @@ def test_the_first_run_is_the_warm_up() -> None:
 def test_runs_fill_the_time_between_least_and_most(seconds: float, runs: int) -> None:
     clock = Clock()
     budget = Budget(least=2, most=5, seconds=seconds)
-    assert len(repeated(clock.taking(1), by_host(CPU, clock=clock), budget)) == runs
+    assert len(repeated(clock.taking(1), by_host(CPU, clock=clock), budget, clock)) == runs
+
+
+def test_a_budget_counts_the_time_of_all_steps_of_a_run() -> None:
+    clock = Clock()
+    budget = Budget(least=1, most=50, seconds=20)
+    assert repeated(clock.taking(1), by_host(CPU, steps=10, clock=clock), budget, clock) == [1000, 1000]
+
+
+def test_what_is_done_before_a_run_is_not_timed() -> None:
+    clock = Clock()
+    assert by_host(CPU, before=clock.taking(5), clock=clock)(clock.taking(1)) == 1000
 
 
 def test_one_run_of_ten_that_is_far_out_widens_nothing() -> None:

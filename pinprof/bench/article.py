@@ -1,0 +1,136 @@
+"""E8, E9, E14: what an article on pinned memory in data loading does and says."""
+
+from pinprof.bench.experiment import ARTICLE, OURS, Claim, Experiment, Size
+from pinprof.bench.judging import Judgement, Measured, all_less, answers, hidden, less, more, never_waits, waits
+from pinprof.bench.order import order, shown
+from pinprof.units import percent
+
+OWN_STREAM = "the copy is on the stream of the kernels: the host runs ahead, the GPU copies and computes in turn (E10)"
+
+
+def _off_the_path(of: Measured) -> Judgement:
+    slow, fast, none = of.all("pageable, blocking", "pinned, non_blocking", "no copy")
+    cost, left = slow.median - none.median, fast.median - none.median
+    said = (
+        f"a step of {shown(fast)} (pinned, non_blocking), of {shown(none)} without copy, of {shown(slow)} ({slow.name})"
+    )
+    if order(fast, slow) in {"same", "more"}:
+        return Judgement("refuted", said)
+    if order(fast, slow) == "unsure":
+        return Judgement("depends", f"{said}; a difference within the spread")
+    if order(fast, none) in {"same", "less"}:
+        return Judgement("confirmed", said)
+    share = percent(max(left, 0) / cost) if cost > 0 else "part"
+    return Judgement("depends", f"{said}: {share} of the copy's cost is left")
+
+
+ARTICLES = {
+    "E8": Experiment(
+        "E8",
+        "loader",
+        "training on a DataLoader with and without pin_memory=True and non_blocking=True, and its rate alone",
+        (
+            Claim(
+                "DataLoader(pin_memory=True) makes the copies of its batches faster",
+                (ARTICLE,),
+                more("rate, pinned, non_blocking", "rate, pageable, non_blocking"),
+            ),
+            Claim(
+                "Once a batch is pinned, a non_blocking copy is asynchronous: the host does not wait",
+                (ARTICLE,),
+                never_waits("waits, pinned, non_blocking"),
+            ),
+            Claim(
+                "Unless it is pinned, non_blocking or not, the host waits",
+                (OURS,),
+                waits("waits, pageable, blocking", "waits, pageable, non_blocking"),
+                differs="up to 64 KiB a pageable copy does not wait (E13)",
+            ),
+            Claim(
+                "So transfers overlap with computation",
+                (ARTICLE,),
+                hidden("overlapped, pinned, non_blocking"),
+                differs=OWN_STREAM,
+            ),
+            Claim(
+                "Pinned batches and non_blocking take the copy off the step's critical path",
+                (OURS,),
+                _off_the_path,
+                differs=OWN_STREAM,
+            ),
+        ),
+        sizes=(
+            Size("rows", 2048, "samples in a batch", of_text=False),
+            Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
+            Size("workers", 2, "worker processes of the training steps"),
+        ),
+        cases=("pageable, blocking", "pageable, non_blocking", "pinned, blocking", "pinned, non_blocking", "no copy"),
+        changed="the article shows a loader and a loop and prints nothing; the four ways and the larger batch, whose "
+        "copy can be seen in the step, are ours. The loop as it is: E14",
+    ),
+    "E9": Experiment(
+        "E9",
+        "custom_batch",
+        "a batch of a class of one's own from DataLoader(pin_memory=True), with and without a pin_memory() method",
+        (
+            Claim(
+                "A batch of a custom type is handed back unpinned",
+                (ARTICLE,),
+                answers({"pinned, without pin_memory()": False}),
+            ),
+            Claim(
+                "With a pin_memory() method of its own, the batch is pinned",
+                (ARTICLE,),
+                answers({"pinned, with pin_memory()": True}),
+            ),
+            Claim(
+                "Tensors, and lists and dictionaries of them, are pinned without one",
+                (ARTICLE,),
+                answers({"pinned, a list of tensors": True, "pinned, a dictionary of tensors": True}),
+            ),
+        ),
+        sizes=(Size("rows", 64, "samples in a batch", of_text=False),),
+        cases=("pinned, without pin_memory()", "pinned, with pin_memory()"),
+        changed="the article's batches have 2 rows of 5 numbers; here they are large enough to be seen in a trace",
+    ),
+    "E14": Experiment(
+        "E14",
+        "training_loop",
+        "a training loop with asynchronous copies, a penalty over all parameters, and two .item() in every step",
+        (
+            Claim(
+                "In this loop the asynchronous copies overlap with computation",
+                (ARTICLE,),
+                hidden("overlapped, as written"),
+                differs=OWN_STREAM,
+            ),
+            Claim(
+                "Its copies and launches return at once: not the host, the kernels wait for the data",
+                (ARTICLE,),
+                never_waits("waits, without .item()"),
+            ),
+            Claim("Its two .item() make the host wait in every step", (OURS,), waits("waits, as written")),
+            Claim(
+                "They cost time: without them the step is shorter, of small batches and of large",
+                (OURS,),
+                all_less(("without .item()", "as written"), ("without .item(), larger", "as written, larger")),
+                differs="a host that is late anyway loses little by waiting: the step is many small kernels",
+            ),
+            Claim(
+                "They undo the overlap of the asynchronous copies",
+                (OURS,),
+                less("overlapped, as written", "overlapped, without .item()"),
+                differs="where nothing is overlapped, there is nothing to undo",
+            ),
+        ),
+        sizes=(
+            Size("rows", 32, "samples in a batch"),
+            Size("larger", 512, "samples in a larger batch", of_text=False),
+            Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
+            Size("workers", 2, "worker processes of the loader"),
+        ),
+        cases=("as written", "without .item()", "as written, larger", "without .item(), larger"),
+        changed="the network is a small one of ours, as the article has none; the batches are made beforehand, so that "
+        "the loader keeps up",
+    ),
+}

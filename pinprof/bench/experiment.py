@@ -1,0 +1,106 @@
+"""What an experiment is: its program's name and sizes, what its text publishes, and the claims that figures decide."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pinprof.bench.judging import Judge
+
+TUTORIAL, ARTICLE, QUESTION, ANSWER, PROCESSES, OURS = (
+    "tutorial",
+    "article",
+    "question",
+    "answer",
+    "processes",
+    "pinprof",
+)
+SOURCES = {
+    TUTORIAL: "the PyTorch tutorial on pin_memory() and non_blocking",
+    ARTICLE: "an article on pinned memory in data loading",
+    QUESTION: "a question on prefetching",
+    ANSWER: "the answers beside that question",
+    PROCESSES: "an article that times pinned against pageable memory over several processes",
+    OURS: "pinprof; no text says so",
+}
+"""Who claims something, by a short name."""
+
+MIB = 1024**2
+GIB = 1024**3
+
+
+@dataclass(frozen=True)
+class Size:
+    """One option of an experiment."""
+
+    name: str
+    default: int
+    """What it runs with if nothing else is chosen."""
+    means: str
+    quick: int | None = None
+    """What `--quick` takes, where the default takes too long."""
+    of_text: bool = True
+    """Whether the default is what the text has; else the text has no such size, or another one."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One figure that the text gives: its name and unit are those of `pinprof.bench.results.Figure`."""
+
+    figure: str
+    value: float
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a text, in fair words, and how figures judge it."""
+
+    text: str
+    sources: tuple[str, ...]
+    """Which texts claim it: keys of SOURCES."""
+    judge: Judge
+    said: str = ""
+    """What the text shows for it that is no figure of the experiment."""
+    differs: str = ""
+    """What the outcome turns on: why it may differ from what the text found."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A program of a published text, to be run again on this machine."""
+
+    number: str
+    """`E1` to `E15`."""
+    name: str
+    summary: str
+    claims: tuple[Claim, ...]
+    published: tuple[Published, ...] = ()
+    sizes: tuple[Size, ...] = ()
+    cases: tuple[str, ...] = ()
+    """What can be recorded of it, each as a trace."""
+    changed: str = ""
+    """What is not as the text has it, and why."""
+
+    def defaults(self, *, quick: bool = False) -> dict[str, int]:
+        """Return the sizes that it runs with if none is chosen."""
+        return {size.name: size.quick if quick and size.quick is not None else size.default for size in self.sizes}
+
+    def texts_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the sizes of the text, and so of what it publishes, that these are not."""
+        return {
+            size.name: size.default
+            for size in self.sizes
+            if size.of_text and sizes.get(size.name, size.default) != size.default
+        }
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The texts that its claims are from, without pinprof's own."""
+        return tuple(dict.fromkeys(source for claim in self.claims for source in claim.sources if source != OURS))
+
+
+def resized(known: Experiment, chosen: Mapping[str, int]) -> Experiment:
+    """Return the experiment with the chosen sizes in place of its own, quick or not."""
+    sizes = (
+        replace(size, default=chosen[size.name], quick=None) if size.name in chosen else size for size in known.sizes
+    )
+    return replace(known, sizes=tuple(sizes))

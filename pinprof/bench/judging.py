@@ -1,0 +1,267 @@
+"""How figures judge a claim: it is confirmed or refuted only by differences beyond the spread."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from pinprof.bench.order import Order, by_size, order, shown, spread, times
+from pinprof.bench.results import Bench, Figure
+
+HIDDEN, BARELY = 50.0, 10.0
+"""Percent of the copy time under kernels: from the first on copies overlap, up to the second they do not."""
+FEW = 0.1
+"""Waits that are at most this share of the others are gone."""
+
+Outcome = Literal["confirmed", "refuted", "depends", "unknown"]
+
+
+class Judgement(NamedTuple):
+    """What figures say of a claim, and why."""
+
+    outcome: Outcome
+    text: str
+
+
+class MissingError(Exception):
+    """A figure that a judgement needs was not measured."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The figures of a bench as a claim asks for them; it keeps what was asked for, so that it can be shown."""
+
+    bench: Bench
+    number: str
+    """The experiment whose claim it is."""
+    asked: list[Figure] = field(default_factory=list)
+
+    def __call__(self, name: str, size: int | None = None) -> Figure:
+        """Return a figure. Raises MissingError."""
+        found = self.maybe(name, size)
+        if found is None:
+            raise MissingError(name)
+        return found
+
+    def maybe(self, name: str, size: int | None = None) -> Figure | None:
+        """Return a figure that does not have to be there."""
+        result = self.bench.result(self.number)
+        found = result.figure(name, size) if result else None
+        if found is not None and found not in self.asked:
+            self.asked.append(found)
+        return found
+
+    def all(self, *names: str) -> list[Figure]:
+        """Return several figures. Raises MissingError."""
+        return [self(name) for name in names]
+
+    def by_size(self, name: str) -> Sequence[Figure]:
+        """Return a figure at all its sizes, the smallest first. Raises MissingError."""
+        result = self.bench.result(self.number)
+        found = by_size(result, name) if result else []
+        if not found:
+            raise MissingError(name)
+        return found
+
+    def of(self, number: str) -> "Measured":
+        """Return the figures of another experiment; what is asked of them is kept here."""
+        return Measured(self.bench, number, self.asked)
+
+
+Judge = Callable[[Measured], Judgement]
+
+
+def judged(measured: Measured, judge: Judge) -> Judgement:
+    """Return what the figures say; `unknown` where one that is needed was not measured."""
+    result = measured.bench.result(measured.number)
+    if result is None:
+        return Judgement("unknown", "the experiment did not run")
+    try:
+        return judge(measured)
+    except MissingError as error:
+        reason = f" ({result.problem})" if result.problem else ""
+        return Judgement("unknown", f"not measured: {error}{reason}")
+
+
+# Judges that several claims share
+
+
+def less(first: str, second: str) -> Judge:
+    """Judge the claim that the first takes less than the second."""
+    return lambda of: _less(of(first), of(second))
+
+
+def _less(first: Figure, second: Figure) -> Judgement:
+    outcomes: dict[Order, Outcome] = {"less": "confirmed", "more": "refuted", "same": "refuted", "unsure": "depends"}
+    return Judgement(outcomes[order(first, second)], against(first, second))
+
+
+def not_less(first: str, second: str) -> Judge:
+    """Judge the claim that the first takes no less than the second."""
+    outcomes: dict[Order, Outcome] = {"less": "refuted", "more": "confirmed", "same": "confirmed", "unsure": "depends"}
+    return lambda of: Judgement(outcomes[order(of(first), of(second))], against(of(first), of(second)))
+
+
+def more(first: str, second: str) -> Judge:
+    """Judge the claim that the first is more than the second."""
+    outcomes: dict[Order, Outcome] = {"less": "refuted", "more": "confirmed", "same": "refuted", "unsure": "depends"}
+    return lambda of: Judgement(outcomes[order(of(first), of(second))], against(of(first), of(second)))
+
+
+def all_less(*pairs: tuple[str, str]) -> Judge:
+    """Judge the claim that in each pair the first takes less than the second."""
+    return lambda of: each_less([(of(first), of(second)) for first, second in pairs])
+
+
+def each_less(pairs: Sequence[tuple[Figure, Figure]]) -> Judgement:
+    """Return whether in each pair the first takes less; it depends where only some do."""
+    relations = [order(*pair) for pair in pairs]
+    said = "; ".join(against(*pair) for pair in pairs)
+    if all(relation == "less" for relation in relations):
+        return Judgement("confirmed", said)
+    none = all(relation in {"more", "same"} for relation in relations)
+    return Judgement("refuted" if none else "depends", said)
+
+
+def extreme(name: str, others: Sequence[str], wanted: Order) -> Judge:
+    """Judge the claim that a strategy takes less, or more, than all others."""
+    return lambda of: _extreme(of(name), of.all(*(other for other in others if other != name)), wanted)
+
+
+def _extreme(chosen: Figure, others: Sequence[Figure], wanted: Order) -> Judgement:
+    relations = [order(chosen, other) for other in others]
+    most = (min if wanted == "less" else max)(others, key=lambda figure: figure.median)
+    said = f"{shown(chosen)}; of the others the {'best' if wanted == 'less' else 'worst'} is {most.name}, {shown(most)}"
+    if all(relation == wanted for relation in relations):
+        return Judgement("confirmed", said)
+    if any(relation in {"less", "more"} and relation != wanted for relation in relations):
+        return Judgement("refuted", said)
+    alike = [other.name for other, relation in zip(others, relations, strict=True) if relation != wanted]
+    return Judgement("depends", f"{said}; not to be told from {' and '.join(alike)}")
+
+
+def hidden(name: str) -> Judge:
+    """Judge the claim that copies are hidden behind kernels."""
+    return lambda of: _share(of(name), "confirmed", "refuted")
+
+
+def exposed(name: str) -> Judge:
+    """Judge the claim that copies are not hidden behind kernels."""
+    return lambda of: _share(of(name), "refuted", "confirmed")
+
+
+def _share(figure: Figure, if_hidden: Outcome, if_not: Outcome) -> Judgement:
+    said = f"{shown(figure)} of the copy time is under kernels"
+    if figure.low >= HIDDEN:
+        return Judgement(if_hidden, said)
+    return Judgement(if_not if figure.high <= BARELY else "depends", said)
+
+
+def wrong(name: str) -> Judge:
+    """Judge the claim that values are wrong: one that is not seen to be wrong may be so all the same."""
+
+    def judge(of: Measured) -> Judgement:
+        figure = of(name)
+        if figure.median > 0:
+            return Judgement("confirmed", _wrong(figure))
+        return Judgement("depends", f"did not show in {figure.runs} tries on this machine; it may all the same")
+
+    return judge
+
+
+def right(*names: str) -> Judge:
+    """Judge the claim that values are never wrong."""
+
+    def judge(of: Measured) -> Judgement:
+        figures = of.all(*names)
+        bad = [figure for figure in figures if figure.median > 0]
+        if bad:
+            return Judgement("refuted", "; ".join(_wrong(figure) for figure in bad))
+        return Judgement("confirmed", f"no wrong value in {sum(figure.runs for figure in figures)} tries")
+
+    return judge
+
+
+def _wrong(figure: Figure) -> str:
+    return f"{figure.median:g} of {figure.runs} tries gave wrong values ({figure.name})"
+
+
+def answers(expected: dict[str, bool]) -> Judge:
+    """Judge the claim that each question has the expected answer: some runs that answer otherwise leave it open."""
+
+    def judge(of: Measured) -> Judgement:
+        figures = {name: of(name) for name in expected}
+        said = "; ".join(f"{name}: {shown(figure)}" for name, figure in figures.items())
+        if all(figure.low == figure.high == float(expected[name]) for name, figure in figures.items()):
+            return Judgement("confirmed", said)
+        if any(figure.low == figure.high != float(expected[name]) for name, figure in figures.items()):
+            return Judgement("refuted", said)
+        return Judgement("depends", f"{said}; not in all runs")
+
+    return judge
+
+
+def never_waits(*names: str) -> Judge:
+    """Judge the claim that the host does not wait."""
+    return lambda of: _waits(of.all(*names), if_none="confirmed", if_always="refuted")
+
+
+def waits(*names: str) -> Judge:
+    """Judge the claim that the host waits in every step."""
+    return lambda of: _waits(of.all(*names), if_none="refuted", if_always="confirmed")
+
+
+def _waits(figures: Sequence[Figure], if_none: Outcome, if_always: Outcome) -> Judgement:
+    said = "; ".join(f"{figure.median:g} waits per step ({figure.name.removeprefix('waits, ')})" for figure in figures)
+    if all(figure.high < 1 for figure in figures):
+        return Judgement(if_none, said)
+    return Judgement(if_always if all(figure.low >= 1 for figure in figures) else "depends", said)
+
+
+def beyond(name: str, limit: float) -> Judge:
+    """Judge the claim that a figure is at least so much."""
+
+    def judge(of: Measured) -> Judgement:
+        figure = of(name)
+        said = f"{shown(figure)} ({spread(figure) or 'one run'})"
+        if figure.low >= limit:
+            return Judgement("confirmed", said)
+        return Judgement("refuted" if figure.high < limit else "depends", said)
+
+    return judge
+
+
+# Figures against each other
+
+
+def against(first: Figure, second: Figure) -> str:
+    """Return two figures, and what the first is to the second."""
+    relation = order(first, second)
+    pair = f"{shown(first)} ({first.name}) against {shown(second)} ({second.name})"
+    return f"{pair}, {_relation(first, second, relation)}"
+
+
+def _relation(first: Figure, second: Figure, relation: Order) -> str:
+    if relation == "unsure":
+        return f"a difference within the spread ({spread(first) or 'one run'}; {spread(second) or 'one run'})"
+    if relation == "same":
+        return "no difference that matters"
+    smaller, larger = sorted((first.median, second.median))
+    words = {"less": "as fast", "more": "the time"} if first.unit == "ms" else {"less": "less", "more": "as much"}
+    return f"{times(larger, smaller)} {words[relation]}"
+
+
+def ratios(more: Figure, few: Figure) -> tuple[float, float]:
+    """Return how many times one figure is another, at least and at most, as their spreads allow."""
+    return _ratio(more.low, few.high), _ratio(more.high, few.low)
+
+
+def _ratio(more: float, few: float) -> float:
+    return more / few if few > 0 else float("inf")
+
+
+def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> Iterator[tuple[Figure, Figure]]:
+    """Yield two figures at each size from `least` on that both have."""
+    seconds = {figure.size: figure for figure in of.by_size(second)}
+    for figure in of.by_size(first):
+        if figure.size in seconds and (figure.size or 0) >= least:
+            yield figure, seconds[figure.size]

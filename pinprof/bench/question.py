@@ -1,0 +1,107 @@
+"""E10: what a question on prefetching believes, and what is answered."""
+
+from pinprof.bench.experiment import ANSWER, OURS, QUESTION, Claim, Experiment, Size
+from pinprof.bench.judging import (
+    BARELY,
+    HIDDEN,
+    Judgement,
+    Measured,
+    against,
+    exposed,
+    hidden,
+    never_waits,
+    waits,
+)
+from pinprof.bench.order import order, shown
+
+STREAM_ORDER = "what is on one stream runs in turn, whether the host waits or not"
+
+
+def _waits_for_the_output(of: Measured) -> Judgement:
+    """Judge whether the host queues the next copy only when the output is computed: by how far it is ahead of it."""
+    ahead = of("ahead, plain loop")
+    said = f"the next copy is queued {shown(ahead)} before the GPU ends the step"
+    if ahead.low > 0:
+        return Judgement("refuted", said)
+    return Judgement("confirmed" if ahead.high <= 0 else "depends", said)
+
+
+def _needs_both(of: Measured) -> Judgement:
+    pageable, pinned = of("overlapped, prefetcher, pageable"), of("overlapped, prefetcher")
+    said = f"under kernels are {shown(pinned)} of pinned copies on a side stream and {shown(pageable)} of pageable ones"
+    if pinned.low >= HIDDEN and pageable.high <= BARELY:
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if pageable.low >= HIDDEN or pinned.high <= BARELY else "depends", said)
+
+
+def _prefetched(of: Measured) -> Judgement:
+    outcome, said = hidden("overlapped, prefetcher")(of)
+    plain, ahead = of("plain loop"), of("prefetcher")
+    if outcome == "confirmed" and order(ahead, plain) != "less":
+        outcome = "depends"
+    return Judgement(outcome, f"{said}; {against(ahead, plain)}")
+
+
+QUESTIONS = (
+    Experiment(
+        "E10",
+        "prefetching",
+        "the plain loop with non_blocking=True against a prefetcher that copies the next batch on a side stream",
+        (
+            Claim(
+                "To overlap, copies must be non_blocking and from pinned memory",
+                (QUESTION, ANSWER),
+                _needs_both,
+                differs="both are needed, and not enough: the plain loop has both",
+            ),
+            Claim(
+                "model(images) is a synchronization point: the host waits until the batch is on the GPU",
+                (QUESTION,),
+                waits("waits, plain loop"),
+                differs="the kernels wait on the stream behind the copy; the host does not",
+            ),
+            Claim(
+                "The next batch's copy is not asked for before the output is computed",
+                (QUESTION,),
+                _waits_for_the_output,
+                differs="the host launches and goes on: it runs ahead of the GPU",
+            ),
+            Claim(
+                "So the plain loop does not prefetch: no copy runs beside the kernels of the batch before",
+                (QUESTION,),
+                exposed("overlapped, plain loop"),
+                differs=STREAM_ORDER,
+            ),
+            Claim(
+                "model(images) is no synchronization point",
+                (ANSWER,),
+                never_waits("waits, plain loop"),
+            ),
+            Claim(
+                "Copies and computation are handled by different parts of the GPU",
+                (ANSWER,),
+                hidden("overlapped, prefetcher"),
+                differs="both run at once only on streams of their own",
+            ),
+            Claim(
+                "So in that loop non_blocking copies overlap with computation",
+                (ANSWER,),
+                hidden("overlapped, plain loop"),
+                differs=STREAM_ORDER,
+            ),
+            Claim(
+                "A prefetcher on a side stream hides the copy and makes the step shorter",
+                (OURS,),
+                _prefetched,
+                differs="it turns on how long the copy is beside the step",
+            ),
+        ),
+        sizes=(
+            Size("rows", 4096, "samples in a batch", of_text=False),
+            Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
+        ),
+        cases=("plain loop", "prefetcher", "prefetcher, pageable", "no copy"),
+        changed="the question shows the loop of PyTorch's ImageNet example; here it trains a small network, on batches "
+        "that are made beforehand",
+    ),
+)

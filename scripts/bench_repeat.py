@@ -1,0 +1,79 @@
+"""How well `pinprof bench` repeats: how many medians of one bench lie in the spread of another, both ways.
+
+PYTHONPATH=. python scripts/bench_repeat.py first.json second.json
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pinprof.bench.order import shown, spread
+from pinprof.bench.results import Bench, Figure, from_json
+from pinprof.bench.verdicts import verdicts
+from pinprof.units import percent, size
+
+MEASURED = ("ms", "GB/s")
+"""Units of times and rates; the others are counts and answers."""
+
+
+class Repeat(NamedTuple):
+    """A figure that two benches have."""
+
+    number: str
+    first: Figure
+    second: Figure
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the second median lies in the spread of the first."""
+        return self.first.low <= self.second.median <= self.first.high
+
+    def __str__(self) -> str:
+        """Return how far apart they are."""
+        at = f" at {size(self.first.size)}" if self.first.size is not None else ""
+        apart = percent(abs(self.second.median / self.first.median - 1)) if self.first.median else "all"
+        return (
+            f"{self.number} {self.first.name}{at}: {shown(self.second)}, {apart} from {shown(self.first)} "
+            f"({spread(self.first) or 'one run'})"
+        )
+
+
+def repeats(first: Bench, second: Bench) -> Iterator[Repeat]:
+    """Yield the times and rates that both benches have."""
+    for result in first.results:
+        other = second.result(result.number)
+        for figure in result.figures if other else ():
+            again = other.figure(figure.name, figure.size) if other else None
+            if again is not None and figure.unit in MEASURED:
+                yield Repeat(result.number, figure, again)
+
+
+def flips(first: Bench, second: Bench) -> Iterator[str]:
+    """Yield the claims of which the two say different things."""
+    for one, other in zip(verdicts(first), verdicts(second), strict=True):
+        if one.outcome != other.outcome:
+            yield f"{one.number} {one.claim}: {one.outcome}, then {other.outcome}"
+
+
+def main(*files: str) -> None:
+    """Print what does not repeat, then how much does."""
+    first, second = (from_json(Path(file).read_bytes(), file) for file in files)
+    for one, other, title in (
+        (first, second, "of the second in the first"),
+        (second, first, "of the first in the second"),
+    ):
+        found = list(repeats(one, other))
+        for each in found:
+            if not each.is_within:
+                print(f"  {each}")
+        within = sum(each.is_within for each in found)
+        print(f"{within} of {len(found)} medians {title} ({percent(within / len(found)) if found else 'none'})")
+    changed = list(flips(first, second))
+    print(f"{len(verdicts(first)) - len(changed)} of {len(verdicts(first))} verdicts are the same")
+    for line in changed:
+        print(f"  {line}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])
