@@ -86,7 +86,7 @@ def measure_overlap(trace: Trace) -> Overlap:
         kernels = np.flatnonzero((gpu.category == KERNEL) & (gpu.device == device))
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
         exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
-        reason[on_device] = _reasons(trace, rows, kernels)
+        reason[on_device] = _reasons(trace, rows, kernels, exposed[on_device])
         reason[np.flatnonzero(on_device)[_cut_off(trace, rows, kernels, exposed[on_device])]] = CUT
         copying = union(gpu.start_ns[rows], gpu.end_ns[rows])
         hidden = int(covered(busy, copying.start, copying.end).sum())
@@ -134,12 +134,12 @@ def _exposed(start: Int64s, end: Int64s, busy: Intervals) -> Int64s:
     return own_end - own_start - covered(busy, own_start, own_end)
 
 
-def _reasons(trace: Trace, rows: Int64s, kernels: Int64s) -> Int64s:
+def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Int64s:
     """Return the first reason that holds for each copy, as an index into REASONS."""
     conditions = (
         trace.gpu.host_memory[rows] == PAGEABLE,
         _beside_own_stream(trace, rows, kernels),
-        ~_kernels_were_queued(trace, rows, kernels),
+        ~_kernels_were_queued(trace, rows, kernels) | _came_first(trace, rows, kernels, exposed),
         _started_at_once(trace, rows),
     )
     return np.select(conditions, range(len(conditions)), default=REASONS.index("other"))
@@ -180,6 +180,23 @@ def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
         last_end = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(gpu.end_ns[by_launch])))
         seen = np.searchsorted(launched[by_launch], gpu.end_ns[rows])
         result |= (gpu.stream[rows] != stream) & (last_end[seen] > gpu.start_ns[rows])
+    return result
+
+
+def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
+    """Return whether the copy began before any kernel that was queued, and is exposed mostly until the first starts.
+
+    Launched earlier it would run earlier, beside nothing as well.
+    """
+    gpu, launched = trace.gpu, trace.launched_ns
+    if len(kernels) == 0:
+        return np.zeros(len(rows), bool)
+    start = gpu.start_ns[rows]
+    following = np.searchsorted(gpu.start_ns[kernels], start)
+    first = kernels[np.minimum(following, len(kernels) - 1)]
+    alone = np.where(contains(union(gpu.start_ns[kernels], gpu.end_ns[kernels]), start), 0, gpu.start_ns[first] - start)
+    beside = (following < len(kernels)) & (gpu.start_ns[first] < gpu.end_ns[rows])
+    result: Bools = beside & (launched[rows] < launched[first]) & (alone > 0) & (2 * alone > exposed)
     return result
 
 
