@@ -87,7 +87,7 @@ def measure_overlap(trace: Trace) -> Overlap:
         kernels = of_device[gpu.category[of_device] == KERNEL]
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
         exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
-        reason[on_device] = _reasons(trace, rows, kernels)
+        reason[on_device] = _reasons(trace, rows, kernels, exposed[on_device])
         reason[on_device[_cut_off(trace, rows, kernels, exposed[on_device])]] = CUT
         copying = union(gpu.start_ns[rows], gpu.end_ns[rows])
         hidden = int(covered(busy, copying.start, copying.end).sum())
@@ -135,12 +135,12 @@ def _exposed(start: Int64s, end: Int64s, busy: Intervals) -> Int64s:
     return own_end - own_start - covered(busy, own_start, own_end)
 
 
-def _reasons(trace: Trace, rows: Int64s, kernels: Int64s) -> Int64s:
+def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Int64s:
     """Return the first reason that holds for each copy, as an index into REASONS."""
     conditions = (
         trace.gpu.host_memory[rows] == PAGEABLE,
         _beside_own_stream(trace, rows, kernels),
-        ~_kernels_were_queued(trace, rows, kernels),
+        ~_kernels_were_queued(trace, rows, kernels) | _came_first(trace, rows, kernels, exposed),
         _started_at_once(trace, rows),
     )
     return np.select(conditions, range(len(conditions)), default=REASONS.index("other"))
@@ -185,6 +185,23 @@ def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
     seen = np.searchsorted(launched[queue], gpu.end_ns[rows])
     beside = np.append(stream[last], NONE)[seen - 1] != gpu.stream[rows]
     result: Bools = np.where(beside, reach[seen], elsewhere[seen]) > gpu.start_ns[rows]
+    return result
+
+
+def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
+    """Return whether the copy began before any kernel that was queued, and is exposed mostly until the first starts.
+
+    Launched earlier it would run earlier, beside nothing as well.
+    """
+    gpu, launched = trace.gpu, trace.launched_ns
+    if len(kernels) == 0:
+        return np.zeros(len(rows), bool)
+    start = gpu.start_ns[rows]
+    following = np.searchsorted(gpu.start_ns[kernels], start)
+    first = kernels[np.minimum(following, len(kernels) - 1)]
+    alone = np.where(contains(union(gpu.start_ns[kernels], gpu.end_ns[kernels]), start), 0, gpu.start_ns[first] - start)
+    beside = (following < len(kernels)) & (gpu.start_ns[first] < gpu.end_ns[rows])
+    result: Bools = beside & (launched[rows] < launched[first]) & (alone > 0) & (2 * alone > exposed)
     return result
 
 

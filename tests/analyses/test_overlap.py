@@ -110,6 +110,31 @@ def test_without_a_queued_kernel_there_was_nothing_to_overlap(tmp_path: Path) ->
     assert reasons_of(overlap_of(builder, tmp_path)) == ["no_kernels_to_overlap"]
 
 
+def test_the_beginning_of_a_copy_that_came_before_the_kernels_lacks_a_kernel(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.copy(PINNED, 0, 100, launch=-5, stream=SIDE)
+    builder.kernel(30, 200, launch=10)
+    overlap = overlap_of(builder, tmp_path)
+    assert overlap.by_reason == (("no_kernels_to_overlap", 1, 30_000),)
+
+
+def test_the_beginning_of_a_copy_launched_behind_the_kernels_was_launched_late(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.copy(PINNED, 0, 100, launch=-5, stream=SIDE)
+    builder.kernel(30, 200, launch=-10)
+    overlap = overlap_of(builder, tmp_path)
+    assert overlap.by_reason == (("launched_late", 1, 30_000),)
+
+
+def test_the_end_of_a_copy_that_a_kernel_ran_beside_was_launched_late(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(-50, 80, launch=-60)
+    builder.copy(PINNED, 0, 100, launch=-5, stream=SIDE)
+    builder.kernel(90, 200, launch=10)
+    overlap = overlap_of(builder, tmp_path)
+    assert overlap.by_reason == (("launched_late", 1, 60_000),)
+
+
 def test_a_copy_that_starts_at_once_while_a_kernel_waits_for_it_was_launched_late(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.kernel(-100, 90, launch=-150)
