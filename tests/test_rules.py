@@ -433,3 +433,26 @@ def test_what_an_op_of_a_library_does_is_not_advised_on_as_if_the_code_did_it(tm
     (finding,) = findings_of(scene, tmp_path)
     assert (finding.rule.id, finding.saving) == ("PIN214", None)
     assert finding.evidence.cost_ns > 0
+
+
+def test_copies_that_are_pinned_can_go_ahead_where_that_brings_more() -> None:
+    trace = read_trace(TRACES / "overlap_default_pageable.json.gz")
+    findings = find(measure(trace), trace)
+    first = findings[0]
+    assert (first.rule.id, first.evidence.then and first.evidence.then.rule) == ("PIN101", "PIN301")
+    assert first.saving
+    assert first.with_then
+    assert 0.80e6 < first.saving.saving_ns < 0.86e6
+    assert 1.10e6 < first.with_then.saving_ns < 1.18e6  # whatif --pin --non-blocking --overlap-copies: 1.95 to 0.81 ms
+    assert findings.joint
+    assert findings.joint.saving_ns >= first.with_then.saving_ns
+    assert not any(each.evidence.then and each.evidence.then.edits for each in findings.summary())
+
+
+def test_copies_to_the_host_go_nowhere_ahead_and_nothing_more_is_offered_where_it_brings_no_more(
+    tmp_path: Path,
+) -> None:
+    assert all(each.evidence.then is None for each in findings_of(pageable_readback, tmp_path))
+    for each in findings_of(pageable, tmp_path):
+        if each.with_then and each.saving:
+            assert each.with_then.saving_ns > each.saving.saving_ns

@@ -7,7 +7,7 @@ from pinprof.measure import Profile
 from pinprof.report.elements import escaped, unbroken
 from pinprof.report.headline import long_pause, nothing_found
 from pinprof.report.timeline import zoom_attribute
-from pinprof.report.words import joint_worth, place, worth
+from pinprof.report.words import joint_worth, place, then_worth, worth
 from pinprof.rules import Finding, Findings, unsearched
 from pinprof.trace.tables import Trace
 from pinprof.units import counted, duration, percent
@@ -90,13 +90,15 @@ def _card(number: int, rank: int, finding: Finding, in_timeline: str, profile: P
     at = place(evidence.place)
     where = f'<p class="place"><code>{escaped(at)}</code> {in_timeline}</p>' if at or in_timeline else ""
     unfolded = " open" if rank <= BEST else ""
+    further = then_worth(finding, profile)
+    then = f"\n<p><strong>Then:</strong> {unbroken(further)}</p>" if further else ""
     kind = f"{rule.id}, suspected" if finding.severity == "suspect" else rule.id
     return f"""<article class="finding {finding.severity}" id="finding-{number}-{rank}">
 <h4><span class="cost">{unbroken(worth(finding, profile))}</span> <span>{escaped(rule.title)}</span>
 <span class="kind">{escaped(kind)}</span></h4>
 {where}
 <p>{unbroken(evidence.text)}.</p>
-<p><strong>Fix:</strong> {escaped(rule.fix)}</p>
+<p><strong>Fix:</strong> {escaped(rule.fix)}</p>{then}
 <details{unfolded}><summary>The fix as code, and when it is safe</summary>
 <div class="codes">{_code("Before", rule.before)}{_code("After", rule.code)}</div>
 <p><strong>Why:</strong> {escaped(rule.why)}</p>

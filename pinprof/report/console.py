@@ -28,6 +28,7 @@ from pinprof.report.words import (
     printable,
     steps,
     surprises,
+    then_worth,
     unless,
     waits_in_all,
     why_not,
@@ -221,6 +222,9 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
         yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
         yield Padding(Text(f"Fix: {finding.rule.fix}"), (0, 0, 0, 6))
+        further = then_worth(finding, profile)
+        if further:
+            yield Padding(Text(f"Then: {further}"), (0, 0, 0, 6))
     together = joint_worth(findings, profile)
     if together:
         yield bullet(together)

@@ -344,6 +344,7 @@ def _finding(finding: Finding, step_ns: float | None) -> dict[str, Any]:
         "evidence": finding.evidence.text,
         "cost_ms": _ms(finding.evidence.cost_ns),
         **_saving(finding.saving, step_ns),
+        "then": _then(finding, step_ns),
         "fix": finding.rule.fix,
         "fix_code": {"before": finding.rule.before, "after": finding.rule.code},
     }
@@ -357,6 +358,14 @@ def _saving(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:
         "saving_fraction": saving.saving_ns / step_ns,
         "range_ms": [_ms(bound) for bound in saving.range_ns],
     }
+
+
+def _then(finding: Finding, step_ns: float | None) -> dict[str, Any] | None:
+    """Return what a fix makes possible, and what both bring together; None where that is no more."""
+    then = finding.evidence.then
+    if then is None or finding.with_then is None:
+        return None
+    return {"rule": then.rule, "what": then.what, **_saving(finding.with_then, step_ns)}
 
 
 def _joint(saving: Saving | None, step_ns: float | None) -> dict[str, Any] | None:

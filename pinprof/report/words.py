@@ -192,6 +192,14 @@ def worth(finding: Finding, profile: Profile) -> str:
     return _saves(finding.saving, profile) if finding.saving.saving_ns else "fixing this alone saves nothing"
 
 
+def then_worth(finding: Finding, profile: Profile) -> str:
+    """Return what a fix brings with what it makes possible; nothing where that brings no more."""
+    then = finding.evidence.then
+    if then is None or finding.with_then is None:
+        return ""
+    return f"with {then.what} ({then.rule}), together: {_saves(finding.with_then, profile)}"
+
+
 def joint_worth(findings: Findings, profile: Profile) -> str:
     """Return what all fixes together bring; nothing where it is what one of one finding brings, or not known."""
     step_ns = profile.step_ns

@@ -8,7 +8,7 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import in_library
 from pinprof.intervals import covered, union
 from pinprof.measure import Profile
-from pinprof.rules.rule import Evidence, Look, Rule
+from pinprof.rules.rule import Evidence, Further, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, SAFE_REFILL, read_later
 from pinprof.rules.sums import Copies, copies_in_steps, idle_within, in_complete_steps
 from pinprof.rules.waits import waits_of
@@ -18,6 +18,7 @@ from pinprof.trace.threads import PIN_OPS
 from pinprof.units import counted, duration, rate, size
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import LARGE_COPY_BYTES
+from pinprof.whatif.scenarios import without_blocking
 
 MANY_COPIES = 32
 """Small copies per step from one place that are worth gathering: at about 10 µs each they cost 0.3 ms."""
@@ -54,7 +55,7 @@ def _pageable(code: int) -> Look:
         by_library[by_library] = in_library(trace, launch[by_library])
         chosen = (profile.overlap.reason == REASONS.index("pageable")) & (trace.gpu.direction[rows] == code)
         for copies in copies_in_steps(profile, trace, chosen & ~by_library):
-            yield _pageable_evidence(copies, f"{DIRECTIONS[code]} copies of pageable memory")
+            yield _pageable_evidence(profile, trace, copies, f"{DIRECTIONS[code]} copies of pageable memory")
 
     return look
 
@@ -66,12 +67,12 @@ def _batches(source: str, what: str) -> Look:
         rows = profile.overlap.row
         chosen = (trace.gpu.direction[rows] == HTOD) & (trace.gpu.host_memory[rows] == PAGEABLE)
         for copies in copies_in_steps(profile, trace, chosen):
-            yield _pageable_evidence(copies, what)
+            yield _pageable_evidence(profile, trace, copies, what)
 
     return look
 
 
-def _pageable_evidence(copies: Copies, what: str) -> Evidence:
+def _pageable_evidence(profile: Profile, trace: Trace, copies: Copies, what: str) -> Evidence:
     blocked = f"; as traced, the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
     idle = f" and the GPU is idle for {duration(copies.bubble_ns)} afterwards" if copies.bubble_ns else ""
     speed = (
@@ -83,7 +84,15 @@ def _pageable_evidence(copies: Copies, what: str) -> Evidence:
         f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
         edits=Edits(pinned=frozenset(copies.rows.tolist())),
+        then=_prefetched(profile, trace, copies) if trace.gpu.direction[copies.rows[0]] == HTOD else None,
     )
+
+
+def _prefetched(profile: Profile, trace: Trace, copies: Copies) -> Further:
+    """Return the change that makes copies, once they are pinned, one step ahead: before, that would hide nothing."""
+    rows = frozenset(copies.rows.tolist())
+    edits = Edits(ahead=rows) | without_blocking(trace, profile.syncs, rows)
+    return Further("PIN301", "the copies one step ahead, on a stream of their own", edits)
 
 
 def _pin_then_copy(profile: Profile, trace: Trace) -> Iterator[Evidence]:
@@ -170,7 +179,7 @@ RULES = (
         "nothing.",
         "Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill it, "
         "each time behind an event that tells that its last copy has ended. "
-        "Do not pin a fresh tensor in each step: that costs more than it saves.",
+        "What a fresh pinned tensor in each step costs or saves depends on the machine: pinprof bench tells (E1).",
         "for x in batches:\n    train(x.to(device, non_blocking=True))  # pageable: the host waits all the same",
         REFILL + "\n\n# or, where batches come from a Dataset:\n"
         "for x in DataLoader(data, batch_size=64, pin_memory=True):\n"
@@ -198,7 +207,8 @@ RULES = (
         "pinning in the main thread",
         "aten::pin_memory on the main thread within the step, outside of a DataLoader.",
         "x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have to "
-        "allocate pinned memory, which takes a lock of the driver: together often slower than the pageable copy.",
+        "allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the pageable copy "
+        "depends on the machine: pinprof bench tells (E1). Memory that is pinned already is faster in any case.",
         "Keep one pinned tensor and refill it, each time behind an event that tells that its last copy has ended; or "
         "let the thread of a DataLoader pin.",
         "for x in batches:\n    train(x.pin_memory().to(device, non_blocking=True))  # a fresh pinned tensor each time",

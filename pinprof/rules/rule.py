@@ -12,6 +12,17 @@ from pinprof.whatif.edits import NO_EDITS
 
 
 @dataclass(frozen=True)
+class Further:
+    """A change that helps only once a finding is fixed."""
+
+    rule: str
+    """The number of the rule that tells how."""
+    what: str
+    """What it is, to follow "with"."""
+    edits: Edits
+
+
+@dataclass(frozen=True)
 class Evidence(Placed):
     """What a rule saw: its cost per step in ns, a sentence with the numbers, and the place if there is one."""
 
@@ -26,6 +37,13 @@ class Evidence(Placed):
     """Worth a line even where it costs this step nothing."""
     edits: Edits = NO_EDITS
     """What its fix changes in the recorded program; nothing where a replay cannot tell."""
+    then: "Further | None" = None
+    """What the fix makes possible."""
+
+    def summary(self) -> "Evidence":
+        """Return the same without the rows of the trace that the fix is about."""
+        then = replace(self.then, edits=NO_EDITS) if self.then else None
+        return replace(self, edits=NO_EDITS, then=then)
 
 
 Look: TypeAlias = Callable[[Profile, Trace], Iterator[Evidence]]
@@ -85,6 +103,8 @@ class Finding:
     evidence: Evidence
     saving: Saving | None = None
     """If only this were fixed; None where a replay cannot tell."""
+    with_then: Saving | None = None
+    """If `evidence.then` were done as well; None where that brings no more."""
 
 
 class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds one thing more
@@ -95,6 +115,6 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds one thing more
 
     def summary(self) -> "Findings":
         """Return the same without the rows of the trace that the fixes are about."""
-        short = Findings(replace(each, evidence=replace(each.evidence, edits=NO_EDITS)) for each in self)
+        short = Findings(replace(each, evidence=each.evidence.summary()) for each in self)
         short.joint = self.joint
         return short

@@ -22,15 +22,28 @@ def with_savings(found: Sequence[Finding], model: Model | None) -> Findings:
     if model is None or not any(finding.evidence.edits for finding in found) or not _runs(model):
         return Findings(by_cost)
     replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
-    savings = {id(finding): _saving(model, finding.evidence.edits) for finding in replayed}
+    saved = {id(finding): _with_saving(finding, model) for finding in replayed}
     result = Findings(
         sorted(
-            (replace(finding, saving=savings.get(id(finding))) for finding in by_cost),
+            (saved.get(id(finding), finding) for finding in by_cost),
             key=lambda finding: -finding.saving.saving_ns if finding.saving else 0.0,
         )
     )
-    result.joint = _saving(model, reduce(or_, (finding.evidence.edits for finding in replayed), NO_EDITS))
+    result.joint = _saving(model, reduce(or_, map(_all_edits, saved.values()), NO_EDITS))
     return result
+
+
+def _with_saving(finding: Finding, model: Model) -> Finding:
+    """Return a finding with what its fix brings, and with what the fix makes possible if that brings more."""
+    alone, then = _saving(model, finding.evidence.edits), finding.evidence.then
+    both = _saving(model, finding.evidence.edits | then.edits) if then else alone
+    more = both.saving_ns - alone.saving_ns > NOISE * model.before.step_ns
+    return replace(finding, saving=alone, with_then=both if more else None)
+
+
+def _all_edits(finding: Finding) -> Edits:
+    then = finding.evidence.then
+    return finding.evidence.edits | then.edits if then and finding.with_then else finding.evidence.edits
 
 
 def _runs(model: Model) -> bool:

@@ -107,9 +107,9 @@ def test_findings_say_saving_place_and_fix(tmp_path: Path) -> None:
 
 def test_findings_have_their_fix_as_code_and_say_when_it_is_safe(tmp_path: Path) -> None:
     read = report_of(copying(), tmp_path)
-    assert "Before loader = DataLoader(data) batch" in read.text
-    assert "After loader = DataLoader(data, pin_memory=True) batch" in read.text
-    assert "Safe if: Do not write to pinned memory again" in read.text
+    assert "Before for x in batches: train(x.to(device" in read.text
+    assert "After staging = torch.empty(shape, dtype=dtype, pin_memory=True)" in read.text
+    assert "Safe if: staging is not written to before its last copy has ended" in read.text
 
 
 def test_the_best_findings_stand_on_top_with_links_to_their_details_and_their_moment(tmp_path: Path) -> None:

@@ -97,6 +97,10 @@ def test_findings_have_their_savings_and_all_of_them_together(recorded: dict[str
     assert low < first["saving_ms"] < high
     assert first["saving_fraction"] == pytest.approx(first["saving_ms"] / step, rel=1e-5)
     assert last["saving_ms"] == 0
+    fixed = next(each for each in recorded["findings"] if each["then"])
+    assert fixed["then"].keys() == {"rule", "what", "saving_ms", "saving_fraction", "range_ms"}
+    assert fixed["then"]["saving_ms"] > fixed["saving_ms"]
+    assert last["then"] is None
     joint = recorded["joint"]
     assert joint.keys() == {"saving_ms", "saving_fraction", "range_ms", "predicted_step_ms"}
     assert joint["predicted_step_ms"] == pytest.approx(step - joint["saving_ms"], abs=1e-5)
