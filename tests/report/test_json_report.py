@@ -97,14 +97,19 @@ def test_findings_have_their_savings_and_all_of_them_together(recorded: dict[str
     assert low < first["saving_ms"] < high
     assert first["saving_fraction"] == pytest.approx(first["saving_ms"] / step, rel=1e-5)
     assert last["saving_ms"] == 0
-    fixed = next(each for each in recorded["findings"] if each["then"])
-    assert fixed["then"].keys() == {"rule", "what", "saving_ms", "saving_fraction", "range_ms"}
-    assert fixed["then"]["saving_ms"] > fixed["saving_ms"]
-    assert last["then"] is None
     joint = recorded["joint"]
     assert joint.keys() == {"saving_ms", "saving_fraction", "range_ms", "predicted_step_ms"}
     assert joint["predicted_step_ms"] == pytest.approx(step - joint["saving_ms"], abs=1e-5)
     assert joint["saving_ms"] >= first["saving_ms"]
+
+
+def test_a_finding_has_what_its_fix_makes_possible() -> None:
+    (trace,) = document_of(TRACES / "overlap_default_pageable.json.gz")["traces"]
+    first, last = trace["findings"]
+    assert first["then"].keys() == {"rule", "what", "saving_ms", "saving_fraction", "range_ms"}
+    assert first["then"]["rule"] == "PIN301"
+    assert first["then"]["saving_ms"] > first["saving_ms"]
+    assert last["then"] is None
 
 
 def test_a_copy_without_host_side_has_no_host_memory(tmp_path: Path) -> None:
