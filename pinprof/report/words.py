@@ -22,7 +22,7 @@ IDLE = {
     "other": "the next launch is not in the trace",
 }
 BOUNDS = {
-    "gpu": "the GPU is the limit: it computes or copies nearly all the time",
+    "gpu": "the GPU is the limit: it works nearly all the time, or its queued work waits for other work",
     "host": "the host is the limit: the GPU waits for its launches, or for it to stage copies",
     "input": "the input is the limit: the GPU waits for the next batch",
     "communication": "communication is the limit: the GPU is in collectives, or waits for other ranks in them",
@@ -46,8 +46,8 @@ FREE = 0.01
 """Of a wait of this share of the step that leaves the GPU idle for less than this share of itself, most is no loss. It
 costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
 BESIDE_WORK = 0.5
-"""A wait of which this share is for earlier work is mostly no loss; one for its own copy is, and of one for nothing
-that is recorded it is not known."""
+"""A wait in which the GPU does earlier work for this share is mostly no loss; one for its own copy is, and so is one
+for work that is queued and does not run; of one for nothing that is recorded it is not known."""
 DEAR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
 
@@ -81,7 +81,7 @@ def surprises(profile: Profile) -> Iterator[str]:
 
 def _is_beside_work(site: Site) -> bool:
     """Return whether the GPU works on something else for most of the waits of a site."""
-    return site.verdict == "benign" or site.in_steps.drain_ns >= BESIDE_WORK * site.in_steps.stall_ns
+    return site.verdict == "benign" or site.in_steps.worked_ns >= BESIDE_WORK * site.in_steps.stall_ns
 
 
 def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
