@@ -59,7 +59,7 @@ def gaps_with_causes(trace: Trace, syncs: Syncs, loader: LoaderWaits) -> tuple[I
     """Return when each device was idle, and why: the gaps of which `Profile.devices` has the sums."""
     stalls = syncs.stalls
     is_wait = np.array([site.is_wait for site in syncs.sites], dtype=bool)
-    counted = stalls.call[is_wait[syncs.site]]
+    counted = stalls.call[is_wait[syncs.site] & (stalls.drain_ns + stalls.own_ns > 0)]
     return idle_gaps(
         trace,
         blocked=union(trace.calls.start_ns[counted], trace.calls.end_ns[counted]),
