@@ -141,6 +141,9 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     if profile.withheld.keys() & {"overlap", "causes"}:
         yield bullet(f"why copies are exposed: {why_not(profile, 'overlap', 'causes')}")
         return
+    twice = sum(group.time_ns for group in profile.copies) - sum(device.copy_ns for device in overlap.devices)
+    if twice:
+        yield bullet(f"copies run beside each other for {duration(twice)}: this counts once, but for each in the table")
     for reason, count, exposed in overlap.by_reason:
         yield bullet(f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {SENTENCES[reason]}")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
-from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.trust import FIGURES, Missing
@@ -65,8 +65,8 @@ def surprises(profile: Profile) -> Iterator[str]:
             after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
             yield f"most of the {duration(stall)} that {_named(site)} waits is no loss: the GPU works meanwhile{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
-            which = idle_gpu(profile, [site])
-            yield f"{_named(site)} waits only {duration(stall)}, but {which} idle for {duration(bubble)} after it"
+            which, when = idle_gpu(profile, [site]), in_or_after([site])
+            yield f"{_named(site)} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
     groups: dict[int, list[Site]] = defaultdict(list)
     for site in waits:
         if site.group is not None:
@@ -92,7 +92,7 @@ def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
     if waits:
         reason = why_not(profile, "stalls", "per_step", "drain")
         bubble = sum(site.in_steps.bubble_ns for site in waits) / steps
-        idle = f"{idle_gpu(profile, waits)} idle for {duration(bubble)} after them"
+        idle = f"{idle_gpu(profile, waits)} idle for {duration(bubble)} {in_or_after(waits)} them"
         left = f"what that leaves idle is {reason}" if reason else idle
         if not reason and not any(site.in_steps.count for site in waits):
             left = "all of them lie outside of the complete steps"

@@ -114,7 +114,7 @@ def test_a_stall_says_how_much_of_it_is_no_loss() -> None:
 
 
 def queued_but_idle() -> TraceBuilder:
-    """Three steps of 1000 µs: the host waits 900 µs for two kernels of 100 µs, between which the GPU is idle for 700 µs.
+    """Three steps of 1000 µs: the host waits 900 µs for two kernels of 100 µs, 700 apart.
 
     Both were launched before the wait, so that the second waited for something else.
     """
