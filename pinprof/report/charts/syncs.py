@@ -60,8 +60,8 @@ def _caption(profile: Profile, sites: list[Site]) -> str:
     return (
         f"As traced, the host stands {duration(stall)} {profile.steps.per} in calls that wait, and "
         f"{idle_gpu(profile, sites)} idle for {duration(bubble)} {in_or_after(sites)} them. While the "
-        "GPU works on what was queued before, a stall is no loss. A fix may save more than the idle time: the host has lost its lead, so that later "
-        f"launches are late, too.{left}"
+        "GPU works on what was queued before, a stall is no loss. A fix may save more than the idle "
+        f"time: the host has lost its lead, so that later launches are late, too.{left}"
     )
 
 
