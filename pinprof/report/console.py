@@ -9,7 +9,7 @@ from rich.text import Text
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measure import Profile
-from pinprof.report.headline import long_pause, nothing_found
+from pinprof.report.headline import beside_findings, nothing_found
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.step_words import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
 from pinprof.report.words import (
@@ -216,8 +216,8 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield bullet(f"not searched in full: {reason.what}")
     elif not findings:
         yield bullet(nothing_found(profile))
-    if findings and long_pause(profile):
-        yield bullet(long_pause(profile))
+    if findings and beside_findings(profile, findings):
+        yield bullet(beside_findings(profile, findings))
     for finding in findings:
         style = SEVERITY_STYLES[finding.severity]
         what = (f"{finding.rule.id} {finding.rule.title}", "bold")
