@@ -333,7 +333,7 @@ def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place(tmp_p
     assert finding.evidence.cost_ns == 700_000  # once, of whichever call it is
     assert finding.evidence.text == (
         "cudaFree in step(), aten::empty in step(): 3 per step; as traced, the host waits 110 µs and the GPU is idle "
-        "for 700 µs after them"
+        "for 700 µs in and after them"
     )
     assert (finding.evidence.file, finding.evidence.function) == ("train.py", "step")
     assert finding.saving

@@ -9,7 +9,7 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
-from pinprof.rules.sums import LONGEST_NAME, idle_gpu
+from pinprof.rules.sums import LONGEST_NAME, idle_gpu, in_or_after
 from pinprof.trace.lines import Place as Source
 from pinprof.trace.lines import Placed
 from pinprof.trace.sizes import total_bytes
@@ -42,7 +42,7 @@ def site_place(profile: Profile, trace: Trace, site: Site) -> Place:
         f"{site.cause} {site.op or site.call}",
         f"{name} ({site.cause}): {how_many(cost.count / times)} {profile.steps.per}; as traced, the host waits "
         f"{duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
-        f"{duration(cost.bubble_ns / times)} after it",
+        f"{duration(cost.bubble_ns / times)} {in_or_after([site])} it",
     )
 
 

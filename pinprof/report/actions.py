@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pinprof.measure import Profile
 from pinprof.report.elements import escaped, unbroken
-from pinprof.report.headline import long_pause, nothing_found
+from pinprof.report.headline import beside_findings, nothing_found
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.words import joint_worth, place, then_worth, worth
 from pinprof.rules import Finding, Findings, unsearched
@@ -75,9 +75,9 @@ def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> It
         if not reason:
             yield f"<p>{escaped(nothing_found(profile))}</p>"
         return
-    paused = long_pause(profile)
-    if paused:
-        yield f"<p>{escaped(paused)}</p>"
+    more = beside_findings(profile, findings)
+    if more:
+        yield f"<p>{escaped(more)}</p>"
     for rank, finding in enumerate(findings, start=1):
         yield _card(number, rank, finding, _in_timeline(finding, trace, profile), profile)
     together = joint_worth(findings, profile)

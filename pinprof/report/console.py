@@ -9,7 +9,7 @@ from rich.text import Text
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measure import Profile
-from pinprof.report.headline import long_pause, nothing_found
+from pinprof.report.headline import beside_findings, nothing_found
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.step_words import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
 from pinprof.report.words import (
@@ -142,6 +142,9 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     if profile.withheld.keys() & {"overlap", "causes"}:
         yield bullet(f"why copies are exposed: {why_not(profile, 'overlap', 'causes')}")
         return
+    twice = sum(group.time_ns for group in profile.copies) - sum(device.copy_ns for device in overlap.devices)
+    if twice:
+        yield bullet(f"copies run beside each other for {duration(twice)}: this counts once, but for each in the table")
     for reason, count, exposed in overlap.by_reason:
         yield bullet(f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {SENTENCES[reason]}")
 
@@ -214,8 +217,8 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield bullet(f"not searched in full: {reason.what}")
     elif not findings:
         yield bullet(nothing_found(profile))
-    if findings and long_pause(profile):
-        yield bullet(long_pause(profile))
+    if findings and beside_findings(profile, findings):
+        yield bullet(beside_findings(profile, findings))
     for finding in findings:
         style = SEVERITY_STYLES[finding.severity]
         what = (f"{finding.rule.id} {finding.rule.title}", "bold")

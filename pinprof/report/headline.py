@@ -17,6 +17,12 @@ HOST_ALONE = (
     "No copy or wait is to blame: the host cannot launch kernels as fast as the GPU runs them. Fewer and larger ones "
     "help: torch.compile, CUDA graphs, larger batches."
 )
+MOSTLY_HOST = (
+    "What was found is the smaller part: for most of the time in which the GPU is idle, the host cannot launch kernels "
+    "as fast as the GPU runs them. Fewer and larger ones help: torch.compile, CUDA graphs, larger batches."
+)
+LITTLE = 0.1
+"""Findings that together save less than this share of the time in which the GPU is idle are not what to do first."""
 PAUSED = 0.5
 """Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
 NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when the GPU is idle or only copies."
@@ -92,6 +98,13 @@ def nothing_found(profile: Profile) -> str:
 def host_alone(profile: Profile) -> str:
     """Return what to do where the host is the limit and nothing was found that holds it up; nothing elsewhere."""
     return long_pause(profile) or (HOST_ALONE if _late_ns(profile) else "")
+
+
+def beside_findings(profile: Profile, findings: Findings) -> str:
+    """Return what else there is to do where the findings save little of the time in which the GPU is idle."""
+    saved = findings.joint.saving_ns if findings.joint else _saves(findings) if findings else 0.0
+    is_little = findings and saved < LITTLE * _late_ns(profile)
+    return long_pause(profile) or (MOSTLY_HOST if is_little else "")
 
 
 def long_pause(profile: Profile) -> str:

@@ -8,10 +8,13 @@ from pinprof.analyses.parts import MeanStep
 from pinprof.measure import OF_PARTS, PerStep, Profile
 from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent
+from pinprof.whatif.bound import is_gpu_bound
 
 AS_TRACED = "as traced, with the profiler's cost in it"
 LAUNCHING = "the host is the limit: the GPU waits for what it launches"
 STAGING = "the host is the limit: it stages pageable copies piece by piece, and the GPU waits for the pieces"
+WORKING = "the GPU is the limit: it computes or copies nearly all the time"
+QUEUED = "the GPU is the limit: its work is queued, and waits for other work or to be started"
 MOST = 0.9
 """Where less of the idle time than this share has the cause that is named, others matter too."""
 WORTH_NAMING = 0.005
@@ -56,6 +59,8 @@ def bound(profile: Profile) -> Fact | None:
     meaning = BOUNDS[profile.bound]
     if profile.bound == "host":
         meaning = STAGING if _is_staging(profile) else LAUNCHING
+    elif profile.bound == "gpu":
+        meaning = WORKING if is_gpu_bound(profile.steps.busy_ns or 0.0, profile.step_ns or 0.0) else QUEUED
     return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning)
 
 
@@ -135,9 +140,9 @@ def _stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> Fact:
         return Fact(name, duration(0), f"no call of the {profile.steps.whole} waits for the GPU")
     of = _share_of_stalls(profile, sums, mean)
     waits = f"{of}in {counted(sums.waits, 'wait')}"
-    if "drain" in profile.withheld or sums.drain_ns < WORTH_NAMING * sums.stall_ns:
+    if "drain" in profile.withheld or sums.worked_ns < WORTH_NAMING * sums.stall_ns:
         return Fact(name, duration(sums.stall_ns), waits)
-    earlier = f"; for {duration(sums.drain_ns)} of it the GPU runs earlier work, which no fix shortens"
+    earlier = f"; for {duration(sums.worked_ns)} of it the GPU runs earlier work, which no fix shortens"
     return Fact(name, duration(sums.stall_ns), waits + earlier)
 
 

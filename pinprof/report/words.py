@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.rules import Finding, Findings, Saving
-from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.trust import FIGURES, Missing
@@ -22,7 +22,7 @@ IDLE = {
     "other": "the next launch is not in the trace",
 }
 BOUNDS = {
-    "gpu": "the GPU is the limit: it computes or copies nearly all the time",
+    "gpu": "the GPU is the limit: it works nearly all the time, or its queued work waits for other work",
     "host": "the host is the limit: the GPU waits for its launches, or for it to stage copies",
     "input": "the input is the limit: the GPU waits for the next batch",
     "communication": "communication is the limit: the GPU is in collectives, or waits for other ranks in them",
@@ -46,8 +46,8 @@ FREE = 0.01
 """Of a wait of this share of the step that leaves the GPU idle for less than this share of itself, most is no loss. It
 costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
 BESIDE_WORK = 0.5
-"""A wait of which this share is for earlier work is mostly no loss; one for its own copy is, and of one for nothing
-that is recorded it is not known."""
+"""A wait in which the GPU does earlier work for this share is mostly no loss; one for its own copy is, and so is one
+for work that is queued and does not run; of one for nothing that is recorded it is not known."""
 DEAR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
 
@@ -65,8 +65,8 @@ def surprises(profile: Profile) -> Iterator[str]:
             after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
             yield f"most of the {duration(stall)} that {_named(site)} waits is no loss: the GPU works meanwhile{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
-            which = idle_gpu(profile, [site])
-            yield f"{_named(site)} waits only {duration(stall)}, but {which} idle for {duration(bubble)} after it"
+            which, when = idle_gpu(profile, [site]), in_or_after([site])
+            yield f"{_named(site)} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
     groups: dict[int, list[Site]] = defaultdict(list)
     for site in waits:
         if site.group is not None:
@@ -81,7 +81,7 @@ def surprises(profile: Profile) -> Iterator[str]:
 
 def _is_beside_work(site: Site) -> bool:
     """Return whether the GPU works on something else for most of the waits of a site."""
-    return site.verdict == "benign" or site.in_steps.drain_ns >= BESIDE_WORK * site.in_steps.stall_ns
+    return site.verdict == "benign" or site.in_steps.worked_ns >= BESIDE_WORK * site.in_steps.stall_ns
 
 
 def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
@@ -92,7 +92,7 @@ def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
     if waits:
         reason = why_not(profile, "stalls", "per_step", "drain")
         bubble = sum(site.in_steps.bubble_ns for site in waits) / steps
-        idle = f"{idle_gpu(profile, waits)} idle for {duration(bubble)} after them"
+        idle = f"{idle_gpu(profile, waits)} idle for {duration(bubble)} {in_or_after(waits)} them"
         left = f"what that leaves idle is {reason}" if reason else idle
         if not reason and not any(site.in_steps.count for site in waits):
             left = "all of them lie outside of the complete steps"

@@ -90,11 +90,16 @@ def idle_gpu(profile: Profile, sites: Sequence[Site]) -> str:
     """Return which GPU is idle after waits, and "is": of a trace of several those that are, else the awaited ones."""
     if len(profile.devices) < 2 or not sites:  # noqa: PLR2004
         return "the GPU is"
-    syncs, stalls = profile.syncs, profile.syncs.stalls
-    rows = np.concatenate([syncs.rows[syncs.number(site)] for site in sites])
-    rows = rows[stalls.idle_ns[rows] > 0] if stalls.idle_ns[rows].any() else rows
-    named = [str(device) for device in np.unique(stalls.device[rows]).tolist()]
+    idle = [site for site in sites if site.total.bubble_ns] or sites
+    named = [str(device) for device in sorted({device for site in idle for device in site.devices})]
     return f"GPU {named[0]} is" if len(named) == 1 else f"GPUs {', '.join(named)} together are"
+
+
+def in_or_after(sites: Sequence[Site]) -> str:
+    """Return when the GPU is idle because of waits: "after" them, or "in" calls that get memory and await no work."""
+    idle = sum(site.in_steps.bubble_ns for site in sites)
+    within = sum(site.in_steps.within_ns for site in sites)
+    return "after" if not within else "in" if within == idle else "in and after"
 
 
 def idle_within(profile: Profile, trace: Trace, start: Int64s, end: Int64s) -> float:

@@ -10,7 +10,7 @@ from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.measure import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
-from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration, how_many, shortened
 from pinprof.whatif.edits import NO_EDITS, Edits
@@ -60,9 +60,10 @@ def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
         sum(figure) / steps
         for figure in zip(*((cost.count, cost.stall_ns, cost.bubble_ns) for cost in costs), strict=True)
     )
-    named = ", ".join(f"{shortened(site.op or site.call, LONGEST_NAME)}{at(site.place)}" for site in sites[:MAX_NAMED])
-    named += f" and {len(sites) - MAX_NAMED} more" if len(sites) > MAX_NAMED else ""
-    left = f"{idle_gpu(profile, sites)} idle for {duration(idle)} after {'it' if len(sites) == 1 else 'them'}"
+    names = list(dict.fromkeys(f"{shortened(site.op or site.call, LONGEST_NAME)}{at(site.place)}" for site in sites))
+    named = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
+    left = f"{idle_gpu(profile, sites)} idle for {duration(idle)} {in_or_after(sites)} "
+    left += "it" if len(sites) == 1 else "them"
     return Evidence(
         idle,
         f"{named}: {how_many(count)} {profile.steps.per}; as traced, the host waits {duration(stall)} and {left}"

@@ -19,7 +19,10 @@ HIDDEN_LOADER = 1.25
 """A step without profiler that is longer than the recorded one by this factor waited for input: nothing else can be
 faster under a profiler. While the recording began, the DataLoader's workers filled their queue."""
 BOUND_BY = {"input_wait": INPUT, "communication_wait": COMMUNICATION}
-"""Idle causes that name what bounds the step; the others are the host's."""
+"""Idle causes that name what bounds the step; the others are the host's, but for work that is queued."""
+QUEUED = 0.5
+"""Where work is queued for this share of the time in which the GPU is not busy, it does not wait for the host. The
+rest may be copies of pageable memory, whose pace the host sets."""
 
 
 def is_gpu_bound(busy_ns: float, step_ns: float) -> bool:
@@ -46,7 +49,9 @@ def bound_of(
         exposed_ns = communication.exposed_ns / steps.divisor
         return COMMUNICATION if exposed_ns >= COMMUNICATION_BOUND * step_ns else GPU
     busiest = max(devices, key=lambda device: device.busy_ns)
-    cause = busiest.idle_by_cause[0][0] if busiest.idle_by_cause else "host_wait"
+    cause, idle_ns = busiest.idle_by_cause[0] if busiest.idle_by_cause else ("host_wait", 0)
+    if cause == "kernel_wait":
+        return GPU if idle_ns >= QUEUED * steps.divisor * ((steps.traced_ns or step_ns) - steps.busy_ns) else HOST
     return BOUND_BY.get(cause, HOST)
 
 
@@ -54,7 +59,7 @@ def gaps_with_causes(trace: Trace, syncs: Syncs, loader: LoaderWaits) -> tuple[I
     """Return when each device was idle, and why: the gaps of which `Profile.devices` has the sums."""
     stalls = syncs.stalls
     is_wait = np.array([site.is_wait for site in syncs.sites], dtype=bool)
-    counted = stalls.call[is_wait[syncs.site]]
+    counted = stalls.call[is_wait[syncs.site] & (stalls.drain_ns + stalls.own_ns > 0)]
     return idle_gaps(
         trace,
         blocked=union(trace.calls.start_ns[counted], trace.calls.end_ns[counted]),

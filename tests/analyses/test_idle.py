@@ -42,6 +42,17 @@ def test_a_host_that_had_waited_leaves_a_bubble(tmp_path: Path) -> None:
     assert site.total.bubble_ns == 60_000
 
 
+def test_a_host_that_only_gets_memory_did_not_wait_for_the_gpu(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.kernel(10, 90, launch=0)
+    builder.call("cudaHostAlloc", 90, 20)  # of the 60 µs in which the GPU is idle it explains the first 10
+    builder.kernel(160, 40, launch=150)
+    assert idle_of(builder, tmp_path) == {"host_wait": 60_000}
+    (site,) = profile_of(builder, tmp_path).syncs.sites
+    assert (site.total.drain_ns, site.total.bubble_ns) == (0, 10_000)
+
+
 def test_most_of_the_gap_in_the_loader_is_a_wait_for_input(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 1000)

@@ -3,11 +3,11 @@
 from pinprof.analyses.syncs import Match, Site, match_sites
 from pinprof.analyses.syncs.sites import Cost
 
-NOTHING = Cost(0, 0, 0, 0, 0)
+NOTHING = Cost(0, 0, 0, 0, 0, 0, 0)
 
 
 def site(cause: str, function: str, line: int | None = None, op: str = "aten::item") -> Site:
-    return Site(cause, op, "call", "train.py", line, function, (), "main", "hidden", NOTHING, NOTHING)
+    return Site(cause, op, "call", "train.py", line, function, (), (0,), "main", "hidden", NOTHING, NOTHING)
 
 
 A, B, C = (site("item", function) for function in "abc")

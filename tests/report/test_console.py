@@ -130,6 +130,38 @@ def test_a_long_wait_is_not_said_to_cost_only_the_idle_time_after_it(tmp_path: P
     assert " and costs " not in text
 
 
+def test_copies_at_the_same_time_are_told_where_the_table_counts_more_than_the_share(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 10, 100, launch=start + 1)
+        builder.copy("HtoD (Pinned -> Device)", start + 200, 300, launch=start + 5, stream=20)
+        builder.copy("DtoH (Device -> Pinned)", start + 400, 200, launch=start + 9, stream=21)
+        builder.kernel(start + 700, 100, launch=start + 695)
+    text = text_of(builder.write(tmp_path / "both.json"))
+    assert "of 1.20 ms copy time is overlapped" in text  # 400 µs in each step, of copies of 300 and 200 µs
+    assert "copies run beside each other for 300 µs: this counts once, but for each in the table" in text
+    assert "beside each other" not in text_of(pageable_copy_after(6_000, 2_000).write(tmp_path / "one.json"))
+
+
+def test_idle_time_in_calls_that_get_memory_is_not_said_to_come_after_them(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 10, 90, launch=start + 1)
+        builder.op("aten::empty", start + 195, 110)
+        builder.call("cudaMalloc", start + 200, 100)
+        builder.op("aten::empty", start + 395, 110)
+        builder.call("cudaFree", start + 400, 100)
+        builder.kernel(start + 510, 90, launch=start + 505)
+    text = " ".join(text_of(builder.write(tmp_path / "memory.json")).split())
+    assert "the GPU is idle for 200 µs in them" in text
+    assert "aten::empty: 2 per step; as traced, the host waits 200 µs and the GPU is idle for 200 µs in them" in text
+    assert "aten::empty, aten::empty" not in text
+
+
 def test_a_wait_for_a_copy_of_its_own_is_not_said_to_be_no_loss(tmp_path: Path) -> None:
     assert "no loss" not in text_of(pageable_copy_after(2_000, 6_000).write(tmp_path / "own.json"))
 

@@ -5,7 +5,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.measure import measure
 from pinprof.report.console import to_text
-from pinprof.report.headline import HOST_ALONE, Headline, headline
+from pinprof.report.headline import HOST_ALONE, MOSTLY_HOST, Headline, headline
 from pinprof.report.html_report import to_html
 from pinprof.rules import find
 from pinprof.trace import Trace, read_trace
@@ -54,6 +54,14 @@ def test_a_host_that_sleeps_is_told_so_and_not_to_launch_fewer_kernels(tmp_path:
     assert PAUSE in text
     assert page.count(PAUSE) == 2  # on top, and under what to do
     assert "CUDA graphs" not in page
+
+
+def test_findings_that_save_little_of_the_idle_time_are_said_to_be_the_smaller_part(tmp_path: Path) -> None:
+    top, text, page = said(recorded(tmp_path, item=True, busy=True))  # idle for 8.90 ms of 10, of which 8.30 remain
+    assert top.do.startswith("First: single values read on the host")
+    assert MOSTLY_HOST in text
+    assert MOSTLY_HOST in page
+    assert MOSTLY_HOST not in said(recorded(tmp_path, busy=True))[1]  # nothing is found
 
 
 def test_a_long_pause_comes_before_a_finding_that_saves_less(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from job_builder import job, rank_trace
 from page_reader import Page
+from trace_builder import TraceBuilder
 
 from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
 from pinprof.report.charts import Chart, ranks_chart
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
+from pinprof.report.console import to_text as console_text
 from pinprof.report.json_report import to_json
 from pinprof.report.ranks_page import MAX_ROWS, to_html
 from pinprof.report.ranks_text import LISTED, MAX_FINDINGS, to_text
@@ -364,3 +366,16 @@ def test_the_traced_step_stands_before_what_is_part_of_it(tmp_path: Path) -> Non
     assert [row.traced_ns for row in ranks.rows] == [1e6, 1e6]
     assert "rank step alone traced" in " ".join(to_text(ranks, parts).split())
     assert "rank step alone traced GPU busy" in Page(page(parts, trace, ranks)).text
+
+
+def test_the_report_on_a_rank_names_its_gpu_that_is_idle_after_waits(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in (0, 1000, 2000):
+        builder.step(start // 1000, start, 990)
+        builder.kernel(start + 10, 90, launch=start + 1)
+        builder.kernel(start + 10, 50, launch=start + 5, device=1)
+        builder.call("cudaDeviceSynchronize", start + 20, 45)  # for the last launch before it: of GPU 1
+        builder.kernel(start + 500, 90, launch=start + 490)
+        builder.kernel(start + 500, 50, launch=start + 495, device=1)
+    part = measure_rank(read_trace(builder.write(tmp_path / "rank.json")))
+    assert "GPU 1 is idle for 440 µs after them" in console_text(part.profile, part.findings)

@@ -109,8 +109,37 @@ def test_the_host_that_stages_copies_is_not_said_to_launch_late(tmp_path: Path) 
 def test_a_stall_says_how_much_of_it_is_no_loss() -> None:
     *_, stalls = where_it_goes(read(TRACES / "pageable_blocking.stack.json.gz")[1])
     assert stalls.meaning == (
-        "88 % of the step, in 1 wait; for 8.07 ms of it the GPU runs earlier work, which no fix shortens"
+        "88 % of the step, in 1 wait; for 8.03 ms of it the GPU runs earlier work, which no fix shortens"
     )
+
+
+def queued_but_idle() -> TraceBuilder:
+    """Three steps of 1000 µs: the host waits 900 µs for two kernels of 100 µs, 700 apart.
+
+    Both were launched before the wait, so that the second waited for something else.
+    """
+    builder = TraceBuilder()
+    for number in range(3):
+        time = 1000 * number
+        builder.step(number, time, 990)
+        builder.kernel(time + 60, 100, launch=time + 10)
+        builder.kernel(time + 860, 100, launch=time + 30)
+        builder.call("cudaDeviceSynchronize", time + 60, 901)
+    return builder
+
+
+def test_only_while_the_gpu_works_is_a_stall_no_loss(tmp_path: Path) -> None:
+    profile = measured(queued_but_idle(), tmp_path)
+    *_, stalls = where_it_goes(profile)
+    assert stalls.number == "901 µs"
+    assert stalls.meaning.endswith("in 1 wait; for 200 µs of it the GPU runs earlier work, which no fix shortens")
+    assert not [sentence for sentence in surprises(profile) if "no loss" in sentence]
+
+
+def test_work_that_is_queued_and_waits_is_not_the_host_s_limit(tmp_path: Path) -> None:
+    limit = bound(measured(queued_but_idle(), tmp_path))
+    assert limit
+    assert limit.meaning == "the GPU is the limit: its work is queued, and waits for other work or to be started"
 
 
 def test_a_trace_without_steps_has_parts_of_the_trace(tmp_path: Path) -> None:

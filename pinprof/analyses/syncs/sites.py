@@ -31,9 +31,13 @@ class Cost:
     """Waits; the calls that make and await one copy are one wait."""
     stall_ns: int
     drain_ns: int
+    worked_ns: int
+    """The part of the drain in which the GPU worked."""
     own_ns: int
     bubble_ns: int
     """The GPU is idle because of them: `Stalls.idle_ns`."""
+    within_ns: int
+    """The part of that within calls that await no work; the rest comes after the work that was awaited."""
 
     @property
     def overhead_ns(self) -> int:
@@ -57,6 +61,8 @@ class Site(Placed):
     """The innermost function of the user's own code around the call."""
     stack: tuple[str, ...]
     """`FILE:LINE:FUNCTION`, innermost first. Where `line` is not recorded, lines are those at which functions begin."""
+    devices: tuple[int, ...]
+    """The GPUs that are idle because of these waits; if none is, those that the waits are for."""
     thread: str
     verdict: str
     """`hidden`, `explicit`, `benign` or `profiler`."""
@@ -206,11 +212,17 @@ def _site(
         line=line.line if line else None,
         function=place.function if place else None,
         stack=stack,
+        devices=_devices(stalls, members),
         thread=trace.threads[trace.calls.thread[call]].role,
         verdict=verdict_on(trace, stalls, members, cause, stack, around.limited),
         total=_cost(stalls, members),
         in_steps=_cost(stalls, members[in_step[members]]),
     )
+
+
+def _devices(stalls: Stalls, members: Int64s) -> tuple[int, ...]:
+    idle = stalls.idle_ns[members] > 0
+    return tuple(np.unique(stalls.device[members[idle] if idle.any() else members]).tolist())
 
 
 def _cost(stalls: Stalls, members: Int64s) -> Cost:
@@ -219,6 +231,8 @@ def _cost(stalls: Stalls, members: Int64s) -> Cost:
         count=int((copy == NONE).sum()) + len(np.unique(copy[copy != NONE])),
         stall_ns=int(stalls.stall_ns[members].sum()),
         drain_ns=int(stalls.drain_ns[members].sum()),
+        worked_ns=int(stalls.worked_ns[members].sum()),
         own_ns=int(stalls.own_ns[members].sum()),
         bubble_ns=int(stalls.idle_ns[members].sum()),
+        within_ns=int(stalls.idle_ns[members[stalls.bubble_ns[members] == 0]].sum()),
     )

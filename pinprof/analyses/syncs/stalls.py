@@ -52,6 +52,8 @@ class Stalls:
     stall_ns: Int64s
     drain_ns: Int64s
     """Part in which earlier queued work of the stream or device was still to be done."""
+    worked_ns: Int64s
+    """Part of the drain in which the device worked; for the rest of it that work waited for other work, or to start."""
     own_ns: Int64s
     """Part after that in which the call's own copy ran."""
     bubble_ns: Int64s
@@ -124,6 +126,7 @@ def measure_stalls(trace: Trace) -> Stalls:
         device=device,
         stall_ns=end - start,
         drain_ns=drain,
+        worked_ns=_worked(trace, device, start, drained),
         own_ns=own,
         bubble_ns=bubble,
         idle_ns=_own_idle(idle, device, (start, end), (awaited_end, awaited_end + bubble), holding),
@@ -275,6 +278,15 @@ def _prior_end(
         ):
             latest[some] = np.maximum(latest[some], awaited)
     return np.where(kind == HOST_MEMORY, start, latest)
+
+
+def _worked(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Int64s:
+    """Return for how long the device of each stall worked between two times."""
+    gpu, result = trace.gpu, np.zeros(len(device), np.int64)
+    for mine in rows_by(device):
+        rows = gpu.of_device.get(int(device[mine[0]]), mine[:0])
+        result[mine] = covered(union(gpu.start_ns[rows], gpu.end_ns[rows]), start[mine], end[mine])
+    return result
 
 
 def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:

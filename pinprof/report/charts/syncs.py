@@ -4,7 +4,7 @@ from pinprof.analyses.syncs import Site
 from pinprof.measure import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, layout, plain
 from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
-from pinprof.rules.sums import idle_gpu
+from pinprof.rules.sums import idle_gpu, in_or_after
 from pinprof.units import duration, ms
 
 MAX_SITES = 10
@@ -59,9 +59,9 @@ def _caption(profile: Profile, sites: list[Site]) -> str:
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
         f"As traced, the host stands {duration(stall)} {profile.steps.per} in calls that wait, and "
-        f"{idle_gpu(profile, sites)} idle for {duration(bubble)} after them. While the GPU works on what was queued "
-        "before, a stall is no loss. A fix may save more than the idle time: the host has lost its lead, so that later "
-        f"launches are late, too.{left}"
+        f"{idle_gpu(profile, sites)} idle for {duration(bubble)} {in_or_after(sites)} them. While the "
+        "GPU works on what was queued before, a stall is no loss. A fix may save more than the idle "
+        f"time: the host has lost its lead, so that later launches are late, too.{left}"
     )
 
 
