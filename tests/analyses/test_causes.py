@@ -547,6 +547,18 @@ def test_copies_by_other_calls(tmp_path: Path, call: str, kind: str, expected: s
     assert causes(built(copied(call, kind)), tmp_path) == {expected}
 
 
+@pytest.mark.parametrize(("duration", "expected"), [(30, {"item"}), (300, set())])
+def test_hip_records_a_value_that_is_read_as_a_copy_on_the_gpu(
+    tmp_path: Path, duration: int, expected: set[str]
+) -> None:
+    builder = TraceBuilder()
+    nested(builder, ("aten::item", "aten::_local_scalar_dense"))
+    correlation = builder.call("hipMemcpyWithStream", 120, 40)
+    name = "Memcpy DtoD (Device -> Device)"
+    builder.activity("gpu_memcpy", name, 125, duration, correlation=correlation, device=0, stream=COMPUTE, bytes=1)
+    assert causes(builder, tmp_path) == expected
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -575,7 +587,6 @@ def test_calls_that_only_look_alike_are_no_waits(tmp_path: Path, name: str) -> N
         ("cudaMemcpyAsync", "DtoD (Device -> Device)"),
         ("cudaMemcpy", "DtoD (Device -> Device)"),
         ("cuMemcpyDtoD_v2", "DtoD (Device -> Device)"),
-        ("hipMemcpyWithStream", "DtoD (Device -> Device)"),
         ("cudaMemcpyPeerAsync", "PtoP (Device -> Device)"),
         ("cudaMemcpyAsync", PINNED_FROM_HOST),
         ("cudaMemcpyAsync", PINNED_TO_HOST),

@@ -31,6 +31,9 @@ SKEW_NS = 2_000
 """GPU and host clocks agree to about a microsecond; a wait may seem to end this much before what it waited for."""
 
 
+WAITING_COPY = "hipMemcpyWithStream"
+"""What torch calls to copy between host and device and wait for it (c10/cuda/CUDAFunctions.h, memcpy_and_sync)."""
+
 COPY_LOOK_BACK = 3
 """A blocking copy is an asynchronous one and a synchronize in the same op, at most this many calls apart."""
 
@@ -156,7 +159,8 @@ def _own_copies(trace: Trace, kind: np.ndarray) -> Int32s:
 def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
     """Return the calls that can block: of asynchronous copies those of pageable memory that the driver must stage.
 
-    Copies within the device do not block the host (CUDA Runtime API, "API synchronization behavior").
+    Copies within the device do not block the host (CUDA Runtime API, "API synchronization behavior"). But HIP's records
+    call a copy to pinned memory of the host one of these: `.item()` on an MI300. It is, where the call waited for it.
     """
     staged = np.zeros(len(kind), bool)
     known = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
@@ -165,7 +169,16 @@ def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
     staged[known] = (gpu.host_memory[rows] == PAGEABLE) & large
     within = np.zeros(len(kind), bool)
     within[copy != NONE] = gpu.direction[copy[copy != NONE]] == DTOD
+    within &= ~_has_waited(trace, copy)
     return (kind != NONE) & ((kind != ASYNC_COPY) | staged) & ~((kind == COPY) & within)
+
+
+def _has_waited(trace: Trace, copy: Int32s) -> Bools:
+    """Return the calls of HIP's copy and wait in one that returned after their copy had ended."""
+    result = np.zeros(len(copy), bool)
+    rows = np.flatnonzero(trace.calls.named(WAITING_COPY.__eq__) & (copy != NONE))
+    result[rows] = trace.calls.end_ns[rows] + SKEW_NS >= _gpu_end(trace, copy[rows])
+    return result
 
 
 def _last_kernels(trace: Trace) -> Int32s:
