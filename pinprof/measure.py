@@ -54,7 +54,9 @@ class PerStep:
     stall_ns: float
     """Time that the host stands in these waits."""
     drain_ns: float
-    """The part of it in which the GPU ran work queued before."""
+    """The part of it in which work queued before was still to be done."""
+    worked_ns: float
+    """The part of that in which the GPU worked."""
     bubble_ns: float
     """GPU idle after them."""
     pageable_bytes: float | None
@@ -203,6 +205,7 @@ def _per_step(trace: Trace, count: int, overlap: Overlap, syncs: Syncs) -> PerSt
         waits=sum(cost.count for cost in every) / count,
         stall_ns=sum(cost.stall_ns for cost in every) / count,
         drain_ns=sum(cost.drain_ns for cost in every) / count,
+        worked_ns=sum(cost.worked_ns for cost in every) / count,
         bubble_ns=sum(cost.bubble_ns for cost in every) / count,
         pageable_bytes=None if pageable is None else pageable / count,
     )

@@ -11,6 +11,7 @@ from pinprof.units import counted, duration, percent
 
 AS_TRACED = "as traced, with the profiler's cost in it"
 LAUNCHING = "the host is the limit: the GPU waits for what it launches"
+QUEUED = "the GPU is idle while work is queued: it waits for other work, for another stream, or for its launch"
 STAGING = "the host is the limit: it stages pageable copies piece by piece, and the GPU waits for the pieces"
 MOST = 0.9
 """Where less of the idle time than this share has the cause that is named, others matter too."""
@@ -55,14 +56,21 @@ def bound(profile: Profile) -> Fact | None:
         return None
     meaning = BOUNDS[profile.bound]
     if profile.bound == "host":
-        meaning = STAGING if _is_staging(profile) else LAUNCHING
+        meaning = STAGING if _is_staging(profile) else QUEUED if _is_queued(profile) else LAUNCHING
     return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning)
 
 
 def _is_staging(profile: Profile) -> bool:
     """Return whether the GPU spends more time with exposed pageable copies than without work."""
     staged = sum(time for reason, _, time in profile.overlap.by_reason if reason == "pageable")
-    return "overlap" not in profile.withheld and staged > sum(device.idle_ns for device in profile.devices)
+    idle = sum(sum(_idle_times(profile, device).values()) for device in profile.devices)
+    return "overlap" not in profile.withheld and staged > idle
+
+
+def _is_queued(profile: Profile) -> bool:
+    """Return whether the GPU that works most is idle mostly while its next work is queued."""
+    times = _idle_times(profile, max(profile.devices, key=lambda device: device.busy_ns))
+    return times.get("kernel_wait", 0) > sum(times.values()) / 2
 
 
 def where_it_goes(profile: Profile) -> Iterator[Fact]:
@@ -110,12 +118,17 @@ def of_step(time: float, mean: MeanStep) -> str:
 def because(profile: Profile, mean: MeanStep) -> str:
     """Return why the GPU of this mean step is idle, to be put behind that it is; nothing where that is not known."""
     device = next(device for device in profile.devices if device.device == mean.device)
-    times = dict(device.idle_by_cause) | {OUTSIDE: idle_outside(profile, device)}
+    times = _idle_times(profile, device)
     if "causes" in profile.withheld or not any(times.values()):
         return ""
     cause = max(times, key=lambda cause: times[cause])
     mostly = ", mostly" if times[cause] < MOST * sum(times.values()) else ""
     return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE[cause] else ""
+
+
+def _idle_times(profile: Profile, device: DeviceTime) -> dict[str, float]:
+    """Return how long a GPU is idle by cause, with what lies around its work in the only step; times in ns."""
+    return dict(device.idle_by_cause) | {OUTSIDE: idle_outside(profile, device)}
 
 
 def idle_outside(profile: Profile, device: DeviceTime) -> float:
@@ -135,9 +148,9 @@ def _stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> Fact:
         return Fact(name, duration(0), f"no call of the {profile.steps.whole} waits for the GPU")
     of = _share_of_stalls(profile, sums, mean)
     waits = f"{of}in {counted(sums.waits, 'wait')}"
-    if "drain" in profile.withheld or sums.drain_ns < WORTH_NAMING * sums.stall_ns:
+    if "drain" in profile.withheld or sums.worked_ns < WORTH_NAMING * sums.stall_ns:
         return Fact(name, duration(sums.stall_ns), waits)
-    earlier = f"; for {duration(sums.drain_ns)} of it the GPU runs earlier work, which no fix shortens"
+    earlier = f"; for {duration(sums.worked_ns)} of it the GPU runs earlier work, which no fix shortens"
     return Fact(name, duration(sums.stall_ns), waits + earlier)
 
 

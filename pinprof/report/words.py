@@ -46,8 +46,8 @@ FREE = 0.01
 """Of a wait of this share of the step that leaves the GPU idle for less than this share of itself, most is no loss. It
 costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
 BESIDE_WORK = 0.5
-"""A wait of which this share is for earlier work is mostly no loss; one for its own copy is, and of one for nothing
-that is recorded it is not known."""
+"""A wait during which the GPU does earlier work for this share is mostly no loss; one for its own copy is, and of one
+for what is not recorded it is not known."""
 DEAR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
 
@@ -81,7 +81,7 @@ def surprises(profile: Profile) -> Iterator[str]:
 
 def _is_beside_work(site: Site) -> bool:
     """Return whether the GPU works on something else for most of the waits of a site."""
-    return site.verdict == "benign" or site.in_steps.drain_ns >= BESIDE_WORK * site.in_steps.stall_ns
+    return site.verdict == "benign" or site.in_steps.worked_ns >= BESIDE_WORK * site.in_steps.stall_ns
 
 
 def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:

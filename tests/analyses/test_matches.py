@@ -3,7 +3,7 @@
 from pinprof.analyses.syncs import Match, Site, match_sites
 from pinprof.analyses.syncs.sites import Cost
 
-NOTHING = Cost(0, 0, 0, 0, 0)
+NOTHING = Cost(0, 0, 0, 0, 0, 0)
 
 
 def site(cause: str, function: str, line: int | None = None, op: str = "aten::item") -> Site:

@@ -83,6 +83,16 @@ def sleeps_on_the_gpu(builder: TraceBuilder) -> None:
     builder.kernel(3010, 10, launch=3000)
 
 
+def waits_for_what_is_not_recorded(builder: TraceBuilder) -> None:
+    """A copy waits behind a kernel that is queued, and the GPU is not seen to work before that for 8 ms."""
+    builder.kernel(10, 20, launch=0)
+    builder.kernel(8_000, 500, launch=50)
+    correlation = builder.call("hipMemcpyWithStream", 100, 8_460)
+    name = "Memcpy DtoH (Device -> Host)"
+    builder.activity("gpu_memcpy", name, 8_500, 50, correlation=correlation, device=0, stream=7, bytes=256)
+    builder.kernel(8_700, 900, launch=8_600)
+
+
 def texts(build: Build, folder: Path) -> tuple[str, str]:
     """Return the report for the terminal in one line, and the text of the page."""
     builder = TraceBuilder()
@@ -154,6 +164,13 @@ def test_of_several_gpus_the_headline_names_the_one_that_is_idle(tmp_path: Path)
 def test_the_gpu_is_said_to_work_during_a_wait_only_where_it_does(tmp_path: Path) -> None:
     text, _ = texts(sleeps_on_the_gpu, tmp_path)
     assert "the GPU works meanwhile" not in text
+
+
+def test_the_gpu_is_not_said_to_work_while_what_is_queued_waits(tmp_path: Path) -> None:
+    for text in texts(waits_for_what_is_not_recorded, tmp_path):
+        assert "the GPU works meanwhile" not in text
+        assert "for 500 µs of it the GPU runs earlier work" in text
+        assert "while work is queued" in text
 
 
 @pytest.mark.parametrize("build", [unmarked, one_kernel])

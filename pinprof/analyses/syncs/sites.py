@@ -31,6 +31,8 @@ class Cost:
     """Waits; the calls that make and await one copy are one wait."""
     stall_ns: int
     drain_ns: int
+    worked_ns: int
+    """The part of the drain in which the GPU works: `Stalls.worked_ns`."""
     own_ns: int
     bubble_ns: int
     """The GPU is idle because of them: `Stalls.idle_ns`."""
@@ -219,6 +221,7 @@ def _cost(stalls: Stalls, members: Int64s) -> Cost:
         count=int((copy == NONE).sum()) + len(np.unique(copy[copy != NONE])),
         stall_ns=int(stalls.stall_ns[members].sum()),
         drain_ns=int(stalls.drain_ns[members].sum()),
+        worked_ns=int(stalls.worked_ns[members].sum()),
         own_ns=int(stalls.own_ns[members].sum()),
         bubble_ns=int(stalls.idle_ns[members].sum()),
     )

@@ -55,6 +55,8 @@ class Stalls:
     stall_ns: Int64s
     drain_ns: Int64s
     """Part in which earlier queued work of the stream or device was still to be done."""
+    worked_ns: Int64s
+    """Part of the drain in which the device worked, as far as that was recorded: the rest it waited, too."""
     own_ns: Int64s
     """Part after that in which the call's own copy ran."""
     bubble_ns: Int64s
@@ -127,6 +129,7 @@ def measure_stalls(trace: Trace) -> Stalls:
         device=device,
         stall_ns=end - start,
         drain_ns=drain,
+        worked_ns=_worked(trace, device, start, drained),
         own_ns=own,
         bubble_ns=bubble,
         idle_ns=_own_idle(idle, device, (start, end), (awaited_end, awaited_end + bubble), holding),
@@ -204,6 +207,15 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
         queue = queue[np.argsort(launched[queue], kind="stable")]
         ends = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(gpu.end_ns[queue])))
         result[mine] = ends[np.searchsorted(launched[queue], start[mine])] > end[mine] + SKEW_NS
+    return result
+
+
+def _worked(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Int64s:
+    """Return how long the device of each stall worked in a range."""
+    gpu, result = trace.gpu, np.zeros(len(device), np.int64)
+    for mine in rows_by(device):
+        rows = gpu.of_device.get(int(device[mine[0]]), mine[:0])
+        result[mine] = covered(union(gpu.start_ns[rows], gpu.end_ns[rows]), start[mine], end[mine])
     return result
 
 
