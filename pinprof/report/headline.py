@@ -5,7 +5,7 @@ from typing import NamedTuple
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
 from pinprof.measure import Profile
-from pinprof.report.step_words import because, busiest, of_step, unit
+from pinprof.report.step_words import OUTSIDE, because, busiest, idle_times, of_step, unit
 from pinprof.report.words import printable, step_known
 from pinprof.rules import Findings, unsearched
 from pinprof.rules.sums import at
@@ -91,27 +91,29 @@ def nothing_found(profile: Profile) -> str:
 
 def host_alone(profile: Profile) -> str:
     """Return what to do where the host is the limit and nothing was found that holds it up; nothing elsewhere."""
-    return long_pause(profile) or (HOST_ALONE if _late_ns(profile) else "")
+    return long_pause(profile) or (HOST_ALONE if _late_ns(profile, "host_wait") else "")
 
 
 def long_pause(profile: Profile) -> str:
     """Return that the host runs nothing for most of the time in which the GPU is idle; nothing else."""
-    pause, late = profile.pause, _late_ns(profile)
+    pause, late = profile.pause, _late_ns(profile, "host_wait") or _late_ns(profile, OUTSIDE)
     if pause is None or not late or pause.time_ns < PAUSED * late:
         return ""
+    if pause.time_ns > late and not _late_ns(profile, "host_wait"):
+        return ""  # around the work of the only step: the host is done, and the GPU still works
     where = f"{printable(pause.between)}: that is {MEANING}"
     of = "each step" if profile.steps.count > 1 else f"the {profile.steps.whole}"
     lasts = f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced"
     return f"{lasts}, {where}. A profiler of Python code, such as py-spy, shows the line."
 
 
-def _late_ns(profile: Profile) -> float:
-    """Return how long a step as traced the GPU is idle, in ns, if mostly because the host launches late; else 0."""
+def _late_ns(profile: Profile, cause: str) -> float:
+    """Return how long a step as traced the GPU is idle, in ns, if mostly for this cause and the host is the limit."""
     if profile.bound != "host":  # known only where the causes of idle time are
         return 0.0
-    device = max(profile.devices, key=lambda device: device.busy_ns)
-    is_late = device.idle_by_cause and device.idle_by_cause[0][0] == "host_wait"
-    return max((profile.steps.traced_ns or 0.0) - (profile.steps.busy_ns or 0.0), 0.0) if is_late else 0.0
+    times = idle_times(profile, max(profile.devices, key=lambda device: device.busy_ns))
+    idle = max((profile.steps.traced_ns or 0.0) - (profile.steps.busy_ns or 0.0), 0.0)
+    return idle if max(times, key=lambda cause: times[cause]) == cause else 0.0
 
 
 def _saves(findings: Findings) -> float:

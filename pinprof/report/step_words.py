@@ -12,6 +12,7 @@ from pinprof.units import counted, duration, percent
 AS_TRACED = "as traced, with the profiler's cost in it"
 LAUNCHING = "the host is the limit: the GPU waits for what it launches"
 QUEUED = "the GPU is idle while work is queued: it waits for other work, for another stream, or for its launch"
+AROUND = "the GPU is idle mostly before its first work and after its last"
 STAGING = "the host is the limit: it stages pageable copies piece by piece, and the GPU waits for the pieces"
 MOST = 0.9
 """Where less of the idle time than this share has the cause that is named, others matter too."""
@@ -30,6 +31,9 @@ IDLE_BECAUSE = {
     "other": "",
     OUTSIDE: "before its first work and after its last",
 }
+
+NOT_LATE = {"kernel_wait": QUEUED, OUTSIDE: AROUND}
+"""Causes of most idle time with which the GPU is not seen to wait for launches, though the host sets the pace."""
 
 
 class Fact(NamedTuple):
@@ -56,21 +60,22 @@ def bound(profile: Profile) -> Fact | None:
         return None
     meaning = BOUNDS[profile.bound]
     if profile.bound == "host":
-        meaning = STAGING if _is_staging(profile) else QUEUED if _is_queued(profile) else LAUNCHING
+        meaning = STAGING if _is_staging(profile) else _why_idle(profile)
     return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning)
 
 
 def _is_staging(profile: Profile) -> bool:
     """Return whether the GPU spends more time with exposed pageable copies than without work."""
     staged = sum(time for reason, _, time in profile.overlap.by_reason if reason == "pageable")
-    idle = sum(sum(_idle_times(profile, device).values()) for device in profile.devices)
+    idle = sum(sum(idle_times(profile, device).values()) for device in profile.devices)
     return "overlap" not in profile.withheld and staged > idle
 
 
-def _is_queued(profile: Profile) -> bool:
-    """Return whether the GPU that works most is idle mostly while its next work is queued."""
-    times = _idle_times(profile, max(profile.devices, key=lambda device: device.busy_ns))
-    return times.get("kernel_wait", 0) > sum(times.values()) / 2
+def _why_idle(profile: Profile) -> str:
+    """Return what the host's limit means for the GPU that works most."""
+    times = idle_times(profile, max(profile.devices, key=lambda device: device.busy_ns))
+    half = sum(times.values()) / 2
+    return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), LAUNCHING)
 
 
 def where_it_goes(profile: Profile) -> Iterator[Fact]:
@@ -118,7 +123,7 @@ def of_step(time: float, mean: MeanStep) -> str:
 def because(profile: Profile, mean: MeanStep) -> str:
     """Return why the GPU of this mean step is idle, to be put behind that it is; nothing where that is not known."""
     device = next(device for device in profile.devices if device.device == mean.device)
-    times = _idle_times(profile, device)
+    times = idle_times(profile, device)
     if "causes" in profile.withheld or not any(times.values()):
         return ""
     cause = max(times, key=lambda cause: times[cause])
@@ -126,7 +131,7 @@ def because(profile: Profile, mean: MeanStep) -> str:
     return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE[cause] else ""
 
 
-def _idle_times(profile: Profile, device: DeviceTime) -> dict[str, float]:
+def idle_times(profile: Profile, device: DeviceTime) -> dict[str, float]:
     """Return how long a GPU is idle by cause, with what lies around its work in the only step; times in ns."""
     return dict(device.idle_by_cause) | {OUTSIDE: idle_outside(profile, device)}
 

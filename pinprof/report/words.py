@@ -100,7 +100,8 @@ def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
     for cause, meaning in HELD_UP_BY.items():
         held = [site for site in sites if site.cause == cause and site.verdict != "profiler"]
         if held:
-            yield shown(_stall(held, steps)), meaning
+            outside = "" if any(site.in_steps.count for site in held) else ", all outside of the complete steps"
+            yield shown(_stall(held, steps)), meaning + outside
 
 
 def _stall(sites: Sequence[Site], steps: int) -> str:

@@ -76,7 +76,7 @@ def _only_moves(profile: Profile, sites: Sequence[Site]) -> str:
     others = sum(profile.syncs.in_group[group] - count for group, count in own.items())
     if not others:
         return ""
-    return f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
+    return f"; alone it may only move: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
 
 
 RULES = (

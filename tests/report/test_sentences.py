@@ -59,6 +59,14 @@ def waits_before_the_steps(builder: TraceBuilder) -> None:
         builder.kernel(1000 * number + 200, 850, launch=1000 * number + 150)
 
 
+def loads_before_the_steps(builder: TraceBuilder) -> None:
+    builder.call("cudaLaunchKernel", 0, 60)
+    builder.overhead("Lazy Function Loading", 5, 50)
+    for number in range(3):
+        builder.step(number, 1000 * number + 100, 990)
+        builder.kernel(1000 * number + 200, 850, launch=1000 * number + 150)
+
+
 def no_complete_step(builder: TraceBuilder) -> None:
     builder.step(1, 0, 100)
     builder.step(2, 100, 100)
@@ -149,6 +157,13 @@ def test_copies_that_no_rule_is_for_are_not_called_free(tmp_path: Path) -> None:
 def test_waits_outside_of_the_steps_are_said_to_be_there(tmp_path: Path) -> None:
     text, _ = texts(waits_before_the_steps, tmp_path)
     assert "the host stands in calls that can block; all of them lie outside of the complete steps" in text
+    assert "1 site outside of the complete steps: in the JSON and HTML reports" in text
+    assert "GPU idle after" not in text
+
+
+def test_launches_held_up_before_the_steps_are_said_to_be_there(tmp_path: Path) -> None:
+    text, _ = texts(loads_before_the_steps, tmp_path)
+    assert "launches wait until their code is loaded, all outside of the complete steps" in text
 
 
 def test_where_no_step_was_searched_nothing_is_not_the_result(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_step_that_begins_without_work_is_not_said_to_stage_copies(tmp_path: P
     builder.kernel(5300, 3600, launch=5295)
     limit = bound(measured(builder, tmp_path))
     assert limit
-    assert limit.meaning == "the host is the limit: the GPU waits for what it launches"
+    assert limit.meaning == "the GPU is idle mostly before its first work and after its last"
 
 
 def test_a_gpu_whose_work_is_queued_is_not_said_to_wait_for_launches(tmp_path: Path) -> None:
