@@ -9,7 +9,7 @@ from pinprof.report.step_words import OUTSIDE, because, busiest, idle_times, of_
 from pinprof.report.words import printable, step_known
 from pinprof.rules import Findings, unsearched
 from pinprof.rules.sums import at
-from pinprof.units import duration, percent
+from pinprof.units import duration, how_many, percent
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
@@ -19,6 +19,10 @@ HOST_ALONE = (
 )
 PAUSED = 0.5
 """Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
+SLOW_MEANING = (
+    "the first launch of a kernel may load or compile its code, and a profiler of counters holds up every one. Record "
+    "steps after a warm-up, without counters."
+)
 NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when the GPU is idle or only copies."
 
 
@@ -91,7 +95,18 @@ def nothing_found(profile: Profile) -> str:
 
 def host_alone(profile: Profile) -> str:
     """Return what to do where the host is the limit and nothing was found that holds it up; nothing elsewhere."""
-    return long_pause(profile) or (HOST_ALONE if _late_ns(profile, "host_wait") else "")
+    late = HOST_ALONE if _late_ns(profile, "host_wait") else ""
+    return long_pause(profile) or _slow_launches(profile) or late
+
+
+def _slow_launches(profile: Profile) -> str:
+    """Return that few launches take most of the time in which the GPU is idle; nothing else."""
+    slow, late = profile.slow_launches, _late_ns(profile, "host_wait")
+    if slow is None or not late or slow.time_ns < PAUSED * late:
+        return ""
+    which = f"{how_many(slow.count)} {'launch' if slow.count == 1 else 'launches'}"
+    lasts = f"{which} {'takes' if slow.count == 1 else 'take'} {duration(slow.time_ns)} {profile.steps.per}, as traced"
+    return f"{lasts}: {SLOW_MEANING}"
 
 
 def long_pause(profile: Profile) -> str:

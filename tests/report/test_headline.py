@@ -85,6 +85,19 @@ def test_a_host_that_is_done_while_the_gpu_works_does_not_pause(tmp_path: Path) 
     assert "no op and no call" not in text
 
 
+def test_launches_that_last_are_not_told_to_be_fewer(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::batch_norm", 0, 9100)
+    builder.kernel(10, 20, launch=1)
+    for start in (40, 4540):
+        correlation = builder.call("hipLaunchKernel", start, 4400)
+        builder.activity("kernel", "norm", start + 4410, 20, correlation=correlation, device=0, stream=7)
+    top, text, _ = said(read_trace(builder.write(tmp_path / "trace.json")))
+    assert top.do.startswith("2 launches take 8.80 ms in the whole trace, as traced: the first launch of a kernel")
+    assert top.do in text
+    assert "CUDA graphs" not in text
+
+
 def test_a_host_that_is_busy_all_the_time_does_not_pause(tmp_path: Path) -> None:
     top, text, _ = said(recorded(tmp_path, busy=True))
     assert top.do == HOST_ALONE
