@@ -341,9 +341,9 @@ RULES = (
     Rule(
         "PIN214",
         "waits within an op",
-        "Calls that block within an op, by the op's own doing: ops of libraries and extensions, and those of torch "
-        "that read a number on the host (torch.linalg.inv and cholesky, masked_fill and index_fill with a value on "
-        "the GPU, one_hot without num_classes, quantile).",
+        "Calls that block within an op, by the op's own doing: ops of libraries and extensions, synchronizes in what "
+        "torch.compile made, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, "
+        "masked_fill and index_fill with a value on the GPU, one_hot without num_classes, quantile).",
         "The host waits for the GPU inside of an op, and not because of what is done with its result.",
         "The op and the stack name the place: look there for a way without a wait. torch.linalg has cholesky_ex, "
         "inv_ex and solve_ex, which leave their check to you; torch.where takes a number on the GPU; one_hot takes "

@@ -530,6 +530,16 @@ def test_cuda_hip_and_the_driver_are_alike(tmp_path: Path, cause: str, names: li
     assert {name: causes(built(calls(name)), tmp_path) for name in names} == {name: {cause} for name in names}
 
 
+@pytest.mark.parametrize(("op", "expected"), [("Torch-Compiled Region: 0/0", "other"), ("train", "device_synchronize")])
+def test_what_torch_compiled_synchronizes_by_its_own_doing(tmp_path: Path, op: str, expected: str) -> None:
+    assert causes(built(calls("cudaDeviceSynchronize", op)), tmp_path) == {expected}
+
+
+def test_a_value_that_compiled_code_reads_is_asked_for(tmp_path: Path) -> None:
+    reads = copies(PINNED_TO_HOST, "Torch-Compiled Region: 0/0", "aten::item", "aten::_local_scalar_dense")
+    assert causes(built(reads), tmp_path) == {"item"}
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "expected"),
     [
