@@ -9,6 +9,7 @@ from pinprof.analyses.communication import Communication, measure_communication
 from pinprof.analyses.copies import CopyGroup, measure_copies
 from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, measure_idle
+from pinprof.analyses.launches import SlowLaunches, measure_slow_launches
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.overlap import Overlap, measure_overlap
 from pinprof.analyses.parts import MeanStep, measure_mean
@@ -97,6 +98,8 @@ class Profile:
     """How the step divides on each GPU; none where one of the figures `OF_PARTS` is withheld."""
     pause: Pause | None
     """As traced; None without complete steps on the host, and where sums per step are withheld."""
+    slow_launches: SlowLaunches | None
+    """As traced; None where sums per step are withheld."""
 
     @property
     def step_ns(self) -> float | None:
@@ -159,6 +162,9 @@ def _profile(model: Model, sources: Sources) -> Profile:
         if taken & set(OF_PARTS) or not length
         else measure_mean(trace, overlap.row[counts], overlap.exposed_ns[counts], length),
         pause=None if taken & {"step", "per_step"} else measure_pause(trace, loader.times),
+        slow_launches=None
+        if taken & {"step", "per_step"}
+        else measure_slow_launches(trace, stalls.call, steps.divisor),
     )
 
 

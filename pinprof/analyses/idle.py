@@ -49,9 +49,9 @@ def idle_gaps(
 
     `blocked` are the times in which the host stood in a stall that waited for work, `released_ns` the ends of what it
     awaited, `waiting_for_input` the times in which it asked for a batch. A gap has one cause, the first that holds: its
-    next activity was launched before the gap began (`kernel_wait`); the host spent most of it waiting for input, or in
-    a collective; the host was blocked when it began (`sync_bubble`); the next launch came later (`host_wait`); the next
-    launch is unknown (`other`).
+    next activity was launched before the gap began, or waited for most of it (`kernel_wait`); the host spent most of it
+    waiting for input, or in a collective; the host was blocked when it began (`sync_bubble`); the next launch came
+    later (`host_wait`); the next launch is unknown (`other`).
 
     A bubble of `Stalls` is a whole gap, mostly of cause `sync_bubble`; those of which the host spent most waiting for
     input or in a collective are counted there. The other way round a `sync_bubble` is the bubble of one stall, but for

@@ -150,7 +150,8 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
 
 
 def _waits(profile: Profile) -> Iterable[RenderableType]:
-    listed = [site for site in profile.syncs.sites if site.verdict != "profiler"]
+    sites = [site for site in profile.syncs.sites if site.verdict != "profiler"]
+    listed = [site for site in sites if site.in_steps.count]
     steps = profile.steps.divisor
     yield section(f"Waits of the host, {profile.steps.per} as traced")
     of_stalls, of_drain = unless(profile, "stalls", "per_step"), unless(profile, "stalls", "drain", "per_step")
@@ -172,9 +173,14 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
                 for time in (cost.drain_ns, cost.own_ns, cost.overhead_ns, cost.bubble_ns)
             ),
         )
-    yield rows
+    if listed:
+        yield rows
     if len(listed) > MAX_SITES:
         yield bullet(f"and {counted(len(listed) - MAX_SITES, 'more site')}, all in the JSON and HTML reports")
+    if len(sites) > len(listed):
+        yield bullet(
+            f"{counted(len(sites) - len(listed), 'site')} outside of the complete steps: in the JSON and HTML reports"
+        )
     for sentence in surprises(profile):
         yield bullet(sentence)
 

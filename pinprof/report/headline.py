@@ -5,11 +5,11 @@ from typing import NamedTuple
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
 from pinprof.measure import Profile
-from pinprof.report.step_words import because, busiest, of_step, unit
+from pinprof.report.step_words import OUTSIDE, because, busiest, idle_times, of_step, unit
 from pinprof.report.words import printable, step_known
 from pinprof.rules import Findings, unsearched
 from pinprof.rules.sums import at
-from pinprof.units import duration, percent
+from pinprof.units import duration, how_many, percent
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
@@ -25,6 +25,10 @@ LITTLE = 0.1
 """Findings that together save less than this share of the time in which the GPU is idle are not what to do first."""
 PAUSED = 0.5
 """Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
+SLOW_MEANING = (
+    "the first launch of a kernel may load or compile its code, and a profiler of counters holds up every one. Record "
+    "steps after a warm-up, without counters."
+)
 NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when the GPU is idle or only copies."
 
 
@@ -97,34 +101,47 @@ def nothing_found(profile: Profile) -> str:
 
 def host_alone(profile: Profile) -> str:
     """Return what to do where the host is the limit and nothing was found that holds it up; nothing elsewhere."""
-    return long_pause(profile) or (HOST_ALONE if _late_ns(profile) else "")
+    late = HOST_ALONE if _late_ns(profile, "host_wait") else ""
+    return long_pause(profile) or _slow_launches(profile) or late
+
+
+def _slow_launches(profile: Profile) -> str:
+    """Return that few launches take most of the time in which the GPU is idle; nothing else."""
+    slow, late = profile.slow_launches, _late_ns(profile, "host_wait")
+    if slow is None or not late or slow.time_ns < PAUSED * late:
+        return ""
+    which = f"{how_many(slow.count)} {'launch' if slow.count == 1 else 'launches'}"
+    lasts = f"{which} {'takes' if slow.count == 1 else 'take'} {duration(slow.time_ns)} {profile.steps.per}, as traced"
+    return f"{lasts}: {SLOW_MEANING}"
 
 
 def beside_findings(profile: Profile, findings: Findings) -> str:
     """Return what else there is to do where the findings save little of the time in which the GPU is idle."""
     saved = findings.joint.saving_ns if findings.joint else _saves(findings) if findings else 0.0
-    is_little = findings and saved < LITTLE * _late_ns(profile)
+    is_little = findings and saved < LITTLE * _late_ns(profile, "host_wait")
     return long_pause(profile) or (MOSTLY_HOST if is_little else "")
 
 
 def long_pause(profile: Profile) -> str:
     """Return that the host runs nothing for most of the time in which the GPU is idle; nothing else."""
-    pause, late = profile.pause, _late_ns(profile)
+    pause, late = profile.pause, _late_ns(profile, "host_wait") or _late_ns(profile, OUTSIDE)
     if pause is None or not late or pause.time_ns < PAUSED * late:
         return ""
+    if pause.time_ns > late and not _late_ns(profile, "host_wait"):
+        return ""  # around the work of the only step: the host is done, and the GPU still works
     where = f"{printable(pause.between)}: that is {MEANING}"
     of = "each step" if profile.steps.count > 1 else f"the {profile.steps.whole}"
     lasts = f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced"
     return f"{lasts}, {where}. A profiler of Python code, such as py-spy, shows the line."
 
 
-def _late_ns(profile: Profile) -> float:
-    """Return how long a step as traced the GPU is idle, in ns, if mostly because the host launches late; else 0."""
+def _late_ns(profile: Profile, cause: str) -> float:
+    """Return how long a step as traced the GPU is idle, in ns, if mostly for this cause and the host is the limit."""
     if profile.bound != "host":  # known only where the causes of idle time are
         return 0.0
-    device = max(profile.devices, key=lambda device: device.busy_ns)
-    is_late = device.idle_by_cause and device.idle_by_cause[0][0] == "host_wait"
-    return max((profile.steps.traced_ns or 0.0) - (profile.steps.busy_ns or 0.0), 0.0) if is_late else 0.0
+    times = idle_times(profile, max(profile.devices, key=lambda device: device.busy_ns))
+    idle = max((profile.steps.traced_ns or 0.0) - (profile.steps.busy_ns or 0.0), 0.0)
+    return idle if max(times, key=lambda cause: times[cause]) == cause else 0.0
 
 
 def _saves(findings: Findings) -> float:

@@ -12,6 +12,8 @@ from pinprof.whatif.bound import is_gpu_bound
 
 AS_TRACED = "as traced, with the profiler's cost in it"
 LAUNCHING = "the host is the limit: the GPU waits for what it launches"
+HELD = "the GPU is idle while work is queued: it waits for other work, for another stream, or for its launch"
+AROUND = "the GPU is idle mostly before its first work and after its last"
 STAGING = "the host is the limit: it stages pageable copies piece by piece, and the GPU waits for the pieces"
 WORKING = "the GPU is the limit: it computes or copies nearly all the time"
 QUEUED = "the GPU is the limit: its work is queued, and waits for other work or to be started"
@@ -32,6 +34,9 @@ IDLE_BECAUSE = {
     "other": "",
     OUTSIDE: "before its first work and after its last",
 }
+
+NOT_LATE = {"kernel_wait": HELD, OUTSIDE: AROUND}
+"""Causes of most idle time with which the GPU is not seen to wait for launches, though the host sets the pace."""
 
 
 class Fact(NamedTuple):
@@ -58,7 +63,7 @@ def bound(profile: Profile) -> Fact | None:
         return None
     meaning = BOUNDS[profile.bound]
     if profile.bound == "host":
-        meaning = STAGING if _is_staging(profile) else LAUNCHING
+        meaning = STAGING if _is_staging(profile) else _why_idle(profile)
     elif profile.bound == "gpu":
         meaning = WORKING if is_gpu_bound(profile.steps.busy_ns or 0.0, profile.step_ns or 0.0) else QUEUED
     return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning)
@@ -67,7 +72,15 @@ def bound(profile: Profile) -> Fact | None:
 def _is_staging(profile: Profile) -> bool:
     """Return whether the GPU spends more time with exposed pageable copies than without work."""
     staged = sum(time for reason, _, time in profile.overlap.by_reason if reason == "pageable")
-    return "overlap" not in profile.withheld and staged > sum(device.idle_ns for device in profile.devices)
+    idle = sum(sum(idle_times(profile, device).values()) for device in profile.devices)
+    return "overlap" not in profile.withheld and staged > idle
+
+
+def _why_idle(profile: Profile) -> str:
+    """Return what the host's limit means for the GPU that works most."""
+    times = idle_times(profile, max(profile.devices, key=lambda device: device.busy_ns))
+    half = sum(times.values()) / 2
+    return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), LAUNCHING)
 
 
 def where_it_goes(profile: Profile) -> Iterator[Fact]:
@@ -115,12 +128,17 @@ def of_step(time: float, mean: MeanStep) -> str:
 def because(profile: Profile, mean: MeanStep) -> str:
     """Return why the GPU of this mean step is idle, to be put behind that it is; nothing where that is not known."""
     device = next(device for device in profile.devices if device.device == mean.device)
-    times = dict(device.idle_by_cause) | {OUTSIDE: idle_outside(profile, device)}
+    times = idle_times(profile, device)
     if "causes" in profile.withheld or not any(times.values()):
         return ""
     cause = max(times, key=lambda cause: times[cause])
     mostly = ", mostly" if times[cause] < MOST * sum(times.values()) else ""
     return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE[cause] else ""
+
+
+def idle_times(profile: Profile, device: DeviceTime) -> dict[str, float]:
+    """Return how long a GPU is idle by cause, with what lies around its work in the only step; times in ns."""
+    return dict(device.idle_by_cause) | {OUTSIDE: idle_outside(profile, device)}
 
 
 def idle_outside(profile: Profile, device: DeviceTime) -> float:

@@ -67,7 +67,7 @@ def to_text(ranks: Sequence[RankChanges], prediction: Prediction, *, width: int 
 def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[RenderableType]:
     yield from _title([trace for trace, _ in ranks])
     yield section("Step")
-    yield from _step(prediction)
+    yield from _step(prediction, _whole([trace for trace, _ in ranks]))
     yield section("What changes")
     yield from _changes(ranks, prediction.scenario)
     yield from (bullet(text) for text in _speeds(prediction.scenario))
@@ -78,7 +78,7 @@ def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[Ren
     )
     options |= dict.fromkeys(option for option in ("host_speed", "gpu_speed") if getattr(scenario, option) != 1)
     yield from (bullet(ASSUMES[option]) for option in options)
-    yield bullet("the rest of the step stays as recorded")
+    yield bullet(f"the rest of the {_whole([trace for trace, _ in ranks])} stays as recorded")
 
 
 def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
@@ -105,23 +105,28 @@ def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[Rende
         yield from (bullet(line) for line in lines)
 
 
-def _step(prediction: Prediction) -> Iterator[RenderableType]:
+def _whole(traces: Sequence[Trace]) -> str:
+    """Return what counts as a step."""
+    return "trace" if any(trace.steps.source == WHOLE_TRACE for trace in traces) else "step"
+
+
+def _step(prediction: Prediction, whole: str) -> Iterator[RenderableType]:
     before, after = prediction.baseline_ns, prediction.predicted_ns
     yield fact(duration(before), f"now, {SOURCES[prediction.baseline_source]}")
-    brings = difference(before, after, is_certain=prediction.is_certain)
+    brings = difference(before, after, is_certain=prediction.is_certain, whole=whole)
     yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
     for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
         yield fact(bound, f"{when}: {BOUNDS[bound]}")
 
 
-def difference(before_ns: float, after_ns: float, *, is_certain: bool) -> str:
+def difference(before_ns: float, after_ns: float, *, is_certain: bool, whole: str = "step") -> str:
     """Return what a change brings: "saves 1.90 ms, 15 % of the step"."""
     off = abs(before_ns - after_ns)
     if off < NOTHING * before_ns:
         return "no measurable change"
     if not is_certain:
         return f"no certain change ({duration(off)} {'more' if after_ns > before_ns else 'less'})"
-    return saved(before_ns, after_ns)
+    return saved(before_ns, after_ns, whole)
 
 
 def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None) -> Iterator[str]:
@@ -189,7 +194,8 @@ def _overview(
     yield section("Step")
     yield fact(duration(now.baseline_ns), f"now, {SOURCES[now.baseline_source]}; {BOUNDS[now.bound_before]}")
     off = abs(now.predicted_ns - now.baseline_ns)
-    rows = table("change", "options", "step", "range", "saves", "of the step")
+    whole = _whole(traces)
+    rows = table("change", "options", whole, "range", "saves", f"of the {whole}")
     for name, options, made in named:
         saving = made.baseline_ns - made.predicted_ns
         none = not is_saving(now, made)

@@ -47,7 +47,7 @@ FREE = 0.01
 costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
 BESIDE_WORK = 0.5
 """A wait in which the GPU does earlier work for this share is mostly no loss; one for its own copy is, and so is one
-for work that is queued and does not run; of one for nothing that is recorded it is not known."""
+for work that is queued and does not run; of one for what is not recorded it is not known."""
 DEAR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
 
@@ -100,7 +100,8 @@ def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
     for cause, meaning in HELD_UP_BY.items():
         held = [site for site in sites if site.cause == cause and site.verdict != "profiler"]
         if held:
-            yield shown(_stall(held, steps)), meaning
+            outside = "" if any(site.in_steps.count for site in held) else ", all outside of the complete steps"
+            yield shown(_stall(held, steps)), meaning + outside
 
 
 def _stall(sites: Sequence[Site], steps: int) -> str:

@@ -77,7 +77,7 @@ def _only_moves(profile: Profile, sites: Sequence[Site]) -> str:
     others = sum(profile.syncs.in_group[group] - count for group, count in own.items())
     if not others:
         return ""
-    return f"; alone it only moves: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
+    return f"; alone it may only move: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
 
 
 RULES = (
@@ -342,9 +342,9 @@ RULES = (
     Rule(
         "PIN214",
         "waits within an op",
-        "Calls that block within an op, by the op's own doing: ops of libraries and extensions, and those of torch "
-        "that read a number on the host (torch.linalg.inv and cholesky, masked_fill and index_fill with a value on "
-        "the GPU, one_hot without num_classes, quantile).",
+        "Calls that block within an op, by the op's own doing: ops of libraries and extensions, synchronizes in what "
+        "torch.compile made, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, "
+        "masked_fill and index_fill with a value on the GPU, one_hot without num_classes, quantile).",
         "The host waits for the GPU inside of an op, and not because of what is done with its result.",
         "The op and the stack name the place: look there for a way without a wait. torch.linalg has cholesky_ex, "
         "inv_ex and solve_ex, which leave their check to you; torch.where takes a number on the GPU; one_hot takes "

@@ -5,7 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.intervals import Intervals, gaps, union
-from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+
+LATE_START_NS = 100_000
+"""Work reaches an idle GPU within tens of microseconds after the call that launches it; later it waits for other."""
 
 
 class Gaps(NamedTuple):
@@ -15,7 +18,8 @@ class Gaps(NamedTuple):
     following: Int64s
     """Row of the first work behind each."""
     queued: Bools
-    """Whether that was launched before the gap began: then no wait of the host is the reason for it."""
+    """Whether that was launched before the gap began, or waited for most of it: then no wait of the host is the reason
+    for it."""
 
 
 def gaps_of(trace: Trace, device: int) -> Gaps:
@@ -24,4 +28,7 @@ def gaps_of(trace: Trace, device: int) -> Gaps:
     mine = gpu.of_device[device]
     times = gaps(union(gpu.start_ns[mine], gpu.end_ns[mine]))
     following = mine[np.searchsorted(gpu.start_ns[mine], times.end)] if len(times.start) else mine[:0]
-    return Gaps(times, following, trace.launched_ns[following] <= times.start)
+    launch = trace.links.launch[following]
+    waited = np.where(launch == NONE, 0, times.end - trace.calls.end_ns[launch]) if len(trace.calls) else 0
+    waited_most = (waited > LATE_START_NS) & (2 * waited > times.end - times.start)
+    return Gaps(times, following, (trace.launched_ns[following] <= times.start) | waited_most)

@@ -530,6 +530,16 @@ def test_cuda_hip_and_the_driver_are_alike(tmp_path: Path, cause: str, names: li
     assert {name: causes(built(calls(name)), tmp_path) for name in names} == {name: {cause} for name in names}
 
 
+@pytest.mark.parametrize(("op", "expected"), [("Torch-Compiled Region: 0/0", "other"), ("train", "device_synchronize")])
+def test_what_torch_compiled_synchronizes_by_its_own_doing(tmp_path: Path, op: str, expected: str) -> None:
+    assert causes(built(calls("cudaDeviceSynchronize", op)), tmp_path) == {expected}
+
+
+def test_a_value_that_compiled_code_reads_is_asked_for(tmp_path: Path) -> None:
+    reads = copies(PINNED_TO_HOST, "Torch-Compiled Region: 0/0", "aten::item", "aten::_local_scalar_dense")
+    assert causes(built(reads), tmp_path) == {"item"}
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "expected"),
     [
@@ -545,6 +555,18 @@ def test_cuda_hip_and_the_driver_are_alike(tmp_path: Path, cause: str, names: li
 )
 def test_copies_by_other_calls(tmp_path: Path, call: str, kind: str, expected: str) -> None:
     assert causes(built(copied(call, kind)), tmp_path) == {expected}
+
+
+@pytest.mark.parametrize(("duration", "expected"), [(30, {"item"}), (300, set())])
+def test_hip_records_a_value_that_is_read_as_a_copy_on_the_gpu(
+    tmp_path: Path, duration: int, expected: set[str]
+) -> None:
+    builder = TraceBuilder()
+    nested(builder, ("aten::item", "aten::_local_scalar_dense"))
+    correlation = builder.call("hipMemcpyWithStream", 120, 40)
+    name = "Memcpy DtoD (Device -> Device)"
+    builder.activity("gpu_memcpy", name, 125, duration, correlation=correlation, device=0, stream=COMPUTE, bytes=1)
+    assert causes(builder, tmp_path) == expected
 
 
 @pytest.mark.parametrize(
@@ -575,7 +597,6 @@ def test_calls_that_only_look_alike_are_no_waits(tmp_path: Path, name: str) -> N
         ("cudaMemcpyAsync", "DtoD (Device -> Device)"),
         ("cudaMemcpy", "DtoD (Device -> Device)"),
         ("cuMemcpyDtoD_v2", "DtoD (Device -> Device)"),
-        ("hipMemcpyWithStream", "DtoD (Device -> Device)"),
         ("cudaMemcpyPeerAsync", "PtoP (Device -> Device)"),
         ("cudaMemcpyAsync", PINNED_FROM_HOST),
         ("cudaMemcpyAsync", PINNED_TO_HOST),

@@ -31,6 +31,21 @@ def test_work_that_was_queued_waits_for_other_work(tmp_path: Path) -> None:
     assert idle_of(builder, tmp_path) == {"kernel_wait": 5_000}
 
 
+def test_work_that_was_queued_for_most_of_a_gap_waits_for_other_work(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(10, 90, launch=0)
+    builder.kernel(1100, 40, launch=300)
+    assert idle_of(builder, tmp_path) == {"kernel_wait": 1_000_000}
+
+
+def test_a_launch_that_lasts_is_the_hosts(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(10, 90, launch=0)
+    correlation = builder.call("cudaLaunchKernel", 200, 890)
+    builder.activity("kernel", "gemm", 1100, 40, correlation=correlation, device=0, stream=7)
+    assert idle_of(builder, tmp_path) == {"host_wait": 1_000_000}
+
+
 def test_a_host_that_had_waited_leaves_a_bubble(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 1000)

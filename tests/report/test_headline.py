@@ -5,7 +5,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.measure import measure
 from pinprof.report.console import to_text
-from pinprof.report.headline import HOST_ALONE, MOSTLY_HOST, Headline, headline
+from pinprof.report.headline import HOST_ALONE, MOSTLY_HOST, NOTHING_KNOWN, Headline, headline
 from pinprof.report.html_report import to_html
 from pinprof.rules import find
 from pinprof.trace import Trace, read_trace
@@ -70,6 +70,40 @@ def test_a_long_pause_comes_before_a_finding_that_saves_less(tmp_path: Path) -> 
     assert PAUSE in text
     assert "PIN201" in text
     assert page.count(PAUSE) == 2
+
+
+def test_a_pause_before_the_first_work_of_the_only_step_is_said(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 10_000)
+    builder.op("aten::mm", 6000, 200)
+    builder.kernel(6100, 3800, launch=6010)
+    top, text, _ = said(read_trace(builder.write(tmp_path / "trace.json")))
+    pause = "The host runs no op and no call for 6.00 ms of the step, as traced, after the beginning of the step"
+    assert top.do.startswith(pause)
+    assert pause in text
+
+
+def test_a_host_that_is_done_while_the_gpu_works_does_not_pause(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 10_000)
+    builder.op("aten::mm", 0, 200)
+    builder.kernel(4000, 5990, launch=10)
+    top, text, _ = said(read_trace(builder.write(tmp_path / "trace.json")))
+    assert top.do == NOTHING_KNOWN
+    assert "no op and no call" not in text
+
+
+def test_launches_that_last_are_not_told_to_be_fewer(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::batch_norm", 0, 9100)
+    builder.kernel(10, 20, launch=1)
+    for start in (40, 4540):
+        correlation = builder.call("hipLaunchKernel", start, 4400)
+        builder.activity("kernel", "norm", start + 4410, 20, correlation=correlation, device=0, stream=7)
+    top, text, _ = said(read_trace(builder.write(tmp_path / "trace.json")))
+    assert top.do.startswith("2 launches take 8.80 ms in the whole trace, as traced: the first launch of a kernel")
+    assert top.do in text
+    assert "CUDA graphs" not in text
 
 
 def test_a_host_that_is_busy_all_the_time_does_not_pause(tmp_path: Path) -> None:

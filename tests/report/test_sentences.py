@@ -59,6 +59,14 @@ def waits_before_the_steps(builder: TraceBuilder) -> None:
         builder.kernel(1000 * number + 200, 850, launch=1000 * number + 150)
 
 
+def loads_before_the_steps(builder: TraceBuilder) -> None:
+    builder.call("cudaLaunchKernel", 0, 60)
+    builder.overhead("Lazy Function Loading", 5, 50)
+    for number in range(3):
+        builder.step(number, 1000 * number + 100, 990)
+        builder.kernel(1000 * number + 200, 850, launch=1000 * number + 150)
+
+
 def no_complete_step(builder: TraceBuilder) -> None:
     builder.step(1, 0, 100)
     builder.step(2, 100, 100)
@@ -81,6 +89,16 @@ def sleeps_on_the_gpu(builder: TraceBuilder) -> None:
         builder.kernel(start + 10, 100, launch=start)
         builder.call("cudaStreamSynchronize", start + 500, 300)
     builder.kernel(3010, 10, launch=3000)
+
+
+def waits_for_what_is_not_recorded(builder: TraceBuilder) -> None:
+    """A copy waits behind a kernel that is queued, and the GPU is not seen to work before that for 8 ms."""
+    builder.kernel(10, 20, launch=0)
+    builder.kernel(8_000, 500, launch=50)
+    correlation = builder.call("hipMemcpyWithStream", 100, 8_460)
+    name = "Memcpy DtoH (Device -> Host)"
+    builder.activity("gpu_memcpy", name, 8_500, 50, correlation=correlation, device=0, stream=7, bytes=256)
+    builder.kernel(8_700, 900, launch=8_600)
 
 
 def texts(build: Build, folder: Path) -> tuple[str, str]:
@@ -139,6 +157,13 @@ def test_copies_that_no_rule_is_for_are_not_called_free(tmp_path: Path) -> None:
 def test_waits_outside_of_the_steps_are_said_to_be_there(tmp_path: Path) -> None:
     text, _ = texts(waits_before_the_steps, tmp_path)
     assert "the host stands in calls that can block; all of them lie outside of the complete steps" in text
+    assert "1 site outside of the complete steps: in the JSON and HTML reports" in text
+    assert "GPU idle after" not in text
+
+
+def test_launches_held_up_before_the_steps_are_said_to_be_there(tmp_path: Path) -> None:
+    text, _ = texts(loads_before_the_steps, tmp_path)
+    assert "launches wait until their code is loaded, all outside of the complete steps" in text
 
 
 def test_where_no_step_was_searched_nothing_is_not_the_result(tmp_path: Path) -> None:
@@ -154,6 +179,13 @@ def test_of_several_gpus_the_headline_names_the_one_that_is_idle(tmp_path: Path)
 def test_the_gpu_is_said_to_work_during_a_wait_only_where_it_does(tmp_path: Path) -> None:
     text, _ = texts(sleeps_on_the_gpu, tmp_path)
     assert "the GPU works meanwhile" not in text
+
+
+def test_the_gpu_is_not_said_to_work_while_what_is_queued_waits(tmp_path: Path) -> None:
+    for text in texts(waits_for_what_is_not_recorded, tmp_path):
+        assert "the GPU works meanwhile" not in text
+        assert "for 500 µs of it the GPU runs earlier work" in text
+        assert "while work is queued" in text
 
 
 @pytest.mark.parametrize("build", [unmarked, one_kernel])

@@ -106,6 +106,26 @@ def test_the_host_that_stages_copies_is_not_said_to_launch_late(tmp_path: Path) 
     assert late.meaning == "the host is the limit: the GPU waits for what it launches"
 
 
+def test_a_step_that_begins_without_work_is_not_said_to_stage_copies(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 9000)
+    builder.copy("HtoD (Pageable -> Device)", 5002, 290, launch=5001, call=285)
+    builder.kernel(5300, 3600, launch=5295)
+    limit = bound(measured(builder, tmp_path))
+    assert limit
+    assert limit.meaning == "the GPU is idle mostly before its first work and after its last"
+
+
+def test_a_gpu_whose_work_is_queued_is_not_said_to_wait_for_launches(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 10_000)
+    builder.kernel(10, 500, launch=0)
+    builder.kernel(9400, 500, launch=100)
+    limit = bound(measured(builder, tmp_path))
+    assert limit
+    assert limit.meaning.startswith("the GPU is idle while work is queued")
+
+
 def test_a_stall_says_how_much_of_it_is_no_loss() -> None:
     *_, stalls = where_it_goes(read(TRACES / "pageable_blocking.stack.json.gz")[1])
     assert stalls.meaning == (

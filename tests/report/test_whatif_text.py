@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import measure_syncs
 from pinprof.measure import measure
@@ -40,6 +41,20 @@ def kept(text: str) -> str:
 )
 def test_a_prediction_reads_as_kept(name: str, scenario: Scenario, golden: Callable[[str, str], None]) -> None:
     golden(f"whatif-{name}.txt", kept(whatif_text.to_text(*predicted(name, scenario), width=WIDTH)))
+
+
+def test_a_trace_without_steps_saves_of_the_trace(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in (0, 1000):
+        builder.kernel(start + 10, 500, launch=start)
+        builder.call("cudaDeviceSynchronize", start + 20, 500)
+    builder.kernel(2010, 500, launch=2000)
+    trace, scenario = read_trace(builder.write(tmp_path / "trace.json")), Scenario(host_speed=2.0)
+    made = predict(trace, scenario)
+    text = whatif_text.to_text([(trace, changes_of(trace, measure_syncs(trace), scenario))], made, width=WIDTH)
+    assert "of the trace" in text
+    assert "of the step" not in text
+    assert "of the trace" in whatif_text.to_overview([trace], made, [("faster", "--host-speed 2", made)], width=WIDTH)
 
 
 def test_the_usual_scenarios_read_as_kept(golden: Callable[[str, str], None]) -> None:

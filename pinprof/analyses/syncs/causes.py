@@ -93,6 +93,10 @@ ASKED_FOR = INDEX_OPS | {
 DEEPEST = 200
 """Ops in each other that are looked at around a call; no program that we know nests half as many."""
 
+COMPILED = "Torch-Compiled Region"
+"""How torch names the op around what it compiled. A synchronize within is its own, such as that before it captures a
+CUDA graph (torch/_inductor/cudagraph_trees.py); what reads a value there the user's code asked for."""
+
 OF_AUTOGRAD = ("autograd::", "torch::autograd::")
 """How nodes of the autograd engine are named: hooks of the user's own run within them."""
 
@@ -142,6 +146,7 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
     cause[(cause == CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CODE["tensor_from_host"]
     synchronizes = np.isin(cause, [CODE[OF_KIND[kind]] for kind in (STREAM, DEVICE, EVENT)])
     of_an_op = within_op & ((by_op != NONE) | synchronizes) | in_library(trace, stalls.call)
+    of_an_op |= _in_compiled(trace, stalls.call) & synchronizes
     cause[of_an_op & (of_values | synchronizes)] = CODE["other"]
     by_function = _by_function(trace, stalls.call)
     cause = np.where((by_function != NONE) & of_values, by_function, cause)
@@ -179,6 +184,14 @@ def in_library(trace: Trace, call: Int64s) -> Bools:
     of_library, result = trace.ops.named(_is_of_a_library), np.zeros(len(call), bool)
     for op in _ops_around(trace, call):
         result |= (op != NONE) & of_library[op]
+    return result
+
+
+def _in_compiled(trace: Trace, call: Int64s) -> Bools:
+    """Return whether a call is made within what torch compiled, by no function of the user's own there."""
+    compiled, result = trace.ops.named(lambda name: name.startswith(COMPILED)), np.zeros(len(call), bool)
+    for op in _ops_around(trace, call):
+        result |= (op != NONE) & compiled[op]
     return result
 
 

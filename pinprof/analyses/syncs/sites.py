@@ -32,7 +32,7 @@ class Cost:
     stall_ns: int
     drain_ns: int
     worked_ns: int
-    """The part of the drain in which the GPU worked."""
+    """The part of the drain in which the GPU works: `Stalls.worked_ns`."""
     own_ns: int
     bubble_ns: int
     """The GPU is idle because of them: `Stalls.idle_ns`."""

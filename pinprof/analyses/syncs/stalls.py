@@ -31,6 +31,9 @@ SKEW_NS = 2_000
 """GPU and host clocks agree to about a microsecond; a wait may seem to end this much before what it waited for."""
 
 
+WAITING_COPY = "hipMemcpyWithStream"
+"""What torch calls to copy between host and device and wait for it (c10/cuda/CUDAFunctions.h, memcpy_and_sync)."""
+
 COPY_LOOK_BACK = 3
 """A blocking copy is an asynchronous one and a synchronize in the same op, at most this many calls apart."""
 
@@ -53,7 +56,8 @@ class Stalls:
     drain_ns: Int64s
     """Part in which earlier queued work of the stream or device was still to be done."""
     worked_ns: Int64s
-    """Part of the drain in which the device worked; for the rest of it that work waited for other work, or to start."""
+    """Part of the drain in which the device worked, as far as that was recorded; for the rest that work waited for other
+    work, or to start."""
     own_ns: Int64s
     """Part after that in which the call's own copy ran."""
     bubble_ns: Int64s
@@ -159,7 +163,8 @@ def _own_copies(trace: Trace, kind: np.ndarray) -> Int32s:
 def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
     """Return the calls that can block: of asynchronous copies those of pageable memory that the driver must stage.
 
-    Copies within the device do not block the host (CUDA Runtime API, "API synchronization behavior").
+    Copies within the device do not block the host (CUDA Runtime API, "API synchronization behavior"). But HIP's records
+    call a copy to pinned memory of the host one of these: `.item()` on an MI300. It is, where the call waited for it.
     """
     staged = np.zeros(len(kind), bool)
     known = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
@@ -168,7 +173,16 @@ def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
     staged[known] = (gpu.host_memory[rows] == PAGEABLE) & large
     within = np.zeros(len(kind), bool)
     within[copy != NONE] = gpu.direction[copy[copy != NONE]] == DTOD
+    within &= ~_has_waited(trace, copy)
     return (kind != NONE) & ((kind != ASYNC_COPY) | staged) & ~((kind == COPY) & within)
+
+
+def _has_waited(trace: Trace, copy: Int32s) -> Bools:
+    """Return the calls of HIP's copy and wait in one that returned after their copy had ended."""
+    result = np.zeros(len(copy), bool)
+    rows = np.flatnonzero(trace.calls.named(WAITING_COPY.__eq__) & (copy != NONE))
+    result[rows] = trace.calls.end_ns[rows] + SKEW_NS >= _gpu_end(trace, copy[rows])
+    return result
 
 
 def _last_kernels(trace: Trace) -> Int32s:
@@ -194,6 +208,15 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
         queue = queue[np.argsort(launched[queue], kind="stable")]
         ends = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(gpu.end_ns[queue])))
         result[mine] = ends[np.searchsorted(launched[queue], start[mine])] > end[mine] + SKEW_NS
+    return result
+
+
+def _worked(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Int64s:
+    """Return how long the device of each stall worked in a range."""
+    gpu, result = trace.gpu, np.zeros(len(device), np.int64)
+    for mine in rows_by(device):
+        rows = gpu.of_device.get(int(device[mine[0]]), mine[:0])
+        result[mine] = covered(union(gpu.start_ns[rows], gpu.end_ns[rows]), start[mine], end[mine])
     return result
 
 
@@ -278,15 +301,6 @@ def _prior_end(
         ):
             latest[some] = np.maximum(latest[some], awaited)
     return np.where(kind == HOST_MEMORY, start, latest)
-
-
-def _worked(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Int64s:
-    """Return for how long the device of each stall worked between two times."""
-    gpu, result = trace.gpu, np.zeros(len(device), np.int64)
-    for mine in rows_by(device):
-        rows = gpu.of_device.get(int(device[mine[0]]), mine[:0])
-        result[mine] = covered(union(gpu.start_ns[rows], gpu.end_ns[rows]), start[mine], end[mine])
-    return result
 
 
 def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:
