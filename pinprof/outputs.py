@@ -33,13 +33,14 @@ def check_outputs(
     for one, other in combinations(outputs, 2):
         if one == other or _identity(one, 1) == _identity(other, 1):
             raise PinprofError(f"{_named(one)}: is named for two outputs; give each its own")
-    files = [path for path in outputs if path != STANDARD]
-    read = {_identity(path, 0) for path in inputs} if files else set()
-    for path in files:
-        _check_place(path)
-        if _identity(path, 1) in read and not is_stream(Path(path)):
-            raise PinprofError(f"{path}: is what is read; choose another name")
-        if os.path.exists(path) and not is_stream(Path(path)) and not force:  # noqa: PTH110  never raises
+    read = {_identity(path, 0) for path in inputs} if outputs else set()
+    for path in outputs:
+        if path != STANDARD:
+            _check_place(path)
+        if _identity(path, 1) in read and not _passes_on(path):
+            raise PinprofError(f"{_named(path)}: is what is read; choose another name")
+        is_there = path != STANDARD and os.path.exists(path)  # noqa: PTH110  never raises
+        if is_there and not is_stream(Path(path)) and not force:
             raise PinprofError(f"{path}: exists already; choose another name, or {way}")
 
 
@@ -56,7 +57,18 @@ def _identity(path: str, standard: int) -> Identity:
     return status.st_dev, status.st_ino
 
 
+def _passes_on(path: str) -> bool:
+    """Return whether this is a device or a pipe: what is written there changes nothing that is read."""
+    try:
+        status = os.fstat(1) if path == STANDARD else os.stat(path)  # noqa: PTH116  Path is slow
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(status.st_mode)
+
+
 def _check_place(path: str) -> None:
+    if not path:
+        raise PinprofError("an output has no name; name a file, or leave its option out")
     # The functions of os.path answer where those of Path raise, for names that no file can have.
     folder = Path(os.path.realpath(path) if os.path.islink(path) else path).parent  # noqa: PTH114
     if not os.path.isdir(folder.absolute()):  # noqa: PTH112

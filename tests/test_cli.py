@@ -142,10 +142,18 @@ def test_what_is_read_is_not_overwritten_even_with_force(trace: Path, command: s
     before = trace.read_bytes()
     other_name = trace.parent / "." / ".." / trace.parent.name / trace.name
     option = "-o" if command in {"check", "timeline"} else "--json"
-    result = invoke(command, trace, option, other_name, "--force")
+    limit = ["--max-hidden-syncs", 0] if command == "check" else []
+    result = invoke(command, trace, *limit, option, other_name, "--force")
     assert is_one_line_error(result)
     assert "is what is read; choose another name" in result.stderr
     assert trace.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [("report", "--json"), ("report", "--html"), ("export", "-o"), ("whatif", "--json")])
+def test_an_output_needs_a_name(trace: Path, words: tuple[str, str]) -> None:
+    result = invoke(words[0], trace, words[1], "")  # as a shell gives it whose variable is not set
+    assert is_one_line_error(result)
+    assert "an output has no name" in result.stderr
 
 
 def test_two_outputs_need_two_names(trace: Path, tmp_path: Path) -> None:

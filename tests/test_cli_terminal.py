@@ -147,6 +147,17 @@ def test_a_full_disk_behind_standard_output_is_one_line(trace: Path, words: tupl
     assert done.stderr == "Error: standard output: cannot be written (No space left on device)\n"
 
 
+@pytest.mark.parametrize("words", [("report", "--json", "-"), ("export", "-o", "-"), ("export", "-o", "/dev/stdout")])
+def test_what_is_read_is_not_added_to_by_standard_output(trace: Path, words: tuple[str, ...]) -> None:
+    before = trace.read_bytes()
+    with trace.open("ab") as same:
+        command = [*PINPROF, *words, str(trace)]
+        done = subprocess.run(command, stdout=same, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert "is what is read; choose another name" in done.stderr
+    assert trace.read_bytes() == before
+
+
 def test_a_pipe_that_nobody_reads_changes_neither_the_status_nor_the_files(trace: Path, tmp_path: Path) -> None:
     ends = []
     for words in (("check", trace, "--max-hidden-syncs", "0"), ("report", trace, "--json", tmp_path / "out.json")):

@@ -67,7 +67,10 @@ def _host_times(steps: Steps, complete: Int64s) -> Int64s:
 
 
 def _device_time(trace: Trace, complete: Int64s) -> float | None:
-    """Return the mean time between the last GPU ends of the first and the last complete step with GPU work."""
+    """Return the mean time between the last GPU ends of the first and the last complete step with GPU work.
+
+    None where the work of the last one does not end behind that of the first, as in a trace with wrong times.
+    """
     step = trace.links.activity_step
     launched = step != NONE
     ends = np.full(len(trace.steps), np.iinfo(np.int64).min)
@@ -78,7 +81,8 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
     first, last = working[0], working[-1]
     if first == last:
         return float(ends[first] - trace.gpu.start_ns[step == first].min())
-    return float(ends[last] - ends[first]) / int(last - first)
+    between = int(ends[last] - ends[first])
+    return between / int(last - first) if between > 0 else None
 
 
 def _busy_time(trace: Trace) -> float | None:

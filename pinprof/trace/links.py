@@ -54,19 +54,17 @@ def launches(calls: Calls, gpu: Activities) -> Int32s:
 
 def _last_before(calls: Calls, gpu: Activities, usable: Int64s) -> Int32s:
     """Return per activity the last of the usable calls with its correlation that began before it, else the first."""
-    order = usable[np.argsort(calls.correlation[usable], kind="stable")]  # calls are sorted by start
+    order = usable[np.argsort(calls.correlation[usable], kind="stable")]
     correlation = calls.correlation[order]
     first = np.searchsorted(correlation, gpu.correlation, side="left")
-    position = np.searchsorted(correlation, gpu.correlation, side="right") - 1
+    found = np.searchsorted(correlation, gpu.correlation, side="right") > first
+    # Calls are sorted by start, so one number holds the correlation, as where it begins, and the time, as the row.
+    rows = len(calls) + 1
+    placed = np.searchsorted(correlation, correlation, side="left") * rows + order
+    began = np.searchsorted(calls.start_ns, gpu.start_ns, side="right")
+    position = np.maximum(np.searchsorted(placed, first * rows + began, side="left") - 1, first)
     launch = np.full(len(gpu), NONE, np.int32)
-    found = position >= first
     launch[found] = order[position[found]]
-    late = np.flatnonzero(found & (position > first))
-    late = late[calls.start_ns[launch[late]] > gpu.start_ns[late]]
-    while len(late):
-        position[late] -= 1
-        launch[late] = order[position[late]]
-        late = late[(calls.start_ns[launch[late]] > gpu.start_ns[late]) & (position[late] > first[late])]
     return launch
 
 

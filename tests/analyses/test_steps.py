@@ -24,6 +24,16 @@ def test_a_host_that_runs_ahead_issues_steps_faster_than_the_gpu_does_them(tmp_p
     assert times.count == 4
 
 
+def test_the_gpu_has_no_pace_where_the_work_of_the_first_step_ends_last(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        builder.step(number, 1000 * number, 990)
+        builder.kernel(50 + 1000 * number, 100 if number else 9000, launch=10 + 1000 * number)
+    times = steps_of(builder, tmp_path)
+    assert times.device_ns is None
+    assert times.traced_ns == times.host_ns == 1_000_000
+
+
 def test_a_late_host_sets_the_pace_of_both(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number in range(4):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from time import process_time
 
 import numpy as np
 import pytest
@@ -197,6 +198,15 @@ def test_a_graph_launch_has_many_activities() -> None:
 def test_of_several_calls_with_one_correlation_the_last_before_the_activity_launched_it() -> None:
     calls = calls_of([0, 100, 200, 300], [7, 7, 5, 7])
     assert launches(calls, kernels_of([50, 100, 250, 350], [7, 7, 7, 7])).tolist() == [0, 1, 1, 3]
+
+
+def test_many_calls_with_one_correlation_take_no_longer_than_others() -> None:
+    count = 100_000  # took minutes: each activity went back call by call
+    starts, correlations = list(range(0, 10 * count, 10)), [7] * count
+    calls, gpu = calls_of(starts, correlations), kernels_of([start + 5 for start in starts], correlations)
+    began = process_time()
+    assert (launches(calls, gpu) == np.arange(count)).all()
+    assert process_time() - began < 5
 
 
 def test_of_several_calls_with_one_correlation_that_of_the_devices_own_thread_launched_it() -> None:
