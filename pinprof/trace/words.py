@@ -12,8 +12,8 @@ from pinprof.trace.tables import Bools, Int64s
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
-PADDING = 64
-"""Bytes that a buffer must have beyond the last position that is read."""
+PADDING = 2048
+"""Bytes that a buffer must have beyond the last position that is read: the texts that are compared may lie there."""
 MAX_WHOLE_US = 9 * 10**15
 """More microseconds than this may not fit int64 as nanoseconds."""
 
