@@ -31,7 +31,7 @@ from pinprof.trace.rows import (
 from pinprof.trace.seams import Block, Seams, find_seams
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s
 from pinprof.trace.texts import Codes, Texts
-from pinprof.trace.words import byte_at, decimals_at, integers_at, stands_at, word
+from pinprof.trace.words import WORD, byte_at, decimals_at, integers_at, stands_at, word
 
 PHASE = b'"ph"'
 TO_TEXT = re.compile(rb' ?: ?"')
@@ -97,38 +97,46 @@ class Scanner:
     def scan(self, block: Block) -> Part:
         """Return what a block holds. Raises Unusual, or an error of msgspec, if it cannot be cut into events."""
         seams = find_seams(block)
-        read, others = self._read(seams)
-        if len(others) and (nested := seams.nested()).any():
-            seams = seams.without(nested)
-            read, others = self._read(seams)
-        return self._with_others(seams, read, others)
+        try:
+            return self._scan(seams)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the piece before a nested one is no JSON
+            nested = seams.nested()
+            if not nested.any():
+                raise
+            return self._scan(seams.without(nested))
 
-    def _read(self, seams: Seams) -> tuple[list[_Read], Int64s]:
-        """Read duration events; also return the pieces that are to be decoded."""
+    def _scan(self, seams: Seams) -> Part:
         is_duration, done = _phases(seams)
         pieces = np.flatnonzero(is_duration)
         read = []
         for known in self._layouts(seams, pieces, done):
             read.append(self._of_layout(seams, known, pieces[~done[pieces]]))
             done[read[-1].pieces] = True
-        return read, np.flatnonzero(~done)
+        return self._with_others(seams, read, np.flatnonzero(~done))
 
     def _layouts(self, seams: Seams, pieces: Int64s, done: Bools) -> Iterator[_Known]:
         """Yield the known layouts, and those that are learnt of pieces that are then left."""
-        yield from self._known
-        for piece in pieces[~done[pieces]][:EXAMPLES].tolist():
-            if done[piece] or len(self._known) == MOST_LAYOUTS:
-                continue
-            begin, behind = seams.starts[[piece, piece + 1]].tolist()
-            layout = learn_layout(bytes(seams.block.buffer[begin:behind]))
-            if layout and all(layout.like != known.layout.like for known in self._known):
-                self._known.append(self._with_texts(layout))
-                yield self._known[-1]
+        yield from tuple(self._known)
+        examples = pieces[~done[pieces]][:EXAMPLES]
+        if len(examples):
+            yield from map(self._known_from_now_on, self._learnt(seams, examples))
 
-    def _with_texts(self, layout: Layout) -> _Known:
+    def _learnt(self, seams: Seams, examples: Int64s) -> list[Layout]:
+        """Return the layouts that two or more of these pieces have and that are not known."""
+        begins, ends = seams.starts[[examples, examples + 1]].tolist()
+        texts = (bytes(seams.block.buffer[begin:end]) for begin, end in zip(begins, ends, strict=True))
+        layouts = [layout for text in texts if (layout := learn_layout(text))]
+        times = Counter(layout.like for layout in layouts)
+        known = {known.layout.like for known in self._known}
+        new = {layout.like: layout for layout in layouts if times[layout.like] > 1 and layout.like not in known}
+        return list(new.values())[: MOST_LAYOUTS - len(known)]
+
+    def _known_from_now_on(self, layout: Layout) -> _Known:
+        """Make a layout known."""
         meanings: list[tuple[int, int]] = []
         texts = [gap.pattern and Texts(partial(self._gap, gap.pattern, meanings), GAP_BITS) for gap in layout.gaps]
-        return _Known(layout, texts, meanings)
+        self._known.append(_Known(layout, texts, meanings))
+        return self._known[-1]
 
     def _of_layout(self, seams: Seams, known: _Known, pieces: Int64s) -> _Read:
         """Read those of the pieces that are duration events of this layout."""
@@ -147,7 +155,7 @@ class Scanner:
         with_ids = np.flatnonzero(usual & (category >= wanted.first_with_ids))
         inner = np.where(nested, brace, NONE)[with_ids]
         ids, plain = _ids(seams, wanted, colon, pieces[with_ids], inner)
-        plain &= ~seams.with_backslash(brace[with_ids], closing[with_ids])
+        plain &= ~seams.with_escapes(brace[with_ids], closing[with_ids])
         usual[with_ids] = plain
         kept = np.flatnonzero(usual & (category != NONE))
         columns = (category, code, values.thread, values.start_ns, values.duration_ns, usual, pieces)
@@ -211,7 +219,7 @@ def _decoded(text: bytes) -> str | None:
 
 def _phases(seams: Seams) -> tuple[Bools, Bools]:
     """Return which pieces are duration events, and which are an event of a kind that has nothing to read."""
-    found = np.flatnonzero((seams.keys & word(b"\xff" * len(PHASE))) == word(PHASE))
+    found = _quotes_of(seams, PHASE)
     found = found[found % 2 == 0]  # those that begin a text
     if np.array_equal(found, seams.first):
         piece = np.arange(len(found))
@@ -228,7 +236,7 @@ def _phases(seams: Seams) -> tuple[Bools, Bools]:
     kind = byte_at(seams.words, letter)
     is_duration = is_one & (kind == ord("X"))
     is_other = is_one & ~is_duration & (kind != ord("M"))
-    is_other &= ~seams.with_backslash(seams.starts[:-1], seams.starts[1:])  # another key may be `ph` as well
+    is_other &= ~seams.with_escapes(seams.starts[:-1], seams.starts[1:])  # another key may be `ph` as well
     nested = np.flatnonzero(is_other & (np.diff(seams.own) > 1))
     if len(nested):
         brace, closing = seams.braces[seams.own[nested]], seams.starts[nested + 1] - len(seams.seam)
@@ -328,8 +336,9 @@ def _ids(seams: Seams, wanted: Wanted, colon: bytes, pieces: Int64s, brace: Int6
 
 def _quotes_of(seams: Seams, quoted: bytes) -> Int64s:
     """Return which quotes open this key."""
-    found = np.flatnonzero((seams.keys & word(b"\xff" * min(8, len(quoted)))) == word(quoted[:8]))
-    return found[stands_at(seams.words, seams.quotes[found] + 8, quoted[8:])]
+    keys = seams.keys if len(quoted) >= WORD else seams.keys & word(b"\xff" * len(quoted))
+    found = np.flatnonzero(keys == word(quoted[:WORD]))
+    return found[stands_at(seams.words, seams.quotes[found] + WORD, quoted[WORD:])]
 
 
 def _runs(seams: Seams, pieces: Int64s) -> list[tuple[int, int, bytes]]:

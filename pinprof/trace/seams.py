@@ -16,6 +16,9 @@ SEAM = re.compile(rb"\}%b,%b(\{)%b\Z" % ((SPACE,) * 3))
 WIDEST = 128
 """More white space than this between two events is no program's that writes traces."""
 
+AFTER_VALUE = np.frombuffer(b",}]", np.uint8)
+"""One of these follows a text that is no key, where no white space does."""
+
 
 class Block(NamedTuple):
     """Bytes of a file from the first brace of an event up to that of another one, which is in the buffer too."""
@@ -50,8 +53,8 @@ class Seams:
     """Where the opening braces are."""
     own: Int64s
     """Which brace is the first one of each piece."""
-    backslashes: Int64s
-    """Where backslashes are."""
+    escapes: Int64s
+    """Where backslashes are in what may be keys: then a key may be written otherwise than usual."""
     seam: bytes
     """What lies before the first key of each piece but the first, from the brace on that closes the piece before."""
 
@@ -73,11 +76,11 @@ class Seams:
         begin, end = self.braces[self.own[[piece, behind]]].tolist()
         return bytes(self.block.buffer[begin:end]).rstrip(b" \t\r\n").removesuffix(b",")
 
-    def with_backslash(self, begin: Int64s, end: Int64s) -> Bools:
-        """Return which of these ranges hold a backslash."""
-        if not len(self.backslashes):
+    def with_escapes(self, begin: Int64s, end: Int64s) -> Bools:
+        """Return which of these ranges hold a key with a backslash."""
+        if not len(self.escapes):
             return np.zeros(len(begin), bool)
-        return np.searchsorted(self.backslashes, begin) < np.searchsorted(self.backslashes, end)
+        return np.searchsorted(self.escapes, begin) < np.searchsorted(self.escapes, end)
 
     def level(self, at: Int64s) -> Int64s:
         """Return how deep in braces each place is."""
@@ -108,11 +111,13 @@ def find_seams(block: Block) -> Seams:
     behind = buffer.find(b'"', end) + 1
     text = np.frombuffer(buffer, np.uint8, behind - begin, begin)
     quotes, braces = (np.flatnonzero(text == ord(character)) + begin for character in '"{')
-    backslashes = np.empty(0, np.int64)
+    escapes = np.empty(0, np.int64)
     if buffer.find(b"\\", begin, end) >= 0:
         backslashes = np.flatnonzero(text == ord("\\")) + begin
         escaped = _escaped(backslashes)
         quotes = np.delete(quotes, np.searchsorted(quotes, escaped[text[escaped - begin] == ord('"')]))
+        following = words[quotes[np.searchsorted(quotes, backslashes)] + 1]
+        escapes = backslashes[~np.isin(following & np.uint64(255), AFTER_VALUE)]
     match = SEAM.search(buffer, max(begin, behind - 1 - WIDEST), behind - 1)
     if not match or len(quotes) % 2 == 0:
         raise Unusual
@@ -122,7 +127,7 @@ def find_seams(block: Block) -> Seams:
     first = np.searchsorted(quotes, braces[own])
     certain = first % 2 == 0
     own, first = own[certain], first[certain]
-    return Seams(block, words, quotes, words[quotes], first, braces, own, backslashes, match[0])
+    return Seams(block, words, quotes, words[quotes], first, braces, own, escapes, match[0])
 
 
 def _escaped(backslashes: Int64s) -> Int64s:
