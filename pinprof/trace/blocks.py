@@ -135,7 +135,11 @@ def list_end(text: bytes) -> int:
 
 
 def _last_seam(buffer: bytearray, begin: int, size: int) -> int:
-    """Return where the last event begins that is seen to be one, `begin` if it is the only one."""
+    """Return where the last event begins that is seen to be one, `begin` if it is the only one.
+
+    Of two objects beside each other in an event's arguments the second one would be taken for an event if it had a
+    key `ph`; nothing is known to write such arguments.
+    """
     at = size
     for _ in range(MOST_TRIES):
         at = buffer.rfind(b"{", begin, at)

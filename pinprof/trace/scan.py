@@ -117,9 +117,8 @@ class Scanner:
     def _layouts(self, seams: Seams, pieces: Int64s, done: Bools) -> Iterator[_Known]:
         """Yield the known layouts, and those that are learnt of pieces that are then left."""
         yield from tuple(self._known)
-        examples = pieces[~done[pieces]][:EXAMPLES]
-        if len(examples):
-            yield from map(self._known_from_now_on, self._learnt(seams, examples))
+        while new := self._learnt(seams, pieces[~done[pieces]][:EXAMPLES]):
+            yield from map(self._known_from_now_on, new)
 
     def _learnt(self, seams: Seams, examples: Int64s) -> list[Layout]:
         """Return the layouts that two or more of these pieces have and that are not known."""
