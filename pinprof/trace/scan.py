@@ -28,12 +28,11 @@ from pinprof.trace.rows import (
     joined,
     part_of_events,
 )
-from pinprof.trace.seams import Block, Seams, find_seams
+from pinprof.trace.seams import PHASE, Block, Seams, find_seams
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s
 from pinprof.trace.texts import Codes, Texts
 from pinprof.trace.words import WORD, byte_at, decimals_at, integers_at, stands_at, word
 
-PHASE = b'"ph"'
 TO_TEXT = re.compile(rb' ?: ?"')
 """What stands between a key and a value that is a text."""
 GAP_BITS = 10
@@ -218,8 +217,7 @@ def _decoded(text: bytes) -> str | None:
 
 def _phases(seams: Seams) -> tuple[Bools, Bools]:
     """Return which pieces are duration events, and which are an event of a kind that has nothing to read."""
-    found = _quotes_of(seams, PHASE)
-    found = found[found % 2 == 0]  # those that begin a text
+    found = seams.phases
     if np.array_equal(found, seams.first):
         piece = np.arange(len(found))
     else:

@@ -9,10 +9,11 @@ import numpy as np
 
 from pinprof.trace.layouts import SPACE
 from pinprof.trace.tables import Bools, Int64s
-from pinprof.trace.words import Words, overlapping_words, stands_at
+from pinprof.trace.words import Words, overlapping_words, stands_at, word
 
 SEAM = re.compile(rb"\}%b,%b(\{)%b\Z" % ((SPACE,) * 3))
 """What lies between two events, up to the first key of the second one."""
+PHASE = b'"ph"'
 WIDEST = 128
 """More white space than this between two events is no program's that writes traces."""
 
@@ -49,6 +50,8 @@ class Seams:
     """The word at each quote."""
     first: Int64s
     """Which quote is the first one of each piece."""
+    phases: Int64s
+    """Which quotes open a key `ph`, or a text of that meaning."""
     braces: Int64s
     """Where the opening braces are."""
     own: Int64s
@@ -124,10 +127,14 @@ def find_seams(block: Block) -> Seams:
     is_seam = stands_at(words, braces - (match.start(1) - match.start()), match[0] + b'"')
     is_seam[[0, -1]] = True
     own = np.flatnonzero(is_seam)
-    first = np.searchsorted(quotes, braces[own])
+    keys = words[quotes]
+    phases = np.flatnonzero((keys & word(b"\xff" * len(PHASE))) == word(PHASE))
+    starts = np.append(quotes[0], braces[own[1:]] + (match.end() - match.start(1)))
+    as_torch = np.array_equal(quotes[phases], starts)  # then the first keys need not be looked for
+    first = phases if as_torch else np.searchsorted(quotes, braces[own])
     certain = first % 2 == 0
-    own, first = own[certain], first[certain]
-    return Seams(block, words, quotes, words[quotes], first, braces, own, escapes, match[0])
+    own, first, phases = own[certain], first[certain], phases[phases % 2 == 0]
+    return Seams(block, words, quotes, keys, first, phases, braces, own, escapes, match[0])
 
 
 def _escaped(backslashes: Int64s) -> Int64s:

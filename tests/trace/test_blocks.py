@@ -205,6 +205,16 @@ def test_events_of_several_programs_are_read_in_one_file(tmp_path: Path, decoded
     assert decoded == []
 
 
+def test_the_first_event_of_a_block_may_have_another_order(tmp_path: Path) -> None:
+    event = json.loads(KERNEL)
+    other = {"stream": 9, "name": "other", **event}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([other, *[event] * 20]))
+    trace = in_blocks(path)
+    assert len(trace.gpu) == 21
+    assert_same(trace, in_one_piece(path))
+
+
 def test_events_of_any_order_are_read(tmp_path: Path) -> None:
     keys = ORDERS["as torch"]
     event = json.loads(KERNEL)
