@@ -8,8 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from pinprof.trace.events import Event, LooseFile, Metadata, decode_each, decode_events
+from pinprof.trace.layouts import SPACE
 from pinprof.trace.salvage import salvage, salvage_metadata
-from pinprof.trace.seams import FIRST_KEY, SEAM, SPACE, WIDEST, Block
+from pinprof.trace.seams import SEAM, WIDEST, Block
 from pinprof.trace.start import START_BYTES, check_start
 from pinprof.trace.words import PADDING
 
@@ -20,7 +21,11 @@ BLOCK_BYTES = 4 << 20
 LARGEST_BLOCK = 64 << 20
 """A longer text without a seam is not read in blocks."""
 
-HEADER = re.compile(rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b(?=\{%b"ph":)' % ((SPACE,) * 5), re.DOTALL)
+HEADER = re.compile(rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b(?=\{%b")' % ((SPACE,) * 5), re.DOTALL)
+LONGEST_EVENT = 1 << 16
+"""A block does not end before an event longer than this."""
+MOST_TRIES = 64
+"""So many braces are tried for the one of the last event: objects in arguments may follow each other as events do."""
 
 
 class Ending(NamedTuple):
@@ -56,7 +61,7 @@ class Blocks:
         step = min(FIRST_BLOCK_BYTES, BLOCK_BYTES)
         buffer, size = self._filled(b"", step)
         check_start(bytes(buffer[: min(size, START_BYTES)]))
-        while not (match := HEADER.match(buffer, 0, size)):
+        while not ((match := HEADER.match(buffer, 0, size)) and _is_event(buffer, match.end(), size)):
             if size < len(buffer) - PADDING or size > LARGEST_BLOCK:
                 self.whole = bytes(buffer[:size]) + self._everything()
                 return
@@ -132,10 +137,26 @@ def list_end(text: bytes) -> int:
 
 
 def _last_seam(buffer: bytearray, begin: int, size: int) -> int:
-    """Return where the last event begins that can be told from what lies around it, `begin` if it is the only one."""
+    """Return where the last event begins that is seen to be one, `begin` if it is the only one.
+
+    Of two objects beside each other in an event's arguments the second one would be taken for an event if it had a
+    key `ph`; nothing is known to write such arguments.
+    """
     at = size
-    while (at := buffer.rfind(FIRST_KEY, begin, at)) > begin:
-        match = SEAM.search(buffer, max(begin, at - WIDEST), at)
-        if match:
-            return match.start(1)
+    for _ in range(MOST_TRIES):
+        at = buffer.rfind(b"{", begin, at)
+        if at <= begin:
+            break
+        if SEAM.search(buffer, max(begin, at - WIDEST), at + 1) and _is_event(buffer, at, size):
+            return at
     return begin
+
+
+def _is_event(buffer: bytearray, begin: int, size: int) -> bool:
+    """Return whether a whole object begins at this brace, and is an event."""
+    text = buffer[begin : min(begin + LONGEST_EVENT, size)].decode("latin-1")
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "ph" in found

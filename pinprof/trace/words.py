@@ -12,8 +12,9 @@ from pinprof.trace.tables import Bools, Int64s
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
-PADDING = 64
-"""Bytes that a buffer must have beyond the last position that is read."""
+WORD = 8
+PADDING = 2048
+"""Bytes that a buffer must have beyond the last position that is read: the texts that are compared may lie there."""
 MAX_WHOLE_US = 9 * 10**15
 """More microseconds than this may not fit int64 as nanoseconds."""
 
@@ -24,12 +25,11 @@ _ABOVE_NINE = np.uint64(0x7676767676767676)
 _BYTE = np.uint64(0xFF)
 _POWERS = 10 ** np.arange(9, dtype=np.int64)
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
-_WORD = 8
 
 
 def overlapping_words(buffer: bytearray) -> Words:
     """Return the eight bytes at each position of a buffer as a little-endian number, without a copy."""
-    return np.ndarray((len(buffer) - _WORD + 1,), "<u8", buffer=buffer, strides=(1,))
+    return np.ndarray((len(buffer) - WORD + 1,), "<u8", buffer=buffer, strides=(1,))
 
 
 def word(text: bytes) -> np.uint64:
@@ -50,10 +50,10 @@ def byte_at(words: Words, at: Int64s) -> Words:
 def stands_at(words: Words, at: Int64s, text: bytes) -> Bools:
     """Return at which of the positions the text stands."""
     result = np.ones(len(at), bool)
-    for offset in range(0, len(text), _WORD):
-        part = text[offset : offset + _WORD]
+    for offset in range(0, len(text), WORD):
+        part = text[offset : offset + WORD]
         loaded = words[at + offset]
-        result &= (loaded if len(part) == _WORD else loaded & _MASKS[len(part)]) == word(part)
+        result &= (loaded if len(part) == WORD else loaded & _MASKS[len(part)]) == word(part)
     return result
 
 
@@ -84,7 +84,7 @@ def _naturals(words: Words, at: Int64s) -> tuple[Int64s, Int64s, Bools]:
     value, count = _leading_digits(first)
     plain = (count > 0) & (((first & _BYTE) != ord("0")) | (count == 1))
     end = at + count
-    longer = np.flatnonzero(count == _WORD)
+    longer = np.flatnonzero(count == WORD)
     if len(longer):
         everywhere = len(longer) == len(at)
         chosen = slice(None) if everywhere else longer
@@ -92,7 +92,7 @@ def _naturals(words: Words, at: Int64s) -> tuple[Int64s, Int64s, Bools]:
         value[chosen] = value[chosen] * _POWERS[digits] + more
         end[chosen] += digits
         beyond = (words[end[chosen]] & _BYTE) - np.uint64(ord("0"))
-        plain[chosen] &= (digits < _WORD) | (beyond > 9)  # noqa: PLR2004  no digit
+        plain[chosen] &= (digits < WORD) | (beyond > 9)  # noqa: PLR2004  no digit
     return value, end, plain
 
 
@@ -104,7 +104,7 @@ def _leading_digits(loaded: Words) -> tuple[Int64s, Int64s]:
     kept = (others >> np.uint64(7)) - np.uint64(1)
     count = ((kept & _ONES) * _ONES) >> np.uint64(56)
     digits &= kept
-    digits <<= (np.uint64(_WORD) - count) << np.uint64(3)
+    digits <<= (np.uint64(WORD) - count) << np.uint64(3)
     digits = (digits * np.uint64(10) + (digits >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
     digits = (digits * np.uint64(100) + (digits >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
     digits = (digits * np.uint64(10_000) + (digits >> np.uint64(32))) & np.uint64(0xFFFFFFFF)

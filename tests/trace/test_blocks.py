@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +117,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
 def test_recordings_are_read_without_decoding_their_events(path: Path, decoded: list[int]) -> None:
     assert len(in_blocks(path).gpu) > 0
-    assert len(decoded) < 70  # the names of processes and threads, and what stands beside them
+    assert len(decoded) < 75  # the names of processes and threads, and what stands beside them
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -125,11 +128,141 @@ def test_where_blocks_are_cut_does_not_matter(path: Path) -> None:
     assert_same(in_blocks(path, jobs=4), expected)
 
 
-@pytest.mark.parametrize("style", [{"indent": 2}, {"indent": "\t"}, {}, {"separators": (",", ":")}])
-def test_other_white_space_reads_the_same(tmp_path: Path, style: Any) -> None:
-    written = json.loads(gzip.decompress(RECORDINGS[0].read_bytes()))
-    (tmp_path / "trace.json").write_text(json.dumps(written, **style))
-    assert_same(in_blocks(tmp_path / "trace.json"), in_one_piece(tmp_path / "trace.json"))
+# ---------------------------------------------------------------- other programs' layouts
+
+ORDERS = {
+    "as torch": ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args"),
+    "sorted": ("args", "cat", "dur", "name", "ph", "pid", "tid", "ts"),
+    "name first": ("name", "cat", "ph", "ts", "dur", "pid", "tid", "args"),
+    "thread last": ("ts", "dur", "args", "name", "cat", "ph", "tid", "pid"),
+    "arguments amid": ("pid", "tid", "ts", "ph", "cat", "name", "args", "dur"),
+}
+STYLES: dict[str, Any] = {
+    "one line": {},
+    "compact": {"separators": (",", ":")},
+    "wide": {"separators": (" , ", " : ")},
+    "indent 1": {"indent": 1},
+    "indent 4": {"indent": 4},
+    "tabs": {"indent": "\t"},
+}
+
+
+def in_order(written: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    """Return a document whose events have their keys in this order."""
+    events = [
+        {key: event[key] for key in (*(key for key in order if key in event), *(event.keys() - {*order}))}
+        for event in written["traceEvents"]
+    ]
+    return {**written, "traceEvents": events}
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Any]:
+    """Return a recording with kernels, copies, syncs, flows and Python functions."""
+    found: dict[str, Any] = json.loads(gzip.decompress((ROOT / "traces" / "small_kernels.stack.json.gz").read_bytes()))
+    return {**found, "traceEvents": [*found["traceEvents"][::3], *found["traceEvents"][-20:]]}
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_any_layout_reads_the_same_without_decoding(
+    tmp_path: Path, recorded: dict[str, Any], decoded: list[int], order: Sequence[str], style: Any
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(recorded))
+    expected = in_one_piece(path)
+    assert len(expected.gpu) > 100
+    path.write_text(json.dumps(in_order(recorded, order), **style))
+    trace = in_blocks(path)
+    assert_same(trace, expected)
+    assert_same(in_one_piece(path), expected)
+    assert len(decoded) < 100 < len(expected.ops)
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_escapes_need_no_decoding(tmp_path: Path, decoded: list[int], order: Sequence[str]) -> None:
+    kernel, op = json.loads(KERNEL), json.loads(OP)
+    events = [
+        {**event, "name": f'lib/é\\{number}: "{{f}}"', "args": {**event["args"], "Call stack": "a/b\\c"}}
+        for number in range(40)
+        for event in (kernel, op)
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(in_order({"traceEvents": events}, order)).replace("/", "\\/"))
+    trace = in_blocks(path)
+    assert_same(trace, in_one_piece(path))
+    assert decoded == []
+    assert {trace.gpu.names[code] for code in trace.gpu.name} == {event["name"] for event in events}
+
+
+def test_events_of_several_programs_are_read_in_one_file(tmp_path: Path, decoded: list[int]) -> None:
+    written = {"traceEvents": [json.loads(KERNEL), json.loads(OP)] * 10}
+    texts = [json.dumps(in_order(written, order)["traceEvents"])[1:-1] for order in ORDERS.values()]
+    path = tmp_path / "trace.json"
+    path.write_text(f'{{"traceEvents": [{", ".join(texts)}]}}')
+    assert_same(in_blocks(path), in_one_piece(path))
+    assert decoded == []
+
+
+def test_the_first_event_of_a_block_may_have_another_order(tmp_path: Path) -> None:
+    event = json.loads(KERNEL)
+    other = {"stream": 9, "name": "other", **event}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([other, *[event] * 20]))
+    trace = in_blocks(path)
+    assert len(trace.gpu) == 21
+    assert_same(trace, in_one_piece(path))
+
+
+def test_events_of_any_order_are_read(tmp_path: Path) -> None:
+    keys = ORDERS["as torch"]
+    event = json.loads(KERNEL)
+    events = [{key: event[key] for key in order} for order, _ in zip(permutations(keys), range(200), strict=False)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(events))
+    trace = in_blocks(path)
+    assert len(trace.gpu) == 200
+    assert_same(trace, in_one_piece(path))
+
+
+EVENTS_WITHIN = [{"name": "x"}, {"ph": "X", "args": {}}, json.loads(KERNEL), json.loads(KERNEL), {"x": [{}, {}]}]
+
+
+@pytest.mark.parametrize(
+    ("inner", "block"),
+    [([{"name": "x"}, {"pid": 1}, {"args": {}}, {}], 400), (EVENTS_WITHIN, blocks.BLOCK_BYTES)],
+    ids=["small blocks", "events within"],
+)
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_objects_beside_each_other_in_arguments_are_no_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: Sequence[str], inner: list[Any], block: int
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
+    event = json.loads(KERNEL)
+    odd = {**event, "args": {**event["args"], "list": inner, "stream": 9}}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(in_order({"traceEvents": [event, odd, event, json.loads(FLOW)] * 20}, order)))
+    trace = read_trace(path, jobs=1)
+    assert_same(trace, in_one_piece(path))
+    assert sorted(trace.gpu.stream.tolist()) == [7] * 40 + [9] * 20
+    assert trace.repaired == 0
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_of_a_cut_file_the_whole_events_are_read(tmp_path: Path, order: Sequence[str], style: Any) -> None:
+    events = [{**json.loads(KERNEL), "name": f"k{number:03}"} for number in range(30)]
+    text = json.dumps(in_order({"traceEvents": events}, order), **style)
+    ends = [match.start() for match in re.finditer(r"\}(?=\s*,\s*\{|\s*\])", text)]
+    assert len(ends) == 30
+    path = tmp_path / "trace.json"
+    for at in (ends[3] + 1, ends[20] - 3, ends[20], ends[20] + 1, ends[20] + 2, ends[20] + 30, ends[29] + 1):
+        path.write_text(text[:at])
+        trace = read_trace(path, jobs=1)
+        assert len(trace.gpu) == sum(end < at for end in ends)
+        assert trace.cut
 
 
 # ---------------------------------------------------------------- odd events
@@ -173,12 +306,13 @@ NESTED: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"Input Dims": [[], [5, "{"]]},
     ]
 )
-LAYOUTS = (
-    '  {\n    "ph": %s, "cat": %s, "name": %s, "pid": %s, "tid": %s,\n    "ts": %s, "dur": %s,\n    "args": %s\n  }',
-    '{"ph": %s, "cat": %s, "name": %s, "pid": %s, "tid": %s, "ts": %s, "dur": %s, "args": %s}',
-    '{"ph":%s,"cat":%s,"name":%s,"pid":%s,"tid":%s,"ts":%s,"dur":%s,"args":%s}',
-    '{"ph" : %s , "cat" : %s, "name": %s, "pid": %s, "tid" :%s, "ts": %s, "dur": %s, "args" : %s }',
+SPACINGS = (
+    '  {\n    "%s": %s, "%s": %s, "%s": %s, "%s": %s, "%s": %s,\n    "%s": %s, "%s": %s,\n    "%s": %s\n  }',
+    '{"%s": %s, "%s": %s, "%s": %s, "%s": %s, "%s": %s, "%s": %s, "%s": %s, "%s": %s}',
+    '{"%s":%s,"%s":%s,"%s":%s,"%s":%s,"%s":%s,"%s":%s,"%s":%s,"%s":%s}',
+    '{"%s" : %s , "%s" : %s, "%s": %s, "%s": %s, "%s" :%s, "%s": %s, "%s": %s, "%s" : %s }',
 )
+LAYOUTS = st.tuples(st.sampled_from(SPACINGS), st.sampled_from([*ORDERS.values()]))
 OTHERS = [
     FLOW.decode(),
     '{"name": "thread_name", "ph": "M", "ts": 1.0, "pid": 1, "tid": 1, "args": {"name": "thread 1 (python3)"}}',
@@ -205,7 +339,7 @@ OTHERS = [
 
 
 @st.composite
-def odd_events(draw: st.DrawFn) -> str:
+def odd_events(draw: st.DrawFn, layout: tuple[str, Sequence[str]] | None = None) -> str:
     if draw(st.integers(0, 4)) == 0:
         return draw(st.sampled_from(OTHERS))
     ascii_only = draw(st.booleans())
@@ -218,7 +352,13 @@ def odd_events(draw: st.DrawFn) -> str:
     if draw(st.booleans()):
         body = f"{{\n      {body[1:-1]}\n    }}"
     values = [text("X"), text(draw(CATEGORIES)), text(draw(TEXTS)), text(draw(NUMBERS)), text(draw(NUMBERS))]
-    return draw(st.sampled_from(LAYOUTS)) % (*values, draw(TIMES), draw(TIMES), body)
+    return laid_out([*values, draw(TIMES), draw(TIMES), body], *(layout or draw(LAYOUTS)))
+
+
+def laid_out(values: Sequence[str], spacing: str, order: Sequence[str]) -> str:
+    """Return the text of an event of these values, which come in torch's order."""
+    of = dict(zip(ORDERS["as torch"], values, strict=True))
+    return spacing % tuple(text for key in order for text in (key, of[key]))
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -228,6 +368,22 @@ def test_odd_events_read_the_same_among_usual_ones(tmp_path: Path, odd: list[str
     mixed = [OP, *(event for text in odd for event in (text.encode(), *usual[: len(text) % 5]))]
     path = tmp_path / "trace.json"
     path.write_bytes(b'{"schemaVersion": 1, "traceEvents": [%b], "traceName": "x"}' % between.join(mixed))
+    assert_same(read_trace(path, jobs=1), in_one_piece(path))
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.data(), LAYOUTS, st.sampled_from([b",\n", b", ", b","]))
+def test_events_of_any_layout_read_the_same(
+    tmp_path: Path, data: st.DataObject, layout: tuple[str, Sequence[str]], between: bytes
+) -> None:
+    kernel, op = (
+        laid_out([json.dumps(event[key]) for key in ORDERS["as torch"]], *layout)
+        for event in (json.loads(KERNEL), json.loads(OP))
+    )
+    odd = data.draw(st.lists(odd_events(layout=layout), max_size=6))
+    mixed = [op, kernel, *(event for text in odd for event in (text, *[op, kernel, FLOW.decode()][: len(text) % 4]))]
+    path = tmp_path / "trace.json"
+    path.write_bytes(b'{"schemaVersion": 1, "traceEvents": [%b]}' % between.join(event.encode() for event in mixed))
     assert_same(read_trace(path, jobs=1), in_one_piece(path))
 
 

@@ -56,8 +56,8 @@ class Stalls:
     drain_ns: Int64s
     """Part in which earlier queued work of the stream or device was still to be done."""
     worked_ns: Int64s
-    """Part of the drain in which the device worked, as far as that was recorded; for the rest that work waited for other
-    work, or to start."""
+    """Part of the drain in which the device worked, as far as that was recorded; for the rest that work waited for
+    other work, or to start."""
     own_ns: Int64s
     """Part after that in which the call's own copy ran."""
     bubble_ns: Int64s
