@@ -1,0 +1,60 @@
+"""What the reports say of the recorded experiments is what their texts say, or what the bench found instead."""
+
+from pathlib import Path
+
+import pytest
+
+from pinprof.rules import examine
+from pinprof.trace import read_trace
+
+RECORDED = Path(__file__).parents[1] / "traces" / "experiments"
+
+HTOD_PAGEABLE, HTOD_PINNED = ("HtoD", "pageable"), ("HtoD", "pinned")
+
+
+@pytest.mark.parametrize(
+    ("name", "waits", "overlapped", "htod", "rule"),
+    [
+        ("e2.blocking", 1000, 0, HTOD_PAGEABLE, "PIN102"),
+        ("e2.non_blocking-one-synchronize", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e5.read-at-once", 2, 0, None, "PIN210"),
+        ("e5.read-after-synchronize", 3, 0, None, "PIN210"),
+        ("e5.pageable-sent-and-read-on-the-gpu", 2, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e5.pinned-sent-and-read-on-the-gpu", 1, 0, HTOD_PINNED, "PIN301"),
+        ("e6.pinned-source-copy-then-kernel", 2, 0, HTOD_PINNED, "PIN202"),
+        ("e6.pageable-source-copy-then-kernel", 3, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e6.pinned-source", 1, 0, HTOD_PINNED, "PIN202"),
+        ("e6.pageable-source", 2, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e6.pinned-source-written-after-synchronize", 2, 0, HTOD_PINNED, "PIN210"),
+        ("e9.pinned-without-pin_memory", 4, 0, HTOD_PAGEABLE, "PIN402"),
+        ("e9.pinned-with-pin_memory", 0, 0, HTOD_PINNED, "PIN402"),
+        ("e10.plain-loop", 0, 0, HTOD_PINNED, "PIN301"),
+        ("e10.prefetcher", 0, 1, HTOD_PINNED, None),
+        ("e10.prefetcher-pageable", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e10.no-copy", 0, None, None, None),
+        ("e11.pageable", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e11.pinned-as-it-arrives", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e11.pinned-in-the-child", 0, 0, HTOD_PINNED, None),
+        ("e12.pageable", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e12.pinned-sent-to-the-child", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e12.pinned-in-the-child-itself", 0, 0, HTOD_PINNED, None),
+        ("e14.as-written", 2, 0, HTOD_PINNED, "PIN201"),
+        ("e14.without-item", 0, 0, HTOD_PINNED, "PIN301"),
+    ],
+)
+def test_a_recorded_experiment_shows_what_it_is_about(
+    name: str, waits: int, overlapped: float | None, htod: tuple[str, str] | None, rule: str | None
+) -> None:
+    profile, findings, _ = examine(read_trace(RECORDED / f"{name}.json.gz"))
+    assert profile.per_step
+    assert profile.per_step.waits == waits
+    assert profile.overlap.fraction == (overlapped if overlapped is None else pytest.approx(overlapped, abs=0.02))
+    assert {(group.direction, group.host_memory) for group in profile.copies if group.direction == "HtoD"} == (
+        {htod} if htod else set()
+    )
+    assert (rule in {finding.rule.id for finding in findings}) if rule else not findings
+
+
+def test_every_recorded_experiment_is_named_above() -> None:
+    (cases,) = (mark.args[1] for mark in test_a_recorded_experiment_shows_what_it_is_about.pytestmark)  # type: ignore[attr-defined]
+    assert {path.name for path in RECORDED.glob("*.gz")} == {f"{case[0]}.json.gz" for case in cases}
