@@ -133,6 +133,9 @@ def _unread() -> Iterator[None]:
 
 
 def _interrupted(by: BaseException | None) -> NoReturn:
+    with suppress(OSError, ValueError):
+        if sys.stderr.isatty():
+            click.echo(err=True)  # behind the ^C that the terminal shows
     fail("interrupted", BY_SIGNAL + (by.number if isinstance(by, _Ended) else signal.SIGINT))
 
 

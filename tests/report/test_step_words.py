@@ -123,7 +123,7 @@ def test_a_gpu_whose_work_is_queued_is_not_said_to_wait_for_launches(tmp_path: P
     builder.kernel(9400, 500, launch=100)
     limit = bound(measured(builder, tmp_path))
     assert limit
-    assert limit.meaning.startswith("the GPU is idle while work is queued")
+    assert limit.meaning == "the GPU is the limit: its work is queued, and waits for other work or to be started"
 
 
 def test_a_stall_says_how_much_of_it_is_no_loss() -> None:
