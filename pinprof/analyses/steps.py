@@ -88,9 +88,10 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
 def _busy_time(trace: Trace) -> float | None:
     """Return the mean busy time of the busiest device in the complete steps."""
     gpu, step = trace.gpu, trace.links.activity_step
-    stepped = trace.steps.holds(step) & (gpu.host_memory != PAGEABLE)
+    stepped = trace.steps.holds(step)
     if not stepped.any():
         return None
+    stepped &= gpu.host_memory != PAGEABLE
     busy = [
         length(union(gpu.start_ns[rows], gpu.end_ns[rows]))
         for of_device in gpu.of_device.values()
