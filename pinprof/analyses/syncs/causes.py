@@ -181,17 +181,18 @@ def _is_awaited(stalls: Stalls) -> np.ndarray:
 
 def in_library(trace: Trace, call: Int64s) -> Bools:
     """Return whether a call is made within an op of a library or an extension, and not by the user's own code there."""
-    of_library, result = trace.ops.named(_is_of_a_library), np.zeros(len(call), bool)
-    for op in _ops_around(trace, call):
-        result |= (op != NONE) & of_library[op]
-    return result
+    return _is_within(trace, call, _is_of_a_library)
 
 
 def _in_compiled(trace: Trace, call: Int64s) -> Bools:
     """Return whether a call is made within what torch compiled, by no function of the user's own there."""
-    compiled, result = trace.ops.named(lambda name: name.startswith(COMPILED)), np.zeros(len(call), bool)
+    return _is_within(trace, call, lambda name: name.startswith(COMPILED))
+
+
+def _is_within(trace: Trace, call: Int64s, is_meant: Callable[[str], bool]) -> Bools:
+    meant, result = trace.ops.named(is_meant), np.zeros(len(call), bool)
     for op in _ops_around(trace, call):
-        result |= (op != NONE) & compiled[op]
+        result |= (op != NONE) & meant[op]
     return result
 
 
