@@ -36,8 +36,7 @@ from pinprof.version import VERSION
 if TYPE_CHECKING:
     from pinprof.capture.markers import step
     from pinprof.capture.profiling import profile
-    from pinprof.guard.watching import Guard, UnsafeCopyWarning, guard
-    from pinprof.measure import Profile, measure
+    from pinprof.measurement.profile import Profile, measure
     from pinprof.notebook import (
         ComparisonReport,
         JobReport,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
         profile_step,
         timeline,
     )
+    from pinprof.races.watching import Guard, UnsafeCopyWarning, guard
     from pinprof.rules import Finding, find
     from pinprof.trace import Trace, read_trace
     from pinprof.whatif import Scenario, predict
@@ -85,19 +85,19 @@ __all__ = [
 _ROOMS = {
     "ComparisonReport": "pinprof.notebook",
     "Finding": "pinprof.rules",
-    "Guard": "pinprof.guard.watching",
+    "Guard": "pinprof.races.watching",
     "JobReport": "pinprof.notebook",
-    "Profile": "pinprof.measure",
+    "Profile": "pinprof.measurement.profile",
     "Report": "pinprof.notebook",
     "Scenario": "pinprof.whatif",
     "Trace": "pinprof.trace",
-    "UnsafeCopyWarning": "pinprof.guard.watching",
+    "UnsafeCopyWarning": "pinprof.races.watching",
     "analyze": "pinprof.notebook",
     "analyze_job": "pinprof.notebook",
     "compare": "pinprof.notebook",
     "find": "pinprof.rules",
-    "guard": "pinprof.guard.watching",
-    "measure": "pinprof.measure",
+    "guard": "pinprof.races.watching",
+    "measure": "pinprof.measurement.profile",
     "predict": "pinprof.whatif",
     "profile": "pinprof.capture.profiling",
     "profile_step": "pinprof.notebook",

@@ -10,18 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pinprof.compare import Comparison
-from pinprof.compare import compare as compared
+from pinprof.comparison import Comparison
+from pinprof.comparison import compare as compared
 from pinprof.errors import PinprofError, TraceError
-from pinprof.measure import Profile, measure
+from pinprof.measurement.profile import Profile, measure
 from pinprof.outputs import check_outputs, write_whole
 from pinprof.pool import measure_files
 from pinprof.ranks import RankPart, Ranks, compare_ranks, rank_of
 from pinprof.ranks.runs import checked_pattern, job_of, numbered
-from pinprof.report import compare_json, compare_page, compare_text, ranks_text
-from pinprof.report.console import to_text
-from pinprof.report.html_report import to_html
-from pinprof.report.json_report import to_json
+from pinprof.report.comparison import json as comparison_json
+from pinprof.report.comparison import page as comparison_page
+from pinprof.report.comparison import text as comparison_text
+from pinprof.report.job import text as job_text
+from pinprof.report.trace.json import to_json
+from pinprof.report.trace.page import to_html
+from pinprof.report.trace.text import to_text
 from pinprof.rules import Findings, examine
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
@@ -111,7 +114,7 @@ class Report(_Page):
 
         Of numbers that the trace is not fit for there is no figure, nor of those that are all zero.
         """
-        from pinprof.report.figures import numbers  # noqa: PLC0415  plotly is slow to load
+        from pinprof.report.trace.figures import numbers  # noqa: PLC0415  plotly is slow to load
 
         return {"timeline": self.timeline(), **numbers(self.profile)}
 
@@ -142,19 +145,19 @@ class ComparisonReport(_Page):
     _title = "pinprof comparison"
 
     def __str__(self) -> str:
-        return compare_text.to_text(self.comparison)
+        return comparison_text.to_text(self.comparison)
 
     def _summary(self) -> str:
         return f"comparison of {self.before.profile.path!r} and {self.after.profile.path!r}: {self.comparison.verdict}"
 
     def _json(self) -> str:
-        return compare_json.to_json(self.comparison)
+        return comparison_json.to_json(self.comparison)
 
     def _profiles(self) -> Iterable[Profile]:
         return self.before.profile, self.after.profile
 
     def _page(self) -> str:
-        return compare_page.to_html(self.before.trace, self.after.trace, self.comparison)
+        return comparison_page.to_html(self.before.trace, self.after.trace, self.comparison)
 
 
 def compare(
@@ -183,7 +186,7 @@ class JobReport(_Text):
 
     def __str__(self) -> str:
         shown = next((part for part in self.parts if rank_of(part) == self.ranks.shown_rank), self.parts[0])
-        return ranks_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
+        return job_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
 
     def _summary(self) -> str:
         return f"report on a job: {counted(len(self.parts), 'rank')}, slowest {self.ranks.slowest_rank}"

@@ -8,7 +8,7 @@ from pinprof.errors import PinprofError, TraceError
 from pinprof.processes import in_processes
 from pinprof.ranks import RankPart, measure_rank
 from pinprof.trace import read_trace
-from pinprof.trace.parallel import available_cores
+from pinprof.trace.scan.parallel import available_cores
 from pinprof.urls import shown
 from pinprof.version import VERSION
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pinprof.bench.results import Bench, from_json
 from pinprof.bench.verdicts import verdicts
-from pinprof.report.bench_page import to_html
-from pinprof.report.bench_words import OUTCOMES, claimed, grids, machine_line, ran, rows, said, why
+from pinprof.report.bench.page import to_html
+from pinprof.report.bench.words import OUTCOMES, claimed, grids, machine_line, ran, rows, said, why
 from pinprof.report.words import NOTHING
 
 

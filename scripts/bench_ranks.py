@@ -26,7 +26,7 @@ from isal import igzip
 
 from pinprof.pool import measure_files
 from pinprof.ranks import RankPart, compare_ranks
-from pinprof.trace.parallel import available_cores
+from pinprof.trace.scan.parallel import available_cores
 from scripts.memory import resident
 
 ROOT = Path(__file__).parents[1]

@@ -143,9 +143,9 @@ def _pinprof_all(path: str) -> None:
 
 
 def _report(path: str) -> None:
-    from pinprof.measure import measure  # noqa: PLC0415
-    from pinprof.report.console import to_text  # noqa: PLC0415
-    from pinprof.report.json_report import to_json  # noqa: PLC0415
+    from pinprof.measurement.profile import measure  # noqa: PLC0415
+    from pinprof.report.trace.json import to_json  # noqa: PLC0415
+    from pinprof.report.trace.text import to_text  # noqa: PLC0415
     from pinprof.rules import find  # noqa: PLC0415
     from pinprof.trace import read_trace  # noqa: PLC0415
 

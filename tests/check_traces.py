@@ -5,7 +5,7 @@ from pathlib import Path
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.check import Checked, Limits, Measured, judge, measure_figures
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
 from pinprof.rules import find
 from pinprof.trace import read_trace
 

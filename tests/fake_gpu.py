@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from pinprof.capture.waits import SYNC_WARNING
-from pinprof.guard.clocks import Stream
-from pinprof.guard.transfer import parts
+from pinprof.races.clocks import Stream
+from pinprof.races.transfer import parts
 
 
 class FakeStream:

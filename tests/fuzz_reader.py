@@ -18,9 +18,9 @@ import atheris
 
 with atheris.instrument_imports(include=["pinprof"]):
     from pinprof.errors import TraceError
-    from pinprof.measure import measure
-    from pinprof.report.console import to_text
-    from pinprof.report.json_report import to_json
+    from pinprof.measurement.profile import measure
+    from pinprof.report.trace.json import to_json
+    from pinprof.report.trace.text import to_text
     from pinprof.rules import find
     from pinprof.trace import blocks, read_trace
 

@@ -10,9 +10,9 @@ from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import Stalls, measure_syncs
 from pinprof.intervals import intersect, length, subtract, union
+from pinprof.replay.bound import gaps_with_causes
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.calls import ALLOCATING
-from pinprof.whatif.bound import gaps_with_causes
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT.parent / "shared" / "corpus"

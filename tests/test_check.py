@@ -28,8 +28,8 @@ from pinprof.check import (
     remarks_on,
 )
 from pinprof.errors import PinprofError, TraceError
-from pinprof.measure import measure
-from pinprof.report.json_report import to_json
+from pinprof.measurement.profile import measure
+from pinprof.report.trace.json import to_json
 from pinprof.rules import find
 from pinprof.trace import read_trace
 

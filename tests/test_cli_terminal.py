@@ -15,7 +15,7 @@ from command_line import copying_trace, invoke, is_one_line_error
 from trace_builder import TraceBuilder
 
 from pinprof import analyze
-from pinprof.report.console import to_text
+from pinprof.report.trace.text import to_text
 
 PINPROF = (sys.executable, "-m", "pinprof")
 MARKUP = r"my::op[/][link=https://example.com]click[red]plain:smile:\[/]"

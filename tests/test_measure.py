@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.measure import Profile, measure
+from pinprof.measurement.profile import Profile, measure
 from pinprof.trace import read_trace
 
 

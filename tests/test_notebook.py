@@ -15,10 +15,10 @@ from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
 from pinprof.errors import CaptureError, PinprofError, TraceError
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
 from pinprof.notebook import Report, analyze, profile_step
-from pinprof.report.console import to_text
-from pinprof.report.html_report import to_html
+from pinprof.report.trace.page import to_html
+from pinprof.report.trace.text import to_text
 from pinprof.rules import find
 from pinprof.trace import read_trace
 

@@ -20,11 +20,11 @@ def test_other_names_are_not() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import pinprof.measure; print(pinprof.measure.__name__)",
-        "import pinprof, pinprof.rules; print(pinprof.measure.__name__)",
+        "import pinprof.measurement.profile; print(pinprof.measurement.profile.__name__)",
+        "import pinprof, pinprof.rules; print(pinprof.measurement.profile.__name__)",
         "from pinprof import measure; print(measure.__name__)",
         "from pinprof import *; print(measure.__name__)",
-        "from pinprof.measure import measure; import pinprof; print(pinprof.measure.__name__)",
+        "from pinprof.measurement.profile import measure; import pinprof; print(pinprof.measurement.profile.__name__)",
     ],
 )
 def test_measure_is_the_function_however_it_is_imported(code: str) -> None:

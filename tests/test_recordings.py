@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pinprof.measure import Profile, measure
+from pinprof.measurement.profile import Profile, measure
 from pinprof.rules import find
 from pinprof.trace import Trace, read_trace
 

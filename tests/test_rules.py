@@ -6,7 +6,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
 from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from trace_builder import TraceBuilder
 
-from pinprof.compare import compare
-from pinprof.measure import Profile, measure
-from pinprof.report.json_report import to_json
+from pinprof.comparison import compare
+from pinprof.measurement.profile import Profile, measure
+from pinprof.report.trace.json import to_json
 from pinprof.report.words import copy_cells
 from pinprof.rules import find
 from pinprof.trace import Trace, read_trace

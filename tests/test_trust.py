@@ -11,15 +11,15 @@ import pytest
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.check.figures import measure_figures
-from pinprof.measure import Profile, measure
-from pinprof.report.console import to_text
-from pinprof.report.html_report import to_html
-from pinprof.report.json_report import to_json
+from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.trust import CHECKS, FIGURES
+from pinprof.measurement.trust.missing import LEVELS
+from pinprof.report.trace.json import to_json
+from pinprof.report.trace.page import to_html
+from pinprof.report.trace.text import to_text
 from pinprof.rules import RESTS_ON, RULES, find
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import MEMCPY, NONE, Cut
-from pinprof.trust import CHECKS, FIGURES
-from pinprof.trust.missing import LEVELS
 
 ROOT = Path(__file__).parents[1]
 OURS = sorted((ROOT / "traces").rglob("*.json.gz"))

@@ -9,9 +9,9 @@ import pytest
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.errors import TraceError
-from pinprof.measure import Profile, measure
+from pinprof.measurement.profile import Profile, measure
 from pinprof.trace import Trace, read_trace
-from pinprof.verify import Verification, verify
+from pinprof.whatif.verification import Verification, verify
 
 TRACES = Path(__file__).parents[1] / "traces"
 TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]

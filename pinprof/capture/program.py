@@ -17,7 +17,7 @@ from typing import Any
 
 from pinprof.errors import CaptureError
 
-OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "guard"))
+OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "races"))
 """Rooms whose frames stand between the program and python, and are no part of either."""
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C

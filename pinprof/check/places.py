@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import Site
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
 from pinprof.rules.sums import LONGEST_NAME, idle_gpu, in_or_after
 from pinprof.trace.lines import Place as Source

@@ -41,11 +41,11 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
     if "-" not in (json_file, html_file):
         print_bench(found)
     if json_file:
-        from pinprof.report.bench_json import to_json
+        from pinprof.report.bench.json import to_json
 
         write(json_file, to_json(found))
     if html_file:
-        from pinprof.report.bench_page import to_html
+        from pinprof.report.bench.page import to_html
 
         with progress("drawing the page"):
             page = to_html(found)

@@ -175,18 +175,18 @@ def _unknown(checked: "Sequence[Checked]") -> str:
 def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> str:
     """Return the check in a format; text as wide as the terminal that it goes to."""
     if form == "github":
-        from pinprof.report.github import to_github
+        from pinprof.report.check.github import to_github
 
         return to_github(checked)
     if form == "sarif":
-        from pinprof.report.sarif import to_sarif
+        from pinprof.report.check.sarif import to_sarif
 
         return to_sarif(checked)
     if form == "junit":
-        from pinprof.report.junit import to_junit
+        from pinprof.report.check.junit import to_junit
 
         return to_junit(checked)
-    from pinprof.report.check_text import to_text
+    from pinprof.report.check.text import to_text
 
     width, color = page_options() if to_terminal else (PIPED_WIDTH, False)
     return to_text(checked, width=width, color=color)

@@ -10,7 +10,7 @@ from pinprof.cli.traces import jobs_option, measured_traces, one_trace
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from pinprof.compare import Recording
+    from pinprof.comparison import Recording
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -40,7 +40,7 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
       pinprof compare before.json.gz after.json.gz --json - | jq .sentence
       ssh host cat after.json.gz | pinprof compare before.json.gz -
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.compare import compare as compared
+    from pinprof.comparison import compare as compared
 
     check_outputs((json_file, html_file), force=force, reads=(before, after))
     if before == after == STANDARD_INPUT:
@@ -48,16 +48,16 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
     old, new = _measured(before), _measured(after)
     made = compared(old, new)
     if "-" not in (json_file, html_file):
-        from pinprof.report.compare_text import to_text
+        from pinprof.report.comparison.text import to_text
 
         width, color = page_options()
         show(to_text(made, width=width, color=color))
     if json_file:
-        from pinprof.report.compare_json import to_json
+        from pinprof.report.comparison.json import to_json
 
         write(json_file, to_json(made))
     if html_file:
-        from pinprof.report.compare_page import to_html
+        from pinprof.report.comparison.page import to_html
 
         with progress("drawing the page"):
             page = to_html(old[0], new[0], made)

@@ -68,13 +68,13 @@ def _export(file: str, name: str, output: str) -> None:
     from dataclasses import replace
 
     from pinprof.errors import TraceError
+    from pinprof.replay.bound import gaps_with_causes
     from pinprof.report.perfetto import CATEGORY, events, notes
     from pinprof.rules import examine
     from pinprof.trace import read_trace
     from pinprof.trace.files import open_trace
     from pinprof.trace.insert import WithEvents
-    from pinprof.trace.unpack import Unpacked
-    from pinprof.whatif.bound import gaps_with_causes
+    from pinprof.trace.scan.unpack import Unpacked
 
     with progress(f"reading {Path(name).name}"):
         try:

@@ -39,7 +39,7 @@ def hta_of(ranks: "Sequence[tuple[str, int | None]]") -> "Told":
 
 def print_hta(told: "Told") -> None:
     """Print what HTA tells, if it was asked, as wide as the terminal."""
-    from pinprof.report.hta_text import to_text
+    from pinprof.report.trace.hta import to_text
 
     if told:
         width, color = page_options()

@@ -25,7 +25,7 @@ from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from pinprof.cli.traces import Measured
-    from pinprof.measure import Profile
+    from pinprof.measurement.profile import Profile
     from pinprof.rules import Findings
     from pinprof.trace import Trace
 
@@ -77,7 +77,7 @@ def report(
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.json_report import to_json
+    from pinprof.report.trace.json import to_json
 
     check_outputs((json_file, html_file), force=force, reads=traces)
     files = files_of(traces)
@@ -104,7 +104,7 @@ def _several(
     files: list[str], json_file: str | None, html_file: str | None, job: JobOptions, *, with_hta: bool
 ) -> None:
     """Report on several files: as the ranks of a job if they are that, else one by one."""
-    from pinprof.report.json_report import to_json
+    from pinprof.report.trace.json import to_json
 
     measured = measured_ranks(files, job)
     of_job = chosen_job(measured, job)
@@ -127,9 +127,9 @@ def _job(
     measured: "Measured", choice: list[str], json_file: str | None, html_file: str | None, *, with_hta: bool
 ) -> None:
     from pinprof.ranks import compare_ranks, number_of
-    from pinprof.report.json_report import to_json
-    from pinprof.report.ranks_page import to_html
-    from pinprof.report.ranks_text import to_text
+    from pinprof.report.job.page import to_html
+    from pinprof.report.job.text import to_text
+    from pinprof.report.trace.json import to_json
 
     parts = [part for _, part in measured]
     ranks = compare_ranks(parts, choice)
@@ -173,7 +173,7 @@ def timeline(trace: str, output: str, *, force: bool) -> None:
       pinprof timeline trace.json.gz -o timeline.html
       pinprof timeline https://host/trace.json.gz -o timeline.html
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.html_report import timeline_page
+    from pinprof.report.trace.page import timeline_page
 
     check_outputs((output,), force=force, reads=(trace,))
     ((recorded, profile, _),) = measured_traces([one_trace(trace)])

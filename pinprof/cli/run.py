@@ -210,8 +210,8 @@ def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoRetur
     for param in ctx.command.params:
         if param.name not in with_guard and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
             fail(f"--guard records nothing, so {param.opts[-1]} does not go with it")
-    from pinprof.guard.script import run_guarded
-    from pinprof.guard.watching import Guard
+    from pinprof.races.script import run_guarded
+    from pinprof.races.watching import Guard
 
     job = _rank_of_job()
     of_rank = f"Rank {job.rank}: " if job else ""

@@ -13,7 +13,7 @@ from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
     from pinprof.errors import TraceError
-    from pinprof.measure import Profile
+    from pinprof.measurement.profile import Profile
     from pinprof.ranks import RankPart
     from pinprof.rules import Findings
     from pinprof.trace import Trace
@@ -220,7 +220,7 @@ def one_trace(argument: str) -> str:
 
 def print_report(profile: "Profile", findings: "Findings") -> None:
     """Print the report on a trace, as wide as the terminal."""
-    from pinprof.report.console import to_text
+    from pinprof.report.trace.text import to_text
 
     width, color = page_options()
     show(to_text(profile, findings, width=width, color=color) + "\n")
@@ -228,7 +228,7 @@ def print_report(profile: "Profile", findings: "Findings") -> None:
 
 def write_page(path: str, measured: "Sequence[tuple[Trace, Profile, Findings]]") -> None:
     """Write the page on the traces, and say so."""
-    from pinprof.report.html_report import to_html
+    from pinprof.report.trace.page import to_html
 
     with progress("drawing the page"):
         page = to_html(measured)

@@ -12,7 +12,7 @@ from pinprof.cli.traces import each_trace, jobs_option, one_trace
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from pinprof.measure import Profile
+    from pinprof.measurement.profile import Profile
     from pinprof.trace import Trace
     from pinprof.whatif import PinnedRates, Prediction, Scenario
 
@@ -116,7 +116,7 @@ def whatif(
     ranks = [(rank.trace, changes_of(rank.trace, rank.syncs, scenario)) for rank in model.ranks]
     width, color = page_options()
     if json_file != "-":
-        from pinprof.report.whatif_text import to_overview, to_text
+        from pinprof.report.whatif.text import to_overview, to_text
 
         if named is None:
             text = to_text(ranks, prediction, width=width, color=color)
@@ -124,7 +124,7 @@ def whatif(
             text = to_overview([trace for trace, _ in ranks], prediction, named, width=width, color=color)
         show(text)
     if json_file:
-        from pinprof.report.whatif_json import to_json
+        from pinprof.report.whatif.json import to_json
 
         write(json_file, to_json(ranks, prediction, named))
     say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
@@ -132,8 +132,8 @@ def whatif(
 
 def _refuse_unfit(model: Any) -> None:
     """Refuse traces that are less than they seem, where that takes the estimates from their reports."""
-    from pinprof.trust import Seen, find_missing, withheld
-    from pinprof.trust.missing import ESTIMATE
+    from pinprof.measurement.trust import Seen, find_missing, withheld
+    from pinprof.measurement.trust.missing import ESTIMATE
 
     for rank in model.ranks:
         reason = withheld(find_missing(Seen(rank.trace, rank.times, model.step, rank.syncs))).get(ESTIMATE)
@@ -181,7 +181,7 @@ def _next(
     traces: Sequence[str], now: "Prediction", named: "list[tuple[str, str, Prediction]] | None", *, several: bool
 ) -> str:
     """Return the next useful command: the change that brings most by itself in full, else the check of its result."""
-    from pinprof.report.whatif_text import is_saving
+    from pinprof.report.whatif.text import is_saving
 
     if named is not None and not any(is_saving(now, made) for _, _, made in named):
         return f"pinprof report {shlex.join(traces)}"
@@ -212,8 +212,8 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
       pinprof verify before.json.gz after.json.gz
       pinprof verify before.json.gz after.json.gz --json verified.json
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.verify_report import to_json, to_text
-    from pinprof.verify import verify as verified
+    from pinprof.report.whatif.verification import to_json, to_text
+    from pinprof.whatif.verification import verify as verified
 
     check_outputs((json_file,), force=force, reads=(before, after))
     if before == after == STANDARD_INPUT:
@@ -230,7 +230,7 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
 
 
 def _measured(path: str) -> "tuple[Trace, Profile]":
-    from pinprof.measure import measure
+    from pinprof.measurement.profile import measure
 
     (made,) = each_trace([one_trace(path)], lambda trace: (trace, measure(trace)))
     return made

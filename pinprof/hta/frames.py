@@ -11,7 +11,7 @@ from hta.common.trace_symbol_table import TraceSymbolTable
 
 from pinprof.hta.recording import Recording
 from pinprof.hta.sources import counters
-from pinprof.trace.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appearance, known_category
+from pinprof.trace.scan.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appearance, known_category
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s
 
 US = 1000

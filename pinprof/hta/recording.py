@@ -9,9 +9,9 @@ import numpy as np
 from pinprof.errors import TraceError
 from pinprof.trace.assemble import recorded_rank, usable_times
 from pinprof.trace.reader import read_rows
-from pinprof.trace.rows import KNOWN_CATEGORIES, Rows, Wanted, joined
+from pinprof.trace.scan.rows import KNOWN_CATEGORIES, Rows, Wanted, joined
+from pinprof.trace.scan.texts import Codes
 from pinprof.trace.tables import NONE, Bools, Int64s
-from pinprof.trace.texts import Codes
 from pinprof.trace.threads import ThreadKey
 from pinprof.urls import shown
 

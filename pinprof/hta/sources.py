@@ -10,7 +10,7 @@ from pinprof.errors import PinprofError, TraceError
 from pinprof.hta.recording import Recording, read_recording
 from pinprof.trace import Trace
 from pinprof.trace.files import open_trace, rank_in_name, trace_files
-from pinprof.trace.unpack import Unpacked
+from pinprof.trace.scan.unpack import Unpacked
 from pinprof.urls import HIDDEN, STANDARD_INPUT, is_url, shown
 
 Source: TypeAlias = str | Path | Trace

@@ -12,15 +12,15 @@ from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import step_windows
 from pinprof.analyses.syncs import Stalls, Syncs
 from pinprof.intervals import Intervals, covered
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
+from pinprof.replay.bound import gaps_with_causes
+from pinprof.replay.calibration import expected
+from pinprof.replay.machine import pace
+from pinprof.replay.ranks import alone
 from pinprof.rules import Findings, examine
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Model
-from pinprof.whatif.bound import gaps_with_causes
-from pinprof.whatif.calibrate import expected
-from pinprof.whatif.ranks import alone
-from pinprof.whatif.replay import pace
 
 Table = TypeVar("Table", Overlap, Syncs, Stalls, Hazards)
 

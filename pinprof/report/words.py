@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from pinprof.analyses.syncs import Site
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust import FIGURES, Missing
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
-from pinprof.trust import FIGURES, Missing
 from pinprof.units import between, counted, duration, percent, rate, shortened, sizes
 from pinprof.whatif import StepEstimate
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measure import Profile, measure_with_model
+from pinprof.measurement.profile import Profile, measure_with_model
+from pinprof.measurement.trust import Missing
 from pinprof.rules import copies, guarded, hazards, loading, overlap, waits
 from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
-from pinprof.trust import Missing
 from pinprof.whatif import Model, Recorded
 
 __all__ = [

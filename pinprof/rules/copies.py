@@ -7,7 +7,7 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import in_library
 from pinprof.intervals import covered, union
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Further, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, SAFE_REFILL, read_later
 from pinprof.rules.sums import Copies, copies_in_steps, idle_within, in_complete_steps

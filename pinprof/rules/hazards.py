@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import copies_in_steps
 from pinprof.trace.tables import Trace

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import idle_within
 from pinprof.trace.tables import Trace

@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.sums import copies_in_steps, idle_within, in_complete_steps
 from pinprof.rules.waits import waits_of

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Placed
 from pinprof.trace.tables import Trace
 from pinprof.whatif import Edits

@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.analyses.syncs import CAUSES, Site
 from pinprof.intervals import covered, gaps, union
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.sizes import total_bytes

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 
 from pinprof.analyses.syncs import ALLOCATIONS, Site
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pinprof.trace.events import Metadata, Number
 from pinprof.trace.lines import lines_of_metadata
 from pinprof.trace.links import find_links, launches
-from pinprof.trace.rows import (
+from pinprof.trace.scan.events import Metadata, Number
+from pinprof.trace.scan.rows import (
     CALL_CATEGORIES,
     FIRST_WITH_IDS,
     HOST_CATEGORIES,

@@ -13,8 +13,8 @@ from typing import BinaryIO, Protocol, cast
 
 from pinprof.errors import TraceError
 from pinprof.trace.remote import WEB, RemoteFiles, open_url
+from pinprof.trace.scan.unpack import is_packed
 from pinprof.trace.start import START_BYTES, check_start
-from pinprof.trace.unpack import is_packed
 from pinprof.urls import STANDARD_INPUT, is_url, shown
 
 SUFFIXES = (".json", ".json.gz", ".json.zst")

@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 
 from pinprof.errors import TraceError
-from pinprof.trace.blocks import Blocks, list_end
 from pinprof.trace.reader import LIST_START
-from pinprof.trace.salvage import salvage
+from pinprof.trace.scan.blocks import Blocks, list_end
+from pinprof.trace.scan.salvage import salvage
 
 NUMBERS_FROM = 1_886_000_000
 """Perfetto keeps process and thread ids as unsigned 32-bit numbers, and gives low ones to ids that are texts."""

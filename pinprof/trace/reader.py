@@ -8,15 +8,15 @@ import msgspec
 
 from pinprof.errors import TraceError
 from pinprof.trace.assemble import assemble
-from pinprof.trace.blocks import Blocks
-from pinprof.trace.events import Event, File, LooseFile, Metadata, decode_each
 from pinprof.trace.files import open_trace
 from pinprof.trace.guess import what_it_seems
-from pinprof.trace.parallel import available_cores, scanned
-from pinprof.trace.rows import Part, Shared, Wanted, part_of_events
-from pinprof.trace.salvage import salvage, salvage_metadata
+from pinprof.trace.scan.blocks import Blocks
+from pinprof.trace.scan.events import Event, File, LooseFile, Metadata, decode_each
+from pinprof.trace.scan.parallel import available_cores, scanned
+from pinprof.trace.scan.rows import Part, Shared, Wanted, part_of_events
+from pinprof.trace.scan.salvage import salvage, salvage_metadata
+from pinprof.trace.scan.unpack import Unpacked
 from pinprof.trace.tables import Trace
-from pinprof.trace.unpack import Unpacked
 from pinprof.urls import shown
 
 LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')

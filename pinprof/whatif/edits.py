@@ -8,9 +8,9 @@ import numpy as np
 
 from pinprof.analyses.syncs import Syncs
 from pinprof.intervals import Intervals, union
+from pinprof.replay.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
 from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
 from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Device, Trace
-from pinprof.whatif.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
 from pinprof.whatif.rates import PinnedRates
 
 LARGE_COPY_BYTES = 1 << 20

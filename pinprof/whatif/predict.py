@@ -13,16 +13,16 @@ from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.errors import TraceError
+from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, bound_of, gaps_with_causes, is_gpu_bound
+from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fitted
+from pinprof.replay.machine import Cost, Pace, pace
+from pinprof.replay.program import Program, build_program
+from pinprof.replay.ranks import alone, joined
+from pinprof.replay.step import StepEstimate, estimate_step, measured_step
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
-from pinprof.whatif.bound import GPU, HIDDEN_LOADER, HOST, bound_of, gaps_with_causes, is_gpu_bound
-from pinprof.whatif.calibrate import USUAL_NS, cost_of, expected, fitted
 from pinprof.whatif.edits import Edits, edited
-from pinprof.whatif.estimate import StepEstimate, estimate_step, measured_step
-from pinprof.whatif.program import Program, build_program
-from pinprof.whatif.ranks import alone, joined
-from pinprof.whatif.replay import Cost, Pace, pace
 from pinprof.whatif.scenarios import Scenario, edits_of, places_in
 
 PYTHON_COST = 0.6

@@ -11,7 +11,7 @@ import torch
 
 from pinprof.bench.results import Figure, Picture
 from pinprof.capture.profiling import profile
-from pinprof.measure import Profile, measure
+from pinprof.measurement.profile import Profile, measure
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.calls import ASYNC_COPY, call_kinds
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE

@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.bench.results import Bar, Picture
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.tables import KERNEL, MEMCPY, Table, Trace
 from pinprof.units import ms, percent

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.measure import Profile, measure
+from pinprof.measurement.profile import Profile, measure
 from pinprof.trace import read_trace
 
 

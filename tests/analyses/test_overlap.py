@@ -9,7 +9,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.overlap import REASONS, Overlap, _exposed, _kernels_were_queued, measure_overlap
 from pinprof.intervals import Intervals, length, subtract, union
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
 from pinprof.trace import read_trace
 from pinprof.trace.tables import KERNEL
 

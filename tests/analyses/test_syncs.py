@@ -4,7 +4,7 @@ import pytest
 from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.syncs import CAUSES, Site, Syncs, measure_syncs
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
 from pinprof.trace import read_trace
 
 ITEM_COPY = "DtoH (Device -> Pinned)"

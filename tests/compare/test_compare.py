@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
-from pinprof.compare import Comparison, Figure, Recording, compare
-from pinprof.measure import measure
+from pinprof.comparison import Comparison, Figure, Recording, compare
+from pinprof.measurement.profile import measure
 from pinprof.rules import find
 from pinprof.trace import read_trace
 

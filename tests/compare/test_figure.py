@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from pinprof.compare import Figure, Value
-from pinprof.compare.figure import over_steps
+from pinprof.comparison import Figure, Value
+from pinprof.comparison.figure import over_steps
 
 
 def figure(before: Value, after: Value) -> Figure:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from trace_builder import without_known_events
 
-from pinprof.compare.changes import FindingChange, finding_changes
-from pinprof.compare.side import Side
-from pinprof.measure import measure
+from pinprof.comparison.changes import FindingChange, finding_changes
+from pinprof.comparison.side import Side
+from pinprof.measurement.profile import measure
 from pinprof.rules import RULES, Evidence, Finding, Findings, Saving
 from pinprof.trace import read_trace
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.guard.clocks import Clocks, Stream, Ticket
+from pinprof.races.clocks import Clocks, Stream, Ticket
 
 A, B, C = Stream(0, 0), Stream(0, 7), Stream(1, 0)
 STREAMS = (A, B, C)

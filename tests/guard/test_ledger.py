@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.guard.clocks import Stream, Ticket
-from pinprof.guard.ledger import SWEEP, Copy, Kind, Ledger
-from pinprof.guard.memory import Extent
+from pinprof.races.clocks import Stream, Ticket
+from pinprof.races.ledger import SWEEP, Copy, Kind, Ledger
+from pinprof.races.memory import Extent
 
 
 def memory(start: int, size: int) -> Extent:

@@ -7,8 +7,8 @@ import torch
 from fake_gpu import FakeGpu
 
 from pinprof.errors import CaptureError
-from pinprof.guard.script import run_guarded
-from pinprof.guard.watching import Guard
+from pinprof.races.script import run_guarded
+from pinprof.races.watching import Guard
 
 NOTHING = (
     "There was no asynchronous copy between pinned memory and a GPU to follow."

@@ -10,7 +10,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.cli import main
 from pinprof.hta.breakdowns import Kernel, Launches, Stream, Times, breakdown_of
-from pinprof.report.hta_text import to_text
+from pinprof.report.trace.hta import to_text
 
 TRACES = Path(__file__).parents[2] / "traces"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.hta.recording import read_recording
-from pinprof.trace import blocks
+from pinprof.trace.scan import blocks
 
 TRACES = Path(__file__).parents[2] / "traces"
 

@@ -8,7 +8,7 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.ranks import Ranks, compare_ranks, measure_rank
-from pinprof.report.ranks_text import to_text
+from pinprof.report.job.text import to_text
 from pinprof.trace import read_trace
 
 RECORDED = Path(__file__).parents[2] / "traces" / "ranks"

@@ -15,8 +15,8 @@ from pinprof.bench.advice import advice
 from pinprof.bench.link import link_of
 from pinprof.bench.results import Bar, Picture
 from pinprof.bench.verdicts import verdicts
-from pinprof.report.bench_page import to_html
-from pinprof.report.bench_words import ADVICE, OUTCOMES, claimed, value, why
+from pinprof.report.bench.page import to_html
+from pinprof.report.bench.words import ADVICE, OUTCOMES, claimed, value, why
 from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

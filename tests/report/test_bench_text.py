@@ -9,8 +9,8 @@ from bench_builder import H200, BenchBuilder, ms
 from bench_example import example
 
 from pinprof.bench.results import from_json
-from pinprof.report.bench_json import to_json
-from pinprof.report.bench_text import to_text
+from pinprof.report.bench.json import to_json
+from pinprof.report.bench.text import to_text
 
 HOSTILE = "\x1b[31mout of\nmemory"
 

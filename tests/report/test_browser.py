@@ -12,11 +12,11 @@ from playwright.sync_api import Browser, Locator, Page
 from playwright.sync_api import TimeoutError as TookTooLong
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.measure import Profile, measure
+from pinprof.measurement.profile import Profile, measure
 from pinprof.notebook import analyze
-from pinprof.report.html_report import to_html
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import fragment
+from pinprof.report.trace.page import to_html
 from pinprof.rules import find
 from pinprof.trace import Trace, read_trace
 

@@ -10,7 +10,8 @@ from page_reader import Page
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.parts import StepParts, measure_parts
-from pinprof.measure import Profile, measure
+from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.trust import FIGURES, Missing
 from pinprof.report.charts import (
     Chart,
     Key,
@@ -26,14 +27,13 @@ from pinprof.report.charts.chart import layout
 from pinprof.report.charts.copies import MAX_MARKS
 from pinprof.report.charts.overlap import MAX_BARS
 from pinprof.report.charts.syncs import MAX_SITES
-from pinprof.report.headline import headline
-from pinprof.report.html_report import to_html
-from pinprof.report.tables import parts_table
 from pinprof.report.timeline.names import shown_numbers
+from pinprof.report.trace.headline import headline
+from pinprof.report.trace.page import to_html
+from pinprof.report.trace.tables import parts_table
 from pinprof.rules import find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import Device, Trace
-from pinprof.trust import FIGURES, Missing
 from pinprof.whatif.edits import link_of
 
 

@@ -5,7 +5,7 @@ from check_traces import checked, plain, with_waits
 from trace_builder import without_known_events
 
 from pinprof.check import Checked, Limits, Place, Verdict
-from pinprof.report.check_text import MAX_PLACES, to_text
+from pinprof.report.check.text import MAX_PLACES, to_text
 
 ALL = Limits(
     max_hidden_syncs=0, max_stall_ms=0.1, max_exposed_ms=1, min_overlap=0.5, max_pageable_bytes=0, max_step_ms=0.5

@@ -10,12 +10,12 @@ import pytest
 from page_reader import Page
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.compare import Comparison, Recording, compare
-from pinprof.measure import measure
-from pinprof.report.compare_json import to_json
-from pinprof.report.compare_page import to_html, typical_step
-from pinprof.report.compare_text import to_text
-from pinprof.report.compare_words import verdict
+from pinprof.comparison import Comparison, Recording, compare
+from pinprof.measurement.profile import measure
+from pinprof.report.comparison.json import to_json
+from pinprof.report.comparison.page import to_html, typical_step
+from pinprof.report.comparison.text import to_text
+from pinprof.report.comparison.words import verdict
 from pinprof.rules import find
 from pinprof.trace import read_trace
 

@@ -6,8 +6,8 @@ import pytest
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.overlap import SENTENCES
-from pinprof.measure import measure
-from pinprof.report.console import to_text
+from pinprof.measurement.profile import measure
+from pinprof.report.trace.text import to_text
 from pinprof.report.words import BOUNDS, IDLE
 from pinprof.rules import Findings, find
 from pinprof.trace import read_trace

@@ -10,7 +10,7 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
 from pinprof.errors import PinprofError, TraceError
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
 from pinprof.notebook import Report, analyze
 from pinprof.report.timeline import arrange
 from pinprof.report.timeline.bars import timeline_figure

@@ -5,7 +5,7 @@ from check_traces import checked, plain, with_waits
 from trace_builder import without_known_events
 
 from pinprof.check import Checked, Limits, Place, Verdict
-from pinprof.report.github import to_github
+from pinprof.report.check.github import to_github
 
 
 def commands(file: str | None, line: int | None, function: str | None, message: str = "m") -> str:

@@ -3,10 +3,10 @@ from pathlib import Path
 from page_reader import Page
 from trace_builder import TraceBuilder
 
-from pinprof.measure import measure
-from pinprof.report.console import to_text
-from pinprof.report.headline import HOST_ALONE, MOSTLY_HOST, NOTHING_KNOWN, Headline, headline
-from pinprof.report.html_report import to_html
+from pinprof.measurement.profile import measure
+from pinprof.report.trace.headline import HOST_ALONE, MOSTLY_HOST, NOTHING_KNOWN, Headline, headline
+from pinprof.report.trace.page import to_html
+from pinprof.report.trace.text import to_text
 from pinprof.rules import find
 from pinprof.trace import Trace, read_trace
 

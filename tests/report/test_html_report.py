@@ -6,10 +6,10 @@ import pytest
 from page_reader import Page
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
 from pinprof.report.elements import Column, Share, facts, shares, table
-from pinprof.report.html_report import Entry, timeline_page, to_html
 from pinprof.report.page import page
+from pinprof.report.trace.page import Entry, timeline_page, to_html
 from pinprof.rules import find
 from pinprof.trace import read_trace
 

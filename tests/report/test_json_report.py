@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.measure import measure
-from pinprof.report.json_report import to_json
+from pinprof.measurement.profile import measure
+from pinprof.report.trace.json import to_json
 from pinprof.rules import find
 from pinprof.trace import read_trace
 

@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 from check_traces import checked, with_waits
 
 from pinprof.check import Checked, Limits, Place, Verdict
-from pinprof.report.junit import to_junit
+from pinprof.report.check.junit import to_junit
 
 
 def test_a_trace_is_a_suite_and_a_limit_a_case(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from perfetto_checker import Event, arrows, events_of, loaded, names_of, shown, slices_by_track
 from trace_builder import AUTOGRAD, TraceBuilder, without_known_events
 
-from pinprof.measure import Profile, measure
+from pinprof.measurement.profile import Profile, measure
+from pinprof.replay.bound import gaps_with_causes
 from pinprof.report.perfetto import CATEGORY, events, hidden_slices, notes
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS
 from pinprof.report.perfetto.hidden import hidden_of
@@ -26,8 +27,7 @@ from pinprof.report.perfetto.tracks import APART_NS, rows_of
 from pinprof.rules import find
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.insert import WithEvents
-from pinprof.trace.unpack import Unpacked
-from pinprof.whatif.bound import gaps_with_causes
+from pinprof.trace.scan.unpack import Unpacked
 
 TRACES = Path(__file__).parents[2] / "traces"
 FILES = sorted(str(path.relative_to(TRACES)) for path in TRACES.glob("**/*.json.gz"))

@@ -10,7 +10,7 @@ from job_builder import job
 from playwright.sync_api import Browser, Page
 
 from pinprof.ranks import compare_ranks
-from pinprof.report.ranks_page import to_html
+from pinprof.report.job.page import to_html
 
 pytestmark = pytest.mark.browser
 

@@ -10,17 +10,17 @@ from job_builder import job, rank_trace
 from page_reader import Page
 from trace_builder import TraceBuilder
 
+from pinprof.measurement.trust import Missing
 from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
 from pinprof.report.charts import Chart, ranks_chart
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
-from pinprof.report.console import to_text as console_text
-from pinprof.report.json_report import to_json
-from pinprof.report.ranks_page import MAX_ROWS, to_html
-from pinprof.report.ranks_text import LISTED, MAX_FINDINGS, to_text
-from pinprof.report.ranks_words import clocks, nobody, numbers, spread
+from pinprof.report.job.page import MAX_ROWS, to_html
+from pinprof.report.job.text import LISTED, MAX_FINDINGS, to_text
+from pinprof.report.job.words import clocks, nobody, numbers, spread
+from pinprof.report.trace.json import to_json
+from pinprof.report.trace.text import to_text as console_text
 from pinprof.rules import Findings
 from pinprof.trace import Trace, read_trace
-from pinprof.trust import Missing
 from pinprof.units import duration
 
 MANY = 1024

@@ -12,7 +12,7 @@ from requests_cache import CachedSession
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.check import Checked, Limits
-from pinprof.report.sarif import to_sarif, uri_of
+from pinprof.report.check.sarif import to_sarif, uri_of
 from pinprof.rules import RULES
 
 LINE = {"op": "aten::item", "thread": "main", "at": [{"file": "src/tr ain.py", "line": 12, "function": "step"}]}

@@ -7,10 +7,10 @@ import pytest
 from page_reader import Page
 from trace_builder import TraceBuilder
 
-from pinprof.compare import compare
-from pinprof.report import compare_text
-from pinprof.report.console import to_text
-from pinprof.report.html_report import to_html
+from pinprof.comparison import compare
+from pinprof.report.comparison import text as compare_text
+from pinprof.report.trace.page import to_html
+from pinprof.report.trace.text import to_text
 from pinprof.rules import examine
 from pinprof.trace import read_trace
 

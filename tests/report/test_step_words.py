@@ -8,11 +8,11 @@ import pytest
 from page_reader import Page
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.measure import Profile, measure
-from pinprof.report.console import to_text
-from pinprof.report.html_report import to_html
-from pinprof.report.json_report import to_json
-from pinprof.report.step_words import Fact, bound, busiest, of_what, step, where_it_goes
+from pinprof.measurement.profile import Profile, measure
+from pinprof.report.trace.json import to_json
+from pinprof.report.trace.page import to_html
+from pinprof.report.trace.step import Fact, bound, busiest, of_what, step, where_it_goes
+from pinprof.report.trace.text import to_text
 from pinprof.report.words import surprises
 from pinprof.rules import Findings, find
 from pinprof.trace import Trace, read_trace

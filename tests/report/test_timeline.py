@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measure import Profile, measure
+from pinprof.measurement.profile import Profile, measure
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
 from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.timeline.columns import Block

@@ -6,12 +6,14 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import measure_syncs
-from pinprof.measure import measure
-from pinprof.report import verify_report, whatif_json, whatif_text
+from pinprof.measurement.profile import measure
+from pinprof.report.whatif import json as whatif_json
+from pinprof.report.whatif import text as whatif_text
+from pinprof.report.whatif import verification as verify_report
 from pinprof.trace import Trace, read_trace
-from pinprof.verify import verify
 from pinprof.whatif import Prediction, Scenario, predict
 from pinprof.whatif.fixes import EVERYTHING, FIXES, Change, changes_of
+from pinprof.whatif.verification import verify
 
 TRACES = Path(__file__).parents[2] / "traces"
 WIDTH = 110

@@ -16,14 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pinprof.errors import TraceError
-from pinprof.trace import Trace, blocks, read_trace, reader
+from pinprof.trace import Trace, read_trace, reader
 from pinprof.trace.assemble import assemble
-from pinprof.trace.events import Event
 from pinprof.trace.files import open_trace
-from pinprof.trace.rows import Wanted
-from pinprof.trace.scan import Scanner
+from pinprof.trace.scan import blocks
+from pinprof.trace.scan.events import Event
+from pinprof.trace.scan.rows import Wanted
+from pinprof.trace.scan.scanner import Scanner
+from pinprof.trace.scan.unpack import Unpacked
 from pinprof.trace.tables import Table
-from pinprof.trace.unpack import Unpacked
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = sorted((ROOT / "traces").glob("*.json.gz"))

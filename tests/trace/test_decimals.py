@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.decimals import nanoseconds
+from pinprof.trace.scan.decimals import nanoseconds
 
 DIGITS = st.text("0123456789", min_size=1, max_size=16)
 FRACTIONS = st.text("0123456789", min_size=0, max_size=24)

@@ -2,9 +2,9 @@ from pathlib import Path
 
 from trace_builder import COMPUTE, LAUNCH_US, SIDE, TraceBuilder
 
+from pinprof.measurement.trust.losses import unlinked_activities
+from pinprof.measurement.trust.missing import Seen
 from pinprof.trace import Trace, read_trace
-from pinprof.trust.losses import unlinked_activities
-from pinprof.trust.missing import Seen
 
 
 def read(builder: TraceBuilder, folder: Path) -> Trace:

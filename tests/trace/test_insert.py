@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from pinprof.errors import TraceError
-from pinprof.trace import blocks, insert
+from pinprof.trace import insert
 from pinprof.trace.insert import NUMBERS_FROM, ROOM, Unused, WithEvents
-from pinprof.trace.unpack import Unpacked
+from pinprof.trace.scan import blocks
+from pinprof.trace.scan.unpack import Unpacked
 
 TRACES = Path(__file__).parents[2] / "traces"
 RECORDED = sorted(TRACES.glob("*.json.gz"))[::5]

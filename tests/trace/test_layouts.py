@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.trace.layouts import Layout, learn_layout
+from pinprof.trace.scan.layouts import Layout, learn_layout
 
 TORCH = (
     b'"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7,\n    "ts": 5.125, "dur": 3,\n    "args": {\n'

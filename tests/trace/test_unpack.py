@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 
 from pinprof.errors import TraceError
-from pinprof.trace import unpack
-from pinprof.trace.unpack import CHUNK_BYTES, Unpacked
+from pinprof.trace.scan import unpack
+from pinprof.trace.scan.unpack import CHUNK_BYTES, Unpacked
 
 if sys.version_info >= (3, 14):
     from compression import zstd

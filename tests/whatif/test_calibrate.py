@@ -1,7 +1,7 @@
 import pytest
 
-from pinprof.whatif.calibrate import MOST_NS, USUAL_NS, expected
-from pinprof.whatif.program import ISSUE, Call, Program
+from pinprof.replay.calibration import MOST_NS, USUAL_NS, expected
+from pinprof.replay.program import ISSUE, Call, Program
 
 
 def program_of(*gaps_ns: float, launch_ns: float, events: float = 2.0) -> Program:

@@ -10,13 +10,13 @@ from trace_builder import SIDE, TraceBuilder
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.errors import TraceError
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
+from pinprof.replay.machine import Job, pace
+from pinprof.replay.program import Call, Program, build_program
+from pinprof.replay.ranks import joined
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import NONE
 from pinprof.whatif import Scenario, predict
-from pinprof.whatif.program import Call, Program, build_program
-from pinprof.whatif.ranks import joined
-from pinprof.whatif.replay import Job, pace
 from scripts.score_pairs import scores
 
 RECORDED = Path(__file__).parents[2] / "traces" / "ranks"

@@ -6,9 +6,9 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
+from pinprof.replay.machine import Cost, Job, Run, pace
+from pinprof.replay.program import Program, build_program
 from pinprof.trace import Trace, read_trace
-from pinprof.whatif.program import Program, build_program
-from pinprof.whatif.replay import Cost, Job, Run, pace
 
 TRACES = Path(__file__).parents[2] / "traces"
 FILES = sorted(TRACES.rglob("*.json.gz"))

@@ -4,7 +4,7 @@ import pytest
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.errors import TraceError
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DTOH, HTOD
 from pinprof.whatif import PinnedRates, Prediction, Scenario, predict

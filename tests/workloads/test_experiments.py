@@ -12,7 +12,7 @@ from bench_parts import fails
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Figure
 from pinprof.bench.tutorial import TENSORDICT
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
 from pinprof.trace import read_trace
 from pinprof.workloads import limits, overlap, processes, training
 from pinprof.workloads.custom_batch import PinnableBatch, PlainBatch

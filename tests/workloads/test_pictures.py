@@ -5,7 +5,7 @@ from pathlib import Path
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.bench.results import Bar, Figure, Picture
-from pinprof.measure import measure
+from pinprof.measurement.profile import measure
 from pinprof.trace import read_trace
 from pinprof.workloads.experiments import PROGRAMS
 from pinprof.workloads.pictures import picture

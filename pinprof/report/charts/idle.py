@@ -1,6 +1,6 @@
 """The idle time of each GPU as a bar of its causes."""
 
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, layout
 from pinprof.report.timeline.kinds import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
 from pinprof.report.words import IDLE

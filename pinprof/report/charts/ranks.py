@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.ranks import SKEWED, RankRow, Ranks, Times
 from pinprof.report.charts.chart import Chart, Choice, Key, View, layout, plain
-from pinprof.report.ranks_words import longest_alone_first, slowest_of, spread
+from pinprof.report.job.words import longest_alone_first, slowest_of, spread
 from pinprof.report.timeline.kinds import BLUE, GREEN, VERMILLION
 from pinprof.units import NS_PER_MS, duration, percent
 

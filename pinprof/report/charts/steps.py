@@ -3,7 +3,7 @@
 import numpy as np
 
 from pinprof.analyses.parts import StepParts
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, layout, line_across
 from pinprof.report.timeline.kinds import BLUE, ORANGE, VERMILLION
 from pinprof.report.timeline.names import shown_numbers

@@ -1,7 +1,7 @@
 """Each site that makes the host wait as two bars: the stall and its parts, and the idle time of the GPU after it."""
 
 from pinprof.analyses.syncs import Site
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, layout, plain
 from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
 from pinprof.rules.sums import idle_gpu, in_or_after

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pinprof.analyses.idle import IdleGaps
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.perfetto.found import finding_tracks
 from pinprof.report.perfetto.gpu import counter_events, exposed_tracks, idle_tracks
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events

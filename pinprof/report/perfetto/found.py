@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.perfetto.tracks import Label, Track
 from pinprof.report.words import printable, worth
 from pinprof.rules import Finding, Findings

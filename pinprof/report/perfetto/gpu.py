@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
 from pinprof.analyses.overlap import REASONS, SENTENCES, exposed_pieces
 from pinprof.intervals import covered, intersect, union
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, encoded, micros
 from pinprof.report.words import IDLE, place, printable
 from pinprof.rules import rule_of_exposure

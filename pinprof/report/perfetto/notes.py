@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.analyses.idle import IdleGaps
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust import FIGURES
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS
 from pinprof.report.perfetto.hidden import hidden_slices
 from pinprof.trace.tables import Trace
-from pinprof.trust import FIGURES
 from pinprof.units import counted, duration
 
 WITHOUT = ("stalls", "drain", "busy", "causes", "overlap", "copies")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.perfetto.tracks import APART_NS, Arrow, Label, Track
 from pinprof.report.words import place, printable
 from pinprof.rules import rule_of_wait

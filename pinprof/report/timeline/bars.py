@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.timeline.hover import in_words
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lanes import Lane

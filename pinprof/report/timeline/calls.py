@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.words import cut, place
 from pinprof.trace.callers import user_calls
 from pinprof.trace.frames import frame

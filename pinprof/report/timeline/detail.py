@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pinprof.intervals import union
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
 from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out
 from pinprof.report.timeline.window import Window, step_range, whole_window

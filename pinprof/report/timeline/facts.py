@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.timeline.names import literal, step_names
 from pinprof.report.words import place
 from pinprof.trace.callers import user_calls
@@ -30,7 +30,7 @@ class Facts:
     step_starts: list[int]
     step_names: list[str]
     withheld: frozenset[str]
-    """Figures that are not given of this trace: keys of `pinprof.trust.FIGURES`."""
+    """Figures that are not given of this trace: keys of `pinprof.measurement.trust.FIGURES`."""
     callers: Int32s
     """Per call: the user's own function around it, as a row of `Trace.functions`."""
 

@@ -8,7 +8,7 @@ rectangles took 0.15 s, zooming 0.05 s. Horizontal bars took 0.85 and 0.6 s, fil
 import html
 from collections.abc import Iterable
 
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.lanes import merged, not_drawn
 from pinprof.report.timeline.names import step_names

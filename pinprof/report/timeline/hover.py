@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.timeline.facts import (
     Facts,
     activity_facts,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pinprof.intervals import Intervals, gaps, intersect, subtract, union
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.window import Window
 from pinprof.trace.tables import (

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analyses.overlap import REASONS
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.columns import Block
 from pinprof.report.timeline.detail import BAND, Detail
@@ -36,7 +36,7 @@ class Page(NamedTuple):
     numbers: Numbers
     around: Surroundings
     hidden: frozenset[str]
-    """Figures that are not given of this trace: keys of `pinprof.trust.FIGURES`."""
+    """Figures that are not given of this trace: keys of `pinprof.measurement.trust.FIGURES`."""
 
 
 def packed(trace: Trace, profile: Profile, detail: Detail, view: Window) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out, merged, not_drawn
 from pinprof.report.timeline.window import Window, choose_window
 from pinprof.trace.tables import Trace

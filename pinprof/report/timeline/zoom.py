@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measure import Profile
+from pinprof.measurement.profile import Profile
 from pinprof.report.timeline.window import choose_window
 from pinprof.rules import Finding
 from pinprof.trace.lines import Place

@@ -1,0 +1,152 @@
+"""What changed between two traces: the step, its figures, waits, copies and findings, and what of that is noise."""
+
+from dataclasses import dataclass
+from math import comb
+
+from pinprof.analyses.kernels import SAME, kernels_alike
+from pinprof.comparison.changes import (
+    CopyChange,
+    FindingChange,
+    Repinned,
+    WaitChange,
+    copy_changes,
+    finding_changes,
+    repinned,
+    wait_changes,
+)
+from pinprof.comparison.figure import Figure, Value
+from pinprof.comparison.figures import all_figures
+from pinprof.comparison.side import Side
+from pinprof.measurement.profile import Profile
+from pinprof.rules import Findings, unsearched
+from pinprof.trace.tables import WHOLE_TRACE, Trace
+
+__all__ = [
+    "Comparison",
+    "CopyChange",
+    "Figure",
+    "FindingChange",
+    "Recording",
+    "Repinned",
+    "Value",
+    "WaitChange",
+    "compare",
+]
+
+Recording = tuple[Trace, Profile, Findings]
+"""A trace, its measurements, and what the rules found in it."""
+
+FEW = 10
+"""From so many steps on, a spread leaves out the extremes."""
+FASTER, SLOWER, UNCHANGED, UNSURE, UNKNOWN = "faster", "slower", "same", "unsure", "unknown"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed between two traces; times in ns, per complete step."""
+
+    before: Profile
+    after: Profile
+    figures: tuple[Figure, ...]
+    """The step without profiler first."""
+    waits: tuple[WaitChange, ...]
+    """Empty where they cannot be compared, as `waits_reason` says."""
+    waits_reason: str
+    copies: tuple[CopyChange, ...]
+    copies_reason: str
+    repinned: tuple[Repinned, ...]
+    """Copies that are of another host memory after."""
+    findings: tuple[FindingChange, ...]
+    findings_reason: str
+    kernels_alike: float | None
+    """Share of the kernels per step that both traces have, by name; None where one has no GPU work, or no steps."""
+
+    @property
+    def step(self) -> Figure:
+        """The step without profiler."""
+        return self.figures[0]
+
+    @property
+    def is_same_program(self) -> bool | None:
+        """Whether the two traces seem to be of one program; None where that cannot be told."""
+        return None if self.kernels_alike is None else self.kernels_alike >= SAME
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the step of a side is estimated: then its range is no spread but what is not known."""
+        return "estimated" in {self.before.step.source, self.after.step.source}
+
+    @property
+    def per(self) -> str:
+        """Of what the figures are, in words: per step, or of the whole traces if none has steps."""
+        both = {self.before.steps.per, self.after.steps.per}
+        return both.pop() if len(both) == 1 else "per step"
+
+    @property
+    def verdict(self) -> str:
+        """What became of the step: `faster`, `slower`, `same` (within noise), `unsure` or `unknown`.
+
+        It is unsure where an estimate, or a single step, leaves it open.
+        """
+        step = self.step
+        if step.difference is None:
+            return UNKNOWN
+        if step.difference == 0 or (step.is_within_noise and not self.is_estimated):
+            return UNCHANGED
+        if step.is_within_noise is not False:
+            return UNSURE
+        return FASTER if step.difference < 0 else SLOWER
+
+    @property
+    def by_chance(self) -> float:
+        """How probable it is that the spreads of a figure are apart although it did not change.
+
+        Of so few steps that a spread is that of all of them: if all orders of the steps' values are as probable, two of
+        `comb(before + after, before)` have one trace's all below the other's.
+        """
+        counts = [min(profile.steps.count, FEW) for profile in (self.before, self.after)]
+        return min(2 / comb(sum(counts), counts[0]), 1.0)
+
+
+def compare(before: Recording, after: Recording) -> Comparison:
+    """Return what changed between two traces, each with its measurements and findings.
+
+    A difference is within noise if the ranges in which the two figures lie have a value in common: of a measured step
+    its 10th and 90th percentile, of an estimated one the range of the estimate, of all else the spread over the
+    complete steps of the trace. Figures that one trace is not fit for are not compared, and say why.
+    """
+    traces = before[0], after[0]
+    stepped = [trace.steps.source != WHOLE_TRACE for trace in traces]
+    both_or_none = stepped[0] == stepped[1]
+    old, new = (
+        Side(*each, has_steps or both_or_none) for each, has_steps in zip((before, after), stepped, strict=True)
+    )
+    waits_reason, copies_reason = _reason(old, new, "stalls", "per_step"), _reason(old, new, "copies", "per_step")
+    copies = () if copies_reason else tuple(copy_changes(old, new))
+    findings_reason = "; ".join(
+        f"{name}: {what}" for name, side in (("before", old), ("after", new)) if (what := _unsearched(side))
+    )
+    return Comparison(
+        before=old.profile,
+        after=new.profile,
+        figures=tuple(all_figures(old, new)),
+        waits=() if waits_reason else tuple(wait_changes(old, new)),
+        waits_reason=waits_reason,
+        copies=copies,
+        copies_reason=copies_reason,
+        repinned=tuple(repinned(copies)),
+        findings=() if findings_reason else tuple(finding_changes(old, new)),
+        findings_reason=findings_reason,
+        kernels_alike=kernels_alike(*traces) if both_or_none and all(len(trace.gpu) for trace in traces) else None,
+    )
+
+
+def _unsearched(side: Side) -> str:
+    """Return why the findings of a trace cannot be compared; nothing if they can."""
+    entry = unsearched(side.profile)
+    return entry.what if entry else side.why_not("per_step")
+
+
+def _reason(old: Side, new: Side, *figures: str) -> str:
+    reasons = (("before", old.why_not(*figures)), ("after", new.why_not(*figures)))
+    return "; ".join(f"{side}: {reason}" for side, reason in reasons if reason)

@@ -1,0 +1,250 @@
+"""What became of each wait, each kind of copy and each finding."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.analyses.syncs import Counted, Match, Site, match_sites
+from pinprof.comparison.figure import NO_SIZES, Figure, Value
+from pinprof.comparison.side import Kind, Side
+from pinprof.rules import Finding
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED
+
+GONE, NEW, MOVED, CHANGED, SAME = "gone", "new", "moved", "changed", "same"
+COPY_FIGURES = (
+    ("count", "count"),
+    ("bytes", "bytes"),
+    ("time_ms", "ns"),
+    ("exposed_ms", "ns"),
+    ("bandwidth_gbps", "gbps"),
+)
+"""Names and units of the figures of copies."""
+
+
+@dataclass(frozen=True)
+class WaitChange:
+    """The same waits in both traces, or in one of them; several sites are several lines of one function."""
+
+    before: tuple[Site, ...]
+    after: tuple[Site, ...]
+    moved: bool
+    """Whether they are in another function after."""
+    count: Figure
+    stall: Figure
+    bubble: Figure
+
+    @property
+    def status(self) -> str:
+        """What became of it: `gone`, `new`, `moved`, `changed` (beyond noise) or `same`."""
+        return _status(self.before, self.after, (self.count, self.stall, self.bubble), moved=self.moved)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The sites after, of a wait that has gone those before."""
+        return self.after or self.before
+
+
+@dataclass(frozen=True)
+class CopyChange:
+    """The copies of one direction and host memory, per step."""
+
+    direction: str
+    host_memory: str
+    count: Figure
+    bytes: Figure
+    time: Figure
+    exposed: Figure
+    rate: Figure
+    """Bytes by time of their copies."""
+
+    @property
+    def status(self) -> str:
+        """What became of them: `gone`, `new`, `changed` (beyond noise) or `same`."""
+        before, after = self.count.before.value, self.count.after.value
+        figures = (self.count, self.bytes, self.time, self.exposed, self.rate)
+        return _status(before, after, figures)
+
+
+@dataclass(frozen=True)
+class Repinned:
+    """Copies of one direction that are of another host memory after, per step."""
+
+    direction: str
+    before: str
+    after: str
+    count: float
+    bytes: float | None
+    """None where a size is not recorded."""
+
+
+@dataclass(frozen=True)
+class FindingChange:
+    """What a rule found at one place, before and after; several findings are several lines of one function."""
+
+    before: tuple[Finding, ...]
+    after: tuple[Finding, ...]
+    moved: bool
+    saving: Figure
+    """What fixing it alone saves, where a replay tells of one finding on each side."""
+
+    @property
+    def status(self) -> str:
+        """What became of it: `gone`, `new`, `moved`, `changed` (what it saves, beyond noise; or how many) or `same`."""
+        if self.before and self.after and len(self.before) != len(self.after):
+            return CHANGED
+        return _status(self.before, self.after, (self.saving,), moved=self.moved)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings after; of one that has gone, those before."""
+        return self.after or self.before
+
+
+def _status(before: object, after: object, figures: Sequence[Figure], *, moved: bool = False) -> str:
+    if not after:
+        return GONE
+    if not before:
+        return NEW
+    if moved:
+        return MOVED
+    return CHANGED if any(figure.has_changed for figure in figures) else SAME
+
+
+# Waits
+
+
+def wait_changes(before: Side, after: Side) -> Iterator[WaitChange]:
+    """Yield what became of each wait of the host, by identity."""
+    for match in match_sites(_counted(before), _counted(after)):
+        for pair in _lines_apart(match):
+            old, new = _sites(pair.before), _sites(pair.after)
+            cost, cost_after = before.waits(_numbers(before, old)), after.waits(_numbers(after, new))
+            yield WaitChange(
+                old,
+                new,
+                pair.moved,
+                count=Figure("per_step", "count", cost.count, cost_after.count),
+                stall=Figure("stall_ms", "ns", cost.stall, cost_after.stall),
+                bubble=Figure("bubble_ms", "ns", cost.bubble, cost_after.bubble),
+            )
+
+
+def _sites(counted: Sequence[Counted]) -> tuple[Site, ...]:
+    return tuple(site for site, _ in counted)
+
+
+def _counted(side: Side) -> list[Counted]:
+    steps = side.profile.steps.divisor
+    return [
+        (site, site.in_steps.count / steps) for site in side.profile.syncs.sites if site.is_wait and site.in_steps.count
+    ]
+
+
+def _lines_apart(match: Match) -> Iterator[Match]:
+    """Yield the lines of a function one by one if both traces have as many; else which is which is not known."""
+    one_place = len({site.identity for site, _ in (*match.before, *match.after)}) == 1
+    if not one_place or len(match.before) != len(match.after):
+        yield match
+        return
+    old, new = (sorted(sites, key=lambda counted: _line(counted[0].line)) for sites in (match.before, match.after))
+    yield from (Match((one,), (other,)) for one, other in zip(old, new, strict=True))
+
+
+def _line(line: int | None) -> int:
+    return NONE if line is None else line
+
+
+def _numbers(side: Side, sites: Sequence[Site]) -> list[int]:
+    return sorted(side.number_of[id(site)] for site in sites)
+
+
+# Copies
+
+
+def copy_changes(before: Side, after: Side) -> Iterator[CopyChange]:
+    """Yield what became of the copies of each direction and host memory."""
+    for kind in sorted({*before.copy_kinds, *after.copy_kinds}):
+        values = zip(COPY_FIGURES, _copies(before, kind), _copies(after, kind), strict=True)
+        figures = (Figure(name, unit, old, new) for (name, unit), old, new in values)
+        yield CopyChange(DIRECTIONS[kind[0]], HOST_MEMORIES[kind[1]], *figures)
+
+
+def _copies(side: Side, kind: Kind) -> tuple[Value, ...]:
+    """Return count, bytes, time, exposed time and rate of the copies of a kind, per step."""
+    overlap, gpu = side.profile.overlap, side.trace.gpu
+    position = side.copy_kinds.get(kind, np.empty(0, np.int64))
+    rows = overlap.row[position]
+    step, is_sized = side.trace.links.activity_step[rows], not (gpu.bytes[rows] == NONE).any()
+    size, time = side.summed(step, gpu.bytes[rows]), side.summed(step, gpu.duration_ns[rows])
+    known = (size > 0) & (time > 0) & is_sized
+    unknown = Value(None, reason="" if is_sized else NO_SIZES)
+    rate = side.figure(size[known] / time[known], "copies") if known.any() else unknown
+    return (
+        side.figure(side.summed(step), "copies"),
+        side.figure(size, "copies") if is_sized else unknown,
+        side.figure(time, "copies"),
+        side.figure(side.summed(step, overlap.exposed_ns[position]), "copies", "overlap", at_the_end=False),
+        rate,
+    )
+
+
+def repinned(copies: Sequence[CopyChange]) -> Iterator[Repinned]:
+    """Yield the copies that went from pageable to pinned memory, or back."""
+    by_kind = {(change.direction, change.host_memory): change for change in copies}
+    pageable, pinned = HOST_MEMORIES[PAGEABLE], HOST_MEMORIES[PINNED]
+    for direction in dict.fromkeys(change.direction for change in copies):
+        for old, new in ((pageable, pinned), (pinned, pageable)):
+            lost, won = by_kind.get((direction, old)), by_kind.get((direction, new))
+            if not (lost and won and lost.count.has_changed and won.count.has_changed):
+                continue
+            count = min(-(lost.count.difference or 0.0), won.count.difference or 0.0)
+            sizes = lost.bytes.difference, won.bytes.difference
+            size = None if sizes[0] is None or sizes[1] is None else max(min(-sizes[0], sizes[1]), 0.0)
+            if count > 0:
+                yield Repinned(direction, old, new, count, size)
+
+
+# Findings
+
+
+def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
+    """Yield what became of each finding: the same rule in the same function, then one that is left of each rule."""
+    sides = [_by_place(side.findings) for side in (before, after)]
+    places = list(dict.fromkeys((*sides[0], *sides[1])))
+    left: dict[str, list[tuple[tuple[Finding, ...], tuple[Finding, ...]]]] = defaultdict(list)
+    for place in places:
+        old, new = (tuple(side.get(place, ())) for side in sides)
+        if not (old and new):
+            left[place[0]].append((old, new))
+        elif len(old) == len(new):
+            yield from (_finding((one,), (other,)) for one, other in zip(old, new, strict=True))
+        else:
+            yield _finding(old, new)
+    for alone in left.values():
+        lost, found = ([one for pair in alone for one in pair[side]] for side in (0, 1))
+        if len(lost) == len(found) == 1:
+            moved = None not in {lost[0].evidence.function, found[0].evidence.function}
+            yield _finding((lost[0],), (found[0],), moved=moved)
+        else:
+            yield from (_finding((one,), ()) for one in lost)
+            yield from (_finding((), (one,)) for one in found)
+
+
+def _by_place(findings: Sequence[Finding]) -> dict[tuple[str, str | None, str | None], list[Finding]]:
+    grouped: dict[tuple[str, str | None, str | None], list[Finding]] = defaultdict(list)
+    for finding in sorted(findings, key=lambda finding: _line(finding.evidence.line)):
+        grouped[finding.rule.id, finding.evidence.file, finding.evidence.function].append(finding)
+    return dict(grouped)
+
+
+def _finding(before: tuple[Finding, ...], after: tuple[Finding, ...], *, moved: bool = False) -> FindingChange:
+    return FindingChange(before, after, moved, Figure("saving_ms", "ns", _saving(before), _saving(after)))
+
+
+def _saving(findings: tuple[Finding, ...]) -> Value:
+    if len(findings) != 1:
+        return Value(None, reason=f"{len(findings)} findings" if findings else "no finding")
+    saving = findings[0].saving
+    return Value(None, reason="no replay tells") if saving is None else Value(saving.saving_ns, saving.range_ns)

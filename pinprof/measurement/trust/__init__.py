@@ -1,0 +1,68 @@
+"""What makes a trace less than it seems, what follows from that, and which figures are not given because of it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pinprof.measurement.trust.clocks import clock_skew, same_stream_overlap
+from pinprof.measurement.trust.losses import (
+    lost_graph_work,
+    lost_launches,
+    lost_steps,
+    skipped_steps,
+    unlinked_activities,
+)
+from pinprof.measurement.trust.missing import FIGURES, LEVELS, Check, Missing, Seen
+from pinprof.measurement.trust.recording import (
+    copy_sizes,
+    host_memory,
+    no_calls,
+    no_gpu,
+    no_step_marks,
+    profiler_cost,
+    repaired_events,
+    source_lines,
+    truncated,
+    unusable_events,
+)
+from pinprof.measurement.trust.sessions import several_processes, several_sessions
+
+__all__ = ["CHECKS", "FIGURES", "Missing", "Seen", "find_missing", "withheld"]
+
+CHECKS: dict[str, Check] = {
+    "no_gpu": no_gpu,
+    "no_calls": no_calls,
+    "truncated": truncated,
+    "several_processes": several_processes,
+    "several_sessions": several_sessions,
+    "skipped_steps": skipped_steps,
+    "lost_steps": lost_steps,
+    "lost_launches": lost_launches,
+    "lost_graph_work": lost_graph_work,
+    "unlinked_activities": unlinked_activities,
+    "clock_skew": clock_skew,
+    "unusable_events": unusable_events,
+    "repaired_events": repaired_events,
+    "no_step_marks": no_step_marks,
+    "profiler_cost": profiler_cost,
+    "same_stream_overlap": same_stream_overlap,
+    "host_memory": host_memory,
+    "copy_sizes": copy_sizes,
+    "source_lines": source_lines,
+}
+"""Everything that is looked for, the gravest first."""
+
+
+def find_missing(seen: Seen) -> tuple[Missing, ...]:
+    """Return what makes the trace less than it seems: first what takes figures, last what only was not recorded."""
+    found = [replace(entry, check=name) for name, check in CHECKS.items() if (entry := check(seen))]
+    return tuple(sorted(found, key=lambda entry: LEVELS.index(entry.level)))
+
+
+def withheld(missing: Iterable[Missing]) -> dict[str, Missing]:
+    """Return the figures that are not given, each with the gravest reason."""
+    reasons: dict[str, Missing] = {}
+    for entry in missing:
+        for figure in FIGURES:
+            if figure in entry.invalidates:
+                reasons.setdefault(figure, entry)
+    return reasons

@@ -1,0 +1,70 @@
+"""Times that contradict each other."""
+
+import numpy as np
+
+from pinprof.measurement.trust.missing import CAUSES, DRAIN, ESTIMATE, MATTERS, STALLS, Missing, Seen, only_if
+from pinprof.trace.tables import NONE, Bools, Trace
+from pinprof.units import counted, duration, percent
+
+CLOCKS_AGREE_NS = 2_000
+"""GPU and host clocks agree to about a microsecond, and old traces are rounded to whole ones: what starts this much
+before its launch tells nothing."""
+LATENCY_NS = 20_000
+"""A launch takes about 5 µs on the host and as much until the GPU starts, under a profiler up to 20 µs: a clock that is
+off by more shows work as queued that was launched late, and the other way round."""
+
+
+def clock_skew(seen: Seen) -> Missing | None:
+    """Report GPU work that starts before the call that launched it began (kineto#1380).
+
+    Clocks are apart if a good part of what could start at once does so too early, not if single records are wrong. Then
+    not even the waits are right: launches seem to wait for their kernels.
+    """
+    trace = seen.trace
+    gpu, launch = trace.gpu, trace.links.launch
+    linked = np.flatnonzero(launch != NONE)
+    lead = trace.calls.start_ns[launch[linked]] - gpu.start_ns[linked]
+    early, far = lead > CLOCKS_AGREE_NS, lead > LATENCY_NS
+    if not early.any():
+        return None
+    at_once = int(_after_idle_stream(trace)[linked].sum())
+    apart = far.sum() >= MATTERS * max(at_once, 1) and far.any()
+    return Missing(
+        f"{counted(int(early.sum()), 'GPU activity starts', 'GPU activities start')} before the launch, by up to "
+        f"{duration(int(lead.max()))}",
+        "the clocks of host and GPU are apart"
+        if apart
+        else "what the host waited for is unsure by as much; the other figures are not",
+        "record again, with a newer driver and torch if it stays",
+        only_if(apart, STALLS, DRAIN, CAUSES, ESTIMATE),
+    )
+
+
+def same_stream_overlap(seen: Seen) -> Missing | None:
+    """Report activities that run at the same time on one stream: allowed to some kernels, an artefact on ROCm."""
+    gpu = seen.trace.gpu
+    total, twice, count = int(gpu.duration_ns.sum()), 0, 0
+    for rows in gpu.of_stream:
+        reach = np.maximum.accumulate(gpu.end_ns[rows])[:-1]
+        both = np.minimum(reach, gpu.end_ns[rows[1:]]) - gpu.start_ns[rows[1:]]
+        twice += int(both[both > 0].sum())
+        count += int((both > 0).sum())
+    if not twice or twice < MATTERS * total:
+        return None
+    return Missing(
+        f"{counted(count, 'GPU activity runs', 'GPU activities run')} beside another one of the same stream "
+        f"({percent(twice / total)} of their time)",
+        "busy time counts each moment once, so times of single kernels add up to more",
+        "none is needed with programmatic dependent launch; on ROCm the times of kernels are unsure",
+    )
+
+
+def _after_idle_stream(trace: Trace) -> Bools:
+    """Return for each activity whether its stream had had nothing to do for longer than a launch takes."""
+    gpu = trace.gpu
+    result = np.zeros(len(gpu), bool)
+    for rows in gpu.of_stream:
+        reach = np.maximum.accumulate(gpu.end_ns[rows])
+        result[rows[0]] = True
+        result[rows[1:]] = gpu.start_ns[rows[1:]] - reach[:-1] > LATENCY_NS
+    return result

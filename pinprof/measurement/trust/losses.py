@@ -1,0 +1,185 @@
+"""GPU work that was launched and is not in the trace, and GPU work whose launch is not."""
+
+import numpy as np
+
+from pinprof.measurement.trust.launches import Launches, launches_of
+from pinprof.measurement.trust.marks import step_numbers
+from pinprof.measurement.trust.missing import (
+    BUSY,
+    CAUSES,
+    COPIES,
+    DRAIN,
+    ESTIMATE,
+    MATTERS,
+    OVERLAP,
+    PER_STEP,
+    STEP,
+    Missing,
+    Seen,
+    only_if,
+)
+from pinprof.trace.links import follow
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.units import counted, percent
+
+OF_KERNELS = (BUSY, OVERLAP, CAUSES, DRAIN, ESTIMATE)
+"""Figures that lost kernels make wrong: the GPU seems idle while it works, and copies seem exposed."""
+OF_COPIES = (COPIES, OVERLAP, CAUSES)
+"""Figures that lost copies make wrong."""
+
+MOSTLY = 0.5
+"""A step that has lost more than this share of its launched work has lost more than it shows: it is a lost step. Single
+records that CUPTI drops are far fewer, and a buffer that overflows takes all that follows."""
+USUAL_GRAPH_WORK = 0.8
+"""A launch of a graph with less than this share of its usual activities is under-recorded, as an edge step with less
+than 80 % of the usual launches is taken to be cut off: a graph runs the same nodes always, but for conditional ones."""
+SAME_LAUNCHES = 3
+"""Fewer launches of a graph than this do not tell what is usual."""
+NAMED_STEPS = 4
+"""Lost steps that are named; more are counted."""
+
+RECORD_AGAIN = "record again, fewer steps or without stacks: buffers of the profiler overflow"
+
+
+def lost_launches(seen: Seen) -> Missing | None:
+    """Report kernels and copies that were launched in complete steps and are not in the trace.
+
+    Those of lost steps and the work of graphs are reported by themselves.
+    """
+    trace = seen.trace
+    if not len(trace.gpu):
+        return None
+    launches = launches_of(trace)
+    counts = launches.expected & ~np.isin(trace.links.call_step, _lost_steps(trace, launches))
+    kernels, copies = (_lost_of(kind & counts, launches.linked) for kind in (launches.kernel, launches.copy))
+    lost = kernels[0] + copies[0]
+    if not lost:
+        return None
+    share = lost / (kernels[1] + copies[1])
+    invalid = only_if(_matters(kernels), *OF_KERNELS) | only_if(_matters(copies), *OF_COPIES)
+    return Missing(
+        f"no GPU work of {counted(lost, 'launch', 'launches')} ({percent(share)})",
+        "the GPU worked where it seems idle" if invalid else "too few to change the figures",
+        RECORD_AGAIN,
+        invalid,
+    )
+
+
+def skipped_steps(seen: Seen) -> Missing | None:
+    """Report steps that were not recorded between others that were."""
+    numbers = step_numbers(seen.trace)
+    jumps = np.diff(numbers)
+    skipped = int((jumps[jumps > 1] - 1).sum())
+    if not skipped:
+        return None
+    share = skipped / (len(numbers) + skipped)
+    return Missing(
+        f"no record of {counted(skipped, 'step')} between others ({percent(share)})",
+        "the time from step to step, and idle time, span what was not recorded",
+        "record steps in a row, in a file for each cycle of the profiler",
+        only_if(share >= MATTERS, STEP, ESTIMATE, BUSY, CAUSES),
+    )
+
+
+def lost_steps(seen: Seen) -> Missing | None:
+    """Report steps that lost most of their GPU work."""
+    trace = seen.trace
+    lost = _lost_steps(trace, launches_of(trace))
+    if not len(trace.gpu) or not len(lost):
+        return None
+    numbers = step_numbers(trace)
+    numbers = numbers if len(numbers) == len(trace.steps) else np.arange(1, len(trace.steps) + 1)
+    names = ", ".join(f"#{numbers[step]}" for step in lost[:NAMED_STEPS])
+    more = f" and {len(lost) - NAMED_STEPS} more" if len(lost) > NAMED_STEPS else ""
+    return Missing(
+        f"little GPU work of step{'s' * (len(lost) != 1)} {names}{more}",
+        "the GPU worked where it seems idle",
+        RECORD_AGAIN,
+        only_if(len(lost) >= MATTERS * trace.steps.complete.sum(), *OF_KERNELS, *OF_COPIES),
+    )
+
+
+def lost_graph_work(seen: Seen) -> Missing | None:
+    """Report launches of graphs without any GPU work, or with far less than the same graph usually has."""
+    trace = seen.trace
+    if not len(trace.gpu):
+        return None
+    launches = launches_of(trace)
+    graphs = np.flatnonzero(launches.graph & launches.expected)
+    if not len(graphs):
+        return None
+    work = np.bincount(trace.links.launch[trace.links.launch != NONE], minlength=len(trace.calls))[graphs]
+    short = (work == 0) | (work < USUAL_GRAPH_WORK * _usual_work(trace, graphs, work))
+    lost = int(short.sum())
+    if not lost:
+        return None
+    invalid = only_if(lost >= MATTERS * len(graphs), *OF_KERNELS)
+    return Missing(
+        f"not all GPU work of {lost:,} of {counted(len(graphs), 'graph launch', 'graph launches')}",
+        "the GPU worked where it seems idle" if invalid else "too few to change the figures",
+        "record with a newer CUDA and torch, or without graphs",
+        invalid,
+    )
+
+
+def unlinked_activities(seen: Seen) -> Missing | None:
+    """Report GPU work whose launch is not recorded."""
+    trace = seen.trace
+    unlinked, total = _unlinked(trace), len(trace.gpu)
+    if not unlinked:
+        return None
+    return Missing(
+        f"no launch of {unlinked:,} of {total:,} GPU activities",
+        "they belong to no step, and idle time before them has no cause",
+        "record with ProfilerActivity.CPU; buffers of the profiler that overflow lose launches too",
+        only_if(unlinked >= MATTERS * total, PER_STEP, ESTIMATE, CAUSES, DRAIN),
+    )
+
+
+def _lost_of(chosen: Bools, linked: Bools) -> tuple[int, int]:
+    """Return how many of the chosen launches have lost their work, and how many there are."""
+    return int((chosen & ~linked).sum()), int(chosen.sum())
+
+
+def _matters(lost: tuple[int, int]) -> bool:
+    return lost[0] >= MATTERS * max(lost[1], 1)
+
+
+def _lost_steps(trace: Trace, launches: Launches) -> Int64s:
+    """Return the complete steps, of several, that lost most of the kernels and copies that they launched."""
+    if len(trace.steps) == 1:
+        return np.empty(0, np.int64)
+    chosen = (launches.kernel | launches.copy) & launches.expected
+    launched, lost = (
+        np.bincount(trace.links.call_step[rows], minlength=len(trace.steps))
+        for rows in (chosen, chosen & ~launches.linked)
+    )
+    return np.flatnonzero(lost > MOSTLY * launched)
+
+
+def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:
+    """Return per launch of a graph how many activities launches of the same graph have; 0 where that is not known.
+
+    Traces do not name graphs: the n-th launch in the same op of each step is taken to be of the same graph. Usual is
+    what more than half of them have.
+    """
+    usual = np.zeros(len(graphs), np.int64)
+    if len(trace.steps) < SAME_LAUNCHES:
+        return usual
+    op = follow(trace.ops.name, trace.links.op[graphs])
+    step = trace.links.call_step[graphs]
+    seen: dict[tuple[int, int], int] = {}
+    place: dict[tuple[int, int], list[int]] = {}
+    for index, key in enumerate(zip(op.tolist(), step.tolist(), strict=True)):
+        seen[key] = nth = seen.get(key, -1) + 1
+        place.setdefault((key[0], nth), []).append(index)
+    for same in place.values():
+        counts, uses = np.unique(work[same], return_counts=True)
+        if len(same) >= SAME_LAUNCHES and uses.max() > len(same) / 2:
+            usual[same] = counts[uses.argmax()]
+    return usual
+
+
+def _unlinked(trace: Trace) -> int:
+    """Return how many activities have lost their launch: not those that were queued before the recording began."""
+    return int(((trace.links.launch == NONE) & ~trace.in_flight).sum()) if len(trace.calls) else 0

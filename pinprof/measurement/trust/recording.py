@@ -1,0 +1,211 @@
+"""What was not recorded, what the file has lost, and what recording it cost."""
+
+import numpy as np
+
+from pinprof.measurement.trust.launches import launching
+from pinprof.measurement.trust.missing import (
+    BUSY,
+    CAUSES,
+    COPIES,
+    DRAIN,
+    ESTIMATE,
+    OVERLAP,
+    STALLS,
+    Missing,
+    Seen,
+    only_if,
+)
+from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace
+from pinprof.units import counted, duration
+
+INFLATED = 1.1
+"""A step that the profiler makes longer by more is worth a line: a finding that costs 10 % is of high severity."""
+
+PLAIN_WINDOW = "pinprof recorded it without timing the step: keep the plain window (--windows, plain_steps)"
+LINES_WINDOW = (
+    "pinprof recorded it without lines, or the program ended before: keep the window of lines (--windows, line_steps)"
+)
+"""The way out of what pinprof's own recordings lack: it leaves out what its options say."""
+OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
+"""How Kineto's categories of devices begin that are neither CUDA nor ROCm (ActivityType.h)."""
+
+AGAIN = "copy the file again, or record it again"
+
+
+def no_gpu(seen: Seen) -> Missing | None:
+    """Report a trace of the host alone."""
+    if len(seen.trace.gpu):
+        return None
+    has_calls = bool(len(seen.trace.calls))
+    return Missing(
+        "no GPU activities",
+        "copies, overlap and idle time cannot be measured, nor what waits leave idle"
+        if has_calls
+        else "copies, overlap, idle and stalls cannot be measured",
+        _way_to_gpu_work(seen.trace),
+        frozenset({BUSY, COPIES, OVERLAP, CAUSES, DRAIN, ESTIMATE}) | only_if(not has_calls, STALLS),
+    )
+
+
+def _way_to_gpu_work(trace: Trace) -> str:
+    others = [category for category in trace.counts if category.startswith(OTHER_ACCELERATORS)]
+    if trace.cut:
+        return AGAIN
+    if others:
+        return f"no other trace helps: pinprof reads the work of CUDA and ROCm, and this is other ({', '.join(others)})"
+    if launching(trace.calls).any():
+        return (
+            "work was launched, so there is a GPU: record with ProfilerActivity.CUDA, and with nothing else beside it "
+            "that uses CUPTI (counters, Nsight, DCGM)"
+        )
+    if trace.info.by_pinprof:
+        return "record again on a machine with a GPU, and let the program use it"
+    return "record with ProfilerActivity.CUDA on a machine with a GPU"
+
+
+def no_calls(seen: Seen) -> Missing | None:
+    """Report a trace of the GPU alone."""
+    if not len(seen.trace.gpu) or len(seen.trace.calls):
+        return None
+    return Missing(
+        "no runtime calls",
+        "stalls and the causes of idle time are unknown",
+        "record with ProfilerActivity.CPU too",
+        frozenset({STALLS, CAUSES}),
+    )
+
+
+def truncated(seen: Seen) -> Missing | None:
+    """Report a file that ended too early."""
+    trace, cut = seen.trace, seen.trace.cut
+    if cut is None:
+        return None
+    if cut.last_ns is None:
+        lost = "all GPU work is lost"
+    else:
+        begin = min(int(table.start_ns[0]) for table in (trace.ops, trace.calls, trace.gpu) if len(table))
+        lost = f"calls and GPU work are lost from {duration(max(cut.last_ns - begin, 0))} after its beginning on"
+    return Missing(
+        f"the end of the file: {cut.why.partition(';')[0]}",
+        f"{lost}; steps behind that are left out, sums are too small, and the GPU seems idle where it was not",
+        AGAIN,
+        frozenset({BUSY, CAUSES}),
+    )
+
+
+def repaired_events(seen: Seen) -> Missing | None:
+    """Report events that were no JSON and were read all the same."""
+    repaired = seen.trace.repaired
+    if not repaired:
+        return None
+    return Missing(
+        f"the text of {counted(repaired, 'event')} as it was meant",
+        "they are no JSON and were repaired: names in them may be wrong",
+        "record with a newer torch, which writes such names correctly",
+    )
+
+
+def unusable_events(seen: Seen) -> Missing | None:
+    """Report events that the reader could not use."""
+    skipped = seen.trace.skipped
+    if not skipped:
+        return None
+    reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in skipped.items())
+    unusable = counted(sum(skipped.values()), "unusable event")
+    return Missing(f"{unusable} ({reasons})", "they are left out", "record the trace again")
+
+
+def no_step_marks(seen: Seen) -> Missing | None:
+    """Report that no step was found."""
+    if seen.trace.steps.source != WHOLE_TRACE:
+        return None
+    return Missing(
+        "no step marks",
+        "the whole trace counts as one step",
+        AGAIN if seen.trace.cut else "call profiler.step() once per training step",
+    )
+
+
+def profiler_cost(seen: Seen) -> Missing | None:
+    """Report how much longer the profiler made the step, and whether that is only estimated."""
+    step, traced = seen.step.step_ns, seen.times.traced_ns
+    known = seen.step.is_sure or not len(seen.trace.gpu)
+    longer = ""
+    if step and traced and traced >= INFLATED * step and seen.times.source != WHOLE_TRACE:
+        longer = f"{traced / step:.2g} times as long"
+    if known and longer:
+        return Missing(
+            f"the profiler made the step {longer} ({duration(traced or 0)} for {duration(step or 0)})",
+            "what is shown as traced of the host, and of the idle time behind it, is inflated",
+            "the step, where it goes, and the savings are without that cost",
+        )
+    if known:
+        return None
+    remedy = PLAIN_WINDOW if seen.trace.info.by_pinprof else "pinprof run and pinprof.profile measure it"
+    if step is None and seen.step.range_ns is None:
+        return Missing(
+            "the step without profiler",
+            "it cannot be told from the trace: what is shown of the step has the profiler's cost in it",
+            remedy,
+        )
+    return Missing(
+        "the step without profiler",
+        f"it is estimated; the profiler made it about {longer}, and the host's times are inflated"
+        if longer
+        else "it is estimated; the profiler slows the host, and the trace does not tell how much",
+        remedy,
+    )
+
+
+def host_memory(seen: Seen) -> Missing | None:
+    """Report copies of which the trace does not tell the kind of host memory."""
+    if not (seen.trace.gpu.host_memory == UNKNOWN).any():
+        return None
+    return Missing(
+        "the host memory of copies",
+        "pageable and pinned copies cannot be told apart",
+        "nothing helps: the vendor's profiler does not record it",
+        absent=True,
+    )
+
+
+def copy_sizes(seen: Seen) -> Missing | None:
+    """Report copies whose size is not recorded, or is one that no copy can have."""
+    gpu, absurd = seen.trace.gpu, seen.trace.absurd_sizes
+    copies = gpu.bytes[gpu.category == MEMCPY]
+    unsized = int((copies == NONE).sum())
+    if not unsized and not absurd:
+        return None
+    corrupt = f"; {counted(absurd, 'recorded size is', 'recorded sizes are')} corrupt" if absurd else ""
+    return Missing(
+        f"no size of {unsized:,} of {counted(len(copies), 'copy', 'copies')}{corrupt}",
+        "sums of bytes are at least what is shown, and rates are of the others",
+        "record again, with a newer torch" if absurd else "nothing helps: the vendor's profiler does not record it",
+        absent=not absurd,
+    )
+
+
+def source_lines(seen: Seen) -> Missing | None:
+    """Report that nothing tells where waits and copies of host memory were called, if there are any."""
+    trace = seen.trace
+    if not len(trace.calls) or len(trace.functions) or trace.info.lines:
+        return None
+    of_host = np.isin(trace.gpu.direction, (HTOD, DTOH))
+    what = ["waits"] * any(site.is_wait for site in seen.syncs.sites) + ["copies"] * bool(of_host.any())
+    if not what:
+        return None
+    return Missing(
+        "source lines",
+        f"files and functions of {' and '.join(what)} are unknown",
+        _way_to_lines(trace, of_waits="waits" in what),
+        absent=True,
+    )
+
+
+def _way_to_lines(trace: Trace, *, of_waits: bool) -> str:
+    """Return how to learn places: pinprof records the lines of waits, and stacks have the functions of all else."""
+    if trace.info.by_pinprof:
+        functions = "with_stack=True of pinprof.profile gives functions"
+        return f"{LINES_WINDOW}; {functions}" if of_waits else functions
+    functions = "with_stack=True of torch.profiler gives functions"
+    return f"record with pinprof.profile or pinprof run; {functions}" if of_waits else functions

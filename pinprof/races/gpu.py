@@ -1,0 +1,114 @@
+"""What the guard asks of a GPU: which memory is whose, which stream is current, and when a copy has ended."""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from pinprof.capture.waits import has_gpu
+from pinprof.races.clocks import Stream
+
+# ruff: noqa: SLF001  some of what is asked has no public name
+
+_C: Any = torch._C
+NS_PER_MS = 1e6
+
+
+class Mark(Protocol):
+    """Stands around a copy on its stream."""
+
+    def end(self) -> None:
+        """Mark the end of the copy, which has just been queued."""
+
+    def has_ended(self) -> bool:
+        """Return whether the copy has ended by now."""
+
+    def took_ns(self) -> float | None:
+        """Wait for the copy and return how long it took; None where one cannot wait."""
+
+
+class Gpu(Protocol):
+    """The devices of a process; tests have their own."""
+
+    cuda: Any
+    """`torch.cuda`, or what has its streams and events."""
+    generic: Any
+    """`torch`, or what has its classes of events and streams, which are of any device."""
+    c: Any
+    """`torch._C`, or what has its functions."""
+
+    def is_there(self) -> bool:
+        """Return whether there is a GPU."""
+
+    def owns(self, where: Tensor | torch.device) -> bool:
+        """Return whether memory is the GPU's, and not the host's."""
+
+    def is_pinned(self, tensor: Tensor) -> bool:
+        """Return whether a tensor of the host is pinned."""
+
+    def current_stream(self, device: int | None) -> Stream:
+        """Return the stream of a device, None for the current one, on which this thread queues its work."""
+
+    def is_capturing(self) -> bool:
+        """Return whether the work of this thread goes into a graph, to run later."""
+
+    def begin(self, device: int | None) -> Mark:
+        """Mark the beginning of a copy that is about to be queued on the current stream of a device; None: of this."""
+
+
+class Cuda:
+    """The GPUs of torch.cuda."""
+
+    cuda: Any = torch.cuda
+    generic: Any = torch
+    c: Any = _C
+
+    def is_there(self) -> bool:
+        """Return whether torch sees a GPU."""
+        return has_gpu()
+
+    def owns(self, where: Tensor | torch.device) -> bool:
+        """Return whether this is a CUDA device, or on one."""
+        return where.is_cuda if isinstance(where, Tensor) else where.type == "cuda"
+
+    def is_pinned(self, tensor: Tensor) -> bool:
+        """Return whether a tensor of the host is pinned, as CUDA sees it."""
+        return tensor.is_pinned()
+
+    def current_stream(self, device: int | None) -> Stream:
+        """Return the current stream; quicker than by `torch.cuda.current_stream()`."""
+        if device is None:
+            device = int(_C._cuda_getDevice())
+        return Stream(device, _C._cuda_getCurrentRawStream(device))
+
+    def is_capturing(self) -> bool:
+        """Return whether the current stream of the current device is being captured."""
+        return torch.cuda.is_current_stream_capturing()
+
+    def begin(self, device: int | None) -> Mark:
+        """Record an event on the current stream."""
+        return _Events(device)
+
+
+_event: Any = torch.cuda.Event
+
+
+class _Events:
+    """A mark of two CUDA events. What records and waits here is below what the guard watches."""
+
+    def __init__(self, device: int | None) -> None:
+        self._stream = torch.cuda.current_stream(device)
+        self._first, self._last = (_event(enable_timing=True) for _ in range(2))
+        _C._CudaEventBase.record(self._first, self._stream)
+
+    def end(self) -> None:
+        _C._CudaEventBase.record(self._last, self._stream)
+
+    def has_ended(self) -> bool:
+        return not torch.cuda.is_current_stream_capturing() and bool(_C._CudaEventBase.query(self._last))
+
+    def took_ns(self) -> float | None:
+        if torch.cuda.is_current_stream_capturing():  # to ask would end the capture
+            return None
+        _C._CudaEventBase.synchronize(self._last)
+        return float(_C._CudaEventBase.elapsed_time(self._first, self._last)) * NS_PER_MS

@@ -1,0 +1,112 @@
+"""The copies that the host does not know to have ended, by the host memory that they read or write."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pinprof.races.clocks import Ticket
+from pinprof.races.memory import Extent
+
+Kind = Literal["read", "write", "view", "unpin"]
+"""What the host does with memory; a view is handed out to where reads and writes are not seen, as a numpy array is."""
+
+SWEEP = 64
+"""Copies of a ledger from which it looks for those whose memory is gone, each time that it has doubled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """An asynchronous copy between a device and pinned memory of the host."""
+
+    ticket: Ticket
+    order: int
+    """Its number among all copies."""
+    memory: Extent
+    """Of the host."""
+    to_host: bool
+    dtype: str
+    stack: Any
+    """Of the call, in whatever form the reporter reads."""
+    mark: Any
+    """What tells whether it has ended, and how long it took: a `gpu.Mark`, which this room does not know."""
+    is_freed: Callable[[], bool]
+    """Whether the storage on the host is gone."""
+    protected: bool
+    """Whether freed memory stays unused until the copy has ended: what torch has allocated as pinned does."""
+
+    @property
+    def is_past(self) -> bool:
+        """Whether the memory is another tensor's by now.
+
+        Memory that torch did not allocate can have lost its tensor and be in use again under the copy: numba's, say.
+        """
+        return self.protected and self.is_freed() and self.mark.has_ended()
+
+    def conflicts_with(self, kind: Kind) -> bool:
+        """Return whether the host must not do this before the copy has ended: only reading its source is safe."""
+        return self.to_host or kind != "read"
+
+
+class Ledger:
+    """Copies, sorted by address."""
+
+    def __init__(self) -> None:
+        self._addresses: list[int] = []
+        self._copies: list[Copy] = []
+        self._longest = 0
+        self._sweep_at = SWEEP
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def __iter__(self) -> Iterator[Copy]:
+        return iter(self._copies)
+
+    def add(self, copy: Copy) -> None:
+        """Add a copy; it stands for the earlier ones of the same memory on the same stream, which end before it."""
+        place = bisect_left(self._addresses, copy.memory.address)
+        after = bisect_right(self._addresses, copy.memory.address)
+        for index in range(place, after):
+            if _stands_for(copy, self._copies[index]):
+                self._copies[index] = copy
+                return
+        self._addresses.insert(after, copy.memory.address)
+        self._copies.insert(after, copy)
+        self._longest = max(self._longest, copy.memory.end - copy.memory.address)
+        if len(self) >= self._sweep_at:
+            self.drop(lambda old: old.is_past)
+            self._sweep_at = max(SWEEP, 2 * len(self))
+
+    def overlapping(self, memory: Extent) -> list[Copy]:
+        """Return the copies that share a byte with memory."""
+        if memory.end == memory.address:
+            return []
+        first = bisect_left(self._addresses, memory.address - self._longest)
+        last = bisect_left(self._addresses, memory.end)
+        return [copy for copy in self._copies[first:last] if copy.memory.overlaps(memory)]
+
+    def remove(self, copy: Copy) -> None:
+        """Take one copy out."""
+        self.drop(lambda each: each is copy)
+
+    def drop(self, is_done: Callable[[Copy], bool]) -> list[Copy]:
+        """Take copies out, and return them."""
+        dropped: list[Copy] = []
+        kept: list[Copy] = []
+        for copy in self._copies:
+            (dropped if is_done(copy) else kept).append(copy)
+        if dropped:
+            self._copies = kept
+            self._addresses = [copy.memory.address for copy in kept]
+            self._longest = max((copy.memory.end - copy.memory.address for copy in kept), default=0)
+        return dropped
+
+
+def _stands_for(copy: Copy, earlier: Copy) -> bool:
+    return (
+        copy.memory == earlier.memory
+        and copy.to_host == earlier.to_host
+        and copy.ticket.stream == earlier.ticket.stream
+        and copy.protected == earlier.protected
+    )

@@ -1,0 +1,154 @@
+"""Shows the watch every operator of torch that the program calls, and the uses of memory that are no operators."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pinprof.capture.replaced import replaced
+from pinprof.races.effects import may_copy_within
+from pinprof.races.ledger import Kind
+from pinprof.races.watch import Watch
+
+# ruff: noqa: SLF001  the stack of modes of one thread, and what prints and pickles, have no public names
+
+_C: Any = torch._C
+_Mode: Any = TorchDispatchMode
+
+COMPILERS = "torch._subclasses."
+"""Where tensors without memory are defined, which stand for others while a program is compiled."""
+
+
+class Operators(_Mode):  # type: ignore[misc]
+    """Calls each operator by way of the watch."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let torch.compile compile, though what is compiled is not seen: the program is to run as it does."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call one operator."""
+        kwargs = kwargs or {}
+        if types and any(each.__torch_dispatch__ is not Tensor.__torch_dispatch__ for each in types):
+            if not any(each.__module__.startswith(COMPILERS) for each in types):
+                return NotImplemented  # tensors of classes that call operators themselves: those come here, too
+            return func(*args, **kwargs)
+        if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **kwargs)
+        if may_copy_within(func):  # in inference mode only: else torch has taken it apart before
+            with _turned_on(self):
+                return func.decompose(*args, **kwargs)
+        return self._watch.call(func, args, kwargs)
+
+
+@contextmanager
+def _turned_on(mode: Operators) -> Iterator[None]:
+    _C._push_on_torch_dispatch_stack(mode)
+    try:
+        yield
+    finally:
+        _C._pop_torch_dispatch_stack(None)
+
+
+@contextmanager
+def seen_in_new_threads(mode: Operators) -> Iterator[None]:
+    """Let the mode be on in each thread that begins within the block: of itself it is on in this one only.
+
+    The threads of autograd take it over from the thread that called `backward`.
+    """
+
+    def change(begin: Any) -> Any:
+        @wraps(begin)
+        def begun(thread: threading.Thread) -> None:
+            with _turned_on(mode):
+                begin(thread)
+
+        return begun
+
+    with replaced(threading.Thread, "_bootstrap_inner", change):  # `run` is overridden by subclasses
+        yield
+
+
+@contextmanager
+def seen_without_operators(watch: Watch) -> Iterator[None]:
+    """Show the watch what uses the memory of a tensor and calls no operator of torch for it."""
+    with ExitStack() as undo:
+        for holder, name, kind, action in _others():
+            undo.enter_context(replaced(holder, name, _shown(watch, kind, action)))
+        for name in ("__float__", "__index__", "__complex__"):
+            undo.enter_context(replaced(Tensor, name, _shown(watch, "read", "torch.tensor", only_if=_are_unseen)))
+        undo.enter_context(_sent_to_processes(watch))
+        yield
+
+
+def _others() -> Iterator[tuple[Any, str, Kind, str]]:
+    yield Tensor, "numpy", "view", "Tensor.numpy"  # __array__ calls it, and so does np.asarray
+    yield Tensor, "__dlpack__", "view", "DLPack"
+    yield torch.utils.dlpack, "to_dlpack", "view", "DLPack"
+    yield Tensor, "tolist", "read", "Tensor.tolist"
+    yield Tensor, "__reduce_ex__", "read", "pickling, as torch.save does it,"
+    yield torch._tensor_str, "_str", "read", "printing"
+    yield Tensor, "apply_", "write", "Tensor.apply_"
+    yield Tensor, "map_", "write", "Tensor.map_"
+
+
+def _are_unseen() -> bool:
+    """Return whether operators are not shown to any mode now, as torch.tensor has it while it reads numbers."""
+    return bool(_C._dispatch_tls_is_dispatch_key_excluded(_C.DispatchKey.Python))
+
+
+def _always() -> bool:
+    return True
+
+
+def _shown(watch: Watch, kind: Kind, action: str, *, only_if: Callable[[], bool] = _always) -> Callable[[Any], Any]:
+    def change(function: Any) -> Any:
+        @wraps(function)
+        def shown(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            def call() -> Any:
+                return function(tensor, *args, **kwargs)
+
+            if not only_if():
+                return call()
+            others: list[tuple[Tensor, Kind]] = [(arg, "read") for arg in args if type(arg) in PLAIN]
+            uses = [(each, use) for each, use in [(tensor, kind), *others] if _is_shown(watch, each)]
+            return watch.use(uses, action, call)
+
+        shown._torchdynamo_disable = True  # type: ignore[attr-defined]
+        return shown
+
+    return change
+
+
+def _is_shown(watch: Watch, tensor: Any) -> bool:
+    return type(tensor) in PLAIN and not watch.gpu.owns(tensor)
+
+
+PLAIN = (Tensor, torch.nn.Parameter)
+"""Classes of tensors that have memory of their own."""
+
+
+@contextmanager
+def _sent_to_processes(watch: Watch) -> Iterator[None]:
+    """Show the watch the tensors that go to another process: these are pickled in a way of their own."""
+    reducers: dict[Any, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+    before = {kind: reducers[kind] for kind in PLAIN if kind in reducers}
+    show = _shown(watch, "read", "handing over to another process")
+    reducers.update({kind: show(reducer) for kind, reducer in before.items()})
+    try:
+        yield
+    finally:
+        reducers.update(before)

@@ -1,0 +1,199 @@
+"""Shows the watch what streams, events and the host wait for."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial, wraps
+from typing import Any
+
+import torch
+
+from pinprof.capture.replaced import noting, replaced
+from pinprof.capture.waits import taking_warnings
+from pinprof.races.clocks import Known, Stream
+from pinprof.races.gpu import Gpu
+from pinprof.races.watch import Watch
+
+
+@contextmanager
+def followed(watch: Watch) -> Iterator[None]:
+    """Show the watch all records, waits and queries of events and streams within the block.
+
+    Of waits that the program does not spell, as that of `x.item()`, torch warns if it is asked to, which
+    `warned_of_waits` does; it says nothing of streams, so they count for the current one.
+    """
+    known = _Spelled()
+    with ExitStack() as undo:
+        undo.enter_context(
+            taking_warnings(lambda: None if known.inside else watch.learn(watch.behind_current(), "an operator"))
+        )
+        for holder, name, change in _changes(watch, known):
+            if hasattr(holder, name):
+                undo.enter_context(replaced(holder, name, change))
+        yield
+
+
+class _Spelled(threading.local):
+    """Whether this thread is in a wait of which more is known than that it waits."""
+
+    inside = False
+
+
+def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
+    """Yield (holder, name, change) of the functions that order streams, events and the host."""
+    gpu, ends = watch.gpu, partial(_changed, watch, spelled)
+    yield from _of_classes(watch, ends, gpu.cuda.Event, gpu.cuda.Stream)
+    for holder, name, change in _of_classes(watch, ends, gpu.generic.Event, gpu.generic.Stream):
+        yield holder, name, _if_of_a_gpu(gpu, change)
+    for name, note in _methods_of_streams(watch):  # those of torch.cuda call the methods of events
+        yield gpu.generic.Stream, name, _if_of_a_gpu(gpu, noting(note))
+
+    def behind_device() -> Known:
+        return watch.behind_device(gpu.c._cuda_getDevice())  # noqa: SLF001
+
+    of_accelerator = ends("torch.accelerator.synchronize", watch.behind_device, removable=True)
+    yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", behind_device, removable=True)
+    yield gpu.c, "_accelerator_synchronizeDevice", of_accelerator
+    if torch.distributed.is_available():  # waits for the current stream, and without a warning
+        barrier = ends("a barrier", lambda *_: watch.behind_current(), is_over=_is_none)
+        yield torch.distributed, "barrier", barrier
+
+
+def _of_classes(
+    watch: Watch, ends: Callable[..., Callable[[Any], Any]], events: Any, streams: Any
+) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
+    """Yield the same of the methods that a class of events and one of streams have: torch.cuda's, or torch's own."""
+
+    def on(event: Any, stream: Any) -> Stream:
+        if stream is not None:
+            return key_of_stream(stream)
+        return watch.gpu.current_stream(None if isinstance(event, watch.gpu.cuda.Event) else event.device.index)
+
+    def recorded(_: None, event: Any, stream: Any = None) -> None:
+        watch.recorded(key_of_event(event), on(event, stream))
+
+    def waits(_: None, event: Any, stream: Any = None) -> None:
+        watch.stream_waits(on(event, stream), key_of_event(event))
+
+    def behind_event(event: Any) -> Known:
+        return watch.behind_event(key_of_event(event))
+
+    def behind_both(first: Any, last: Any) -> Known:
+        one, other = behind_event(first), behind_event(last)
+        return {stream: max(one.get(stream, 0), other.get(stream, 0)) for stream in {*one, *other}}
+
+    def behind_stream(stream: Any) -> Known:
+        return watch.behind_stream(key_of_stream(stream))
+
+    yield events, "record", noting(recorded)
+    yield events, "wait", noting(waits)
+    yield events, "synchronize", ends("Event.synchronize", behind_event, removable=True)
+    yield events, "query", ends("Event.query", behind_event, is_over=bool)
+    yield events, "elapsed_time", ends("Event.elapsed_time", behind_both)
+    yield streams, "synchronize", ends("Stream.synchronize", behind_stream, removable=True)
+    yield streams, "query", ends("Stream.query", behind_stream, is_over=bool)
+
+
+def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]]]:
+    """Yield the methods of torch's own streams that order them, and what each of them means."""
+
+    def records(made: Any, stream: Any, _event: Any = None) -> None:
+        watch.recorded(key_of_event(made), key_of_stream(stream))
+
+    def waits(_: None, stream: Any, event: Any) -> None:
+        watch.stream_waits(key_of_stream(stream), key_of_event(event))
+
+    def follows(_: None, stream: Any, other: Any) -> None:
+        watch.stream_follows(key_of_stream(stream), key_of_stream(other))
+
+    yield "record_event", records
+    yield "wait_event", waits
+    yield "wait_stream", follows
+
+
+def _always(_: Any) -> bool:
+    return True
+
+
+def _is_none(result: Any) -> bool:
+    return result is None  # else it goes on
+
+
+def _changed(
+    watch: Watch,
+    spelled: _Spelled,
+    how: str,
+    behind: Callable[..., Known],
+    *,
+    is_over: Callable[[Any], bool] = _always,
+    removable: bool = False,
+) -> Callable[[Any], Any]:
+    """Return what makes a function tell the watch what has ended once it returns."""
+
+    def change(function: Any) -> Any:
+        @wraps(function)
+        def told(*args: Any, **kwargs: Any) -> Any:
+            known = behind(*args)  # before it: what others queue meanwhile is not waited for
+            outer, spelled.inside = spelled.inside, True
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                spelled.inside = outer
+            if is_over(result):
+                watch.learn(known, how, removable=removable)
+            return result
+
+        return told
+
+    return change
+
+
+def _if_of_a_gpu(gpu: Gpu, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the same change of a method of torch's own events or streams, for those that are of a GPU."""
+
+    def change_some(function: Any) -> Any:
+        changed = change(function)
+
+        @wraps(function)
+        def called(own: Any, *args: Any, **kwargs: Any) -> Any:
+            return (changed if gpu.owns(own.device) else function)(own, *args, **kwargs)
+
+        return called
+
+    return change_some
+
+
+def key_of_event(event: Any) -> int:
+    """Return the handle of an event: it has one from its first record on, and none has it beside it."""
+    return int(event.cuda_event if hasattr(event, "cuda_event") else event.event_id)
+
+
+def key_of_stream(stream: Any) -> Stream:
+    """Return the device and the handle of a stream, also of one that is not of `torch.cuda`'s class."""
+    if not hasattr(stream, "cuda_stream"):
+        make: Any = torch.cuda.Stream
+        stream = make(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
+    return Stream(stream.device_index, stream.cuda_stream)
+
+
+@contextmanager
+def warned_of_waits(cuda: Any) -> Iterator[Callable[[], None]]:
+    """Give what makes torch warn of waits from now on to the end of the block; it starts CUDA if nothing has.
+
+    To be called again and again: others turn the warnings on and off, too.
+    """
+    before: list[int] = []
+
+    def warn() -> None:
+        mode = cuda.get_sync_debug_mode()
+        if not before:
+            before.append(mode)
+        if mode == 0:
+            cuda.set_sync_debug_mode("warn")
+
+    try:
+        yield warn
+    finally:
+        if before:
+            with suppress(RuntimeError):  # a forked process has no CUDA
+                cuda.set_sync_debug_mode(before[0])

@@ -1,0 +1,57 @@
+"""Which synchronizes the host could have done without, as far as its own uses of memory tell."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from pinprof.races.ledger import Copy, Kind, Ledger
+from pinprof.races.memory import Extent
+from pinprof.races.violation import UnneededWait
+from pinprof.trace.lines import Place, SourceLine
+
+
+@dataclass
+class _Site:
+    call: str
+    place: SourceLine
+    times: int = 0
+    copies: int = 0
+    needed: bool = False
+
+
+class Waits:
+    """The synchronizes of a program by place, and the copies that each made known to have ended."""
+
+    def __init__(self) -> None:
+        self._sites: dict[tuple[str, Place], _Site] = {}
+        self._settled = Ledger()
+        self._settled_by: WeakKeyDictionary[Copy, _Site] = WeakKeyDictionary()
+
+    def waited(self, call: str, line: SourceLine, settled: list[Copy]) -> None:
+        """Note a synchronize, and the copies that the host knows to have ended by it and did not before."""
+        site = self._sites.setdefault((call, line.place), _Site(call, line))
+        site.times += 1
+        site.copies += len(settled)
+        for copy in settled:
+            self._settled.add(copy)
+            self._settled_by[copy] = site
+
+    def used(self, memory: Extent, kind: Kind, is_over: Callable[[Copy], bool]) -> None:
+        """Note that memory is used: the synchronizes were needed without which that would not be safe.
+
+        `is_over` tells of a copy whether it would have ended before without the host, too.
+        """
+        for copy in self._settled.overlapping(memory):
+            if is_over(copy):
+                continue
+            if copy.is_past or copy.conflicts_with(kind):
+                self._settled_by[copy].needed |= not copy.is_past
+                self._settled.remove(copy)
+
+    def unneeded(self) -> tuple[UnneededWait, ...]:
+        """Return the places of which no synchronize was needed."""
+        return tuple(
+            UnneededWait(site.call, site.place, site.times, site.copies)
+            for site in self._sites.values()
+            if not site.needed
+        )

@@ -1,0 +1,163 @@
+"""What the guard has found, and how it reads."""
+
+import linecache
+from dataclasses import dataclass
+
+from pinprof.races.clocks import Stream
+from pinprof.races.ledger import Kind
+from pinprof.rules import Rule
+from pinprof.rules.rule import rule_of
+from pinprof.trace.lines import SourceLine
+from pinprof.units import duration, size
+
+LIBRARY_FRAMES = 5
+"""Frames of libraries that are shown between the user's line and the call."""
+WIDTH_OF_SOURCE = 100
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A wait of the host."""
+
+    how: str
+    """The call, or what waited: `Event.synchronize`, `an operator`."""
+    place: SourceLine
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Memory of the host, and the two uses of it that nothing keeps apart."""
+
+    rule: Rule
+    direction: str
+    """`HtoD` or `DtoH`."""
+    dtype: str
+    shape: tuple[int, ...]
+    """Of the copied tensor on the host."""
+    nbytes: int
+    stream: Stream
+    """On which the copy is."""
+    copy: SourceLine
+    """Where the copy was called, with its stack."""
+    access: SourceLine
+    """Where the host used the memory, with its stack."""
+    action: str
+    """What used it, and how: `aten::mean reads`."""
+    access_stream: Stream | None
+    """The stream that uses the memory if the access is a copy itself; None if the host uses it."""
+    thread: str
+    """Name of the thread that did."""
+    had_ended: bool
+    """Whether the copy had in fact ended by then."""
+    copy_ns: float | None
+    """How long the copy took on the GPU; None while a CUDA graph is captured."""
+    sources: tuple[str, str]
+    """The text of the copy's line and of the access's, empty where there is none."""
+    in_vain: Wait | None
+    """The latest wait between the two, which did not cover the copy: of another stream, or for what came before it."""
+    times: int = 1
+    """How often these two places came to it."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether something is wrong: a view of a copy's source may be for reading, which is safe."""
+        return self.direction == "DtoH" or self.rule.id != "PIN506"
+
+    @property
+    def fix(self) -> str:
+        """What to do."""
+        if self.access_stream is None:
+            return self.rule.fix
+        return (
+            f"Record an event behind the copy, on {self.stream}, and let {self.access_stream} wait for it (wait_event) "
+            "before the second copy is queued."
+        )
+
+    @property
+    def headline(self) -> str:
+        """Rule and both places on one line."""
+        return (
+            f"{self.rule.id}: {self.action} at {_at(self.access)}; nothing had waited for the copy at {_at(self.copy)}"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+@dataclass(frozen=True)
+class UnneededWait:
+    """A place that waits for the GPU, each time without need, as far as the host's uses of memory go."""
+
+    call: str
+    """`torch.cuda.synchronize`, `Stream.synchronize` or `Event.synchronize`."""
+    place: SourceLine
+    times: int
+    copies: int
+    """How many copies were known to have ended by it, of which the host then used no memory."""
+
+    def __str__(self) -> str:
+        waited = f"waited for {self.copies} copies" if self.copies else "no copy was under way"
+        times = "once" if self.times == 1 else f"{self.times} times"
+        return f"{_at(self.place)}: {self.call}, {times}; {waited}, and the host used none of their memory"
+
+
+def rule_for(kind: Kind, *, to_host: bool) -> Rule:
+    """Return the rule that an access breaks, by what it does and by the direction of the copy."""
+    if kind == "unpin":
+        return rule_of("PIN505")
+    if kind == "view":
+        return rule_of("PIN506")
+    if kind == "read":
+        return rule_of("PIN502")
+    return rule_of("PIN504" if to_host else "PIN503")
+
+
+def _lines(found: Violation) -> list[str]:
+    doubt = "" if found.is_certain else " (safe if it is only read)"
+    lines = [f"{found.rule.id}: {found.rule.title}{doubt}"]
+    copied = f"{found.direction} of {found.dtype} {found.shape}, {size(found.nbytes)}, on {found.stream}"
+    lines += _side(f"the copy: {copied}", found.copy, found.sources[0])
+    thread = "" if found.thread == "MainThread" else f" in thread {found.thread}"
+    on = f" on {found.access_stream}" if found.access_stream else ""
+    lines += _side(f"the access: {found.action}{on}{thread}", found.access, found.sources[1])
+    lines.append(f"  {_timing(found)}")
+    if found.in_vain:
+        where = _at(found.in_vain.place)
+        lines.append(f"  The host waited in between, but not for this copy: {found.in_vain.how} at {where}")
+    if found.times > 1:
+        lines.append(f"  Seen {found.times} times from these two places; all but the times are of the first.")
+    lines.append(f"  Fix: {found.fix}")
+    return lines
+
+
+def source_of(place: SourceLine) -> str:
+    """Return the text of a line, as long as its file can be found by the name that it is shown by."""
+    return linecache.getline(place.file, place.line).strip() if place.line is not None else ""
+
+
+def _side(title: str, place: SourceLine, source: str) -> list[str]:
+    lines = [f"  {title}", f"    at {_at(place)}"]
+    if source:
+        lines.append(f"        {source[:WIDTH_OF_SOURCE]}")
+    own = f"{place.file}:{place.line}:{place.function}"
+    depth = place.stack.index(own) if own in place.stack else 0
+    within = [*reversed(place.stack[:depth][:LIBRARY_FRAMES])]
+    around = place.stack[depth + 1 : depth + 1 + LIBRARY_FRAMES]
+    lines += [f"      within it {_frame(frame)}" for frame in within]
+    lines += [f"      called from {_frame(frame)}" for frame in around]
+    return lines
+
+
+def _at(place: SourceLine) -> str:
+    return f"{place.file}:{place.line} in {place.function}"
+
+
+def _frame(frame: str) -> str:
+    return " in ".join(frame.rsplit(":", 1))
+
+
+def _timing(found: Violation) -> str:
+    took = f"; it took {duration(found.copy_ns)} on the GPU" if found.copy_ns is not None else ""
+    if found.had_ended:
+        return f"The copy had in fact ended{took}; nothing had made sure of it."
+    return f"The copy had not ended{took}."

@@ -1,0 +1,323 @@
+"""Follows the copies of a program and its uses of host memory, and finds those that nothing keeps apart."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Hashable, Iterable
+from itertools import dropwhile
+from types import CodeType
+from typing import Any
+
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from pinprof.capture.frames import Stack, nearest_line, stack_from
+from pinprof.capture.program import OWN_FOLDERS
+from pinprof.races.clocks import Clocks, Known, Stream
+from pinprof.races.effects import makes_new, tensors_in, touched
+from pinprof.races.gpu import Gpu, Mark
+from pinprof.races.ledger import Copy, Kind, Ledger
+from pinprof.races.memory import Extent
+from pinprof.races.transfer import COPIES, Transfer, crosses, device_of, is_non_blocking, parts, transfers
+from pinprof.races.unneeded import Waits
+from pinprof.races.violation import Violation, Wait, rule_for, source_of
+from pinprof.trace.lines import SourceLine
+
+Report = Callable[[Violation], None]
+"""Takes what was found; may raise."""
+
+Use = tuple[Extent, Kind]
+_Conflict = tuple[Copy, Kind, bool]
+"""A copy, what the host does with its memory, and whether the copy has ended by now."""
+
+AROUND_A_MODE = (os.path.join("torch", "_compile.py"), os.path.join("torch", "_dynamo", "eval_frame.py"))  # noqa: PTH118
+
+VERBS: dict[Kind, str] = {
+    "read": "reads",
+    "write": "writes",
+    "view": "hands out a view",
+    "unpin": "takes the memory",
+}
+CAPTURED = "copies in CUDA graphs were captured: what a replay of them reads and writes on the host is not seen"
+
+
+class Watch:
+    """Everything that is known of a program's copies; it is told of operators, events and waits by those around it.
+
+    `before` says that a violation is to be reported before the access, which then can be kept from happening; else the
+    access happens first, since what is reported waits for the copy to learn how long it takes. `on_copy` is called at
+    each asynchronous copy.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        report: Report,
+        *,
+        before: bool = False,
+        waits: Waits | None = None,
+        on_copy: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.gpu = gpu
+        self.followed = 0
+        """How many copies were followed so far."""
+        self.notes: set[str] = set()
+        """What could not be followed."""
+        self._report = report
+        self._before = before
+        self._waits = waits
+        self._on_copy = on_copy
+        self._clocks = Clocks()
+        self._ledger = Ledger()
+        self._registered: dict[int, int] = {}
+        self._in_vain: tuple[str, Stack, int] = "", (), 0
+        """The latest wait that left copies open: how, where, and how many copies had been followed by then."""
+        self._lock = threading.RLock()
+
+    # Operators and other uses of memory
+
+    def call(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call an operator and return its result."""
+        if op in COPIES and crosses(self.gpu, op, args, kwargs):
+            return self._copy(op, args, kwargs)
+        if not self._ledger and self._waits is None:
+            return op(*args, **kwargs)
+        owns = self.gpu.owns
+        uses: list[tuple[Tensor, Kind]] = [
+            (tensor, "write" if writes else "read") for tensor, writes in touched(op, args, kwargs) if not owns(tensor)
+        ]
+        if not uses and not self._registered:
+            return op(*args, **kwargs)
+        name = op._schema.name  # noqa: SLF001  the only place where an operator says it
+        result = self.use(uses, name, lambda: op(*args, **kwargs))
+        if self._registered and makes_new(op):
+            self._look_for_reuse(tensors_in(result), name)
+        return result
+
+    def use(self, used: Iterable[tuple[Tensor, Kind]], action: str, call: Callable[[], Any]) -> Any:
+        """Do what uses memory of the host, and return its result; what is not safe about it is reported."""
+        if not self._ledger and self._waits is None:
+            return call()
+        return self._using([(extent, kind) for tensor, kind in used for extent in self._extents(tensor)], action, call)
+
+    def _using(self, uses: list[Use], action: str, call: Callable[[], Any]) -> Any:
+        found = self._conflicts(uses)
+        if found and self._before:
+            self._tell(found, action)
+        result = call()
+        if found and not self._before:
+            self._tell(found, action)
+        return result
+
+    def _look_for_reuse(self, fresh: Iterable[Tensor], action: str) -> None:
+        """Look whether new tensors lie in memory that was freed under a copy."""
+        extents = [extent for tensor in fresh if not self.gpu.owns(tensor) for extent in self._extents(tensor)]
+        with self._lock:
+            taken = {copy for extent in extents for copy in self._ledger.overlapping(extent)}
+            taken = {copy for copy in taken if not copy.protected and copy.is_freed()}
+        if taken:
+            self._tell([(copy, "unpin", copy.mark.has_ended()) for copy in taken], action)
+
+    def _conflicts(self, uses: Iterable[Use], is_over: Callable[[Copy], bool] = lambda _: False) -> list[_Conflict]:
+        with self._lock:
+            found: dict[Copy, Kind] = {}
+            for extent, kind in uses:
+                if self._waits is not None:
+                    self._waits.used(extent, kind, is_over)
+                for copy in self._ledger.overlapping(extent):
+                    if copy.is_past or is_over(copy):
+                        continue
+                    if copy.conflicts_with(kind) and found.get(copy) != "write":
+                        found[copy] = kind
+            return [(copy, kind, copy.mark.has_ended()) for copy, kind in found.items()]
+
+    def _tell(self, found: list[_Conflict], action: str, by: Stream | None = None) -> None:
+        """Report conflicts of the host, or of a copy on a stream."""
+        place = place_of(stack_from(sys._getframe(1)))  # noqa: SLF001  the only way to the caller's frames
+        for copy, kind, had_ended in found:
+            copied_at = place_of(copy.stack)
+            if kind == "unpin":  # told once: the memory is another's now
+                with self._lock:
+                    self._ledger.remove(copy)
+            self._report(
+                Violation(
+                    rule=rule_for(kind, to_host=copy.to_host),
+                    direction="DtoH" if copy.to_host else "HtoD",
+                    dtype=copy.dtype,
+                    shape=copy.memory.shape,
+                    nbytes=copy.memory.nbytes,
+                    stream=copy.ticket.stream,
+                    copy=copied_at,
+                    access=place,
+                    action=f"{action} {VERBS[kind]}",
+                    access_stream=by,
+                    thread=threading.current_thread().name,
+                    had_ended=had_ended,
+                    copy_ns=copy.mark.took_ns(),
+                    sources=(source_of(copied_at), source_of(place)),
+                    in_vain=self._wait_after(copy),
+                )
+            )
+
+    def _wait_after(self, copy: Copy) -> Wait | None:
+        """Return the latest wait between a copy and now, which did not cover it; None if there was none."""
+        how, stack, followed = self._in_vain
+        return Wait(how, place_of(stack)) if followed >= copy.order else None
+
+    # Copies
+
+    def _copy(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.gpu.is_capturing():
+            self.notes.add(CAPTURED)
+            return op(*args, **kwargs)
+        name = op._schema.name  # noqa: SLF001  the only place where an operator says it
+        if not is_non_blocking(op, args, kwargs):
+            result = op(*args, **kwargs)
+            for made in transfers(self.gpu, op, args, result):
+                stream = self.gpu.current_stream(made.device.device.index)
+                self._use_by_copy(made, stream, name)
+                self.learn(self.behind_stream(stream), "a blocking copy")
+            return result
+        self._on_copy()
+        mark = self.gpu.begin(device_of(self.gpu, op, args, kwargs))
+        result = op(*args, **kwargs)
+        mark.end()
+        for made in transfers(self.gpu, op, args, result):
+            stream = self.gpu.current_stream(made.device.device.index)
+            if self._use_by_copy(made, stream, name):
+                self._add(made, stream, mark)
+        return result
+
+    def _use_by_copy(self, made: Transfer, stream: Stream, name: str) -> bool:
+        """Look whether a copy uses memory safely; return whether the GPU uses it, and not the host within the call."""
+        kind: Kind = "write" if made.to_host else "read"
+        if not (made.is_direct and self.gpu.is_pinned(made.host)):  # by way of memory that torch or the driver has
+            self.use([(made.host, kind)], name, _nothing)
+            return False
+        uses = [(extent, kind) for extent in self._extents(made.host)]
+        found = self._conflicts(uses, lambda copy: self._clocks.precedes(copy.ticket, stream))
+        if found:
+            self._tell(found, name, stream)
+        return True
+
+    def _add(self, made: Transfer, stream: Stream, mark: Mark) -> None:
+        storage = _weak_ref(made.host.untyped_storage())
+        stack = stack_from(sys._getframe(1))  # noqa: SLF001  the only way to the caller's frames
+        for memory in self._extents(made.host):
+            with self._lock:
+                self.followed += 1
+                self._ledger.add(
+                    Copy(
+                        ticket=self._clocks.submit(stream),
+                        order=self.followed,
+                        memory=memory,
+                        to_host=made.to_host,
+                        dtype=str(made.host.dtype).removeprefix("torch."),
+                        stack=stack,
+                        mark=mark,
+                        is_freed=storage.expired,
+                        protected=not any(
+                            start < memory.end and memory.address < start + size
+                            for start, size in self._registered.items()
+                        ),
+                    )
+                )
+
+    def _extents(self, tensor: Tensor) -> list[Extent]:
+        """Return the bytes of a tensor; none if torch does not tell where they are."""
+        try:
+            return [_extent(part) for part in parts(tensor) if part.numel()]
+        except RuntimeError:
+            self.notes.add(
+                f"{type(tensor).__name__} of layout {tensor.layout}: torch does not tell where its memory is"
+            )
+            return []
+
+    def registered(self, address: int, size: int) -> None:
+        """Take note of memory that the program has pinned itself."""
+        self._registered[address] = size
+
+    def unregister(self, address: int, call: Callable[[], Any]) -> Any:
+        """Do what takes the pin off memory, and return its result."""
+        memory = Extent(address, (self._registered.pop(address, 1),), (1,), 1)
+        return self._using([(memory, "unpin")], "cudaHostUnregister", call)
+
+    # Streams, events and waits
+
+    def behind_stream(self, stream: Stream) -> Known:
+        """Return what has ended once a stream has come to where it is now."""
+        with self._lock:
+            return self._clocks.behind_stream(stream)
+
+    def behind_event(self, event: Hashable) -> Known:
+        """Return what has ended once an event has, as it was recorded last."""
+        with self._lock:
+            return self._clocks.behind_event(event)
+
+    def behind_device(self, device: int | None) -> Known:
+        """Return what has ended once a device has come to where it is now; None for all of them."""
+        with self._lock:
+            return self._clocks.behind_device(device)
+
+    def recorded(self, event: Hashable, stream: Stream) -> None:
+        """Take note that an event was recorded on a stream."""
+        with self._lock:
+            self._clocks.record(event, stream)
+
+    def stream_waits(self, stream: Stream, event: Hashable) -> None:
+        """Take note that the later work of a stream waits for an event."""
+        with self._lock:
+            self._clocks.wait(stream, event)
+
+    def stream_follows(self, stream: Stream, other: Stream) -> None:
+        """Take note that the later work of a stream waits for what is on another now."""
+        with self._lock:
+            self._clocks.follow(stream, other)
+
+    def learn(self, known: Known, how: str, *, removable: bool = False) -> None:
+        """Take note that the host knows now what has ended; how, and whether by a call that could be left out."""
+        with self._lock:
+            news = self._clocks.host_learns(known)
+            settled = self._ledger.drop(lambda copy: self._clocks.is_over(copy.ticket)) if news else []
+            stack = stack_from(sys._getframe(1)) if self._ledger or self._waits is not None else ()  # noqa: SLF001
+            if self._ledger:
+                self._in_vain = how, stack, self.followed
+            if self._waits is not None and removable:
+                self._waits.waited(how, place_of(stack), settled)
+
+    def behind_current(self) -> Known:
+        """Return what has ended once the current stream of this thread has, on whichever device."""
+        with self._lock:
+            streams = [self.gpu.current_stream(device) for device in self._clocks.devices()]
+            return self._clocks.behind(streams)
+
+    def forget(self) -> None:
+        """Forget all copies, as a forked process has to: they are its parent's."""
+        self._ledger, self._waits, self._lock = Ledger(), None, threading.RLock()
+
+
+def place_of(stack: Stack) -> SourceLine:
+    """Return the line of the program that a stack comes from; of a stack of libraries only, the innermost."""
+    frames = list(dropwhile(lambda frame: _is_between(frame[0]), stack))
+    line = nearest_line(frames)
+    if line is None:
+        code, number = frames[0] if frames else stack[-1]
+        line = SourceLine(code.co_filename, number, code.co_name)
+    return line
+
+
+def _is_between(code: CodeType) -> bool:
+    """Return whether a frame is this package's, or torch's around a mode, which it keeps from being compiled."""
+    return code.co_filename.startswith(OWN_FOLDERS) or code.co_filename.endswith(AROUND_A_MODE)
+
+
+def _extent(tensor: Tensor) -> Extent:
+    size = tensor.element_size()
+    return Extent(tensor.data_ptr(), tuple(tensor.shape), tuple(stride * size for stride in tensor.stride()), size)
+
+
+_weak_ref: Any = StorageWeakRef
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,177 @@
+"""`pinprof.guard()`: watches the program's asynchronous copies for a block, and says which of them are not safe."""
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Literal
+from weakref import WeakSet
+
+from pinprof.capture.waits import has_compiled
+from pinprof.errors import PinprofError, UnsafeCopyError
+from pinprof.races.gpu import Cuda, Gpu
+from pinprof.races.operators import Operators, seen_in_new_threads, seen_without_operators
+from pinprof.races.registered import registered_memory
+from pinprof.races.streams import followed, warned_of_waits
+from pinprof.races.unneeded import Waits
+from pinprof.races.violation import UnneededWait, Violation
+from pinprof.races.watch import Watch
+from pinprof.trace.lines import Place
+from pinprof.units import counted
+
+if sys.version_info >= (3, 11):
+    from typing import Self
+else:
+    from typing_extensions import Self
+
+Mode = Literal["warn", "raise", "collect"]
+MODES = ("warn", "raise", "collect")
+
+NO_GPU = "There is no GPU that torch sees, so there was no copy to follow."
+COMPILED = "torch.compile has compiled code: what runs in it is not seen, only what goes in and comes out"
+CAVEAT = (
+    "Candidates only: the guard knows the host's uses of tensors. A measured time, numpy views, other libraries, or an "
+    "error that is to show here may need the wait."
+)
+
+
+class UnsafeCopyWarning(RuntimeWarning):
+    """Host memory was used before its asynchronous copy was known to have ended."""
+
+
+class Guard:
+    """The context manager that `guard()` returns, and what it has found."""
+
+    def __init__(
+        self,
+        mode: Mode = "warn",
+        *,
+        report_unneeded: bool = False,
+        on_found: Callable[[Violation], None] = lambda _: None,
+        gpu: Gpu | None = None,
+    ) -> None:
+        if mode not in MODES:
+            raise PinprofError(f"mode={mode!r}: choose one of {', '.join(MODES)}")
+        self.mode = mode
+        self._on_found = on_found
+        self._gpu = gpu or Cuda()
+        self._waits = Waits() if report_unneeded else None
+        self._undo = ExitStack()
+        self._watch: Watch | None = None
+        self._found: dict[tuple[Place, Place, bool], Violation] = {}
+        self._lock = threading.Lock()
+        self._compiled = False
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """What was found so far, once for each pair of places, in order; with what may be safe (`is_certain`)."""
+        return tuple(self._found.values())
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found that is wrong for certain."""
+        return not any(found.is_certain for found in self.violations)
+
+    @property
+    def unneeded(self) -> tuple[UnneededWait, ...]:
+        """The synchronizes that no use of memory needed so far; only with `report_unneeded`."""
+        return self._waits.unneeded() if self._waits else ()
+
+    @property
+    def followed(self) -> int:
+        """How many asynchronous copies between pinned memory and a GPU there were so far."""
+        return self._watch.followed if self._watch else 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the program does that the guard cannot see."""
+        return (*sorted(self._watch.notes if self._watch else ()), *([COMPILED] if self._compiled else ()))
+
+    def __enter__(self) -> Self:
+        if self._watch is not None:
+            raise PinprofError("this guard was used before; make a new one for each block")
+        with ExitStack() as undo:
+            on_copy = undo.enter_context(warned_of_waits(self._gpu.cuda))
+            watch = Watch(self._gpu, self._take, before=self.mode == "raise", waits=self._waits, on_copy=on_copy)
+            undo.enter_context(followed(watch))
+            undo.enter_context(registered_memory(watch))
+            undo.enter_context(seen_without_operators(watch))
+            mode = undo.enter_context(Operators(watch))
+            undo.enter_context(seen_in_new_threads(mode))
+            self._watch = watch
+            _watches.add(watch)
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._undo.close()
+        self._compiled = has_compiled()
+        if self._watch is not None:
+            self._watch.forget()
+
+    def __str__(self) -> str:
+        clean = _clean(self.followed) if self._gpu.is_there() else NO_GPU
+        parts = [str(found) for found in self.violations] or [clean]
+        if self._waits is not None:
+            parts += _about_waits(self.unneeded)
+        return "\n\n".join(parts + [f"Not seen: {note}." for note in self.notes])
+
+    def _take(self, found: Violation) -> None:
+        key = found.copy.place, found.access.place, found.is_certain
+        with self._lock:
+            earlier = self._found.get(key)
+            self._found[key] = replace(earlier, times=earlier.times + 1) if earlier else found
+        if earlier is None:
+            self._on_found(found)
+        if self.mode == "raise" and found.is_certain:
+            raise UnsafeCopyError(str(found))
+        if self.mode == "warn" and earlier is None:
+            warnings.warn_explicit(str(found), UnsafeCopyWarning, found.access.file, found.access.line or 0)
+
+
+def guard(mode: Mode = "warn", *, report_unneeded: bool = False) -> Guard:
+    """Return a context manager that finds the host memory which is used before its asynchronous copy has ended.
+
+        with pinprof.guard():
+            train(model, loader)
+
+    An access is unsafe if nothing has made sure that the copy had ended: a synchronize, an event or stream that was
+    queried, a blocking copy behind it. Whether it had ended in fact does not matter; the report says it. `mode`: `warn`
+    issues an UnsafeCopyWarning, once for each pair of places; `raise` raises UnsafeCopyError before the access;
+    `collect` keeps `violations`, as the others do. With `report_unneeded`, `unneeded` has the synchronizes that no
+    access needed.
+
+    It sees the operators of this thread, of autograd's, and of those that begin within the block.
+
+    Raises PinprofError for another mode.
+    """
+    return Guard(mode, report_unneeded=report_unneeded)
+
+
+def _clean(followed: int) -> str:
+    copies = f"{counted(followed, 'asynchronous copy', 'asynchronous copies')} followed"
+    none = "There was no asynchronous copy between pinned memory and a GPU to follow."
+    return f"No unsafe use of host memory was seen: {copies}." if followed else none
+
+
+def _about_waits(unneeded: tuple[UnneededWait, ...]) -> list[str]:
+    if not unneeded:
+        return ["Every synchronize was followed by a use of what it had waited for."]
+    rows = "\n".join(f"  {wait}" for wait in unneeded)
+    return [f"PIN507: synchronizes that no access of the host needed\n{rows}\n{CAVEAT}"]
+
+
+_watches: WeakSet[Watch] = WeakSet()
+
+
+def _forget_all() -> None:
+    """Let all watches forget their copies in a process that was forked from this one: it is no user of CUDA."""
+    for watch in _watches:
+        watch.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

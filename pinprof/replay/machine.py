@@ -1,0 +1,299 @@
+"""Runs a program again: when each call of the host and each activity of the GPU begins and ends."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from pinprof.replay.program import (
+    AHEAD,
+    DEVICE_WAIT,
+    DRAIN,
+    EVENT_WAIT,
+    ORDER,
+    OWN_WAIT,
+    RECORD,
+    STAGED,
+    STREAM_WAIT,
+    Call,
+    Program,
+    Work,
+)
+from pinprof.trace.calls import QUEUE_DEPTH
+from pinprof.trace.tables import NONE
+
+WAITS = frozenset({STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT})
+"""Kinds of calls that return once what they wait for has ended."""
+
+SIDE = -2
+"""Less the device, the number of the stream on which copies are made ahead."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the profiler cost the host in the recording."""
+
+    per_event_ns: float = 0.0
+    """Of each recorded op and call."""
+    keep: float = 1.0
+    """At least this share of the host's time between two calls is its own."""
+    steady: bool = False
+    """Whether to leave out what only a recording has: the profiler's buffers, and code that was loaded."""
+
+    staging: float = 1.0
+    """How long the staging of pageable copies takes, in times of what was recorded: one CPU thread copies them, and its
+    pace varies from run to run."""
+    host_speed: float = 1.0
+    """How many times as fast the host is."""
+
+    def faster(self, host_speed: float) -> "Cost":
+        """Return the cost on a host of another speed."""
+        return replace(self, host_speed=host_speed)
+
+    def host_ns(self, call: Call) -> float:
+        """Return the host's time before a call without the profiler's cost."""
+        own = call.gap_ns - call.fixed_ns
+        if self.steady:
+            own -= call.artefact_ns
+        if own > 0:
+            own = max(own - self.per_event_ns * call.events, self.keep * own)
+        return call.fixed_ns + own / self.host_speed
+
+
+UNCHANGED = Cost()
+
+
+@dataclass
+class Run:
+    """When things ended, in ns since the first call's start."""
+
+    host_ns: float = 0.0
+    """Where the host is."""
+    ready_ns: dict[int, float] = field(default_factory=dict)
+    """Per queue, the end of its last work."""
+    engine_ns: dict[int, float] = field(default_factory=dict)
+    work_ends_ns: dict[int, float] = field(default_factory=dict)
+    """Per row of `Trace.gpu`, in the last repetition."""
+    call_ends_ns: dict[int, float] = field(default_factory=dict)
+    busy_ns: float = 0.0
+    """Time in which the GPU worked, streams one after the other as far as they do not overlap; without copies of
+    pageable memory, whose pace the host sets."""
+    waited_ns: float = 0.0
+    """Time in which kernels of collectives waited for those of other ranks."""
+
+    def completed_ns(self) -> float:
+        """Return when all is done so far, on the host and on the GPU."""
+        return max(self.host_ns, *self.ready_ns.values()) if self.ready_ns else self.host_ns
+
+
+class Machine:
+    """One host timeline, the streams of its GPUs, and their copy engines."""
+
+    def __init__(self, program: Program, cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
+        self.run = Run(ready_ns=dict(program.ready_ns))
+        self.program, self.cost, self.gpu_speed = program, cost, gpu_speed
+        self._pending: dict[int, deque[float]] = defaultdict(deque)
+        self._events: list[float] = []
+        self._fetched: dict[int, float] = {}  # ends of the copies made ahead, by their place in the step
+        self._fetching: int | None = None
+        self._place = 0
+        self._covered_ns = 0.0
+
+    def begin(self) -> None:
+        """Begin the program, again or for the first time."""
+        self._fetching = None
+
+    def play(self, calls: Sequence[Call]) -> None:
+        """Run these calls, after what was run before."""
+        run = self.run
+        for call in calls:
+            start = run.host_ns + self.cost.host_ns(call)
+            if call.kind == STAGED:
+                end = self._stage(call, start)
+            else:
+                end = max(self._issue(call, start), self._returns(call, start))
+            run.host_ns = run.call_ends_ns[call.row] = end
+
+    def prolong(self, work: Work, end: float) -> None:
+        """Let the last work of a stream end later: its peers on other ranks do."""
+        run = self.run
+        run.waited_ns += max(end - run.work_ends_ns[work.row], 0.0)
+        run.work_ends_ns[work.row] = end
+        run.ready_ns[work.queue] = max(run.ready_ns[work.queue], end)
+        self._pending[work.queue][-1] = end
+
+    def _stage(self, call: Call, start: float) -> float:
+        """Copy pageable memory once the stream is free; return when the call returns."""
+        free, staging = max(start, self.run.ready_ns.get(call.works[0].queue, 0.0)), self.cost.staging
+        for work in call.works:
+            self._work(work, work.queue, free + work.latency_ns * staging, staging)
+        return free + call.own_ns * staging
+
+    def _issue(self, call: Call, start: float) -> float:
+        """Launch the works of a call; return when the last of them had room in its stream's queue."""
+        if call.kind == AHEAD:
+            self._fetch(call, start)
+            return start
+        ready, end = self.run.ready_ns, start
+        for work in call.works:
+            self._work(work, work.queue, max(start + work.latency_ns, ready.get(work.queue, 0.0) + work.gap_ns))
+            end = max(end, self._room(work.queue, start))
+        return end
+
+    def _returns(self, call: Call, start: float) -> float:
+        """Return when a call returns, by what it waits for; note what it does to events and streams."""
+        ready, kind = self.run.ready_ns, call.kind
+        if kind in WAITS:
+            return max(start + call.own_ns, self._awaited(call) + call.wake_ns)
+        if kind == DRAIN:
+            return max(start, max(ready.values(), default=0.0)) + call.own_ns
+        if kind == RECORD:
+            self._events.append(ready.get(call.queue, 0.0) if call.queue != NONE else 0.0)
+        elif kind == ORDER:
+            ready[call.queue] = max(ready.get(call.queue, 0.0), self._event(call))
+        elif self.cost.steady and call.own_ns > call.artefact_ns:
+            return start + call.own_ns - call.artefact_ns
+        return start + call.own_ns
+
+    def _awaited(self, call: Call) -> float:
+        """Return the end of what a call waits for."""
+        ready = self.run.ready_ns
+        if call.kind == DEVICE_WAIT:
+            return max(ready.values(), default=0.0)
+        if call.kind == EVENT_WAIT:
+            return self._event(call)
+        return ready.get(call.works[-1].queue if call.works else call.queue, 0.0)
+
+    def _work(self, work: Work, queue: int, begins: float, longer: float = 1.0) -> None:
+        run, duration = self.run, work.duration_ns * longer
+        if work.engine != NONE:
+            key = 2 * self.program.device.get(queue, SIDE - queue) + work.engine
+            begins = max(begins, run.engine_ns.get(key, 0.0))
+            run.engine_ns[key] = begins + duration
+        else:
+            duration /= self.gpu_speed
+        end = begins + duration
+        if not work.is_pageable:
+            run.busy_ns += max(end - max(begins, self._covered_ns), 0.0)
+            self._covered_ns = max(self._covered_ns, end)
+        run.ready_ns[queue] = max(run.ready_ns.get(queue, 0.0), end)
+        run.work_ends_ns[work.row] = end
+        self._pending[queue].append(end)
+
+    def _fetch(self, call: Call, start: float) -> None:
+        """Make the copies of a call for the next step, and its stream wait for those of the step before."""
+        ready = self.run.ready_ns
+        if call.step != self._fetching:
+            self._fetching, self._place = call.step, 0
+        for work in call.works:
+            ready[work.queue] = max(ready.get(work.queue, 0.0), self._fetched.get(self._place, 0.0))
+            queue = SIDE - self.program.device.get(work.queue, 0)
+            begins = max(start + work.latency_ns, ready.get(queue, 0.0) + work.gap_ns)
+            self._work(work, queue, begins)
+            self._fetched[self._place] = ready[queue]
+            self._place += 1
+
+    def _room(self, queue: int, now: float) -> float:
+        """Return when the stream has room for what was launched last."""
+        pending = self._pending[queue]
+        while pending and pending[0] <= now:
+            pending.popleft()
+        return pending[len(pending) - 1 - QUEUE_DEPTH] if len(pending) > QUEUE_DEPTH else now
+
+    def _event(self, call: Call) -> float:
+        """Return when the event of a call comes; one that was recorded before the program, with the work before it."""
+        if 0 < call.back <= len(self._events):
+            return self._events[-call.back]
+        return self.program.ready_ns.get(call.queue, 0.0) if call.kind == EVENT_WAIT else 0.0
+
+
+class Job:
+    """The machines of all ranks of a job, which meet in collectives; one rank alone meets nobody."""
+
+    def __init__(self, programs: Sequence[Program], cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
+        self.machines = [Machine(program, cost, gpu_speed=gpu_speed) for program in programs]
+        self._parts = [_parts(program.calls) for program in programs]
+        self._members = Counter(
+            work.meeting for program in programs for call in program.calls for work in _meeting(call)
+        )
+
+    def play(self) -> None:
+        """Run the programs of all ranks once, after what was run before."""
+        for machine in self.machines:
+            machine.begin()
+        left = [deque(parts) for parts in self._parts]
+        come: dict[int, list[tuple[int, Work]]] = defaultdict(list)
+        held = [0] * len(left)
+        """Collectives in which each rank is, and others have not come so far."""
+        while any(left):
+            ready = [rank for rank, parts in enumerate(left) if parts and not held[rank]]
+            if not ready:  # ranks wait for each other: they launch in different orders, as they may on several streams
+                ready = [rank for rank, parts in enumerate(left) if parts]
+            for rank in ready:
+                part = left[rank].popleft()
+                self.machines[rank].play(part)
+                for work in _meeting(part[-1]):
+                    held[rank] += 1
+                    come[work.meeting].append((rank, work))
+                    if len(come[work.meeting]) == self._members[work.meeting]:
+                        self._end(come[work.meeting])
+                        for member, _ in come[work.meeting]:
+                            held[member] -= 1
+
+    def completed_ns(self) -> float:
+        """Return when all ranks have done all."""
+        return max(machine.run.completed_ns() for machine in self.machines)
+
+    def pacemaker(self) -> Machine:
+        """Return the machine that waits least for the others."""
+        return min(self.machines, key=lambda machine: machine.run.waited_ns)
+
+    def _end(self, members: list[tuple[int, Work]]) -> None:
+        """End a collective on all ranks when it ends on the last."""
+        ends = [self.machines[rank].run.work_ends_ns[work.row] for rank, work in members]
+        for rank, work in members:
+            self.machines[rank].prolong(work, max(ends))
+
+
+def _meeting(call: Call) -> list[Work]:
+    return [work for work in call.works if work.meeting != NONE]
+
+
+def _parts(calls: Sequence[Call]) -> list[Sequence[Call]]:
+    """Cut calls after each that launches a collective."""
+    cuts = [place for place, call in enumerate(calls, start=1) if _meeting(call)]
+    bounds = [0, *cuts, len(calls)]
+    return [calls[start:end] for start, end in pairwise(bounds) if end > start]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A step of a program that is run over and over; ns."""
+
+    step_ns: float
+    busy_ns: float
+    """As `Run.busy_ns`; of several ranks, that of the one that waits least for the others."""
+
+
+def pace(
+    programs: Sequence[Program], steps: int, cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0, calls: int = 24_000
+) -> Pace:
+    """Return the steady pace of so many steps on all ranks, from running them until about so many calls are done."""
+    total = sum(len(program.calls) for program in programs)
+    if not total or not steps:
+        return Pace(0.0, 0.0)
+    job = Job(programs, cost, gpu_speed=gpu_speed)
+    if total > calls:  # so many that their beginning does not count
+        job.play()
+        return Pace(job.completed_ns() / steps, job.pacemaker().run.busy_ns / steps)
+    times = max(3, min(60 // steps + 2, calls // total))
+    warm = max(1, times // 3)
+    for _ in range(warm):
+        job.play()
+    began, busy = job.completed_ns(), [machine.run.busy_ns for machine in job.machines]
+    for _ in range(times - warm):
+        job.play()
+    count = (times - warm) * steps
+    pacemaker = job.pacemaker()
+    worked = pacemaker.run.busy_ns - busy[job.machines.index(pacemaker)]
+    return Pace((job.completed_ns() - began) / count, worked / count)

@@ -1,0 +1,334 @@
+"""What a trace's host did to its GPUs, as a program that can be run again: calls in order, with what each depends on.
+
+The threads that launch work are one timeline: the main thread waits while the autograd thread runs backward.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pinprof.analyses.syncs import Stalls
+from pinprof.intervals import Intervals, covered, union
+from pinprof.replay.events import find_event_uses
+from pinprof.trace.calls import (
+    ASYNC_COPY,
+    COPY,
+    DEVICE,
+    EVENT,
+    FREE,
+    LAUNCH,
+    MODULE_LOAD,
+    PROFILER,
+    QUEUE_FULL,
+    STREAM,
+)
+from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
+
+ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = range(11)
+"""What a call does: launches; waits for a stream, the device or an event; stages a pageable copy; waits for the device
+and then works; records an event; makes a stream wait for one; waits for the kernel that it launched; takes time; or
+copies for the next step on a stream of its own, of which its stream waits for the copy of the step before."""
+
+DEFAULT_LATENCY_NS = 6_000.0
+"""From the start of a launch call to the start of its work on an idle GPU, where the trace has no such launch."""
+DEFAULT_WAKE_NS = 3_000.0
+"""From the end of the awaited work to the return of the call, where the trace shows no such wait."""
+SHORT_GAP_NS = 1_500.0
+"""Between two kernels on a stream that are both queued."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One activity of the GPU; times in ns."""
+
+    row: int
+    """Row in `Trace.gpu`."""
+    queue: int
+    """Its stream, counted over all devices."""
+    engine: int
+    """Copy engine: the direction of a copy between host and device; -1 for all else."""
+    duration_ns: float
+    latency_ns: float
+    """From the start of its launch to its start, if nothing holds it up; for a staged copy, from when staging began."""
+    gap_ns: float
+    """From the end of what was before it on its stream to its start, if it is queued by then."""
+    meeting: int = NONE
+    """Of the kernel of a collective, its number among those of all ranks: it ends when it ends on all of them."""
+    is_pageable: bool = False
+    """Whether it is a copy of pageable memory, whose pace the host sets."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of the host that matters to the GPU; times in ns."""
+
+    row: int
+    """Row in `Trace.calls`."""
+    kind: int
+    gap_ns: float
+    """Host time since the launch before began, or since the end of the wait before."""
+    fixed_ns: float = 0.0
+    """The part of it that no profiler lengthens: waits for input."""
+    artefact_ns: float = 0.0
+    """The part of it that no step without the profiler has: the profiler's buffers, loading of code, its step marks."""
+    events: float = 0.0
+    """What the profiler recorded in the gap, in ops: a call counts as one, a Python function by its own cost."""
+    queue: int = NONE
+    own_ns: float = 0.0
+    """Time that the call takes besides waiting."""
+    wake_ns: float = DEFAULT_WAKE_NS
+    """From the end of what it waits for to its return."""
+    back: int = 0
+    """For a wait or an order: the event is the one recorded so many records before."""
+    works: list[Work] = field(default_factory=list)
+    step: int = NONE
+
+
+@dataclass(frozen=True)
+class Program:
+    """Calls in order, and the work that the GPU still had when the first began."""
+
+    calls: tuple[Call, ...]
+    start_ns: int = 0
+    """When the program begins, on the trace's clock: with the first step, or else the first call."""
+    ready_ns: dict[int, float] = field(default_factory=dict)
+    """Per queue, the end of work launched before the recording, since `start_ns`."""
+    first: int = NONE
+    """Row of the trace's first call: what the host did before it is known only as far as it is in the recording."""
+    tail_ns: float = 0.0
+    """What the host did in the last step after its last call."""
+    device: dict[int, int] = field(default_factory=dict)
+    """Device of each queue."""
+    launch_ns: float = 0.0
+    """Median time of the calls that launch one kernel and do not wait; 0 if there is none."""
+
+    def of_steps(self, steps: set[int]) -> "Program":
+        """Return the calls of these steps alone, on an idle GPU.
+
+        Before the first call of a trace the host did what it did before the first call of the next step, or after the
+        last call if there is no other step.
+        """
+        chosen = [call for call in self.calls if call.step in steps]
+        if chosen and chosen[0].row == self.first:
+            first = chosen[0]
+            other = next((call for call in chosen if call.step != first.step), None)
+            other = other or replace(first, gap_ns=first.gap_ns + self.tail_ns)
+            chosen[0] = replace(
+                first,
+                gap_ns=other.gap_ns,
+                fixed_ns=other.fixed_ns,
+                artefact_ns=other.artefact_ns,
+                events=other.events,
+            )
+        return replace(self, calls=tuple(chosen), ready_ns={})
+
+
+def build_program(
+    trace: Trace, stalls: Stalls, waiting_for_input: Intervals, python_cost: float, steps: Collection[int] | None = None
+) -> Program:
+    """Return the program of a trace, or of some of its steps.
+
+    `python_cost` is the profiler's cost of a Python function relative to an op's.
+    """
+    builder = _Builder(trace, stalls)
+    rows = builder.rows
+    if len(rows) == 0:
+        return Program(())
+    wanted = np.ones(len(rows), bool) if steps is None else np.isin(trace.links.call_step[rows], list(steps))
+    calls = [builder.call(row) for row in rows[wanted].tolist()]
+    _add_host_time(trace, stalls, rows, wanted, calls, waiting_for_input, python_cost)
+    start = _beginning(trace, int(rows[0]))
+    ready: dict[int, float] = {}
+    for row in np.flatnonzero(trace.in_flight).tolist():
+        queue = int(builder.queue[row])
+        ready[queue] = max(ready.get(queue, 0.0), float(trace.gpu.end_ns[row] - start))
+    device = dict(zip(builder.queue.tolist(), trace.gpu.device.tolist(), strict=True))
+    last = int(rows[-1])
+    step = int(trace.links.call_step[last])
+    known = trace.steps.on_host and step != NONE
+    tail = max(float(trace.steps.end_ns[step] - trace.calls.end_ns[last]), 0.0) if known else 0.0
+    return Program(tuple(calls), start, ready, int(rows[0]), tail, device, builder.kernel_launch_ns())
+
+
+def _beginning(trace: Trace, first: int) -> int:
+    """Return when the step of the first call began, or the call itself if it is in none."""
+    step = int(trace.links.call_step[first])
+    started = int(trace.calls.start_ns[first])
+    return min(int(trace.steps.start_ns[step]), started) if trace.steps.on_host and step != NONE else started
+
+
+def _add_host_time(
+    trace: Trace,
+    stalls: Stalls,
+    rows: Int64s,
+    wanted: Bools,
+    calls: list[Call],
+    waiting: Intervals,
+    python_cost: float,
+) -> None:
+    """Note the time of the host before the wanted ones of all calls, and what was recorded in it."""
+    start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]
+    blocking = np.isin(rows, stalls.call)
+    since = np.concatenate(([_beginning(trace, int(rows[0]))], np.where(blocking, end, start)[:-1]))
+    gap = start - since
+    fixed = covered(waiting, since, start)
+    overheads = trace.overheads
+    profilers = union(overheads.start_ns, overheads.end_ns)
+    artefact = covered(profilers, since, start)
+    steps = trace.steps
+    if steps.source == "profiler_step":  # between its steps the profiler marks them
+        marks = union(steps.end_ns[:-1], steps.start_ns[1:])
+        artefact += covered(marks, since, start)
+    threads = np.unique(trace.calls.thread[rows])
+    events = np.zeros(len(rows))
+    for table, cost in ((trace.ops, 1.0), (trace.calls, 1.0), (trace.functions, python_cost)):
+        times = table.start_ns[np.isin(table.thread, threads)]
+        events += cost * np.maximum(np.searchsorted(times, start) - np.searchsorted(times, since), 0)
+    for position, call in zip(np.flatnonzero(wanted).tolist(), calls, strict=True):
+        call.gap_ns, call.fixed_ns = float(gap[position]), float(fixed[position])
+        call.artefact_ns = min(call.artefact_ns + float(artefact[position]), max(call.gap_ns - call.fixed_ns, 0.0))
+        call.events = float(events[position])
+
+
+class _Builder:
+    """Looks up what is known of each call."""
+
+    def __init__(self, trace: Trace, stalls: Stalls) -> None:
+        self.trace, self.stalls = trace, stalls
+        gpu, launch = trace.gpu, trace.links.launch
+        pairs = np.stack((gpu.device.astype(np.int64), gpu.stream))
+        self.queue = np.unique(pairs, axis=1, return_inverse=True)[1].ravel() if len(gpu) else np.empty(0, np.int64)
+        self.stall_of = np.full(len(trace.calls), NONE, np.int64)
+        self.stall_of[stalls.call] = np.arange(len(stalls.call))
+        self.works_of: dict[int, list[int]] = {}
+        for row in np.flatnonzero(launch != NONE).tolist():
+            self.works_of.setdefault(int(launch[row]), []).append(row)
+        self.uses = find_event_uses(trace, self.queue, stalls)
+        self.free_ns = self._free()
+        self.latency_ns = self._usual_latency()
+        launches = np.array(list(self.works_of), dtype=np.int64)
+        self.usual_launch_ns = float(np.median(trace.calls.duration_ns[launches])) if len(launches) else 0.0
+        self.rows = self._rows()
+        self.current = self._current_queues()
+
+    def _rows(self) -> Int64s:
+        """Return the calls that launch, wait or use events, on threads that launch, by their start."""
+        trace, stalls = self.trace, self.stalls
+        rows = np.array(sorted({*self.works_of, *stalls.call.tolist(), *self.uses.of_call}), dtype=np.int64)
+        launching = np.zeros(len(trace.threads), bool)
+        launching[trace.calls.thread[np.array(list(self.works_of), dtype=np.int64)]] = True
+        launching &= np.array([thread.role != "pin_memory" for thread in trace.threads], dtype=bool)
+        own = np.zeros(len(trace.calls), bool)
+        own[stalls.call[stalls.profiler & (stalls.kind != PROFILER)]] = True
+        return rows[launching[trace.calls.thread[rows]] & ~own[rows]]
+
+    def _free(self) -> Int64s:
+        """Return per activity when its stream was free for it: the end of what ran before, or of what an event awaited.
+
+        The first on a stream finds it free from the beginning.
+        """
+        trace = self.trace
+        order = np.lexsort((trace.gpu.start_ns, self.queue))
+        free = np.full(len(trace.gpu), np.iinfo(np.int64).min)
+        same = self.queue[order[1:]] == self.queue[order[:-1]]
+        free[order[1:][same]] = trace.gpu.end_ns[order[:-1][same]]
+        for launch, released in self.uses.released_ns.items():
+            for row in self.works_of.get(launch, ()):
+                free[row] = max(free[row], released)
+        return free
+
+    def _usual_latency(self) -> float:
+        """Return the median time from launch to start of work that found its stream free."""
+        trace = self.trace
+        rows = np.flatnonzero(trace.links.launch != NONE)
+        issued = trace.calls.start_ns[trace.links.launch[rows]]
+        latency = (trace.gpu.start_ns[rows] - issued)[self.free_ns[rows] <= issued]
+        return float(np.median(latency)) if len(latency) else DEFAULT_LATENCY_NS
+
+    def kernel_launch_ns(self) -> float:
+        """Return the median time of the calls that launch one kernel and do not wait; 0 if there is none."""
+        trace = self.trace
+        kernels = (trace.gpu.category == KERNEL) & (trace.links.launch != NONE)
+        calls, count = np.unique(trace.links.launch[kernels], return_counts=True)
+        plain = calls[(count == 1) & (self.stall_of[calls] == NONE)]
+        return float(np.median(trace.calls.duration_ns[plain])) if len(plain) else 0.0
+
+    def _current_queues(self) -> dict[int, int]:
+        """Return per call the stream of the last launch of its thread before it: mostly PyTorch's current stream."""
+        last: dict[int, int] = {}
+        current = {}
+        for row in self.rows.tolist():
+            thread = int(self.trace.calls.thread[row])
+            current[row] = last.get(thread, NONE)
+            if row in self.works_of:
+                last[thread] = int(self.queue[self.works_of[row][-1]])
+        return current
+
+    def call(self, row: int) -> Call:
+        """Return one call, without the host's time before it."""
+        made = Call(row, ISSUE, 0.0, step=int(self.trace.links.call_step[row]))
+        made.works = [self._work(row, activity) for activity in self.works_of.get(row, ())]
+        use, stall = self.uses.of_call.get(row), int(self.stall_of[row])
+        if use is not None:
+            made.kind = {"record": RECORD, "order": ORDER, "wait": EVENT_WAIT}[use.kind]
+            made.queue, made.back = use.queue, use.back
+            if stall != NONE:
+                self._add_wait(made, stall)
+        elif stall != NONE:
+            self._add_stall(made, stall)
+        return made
+
+    def _work(self, call: int, row: int) -> Work:
+        trace = self.trace
+        start, issued, free = (
+            int(time) for time in (trace.gpu.start_ns[row], trace.calls.start_ns[call], self.free_ns[row])
+        )
+        if free <= issued:
+            latency, gap = float(start - issued), min(float(start - free), SHORT_GAP_NS)
+        else:
+            latency, gap = min(float(start - issued), self.latency_ns), float(start - free)
+        direction = int(trace.gpu.direction[row])
+        engine = direction if trace.gpu.category[row] == MEMCPY and direction in (HTOD, DTOH) else NONE
+        duration = float(trace.gpu.end_ns[row]) - start
+        made = Work(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
+        made.is_pageable = bool(trace.gpu.host_memory[row] == PAGEABLE)
+        return made
+
+    def _add_stall(self, made: Call, stall: int) -> None:
+        """Note what a call that can block waits for."""
+        stalls, trace = self.stalls, self.trace
+        kind, copy = int(stalls.kind[stall]), int(stalls.copy[stall])
+        stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
+        if kind in (STREAM, DEVICE, EVENT):
+            made.queue = int(self.queue[copy]) if copy != NONE else self.current[made.row]
+            made.kind = DEVICE_WAIT if kind == DEVICE else STREAM_WAIT
+            if kind != DEVICE and copy == NONE and (made.queue == NONE or (kind == EVENT and drain_ns == 0)):
+                made.kind, made.own_ns = PAUSE, stall_ns
+                return
+            self._add_wait(made, stall)
+        elif kind in (COPY, ASYNC_COPY) and made.works:
+            made.kind, made.own_ns = STAGED, stall_ns - drain_ns
+            for work in made.works:
+                waited = float(trace.calls.start_ns[made.row]) + drain_ns
+                work.latency_ns = max(float(trace.gpu.start_ns[work.row]) - waited, 0.0)
+        elif kind in (QUEUE_FULL, MODULE_LOAD, PROFILER):
+            made.own_ns = self.usual_launch_ns if kind == QUEUE_FULL else stall_ns
+            made.artefact_ns = max(stall_ns - self.usual_launch_ns, 0.0) if kind != QUEUE_FULL else 0.0
+        elif kind == LAUNCH:
+            made.kind = OWN_WAIT
+            self._add_wait(made, stall)
+        else:
+            waits = kind == FREE and drain_ns > 0
+            made.kind, made.own_ns = DRAIN if waits else PAUSE, stall_ns - drain_ns if waits else stall_ns
+
+    def _add_wait(self, made: Call, stall: int) -> None:
+        """Note how long the call takes at least, and how long it takes to wake up."""
+        stalls = self.stalls
+        if stalls.drain_ns[stall] + stalls.own_ns[stall] > 0:
+            returned = float(self.trace.calls.end_ns[stalls.call[stall]] - stalls.awaited_end_ns[stall])
+            made.wake_ns = max(returned, 0.0)
+            made.own_ns = min(made.wake_ns, DEFAULT_WAKE_NS)
+        else:
+            made.own_ns = float(stalls.stall_ns[stall])
+            made.wake_ns = min(made.own_ns, DEFAULT_WAKE_NS)

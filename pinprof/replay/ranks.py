@@ -1,0 +1,103 @@
+"""The programs of several ranks of one job, joined where they meet in collectives."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.intervals import covered, union
+from pinprof.replay.program import Program, Work
+from pinprof.trace.collectives import Meeting, collectives_of, match_collectives
+from pinprof.trace.tables import KERNEL, Trace
+
+Durations = list[dict[int, float]]
+"""Per rank, what activities take, in ns, by row of `Trace.gpu`."""
+
+
+def joined(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence[Sequence[int]]) -> list[Program]:
+    """Return the programs of the ranks with their common collectives, in the given steps of each trace.
+
+    The kernel of a collective waits on all ranks for the last one. What it takes by itself is what it took on the rank
+    on which it took least: there, none had to be waited for but those whose traces are not given. While it waits it
+    holds a part of the GPU, so that kernels beside it take longer: they take what they took on the rank on which they
+    took least.
+    """
+    if len(traces) == 1:
+        return list(programs)
+    tables = [collectives_of(trace, chosen) for trace, chosen in zip(traces, steps, strict=True)]
+    meetings = [
+        {position: int(tables[position].row[index]) for position, index in meeting.items()}
+        for meeting in match_collectives(tables)
+    ]
+    numbers: list[dict[int, int]] = [{} for _ in traces]
+    own: Durations = [{} for _ in traces]
+    for number, meeting in enumerate(meetings):
+        least = min(_duration(traces[position], row) for position, row in meeting.items())
+        for position, row in meeting.items():
+            numbers[position][row], own[position][row] = number, least
+    known = [collectives | kernels for collectives, kernels in zip(own, _slowed(traces, steps, own), strict=True)]
+    return [
+        replace(
+            program,
+            calls=tuple(replace(call, works=list(_changed(call.works, meetings_of, own_ns))) for call in program.calls),
+        )
+        for program, meetings_of, own_ns in zip(programs, numbers, known, strict=True)
+    ]
+
+
+def alone(trace: Trace, program: Program, steps: Sequence[int]) -> Program:
+    """Return the program of a rank as if its collectives took no time: it waits for nobody."""
+    rows = set(collectives_of(trace, steps).row.tolist())
+    return replace(
+        program,
+        calls=tuple(
+            replace(
+                call,
+                works=[replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works],
+            )
+            for call in program.calls
+        ),
+    )
+
+
+def _duration(trace: Trace, row: int) -> float:
+    return float(trace.gpu.end_ns[row] - trace.gpu.start_ns[row])
+
+
+def _changed(works: Sequence[Work], numbers: Meeting, own: dict[int, float]) -> Iterator[Work]:
+    for work in works:
+        duration = own.get(work.row, work.duration_ns)
+        yield replace(work, meeting=numbers.get(work.row, work.meeting), duration_ns=duration)
+
+
+def _slowed(traces: Sequence[Trace], steps: Sequence[Sequence[int]], own: Durations) -> Durations:
+    """Return what the kernels beside waiting collectives take elsewhere, where all ranks run them equally often."""
+    alike: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
+    beside = []
+    for position, (trace, chosen) in enumerate(zip(traces, steps, strict=True)):
+        beside.append(_beside_waiting(trace, own[position]))
+        place_of = {step: place for place, step in enumerate(chosen)}
+        rows = np.flatnonzero((trace.gpu.category == KERNEL) & np.isin(trace.links.activity_step, list(chosen)))
+        for row in rows.tolist():
+            key = place_of[int(trace.links.activity_step[row])], trace.gpu.name_of(row)
+            alike[key].setdefault(position, []).append(row)
+    result: Durations = [{} for _ in traces]
+    for rows_by in alike.values():
+        if len(rows_by) == len(traces) and len({len(rows) for rows in rows_by.values()}) == 1:
+            for same in zip(*rows_by.values(), strict=True):
+                least = min(_duration(trace, row) for trace, row in zip(traces, same, strict=True))
+                for position, row in zip(rows_by, same, strict=True):
+                    if row in beside[position]:
+                        result[position][row] = least
+    return result
+
+
+def _beside_waiting(trace: Trace, own: dict[int, float]) -> set[int]:
+    """Return the kernels that ran while the kernel of a collective waited for other ranks."""
+    gpu = trace.gpu
+    rows = np.array(list(own), dtype=np.int64)
+    waited_until = gpu.end_ns[rows] - np.array(list(own.values()), dtype=np.int64)
+    waiting = union(gpu.start_ns[rows], np.maximum(waited_until, gpu.start_ns[rows]))
+    kernels = np.flatnonzero((gpu.category == KERNEL) & ~np.isin(np.arange(len(gpu)), rows))
+    return set(kernels[covered(waiting, gpu.start_ns[kernels], gpu.end_ns[kernels]) > 0].tolist())

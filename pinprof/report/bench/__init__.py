@@ -1,0 +1,1 @@
+"""What the experiments measured, as text, page and JSON."""

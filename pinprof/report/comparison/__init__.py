@@ -1,0 +1,1 @@
+"""What changed between two traces, as text, page and JSON."""

@@ -1,0 +1,222 @@
+"""A comparison of two traces as a page: the verdict, what changed, and one step of each on one time axis."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import PurePath
+
+import numpy as np
+
+from pinprof.comparison import Comparison, Figure
+from pinprof.measurement.profile import Profile
+from pinprof.report.comparison.words import (
+    AFTER,
+    ARROW,
+    BEFORE,
+    amount,
+    difference,
+    has_several_gpus,
+    how_sure,
+    label,
+    meaning,
+    noise,
+    not_compared,
+    pair,
+    repinning,
+    saving,
+    step_of,
+    telling,
+    verdict,
+    where,
+)
+from pinprof.report.elements import Column, Markup, escaped, facts, table
+from pinprof.report.page import page
+from pinprof.report.timeline import MAX_EVENTS, fragment
+from pinprof.report.trace.step import bound
+from pinprof.report.words import NOTHING, consequence, doubts, steps
+from pinprof.trace.tables import NONE, Trace
+from pinprof.units import duration
+
+MARGIN = 0.02
+"""Of the longer step, shown before and after it."""
+ON_TOP = ("kernel_ms", "exposed_ms", "stall_ms", "bubble_ms")
+"""Figures per step that are shown large, beside the step."""
+
+
+def to_html(before: Trace, after: Trace, comparison: Comparison) -> str:
+    """Return the comparison as one page that needs nothing else."""
+    names = [PurePath(profile.path).name for profile in (comparison.before, comparison.after)]
+    parts = [
+        f"<h2>{escaped(verdict(comparison))}.</h2>",
+        *_remarks("", [f"{sentence}." for sentence in how_sure(comparison)]),
+        facts(_cards(comparison)),
+        *_doubts(comparison),
+        "<h3>Figures</h3>",
+        _figures(comparison),
+        *_remarks("Not compared", _reasons(comparison)),
+        *_findings(comparison),
+        *_timelines(before, after, comparison),
+        *_waits(comparison),
+        *_copies(comparison),
+    ]
+    header = "<header><h1>pinprof: what changed between two traces</h1>"
+    header += "".join(
+        f'<p class="note">{side.capitalize()}: {escaped(profile.path)} · {escaped(steps(profile))}</p>'
+        for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after))
+    )
+    body = "\n".join(parts)
+    return page(f"pinprof: {names[0]} {ARROW} {names[1]}", f"{header}</header>\n<main>\n{body}\n</main>")
+
+
+def _remarks(title: str, sentences: list[str]) -> Iterator[str]:
+    if sentences:
+        heading = f"<h3>{escaped(title)}</h3>\n" if title else ""
+        items = "".join(f"<li>{escaped(sentence[:1].upper() + sentence[1:])}</li>" for sentence in sentences)
+        yield f'{heading}<ul class="missing">{items}</ul>'
+
+
+def _doubts(comparison: Comparison) -> Iterator[str]:
+    yield from _remarks(
+        "Before you trust these traces",
+        [
+            f"{side}: {entry.what}: {consequence(entry)}."
+            for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after))
+            for entry in doubts(profile)
+        ],
+    )
+
+
+def _reasons(comparison: Comparison) -> list[str]:
+    return [f"{', '.join(names)} ({reason})." for reason, names in not_compared(comparison).items()]
+
+
+# The numbers
+
+
+def _cards(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
+    for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after)):
+        number, how = step_of(profile)
+        yield f"Step {side}", number, f"{how}{_bound(profile)}"
+    several = has_several_gpus(comparison)
+    for figure in telling(comparison):
+        if figure.name in ON_TOP and figure.difference is not None:
+            now, was = (amount(figure.unit, value) for value in (figure.after.value, figure.before.value))
+            yield label(figure, several_gpus=several), now, f"{comparison.per}, {was} before; {_said(figure)}"
+
+
+def _bound(profile: Profile) -> str:
+    limit = bound(profile)
+    return f"; {limit.meaning}" if limit else ""
+
+
+def _said(figure: Figure) -> str:
+    said = meaning(figure)
+    return f"beyond the noise of {noise(figure)}" if said in {"more", "less"} else said
+
+
+def _numbers(*titles: str) -> list[Column]:
+    return [Column(title, is_number=True) for title in titles]
+
+
+def _figures(comparison: Comparison) -> Markup:
+    several = has_several_gpus(comparison)
+    columns = [Column("figure"), *_numbers(BEFORE, AFTER, "difference", "noise"), Column("meaning")]
+    rows = (
+        (
+            label(figure, several_gpus=several),
+            amount(figure.unit, figure.before.value),
+            amount(figure.unit, figure.after.value),
+            difference(figure),
+            noise(figure),
+            meaning(figure),
+        )
+        for figure in telling(comparison)
+    )
+    return table("Per complete step; overlapped copy time in the whole trace. Noise: spread over steps", columns, rows)
+
+
+def _findings(comparison: Comparison) -> Iterator[str]:
+    if comparison.findings:
+        yield "<h3>Findings</h3>"
+        columns = [Column("change"), Column("finding"), Column("where"), *_numbers("fixing it saves")]
+        rows = (
+            (
+                change.status,
+                f"{change.findings[0].rule.id} {change.findings[0].rule.title}",
+                where(change),
+                saving(change),
+            )
+            for change in comparison.findings
+        )
+        caption = "The same rule in the same function is the same finding; each saving is that of fixing it alone"
+        yield table(caption, columns, rows)
+
+
+def _waits(comparison: Comparison) -> Iterator[str]:
+    if comparison.waits:
+        yield "<h3>Waits of the host</h3>"
+        columns = [Column("change"), Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
+        columns += _numbers("count", "stall", "GPU idle after")
+        rows = (
+            (
+                change.status,
+                change.sites[0].cause.replace("_", " "),
+                f" {ARROW} ".join(dict.fromkeys(site.verdict for site in (*change.before[:1], *change.after[:1]))),
+                where(change),
+                Markup(f"<code>{escaped(change.sites[0].op or change.sites[0].call)}</code>"),
+                *map(pair, (change.count, change.stall, change.bubble)),
+            )
+            for change in comparison.waits
+        )
+        yield table(f"Times {comparison.per}. GPU idle after: from the end of the wait to its next work", columns, rows)
+
+
+def _copies(comparison: Comparison) -> Iterator[str]:
+    if comparison.copies:
+        yield "<h3>Copies</h3>"
+        columns = [Column("change"), Column("direction"), Column("host memory")]
+        columns += _numbers("count", "bytes", "time", "exposed", "rate")
+        rows = (
+            (
+                change.status,
+                change.direction,
+                NOTHING if change.host_memory == "none" else change.host_memory,
+                *map(pair, (change.count, change.bytes, change.time, change.exposed, change.rate)),
+            )
+            for change in comparison.copies
+        )
+        yield table(f"Figures {comparison.per}", columns, rows)
+        yield from _remarks("", [f"{repinning(change, comparison.per)}." for change in comparison.repinned])
+
+
+# The timelines
+
+
+def _timelines(before: Trace, after: Trace, comparison: Comparison) -> Iterator[str]:
+    yield "<h3>One step of each, on one time axis</h3>"
+    yield (
+        '<p class="note">Of each trace the step of median length. It starts at 0 on the host; where the host runs '
+        "ahead, it is soon through, and what the GPU runs there is of an earlier step. Zooming one timeline zooms the "
+        "other.</p>"
+    )
+    traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
+    longest = max((length for length in traced if length is not None), default=None)
+    first = None if longest is None else (-MARGIN * longest, (1 + MARGIN) * longest)
+    sides = ((BEFORE, before, comparison.before), (AFTER, after, comparison.after))
+    for (side, trace, profile), length in zip(sides, traced, strict=True):
+        of = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
+        step = "" if length is None else f", {duration(length)} {of}"
+        yield f"<h4>{side.capitalize()}: {escaped(PurePath(profile.path).name)}{step}</h4>"
+        yield fragment(typical_step(trace), profile, MAX_EVENTS // len(sides), shared="comparison", first_ns=first)
+
+
+def typical_step(trace: Trace) -> Trace:
+    """Return the trace with one complete step only, that of median length; without complete steps as it is."""
+    steps, step = trace.steps, trace.links.activity_step
+    chosen = np.flatnonzero(steps.complete)
+    if not len(chosen):
+        return trace
+    ends = steps.end_ns.copy()
+    np.maximum.at(ends, step[step != NONE], trace.gpu.end_ns[step != NONE])
+    lengths = (ends - steps.start_ns)[chosen]
+    median = chosen[np.argsort(lengths, kind="stable")[(len(chosen) - 1) // 2]]
+    return replace(trace, steps=replace(steps, complete=np.arange(len(steps)) == median))

@@ -1,0 +1,258 @@
+"""A comparison in words and cells, shared by the terminal and the page."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pinprof.comparison import Comparison, Figure, FindingChange, Repinned, WaitChange
+from pinprof.comparison.changes import GONE, NEW
+from pinprof.measurement.profile import Profile
+from pinprof.report.words import NOTHING, place, saved, step_known
+from pinprof.rules import Finding
+from pinprof.trace.lines import Place
+from pinprof.units import between, counted, duration, how_many, percent, rate, size, sizes
+
+LABELS = {
+    "step_ms": "step without profiler",
+    "traced_ms": "step in the trace",
+    "busy_ms": "GPU busy",
+    "kernel_ms": "GPU in kernels",
+    "overlap_fraction": "overlapped copy time",
+    "exposed_ms": "exposed copies",
+    "pageable_bytes": "copied from or to pageable memory",
+    "hidden_syncs": "hidden waits of the host",
+    "hidden_stall_ms": "host stalls in hidden waits",
+    "stall_ms": "host stalls",
+    "bubble_ms": "GPU idle after waits",
+    "loader_ms": "wait for the DataLoader",
+}
+BEFORE, AFTER = "before", "after"
+ARROW = "->"
+MAX_PLACES = 4
+"""More lines of one function than this are counted, not listed."""
+MANY_TIMES = 10
+"""A figure that has grown by more is said to be so many times as much: thousands of percent tell nobody how much."""
+RARE = 0.01
+"""Of figures that did not change, so few may look as if they had, without a word."""
+
+
+def label(figure: Figure, *, several_gpus: bool) -> str:
+    """Return what a figure is, with its GPU if there are several."""
+    name = LABELS[figure.name]
+    return name if figure.device is None or not several_gpus else name.replace("GPU", f"GPU {figure.device}")
+
+
+def has_several_gpus(comparison: Comparison) -> bool:
+    """Return whether figures must say of which GPU they are."""
+    return len({figure.device for figure in comparison.figures if figure.device is not None}) > 1
+
+
+def amount(unit: str, value: float | None) -> str:
+    """Return a value in its unit as a short text."""
+    if value is None:
+        return NOTHING
+    shown = {"ns": duration, "bytes": size, "share": percent, "gbps": rate}.get(unit)
+    return (shown or how_many)(value)
+
+
+def difference(figure: Figure) -> str:
+    """Return the difference with its sign, and as a share of the figure before."""
+    change = figure.difference
+    if change is None:
+        return NOTHING
+    if change == 0:
+        return "none"
+    sign = "+" if change > 0 else "-"
+    if figure.unit == "share":
+        return f"{sign}{percent(abs(change)).removesuffix(' %')} points"
+    share = f" ({_share_of(figure.fraction)})" if figure.fraction is not None and figure.after.value else ""
+    return f"{sign}{amount(figure.unit, abs(change))}{share}"
+
+
+def _share_of(fraction: float) -> str:
+    """Return a difference as a share of the figure before; of a far larger figure how many times as much it is."""
+    return f"{how_many(1 + fraction)} times as much" if 1 + fraction >= MANY_TIMES else percent(abs(fraction))
+
+
+def noise(figure: Figure) -> str:
+    """Return what a difference must exceed."""
+    if figure.noise is None:
+        return NOTHING
+    return (
+        percent(figure.noise).replace(" %", " points") if figure.unit == "share" else amount(figure.unit, figure.noise)
+    )
+
+
+def meaning(figure: Figure) -> str:
+    """Return what the difference is: beyond noise or within it."""
+    if figure.difference is None:
+        return "not compared"
+    if figure.is_within_noise is None:
+        return "changed, noise unknown"
+    if figure.difference == 0:
+        return "the same"
+    if figure.is_within_noise:
+        return "within noise"
+    return "the same" if _reads_alike(figure) else "more" if figure.difference > 0 else "less"
+
+
+def _reads_alike(figure: Figure) -> bool:
+    """Return whether the figures are the same to all digits that are shown: however steady, no difference to tell."""
+    return amount(figure.unit, figure.before.value) == amount(figure.unit, figure.after.value)
+
+
+def telling(comparison: Comparison) -> list[Figure]:
+    """Return the figures that say something: not those that are nothing in both traces."""
+    return [
+        figure
+        for figure in comparison.figures
+        if figure.before.value or figure.after.value or figure.before.value != figure.after.value
+    ]
+
+
+def not_compared(comparison: Comparison) -> dict[str, list[str]]:
+    """Return why figures are not compared, each reason with the figures."""
+    several = has_several_gpus(comparison)
+    reasons: dict[str, list[str]] = {}
+    for figure in comparison.figures:
+        if figure.reason and not _has_neither(figure):
+            reasons.setdefault(figure.reason, []).append(label(figure, several_gpus=several))
+    named = (
+        ("waits", comparison.waits_reason),
+        ("copies", comparison.copies_reason),
+        ("findings", comparison.findings_reason),
+    )
+    for what, reason in named:
+        if reason:
+            reasons.setdefault(reason, []).append(what)
+    return reasons
+
+
+def _has_neither(figure: Figure) -> bool:
+    return figure.before.reason == figure.after.reason == "no copies"
+
+
+# The verdict
+
+
+def verdict(comparison: Comparison) -> str:
+    """Return in one sentence what became of the step."""
+    step = comparison.step
+    before, after = step.before.value, step.after.value
+    if before is None or after is None:
+        return f"The steps cannot be compared ({step.reason})"
+    begin = instead(before, after)
+    if comparison.verdict == "same":
+        if step.difference == 0:
+            return f"{begin}: the same"
+        return f"{begin}: the difference of {percent(abs(step.fraction or 0.0))} is within the noise of {_share(step)}"
+    if comparison.verdict == "unsure":
+        why = "a single step has no spread" if step.noise is None else "it is within the range of the estimate"
+        return f"{begin}: whether that is a difference is not known, {why}"
+    changed = f"{begin}: {saved(before, after, comparison.after.steps.whole)}"
+    if comparison.is_estimated:
+        return f"{changed}, {_at_least(comparison)}"
+    return f"{changed}, beyond the noise of {_share(step)}"
+
+
+def instead(before: float, after: float) -> str:
+    """Return the step after and before: "9.53 instead of 12.4 ms"; where both read the same, "9.53 ms as before"."""
+    if duration(before) == duration(after):
+        return f"{duration(after)} as before"
+    return between(after, before).replace(" to ", " instead of ")
+
+
+def _share(step: Figure) -> str:
+    return percent((step.noise or 0.0) / step.before.value) if step.before.value else NOTHING
+
+
+def _at_least(comparison: Comparison) -> str:
+    """Return what is left of the difference if the estimates are as wrong as they can be."""
+    step = comparison.step
+    least = max(abs(step.difference or 0.0) - (step.noise or 0.0), 0.0)
+    share = percent(least / step.before.value) if step.before.value else NOTHING
+    return f"at least {share} where the estimate is furthest off"
+
+
+def how_sure(comparison: Comparison) -> Iterator[str]:
+    """Yield what to know about the comparison of the steps."""
+    profiles = ((BEFORE, comparison.before), (AFTER, comparison.after))
+    sources = {side: profile.step.source for side, profile in profiles if profile.step.step_ns is not None}
+    estimated = [side for side, source in sources.items() if source == "estimated"]
+    if len(estimated) == 1 and len(sources) > 1:
+        yield (
+            f"the step {estimated[0]} is estimated and the other measured: the difference is as sure as the estimate; "
+            "record both with the plain window of pinprof run"
+        )
+    elif estimated:
+        yield "the steps are estimated from the traces; the plain window of pinprof run measures them"
+    if comparison.kernels_alike is not None and not comparison.is_same_program:
+        yield (
+            f"these may not be the same program: {percent(comparison.kernels_alike)} of their kernels {comparison.per} "
+            "agree, by name, so that the difference may be that of more than one change"
+        )
+    elif comparison.kernels_alike is not None and comparison.kernels_alike < 1:
+        yield f"{percent(comparison.kernels_alike)} of the kernels {comparison.per} agree, by name"
+    gpus = [sorted({device.name for device in profile.info.devices if device.name}) for _, profile in profiles]
+    if all(gpus) and gpus[0] != gpus[1]:
+        yield f"the GPUs differ: {', '.join(gpus[0])} before, {', '.join(gpus[1])} after"
+    torch = [profile.info.torch_version for _, profile in profiles]
+    if all(torch) and torch[0] != torch[1]:
+        yield f"the versions of torch differ: {torch[0]} before, {torch[1]} after"
+    counts = [profile.steps.count for _, profile in profiles]
+    if min(counts) > 1 and comparison.by_chance > RARE:
+        yield (
+            f"noise in the traces is the spread over {counts[0]} steps before and {counts[1]} after: of figures "
+            f"that did not change, {percent(comparison.by_chance)} look as if they had; record more steps"
+        )
+
+
+def step_of(profile: Profile) -> tuple[str, str]:
+    """Return the step of a trace and how it is known, with its range."""
+    known = step_known(profile.step)
+    if known is None:
+        return NOTHING, "the step without profiler is not known"
+    if profile.step.source != "estimated" and profile.step.range_ns:
+        return known[0], f"{known[1]} ({between(*profile.step.range_ns)})"
+    return known
+
+
+# Waits, copies, findings
+
+
+def pair(figure: Figure) -> str:
+    """Return a figure before and after, once where both read the same."""
+    texts = [amount(figure.unit, value.value) for value in (figure.before, figure.after)]
+    return texts[0] if texts[0] == texts[1] else f"{texts[0]} {ARROW} {texts[1]}"
+
+
+def where(change: WaitChange | FindingChange) -> str:
+    """Return the place of waits or findings, before and after where it differs."""
+    sides = [
+        _places(member.evidence.place if isinstance(member, Finding) else member.place for member in members)
+        for members in (change.before, change.after)
+    ]
+    shown = [side for side in dict.fromkeys(sides) if side]
+    return f" {ARROW} ".join(shown) or NOTHING
+
+
+def _places(places: Iterable[Place]) -> str:
+    texts = list(dict.fromkeys(filter(None, map(place, places))))
+    more = f" and {len(texts) - MAX_PLACES} more" if len(texts) > MAX_PLACES else ""
+    return ", ".join(texts[:MAX_PLACES]) + more
+
+
+def repinning(change: Repinned, per: str) -> str:
+    """Return a sentence on copies that changed their host memory; `per` says of what the figures are."""
+    copies = counted(change.count, f"{change.direction} copy", f"{change.direction} copies")
+    return f"{copies} {per} ({sizes(change.bytes, 0)}): {change.before} before, {change.after} after"
+
+
+def saving(change: FindingChange) -> str:
+    """Return what fixing it alone saves, on the sides that have it."""
+    sides = [_savings(members) for members in (change.before, change.after)]
+    if change.status in {GONE, NEW}:
+        return "".join(sides)
+    return sides[0] if sides[0] == sides[1] else f"{sides[0]} {ARROW} {sides[1]}"
+
+
+def _savings(findings: Sequence[Finding]) -> str:
+    return ", ".join(NOTHING if one.saving is None else duration(one.saving.saving_ns) for one in findings)

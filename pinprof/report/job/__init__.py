@@ -1,0 +1,1 @@
+"""The ranks of a job side by side, as text and page."""

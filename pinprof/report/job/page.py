@@ -1,0 +1,224 @@
+"""The ranks of a job as a page: who holds up the others, all ranks in one figure, and the report on the slowest."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
+
+from pinprof.analyses.parts import measure_parts
+from pinprof.ranks import RankPart, RankRow, Ranks, Times
+from pinprof.report.charts import ranks_chart, shown
+from pinprof.report.elements import Column, Markup, escaped, facts, table, unbroken
+from pinprof.report.job.words import (
+    BEHIND,
+    COLUMNS,
+    PER_STEP,
+    below,
+    clocks,
+    doubts_by_rank,
+    finding_in,
+    group,
+    longest_alone_first,
+    nobody,
+    numbers,
+    slowest_of,
+    spread,
+    title,
+)
+from pinprof.report.timeline import MAX_EVENTS
+from pinprof.report.trace.page import Entry, contents, report_page, section
+from pinprof.report.words import NOTHING, steps
+from pinprof.units import duration, percent
+
+MAX_ROWS = 32
+"""More ranks than this are folded away: the ones that need longest alone are not."""
+
+
+def to_html(ranks: Ranks, parts: Sequence[RankPart], entry: Entry) -> str:
+    """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown."""
+    own = section(1, entry, measure_parts(entry[0]), MAX_EVENTS)
+    return report_page(f"pinprof: {title(ranks)}", "who holds up the job", _job(ranks, parts) + own)
+
+
+def _job(ranks: Ranks, parts: Sequence[RankPart]) -> str:
+    chart = ranks_chart(ranks)
+    named = (
+        ("job-steps", "All ranks side by side", shown(chart) if chart else ""),
+        ("job-ranks", "Ranks", "\n".join(_rows(ranks))),
+        ("job-collectives", "Collectives, the longest awaited", _collectives(ranks)),
+        ("job-findings", "Findings by rank", _findings(ranks)),
+    )
+    present = [each for each in named if each[2]]
+    links = [*((name, heading) for name, heading, _ in present), ("trace-1", f"Report on rank {ranks.shown_rank}")]
+    pieces = [
+        f'<h2 id="heading-job">{escaped(title(ranks))}</h2>',
+        f'<p class="note">{escaped(_recorded(parts))}</p>',
+        *_choice(ranks),
+        _headline(ranks),
+        *_doubts(ranks, parts),
+        facts(_summary(ranks)),
+        contents(links),
+        *(f'<h3 id="{name}">{escaped(heading)}</h3>\n{content}' for name, heading, content in present),
+        f'<p class="note">{escaped(below(ranks))}.</p>',
+    ]
+    body = "\n".join(pieces)
+    return f'<section id="job" aria-labelledby="heading-job">\n{body}\n</section>\n'
+
+
+def _recorded(parts: Sequence[RankPart]) -> str:
+    """Return on what the ranks ran, as far as they agree, and how long each was recorded."""
+    infos = [part.profile.info for part in parts]
+    gpus = sorted({device.name for info in infos for device in info.devices if device.name})
+    torch = sorted({f"torch {info.torch_version}" for info in infos if info.torch_version})
+    recorded = sorted({steps(part.profile) for part in parts})
+    return " · ".join(", ".join(each) for each in (gpus, torch, recorded[:3]) if each)
+
+
+def _choice(ranks: Ranks) -> Iterator[str]:
+    """Yield why these traces; the list of all runs, whose lines are indented, is folded."""
+    runs = [remark for remark in ranks.choice if remark.startswith(" ")]
+    yield from (f'<p class="note">{escaped(remark)}</p>' for remark in ranks.choice if remark not in runs)
+    if runs:
+        items = "".join(f"<li>{escaped(run)}</li>" for run in runs)
+        yield f"<details><summary>The runs</summary><ul>{items}</ul></details>"
+
+
+def _headline(ranks: Ranks) -> str:
+    slowest = slowest_of(ranks)
+    if slowest is None:
+        what, link, do = nobody(ranks), "trace-1", f"What costs rank {ranks.shown_rank} time is below."
+        what = what[0].upper() + what[1:]
+        if ranks.findings:
+            first = ranks.findings[0]
+            at = f" in {finding_in(first)}" if finding_in(first) else ""
+            link, do = "job-findings", f"On {numbers(first.ranks, len(ranks.rows))}: {first.finding.rule.title}{at}."
+    else:
+        what = f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
+        link, do = "trace-1", f"See what rank {slowest.rank} does."
+    return f'<p class="headline">{unbroken(what)}. <strong><a href="#{link}">{unbroken(do)}</a></strong></p>'
+
+
+def _doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[str]:
+    doubts = doubts_by_rank(ranks, parts)
+    if doubts:
+        items = "".join(f"<li>{escaped(doubt)}.</li>" for doubt in doubts)
+        yield f'<h3>Before you trust these traces</h3>\n<ul class="missing">{items}</ul>'
+
+
+# The numbers on top
+
+
+def _summary(ranks: Ranks) -> Iterator[tuple[str, str, str]]:
+    """Yield each figure from the least to the most of all ranks; what is none on all is left out."""
+    named: tuple[tuple[str, str, Callable[[RankRow], float | None]], ...] = (
+        ("Step", "per step, without the profiler", lambda row: row.step_ns),
+        ("Alone", "a step, if the rank waited for no other", lambda row: row.alone_ns),
+        ("Waited for others", "per traced step, in kernels of collectives", lambda row: row.waited_ns),
+        ("NCCL exposed", "per traced step, with no other kernel beside it", lambda row: row.exposed_communication_ns),
+        ("GPU idle or waiting", "per step, without the profiler: what is no work of the rank's busiest GPU", _idle),
+        ("Host stalls", "per traced step, in calls that can block", lambda row: row.stall_ns),
+        ("Input", "per traced step, the host waits for the next batch", lambda row: row.input_ns),
+    )
+    for name, meaning, time_of in named:
+        times = [time for row in ranks.rows if (time := time_of(row)) is not None]
+        if any(times):
+            length, apart = spread(times)
+            yield name, length, f"{meaning}; {apart}"
+
+
+def _idle(row: RankRow) -> float | None:
+    """Return what is left of the step, in ns: a collective that waits for another rank is no work of this one."""
+    if row.step_ns is None or row.work_ns is None:
+        return None
+    waited = min(row.waited_ns, row.exposed_communication_ns)
+    return max(row.step_ns - max(row.work_ns - waited, 0.0), 0.0)
+
+
+# The tables
+
+
+CAUSES: dict[str, Callable[[RankRow], Times]] = {"GPU idle": lambda row: row.idle, "stalls": lambda row: row.stalls}
+"""The causes of the times of a column, of which the longest is named."""
+
+
+def _rows(ranks: Ranks) -> Iterator[str]:
+    rows = longest_alone_first(ranks.rows)
+    first, rest = rows[:MAX_ROWS], rows[MAX_ROWS:]
+    shown = [title for title, time_of in COLUMNS if any(time_of(row) for row in rows)]
+    nothing = [title for title, _ in COLUMNS if title not in shown]
+    caption = f"{PER_STEP}. Those that need longest alone come first"
+    caption += f". None on any rank: {', '.join(nothing)}" if nothing else ""
+    yield _table(caption, first, shown, ranks.slowest_rank)
+    if rest:
+        folded = _table("The other ranks", rest, shown, ranks.slowest_rank)
+        yield f'<details class="long"><summary>The other {len(rest)} ranks</summary>{folded}</details>'
+    if ranks.slowest_rank is None and any(row.waited_ns for row in rows):
+        yield f'<p class="note">{escaped(BEHIND[0].upper() + BEHIND[1:])}.</p>'
+
+
+def _table(caption: str, rows: Sequence[RankRow], shown: Sequence[str], slowest: int | None) -> Markup:
+    titles = (*shown, "came last")
+    columns = [Column("rank"), *(Column(name, is_number=True) for name in titles), Column("file")]
+    return table(caption, columns, (_cells(row, shown, is_slowest=row.rank == slowest) for row in rows))
+
+
+def _cells(row: RankRow, shown: Sequence[str], *, is_slowest: bool) -> Sequence[str]:
+    return (
+        Markup(f"{row.rank},&nbsp;slowest") if is_slowest else str(row.rank),
+        *(
+            unbroken(_mostly(time_of(row), CAUSES[title](row) if title in CAUSES else ()))
+            for title, time_of in COLUMNS
+            if title in shown
+        ),
+        unbroken(percent(row.last)),
+        Markup(escaped(PurePath(row.path).name).replace(".", ".<wbr>")),
+    )
+
+
+def _time(ns: float | None) -> str:
+    return NOTHING if ns is None else duration(ns)
+
+
+def _mostly(ns: float | None, causes: Times) -> str:
+    """Return a time and its main cause."""
+    return f"{_time(ns)}, {causes[0][0].replace('_', ' ')}" if causes else _time(ns)
+
+
+def _collectives(ranks: Ranks) -> str:
+    if not ranks.collectives:
+        return ""
+    columns = [Column("collective"), Column("came last")]
+    columns += [Column(name, is_number=True) for name in ("in", "takes", "others waited")]
+    rows = (
+        (
+            row.name,
+            f"rank {row.last_rank}",
+            percent(row.last),
+            duration(row.own_ns),
+            duration(row.waited_ns),
+            group(row),
+        )
+        for row in ranks.collectives
+    )
+    caption = (
+        "Collectives of a step, means over the steps. In: the share of the steps in which this rank came last. Takes: "
+        "once all have come. Others waited: the longest that a rank did"
+    )
+    aligned = clocks(ranks)
+    caption += f". {aligned[0].upper()}{aligned[1:]}" if aligned else ""
+    return table(caption, [*columns, Column("ranks")], rows)
+
+
+def _findings(ranks: Ranks) -> str:
+    columns = [Column("ranks"), Column("finding"), Column("where")]
+    columns += [Column("cost per step", is_number=True), Column("fixing it saves", is_number=True)]
+    rows = [
+        (
+            numbers(shared.ranks, len(ranks.rows)),
+            f"{shared.finding.rule.title} ({shared.finding.rule.id})",
+            finding_in(shared) or NOTHING,
+            duration(shared.finding.evidence.cost_ns),
+            duration(shared.finding.saving.saving_ns) if shared.finding.saving else NOTHING,
+        )
+        for shared in ranks.findings
+    ]
+    caption = "Each rule and place once, in figures of the rank where it costs most; each saving is that of it alone"
+    return table(caption, columns, rows) if rows else ""

@@ -1,0 +1,1 @@
+"""The report on one trace, as text, page and JSON."""

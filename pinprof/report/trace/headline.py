@@ -1,0 +1,163 @@
+"""The one sentence on top: how long the step takes, where its time goes, and what to do first."""
+
+from typing import NamedTuple
+
+from pinprof.analyses.parts import MeanStep
+from pinprof.analyses.pause import MEANING
+from pinprof.measurement.profile import Profile
+from pinprof.report.trace.step import OUTSIDE, because, busiest, idle_times, of_step, unit
+from pinprof.report.words import printable, step_known
+from pinprof.rules import Findings, unsearched
+from pinprof.rules.sums import at
+from pinprof.units import duration, how_many, percent
+
+WORTH_NAMING = 0.02
+"""A smaller share of the step is not what to look at first."""
+HOST_ALONE = (
+    "No copy or wait is to blame: the host cannot launch kernels as fast as the GPU runs them. Fewer and larger ones "
+    "help: torch.compile, CUDA graphs, larger batches."
+)
+MOSTLY_HOST = (
+    "What was found is the smaller part: for most of the time in which the GPU is idle, the host cannot launch kernels "
+    "as fast as the GPU runs them. Fewer and larger ones help: torch.compile, CUDA graphs, larger batches."
+)
+LITTLE = 0.1
+"""Findings that together save less than this share of the time in which the GPU is idle are not what to do first."""
+PAUSED = 0.5
+"""Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
+SLOW_MEANING = (
+    "the first launch of a kernel may load or compile its code, and a profiler of counters holds up every one. Record "
+    "steps after a warm-up, without counters."
+)
+NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when the GPU is idle or only copies."
+
+
+class Headline(NamedTuple):
+    """What happens, and what to do first."""
+
+    what: str
+    do: str
+    number: int | None = None
+    """Of the finding that it is about, from 1; None where it is about none."""
+
+
+def headline(profile: Profile, findings: Findings) -> Headline:
+    """Return the sentence on a trace."""
+    known, step = step_known(profile.step), profile.step_ns
+    per = "per step" if profile.steps.whole == "step" else "for the whole trace, in which no step was found"
+    if known:
+        length = f"{known[0]} {per}" + (" (estimated)" if profile.step.source == "estimated" else "")
+    elif step:
+        length = f"{duration(step)} {per} as traced"
+    else:
+        length = f"The length of the {profile.steps.whole} is not known"
+    mean = busiest(profile)
+    where = ", and ".join(_lost(profile, mean) if mean else []) or _working(profile, mean)
+    what = f"{length}; {where}." if where else f"{length}."
+    return Headline(what, *_do(profile, findings, step))
+
+
+def _lost(profile: Profile, mean: MeanStep) -> list[str]:
+    """Return where the step's time is lost, most first."""
+    it = "it" if unit(profile, mean) == profile.steps.whole else f"the {unit(profile, mean)}"
+    gpu = "the GPU" if len(profile.mean_steps) == 1 else f"GPU {mean.device}"
+    times = [
+        (mean.idle_ns, f"{gpu} is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}"),
+        (mean.copy_ns, f"exposed copies, beside which no kernel runs, take {of_step(mean.copy_ns, mean)} of {it}"),
+    ]
+    return [words for time, words in sorted(times, reverse=True) if time >= WORTH_NAMING * mean.length_ns > 0]
+
+
+def _working(profile: Profile, mean: MeanStep | None) -> str:
+    if not profile.devices:
+        return "no work of a GPU was recorded"
+    return f"kernels run for {of_step(mean.compute_ns + mean.both_ns, mean)} of it" if mean else ""
+
+
+def _do(profile: Profile, findings: Findings, step: float | None) -> tuple[str, int | None]:
+    if not profile.devices:
+        remedy = next(entry.remedy for entry in profile.missing if entry.check == "no_gpu")
+        return f"To see copies and waits: {remedy}.", None
+    paused = long_pause(profile)
+    if findings and not (paused and profile.pause and _saves(findings) < profile.pause.time_ns):
+        return _first(findings, step)
+    if paused:
+        return paused, None
+    reason = unsearched(profile)
+    if reason:
+        return f"Not searched in full: {reason.what}.", None
+    return nothing_found(profile), None
+
+
+def nothing_found(profile: Profile) -> str:
+    """Return what there is to say where the rules were asked and found nothing."""
+    mean, whole = busiest(profile), profile.steps.whole
+    if mean is None:
+        return f"No {whole} has work of a GPU that could be searched."
+    if _lost(profile, mean):
+        return host_alone(profile) or NOTHING_KNOWN
+    return host_alone(profile) or f"No copy or wait costs the {whole} a measurable time."
+
+
+def host_alone(profile: Profile) -> str:
+    """Return what to do where the host is the limit and nothing was found that holds it up; nothing elsewhere."""
+    late = HOST_ALONE if _late_ns(profile, "host_wait") else ""
+    return long_pause(profile) or _slow_launches(profile) or late
+
+
+def _slow_launches(profile: Profile) -> str:
+    """Return that few launches take most of the time in which the GPU is idle; nothing else."""
+    slow, late = profile.slow_launches, _late_ns(profile, "host_wait")
+    if slow is None or not late or slow.time_ns < PAUSED * late:
+        return ""
+    which = f"{how_many(slow.count)} {'launch' if slow.count == 1 else 'launches'}"
+    lasts = f"{which} {'takes' if slow.count == 1 else 'take'} {duration(slow.time_ns)} {profile.steps.per}, as traced"
+    return f"{lasts}: {SLOW_MEANING}"
+
+
+def beside_findings(profile: Profile, findings: Findings) -> str:
+    """Return what else there is to do where the findings save little of the time in which the GPU is idle."""
+    saved = findings.joint.saving_ns if findings.joint else _saves(findings) if findings else 0.0
+    is_little = findings and saved < LITTLE * _late_ns(profile, "host_wait")
+    return long_pause(profile) or (MOSTLY_HOST if is_little else "")
+
+
+def long_pause(profile: Profile) -> str:
+    """Return that the host runs nothing for most of the time in which the GPU is idle; nothing else."""
+    pause, late = profile.pause, _late_ns(profile, "host_wait") or _late_ns(profile, OUTSIDE)
+    if pause is None or not late or pause.time_ns < PAUSED * late:
+        return ""
+    if pause.time_ns > late and not _late_ns(profile, "host_wait"):
+        return ""  # around the work of the only step: the host is done, and the GPU still works
+    where = f"{printable(pause.between)}: that is {MEANING}"
+    of = "each step" if profile.steps.count > 1 else f"the {profile.steps.whole}"
+    lasts = f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced"
+    return f"{lasts}, {where}. A profiler of Python code, such as py-spy, shows the line."
+
+
+def _late_ns(profile: Profile, cause: str) -> float:
+    """Return how long a step as traced the GPU is idle, in ns, if mostly for this cause and the host is the limit."""
+    if profile.bound != "host":  # known only where the causes of idle time are
+        return 0.0
+    times = idle_times(profile, max(profile.devices, key=lambda device: device.busy_ns))
+    idle = max((profile.steps.traced_ns or 0.0) - (profile.steps.busy_ns or 0.0), 0.0)
+    return idle if max(times, key=lambda cause: times[cause]) == cause else 0.0
+
+
+def _saves(findings: Findings) -> float:
+    first = findings[0]
+    return first.saving.saving_ns if first.saving else first.evidence.cost_ns
+
+
+def _first(findings: Findings, step: float | None) -> tuple[str, int]:
+    first = findings[0]
+    if first.saving is None:
+        brings = f"{duration(first.evidence.cost_ns)} of idle GPU or exposed copy go with it"
+    elif first.saving.saving_ns:
+        share = f" ({percent(first.saving.saving_ns / step)})" if step else ""
+        brings = f"fixing it saves {duration(first.saving.saving_ns)}{share}"
+    else:
+        brings = "fixing it alone saves nothing"
+        if findings.joint and findings.joint.saving_ns:
+            brings += f", all findings together {duration(findings.joint.saving_ns)}"
+    return f"First: {first.rule.title}{printable(at(first.evidence.place))}; {brings}.", 1

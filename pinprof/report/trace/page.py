@@ -1,0 +1,156 @@
+"""The report as a page: the step and what costs it time, what to do, a timeline to check it by, and the tables."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust import Missing
+from pinprof.report.elements import Column, Markup, Share, escaped, facts, shares, table, unbroken
+from pinprof.report.page import page
+from pinprof.report.timeline import MAX_EVENTS, fragment
+from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
+from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
+from pinprof.report.trace.actions import best, cards
+from pinprof.report.trace.headline import headline
+from pinprof.report.trace.sections import below
+from pinprof.report.trace.step import Fact, bound, of_what, step, where_it_goes
+from pinprof.report.words import (
+    ABSENT,
+    DISTRUST,
+    NOTHING,
+    absences,
+    consequence,
+    doubts,
+    steps,
+)
+from pinprof.rules import Findings
+from pinprof.trace.tables import Trace
+from pinprof.units import duration
+
+Entry = tuple[Trace, Profile, Findings]
+"""A trace, its measurements, and what the rules found in it."""
+
+
+def to_html(entries: Sequence[Entry]) -> str:
+    """Return the report on the traces as one page that needs nothing else."""
+    names = [PurePath(profile.path).name for _, profile, _ in entries]
+    title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
+    most = MAX_EVENTS // max(len(entries), 1)
+    steps_of = [measure_parts(trace) for trace, _, _ in entries]
+    sections = (
+        section(number, entry, parts, most)
+        for number, (entry, parts) in enumerate(zip(entries, steps_of, strict=True), start=1)
+    )
+    overview = _overview(entries) if len(entries) > 1 else ""
+    return report_page(title, "what the host and its copies cost the step", f"{overview}{''.join(sections)}")
+
+
+def report_page(title: str, subject: str, sections: str) -> str:
+    """Return a page of these sections, as HTML, on a subject in words."""
+    header = f"<header><h1>pinprof: {escaped(subject)}</h1></header>"
+    skip = '<a class="skip" href="#report">Skip to the report</a>'
+    return page(title, f'{skip}\n{header}\n<main id="report" tabindex="-1">\n{sections}</main>')
+
+
+def timeline_page(trace: Trace, profile: Profile) -> str:
+    """Return the timeline alone as one page that needs nothing else."""
+    name = PurePath(profile.path).name
+    return page(f"pinprof: {name}", f"<main><h1>{escaped(name)}</h1>\n{fragment(trace, profile)}\n</main>")
+
+
+def _overview(entries: Sequence[Entry]) -> str:
+    """Return a table of the traces, each with its step and what to do first, and a link to its part of the page."""
+    columns = [Column("trace"), Column("step", is_number=True), Column("bound by"), Column("what to do first")]
+    rows = []
+    for number, (_, profile, findings) in enumerate(entries, start=1):
+        name = PurePath(profile.path).name
+        rank = f"rank {profile.info.rank}: " if profile.info.rank is not None else ""
+        link = Markup(f'<a href="#trace-{number}">{escaped(rank + name)}</a>')
+        limit = bound(profile)
+        rows.append((link, step(profile).number, limit.number if limit else NOTHING, headline(profile, findings).do))
+    return f'<nav aria-label="Traces">{table("The traces of this page", columns, rows)}</nav>\n'
+
+
+def section(number: int, entry: Entry, parts: Sequence[StepParts], max_events: int) -> str:
+    """Return the report on one trace, the page's so many-th; `parts` are its steps on each GPU."""
+    trace, profile, findings = entry
+    said = headline(profile, findings)
+    do = unbroken(said.do)
+    first = f'<a href="#finding-{number}-{said.number}">{do}</a>' if said.number else do
+    charts = below(number, trace, profile, parts)
+    links = [(f"findings-{number}", "What to do")] if profile.devices else []
+    links += [(f"timeline-{number}", "Timeline"), *((part.id, part.title) for part in charts)]
+    pieces = [
+        f'<h2 id="heading-{number}">{escaped(PurePath(profile.path).name)}</h2>',
+        f'<p class="note">{escaped(_recorded(profile))}</p>',
+        f'<p class="headline">{unbroken(said.what)} <strong>{first}</strong></p>',
+        *_missing(DISTRUST, doubts(profile)),
+        facts(_summary(profile)),
+        *_shares(profile),
+        *best(number, trace, profile, findings),
+        contents(links),
+        *cards(number, trace, profile, findings),
+        f'<h3 id="timeline-heading-{number}">Timeline</h3>',
+        f'<div id="timeline-{number}">{fragment(trace, profile, max_events, findings)}</div>',
+        *(f'<h3 id="{part.id}">{escaped(part.title)}</h3>\n{part.content}' for part in charts),
+        *_missing(ABSENT, absences(profile)),
+        f'<p class="note">Read from <code>{escaped(profile.path)}</code></p>',
+    ]
+    body = "\n".join(pieces)
+    return f'<section id="trace-{number}" aria-labelledby="heading-{number}">\n{body}\n</section>\n'
+
+
+def contents(links: Sequence[tuple[str, str]]) -> str:
+    """Return links to parts of the page: (id, title)."""
+    items = "".join(f'<li><a href="#{name}">{escaped(title)}</a></li>' for name, title in links)
+    return f'<nav class="contents" aria-label="Parts of the report"><ul>{items}</ul></nav>'
+
+
+def _recorded(profile: Profile) -> str:
+    info = profile.info
+    gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in info.devices}))
+    rank = f"rank {info.rank}" + (f" of {info.world_size}" if info.world_size else "") if info.rank is not None else ""
+    torch = f"torch {info.torch_version}" if info.torch_version else ""
+    return " · ".join(
+        part for part in (gpus, torch, rank, steps(profile), f"{duration(profile.span_ns)} recorded") if part
+    )
+
+
+# The numbers on top
+
+
+def _summary(profile: Profile) -> Iterator[Fact]:
+    traced = profile.steps.traced_ns
+    length, limit = step(profile), bound(profile)
+    in_trace = f"; {duration(traced)} in the trace" if traced is not None and profile.step.range_ns else ""
+    yield length._replace(meaning=length.meaning + in_trace)
+    if limit:
+        yield limit
+    yield from where_it_goes(profile)
+
+
+def _shares(profile: Profile) -> Iterator[Markup]:
+    """Yield a bar for each GPU whose parts add up to the step."""
+    for mean in profile.mean_steps:
+        copies = bool(mean.both_ns + mean.copy_ns)
+        parts = (
+            ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns),
+            ("overlapped copies", BOTH, mean.both_ns),
+            ("exposed copies", COPY_ONLY, mean.copy_ns),
+            ("memsets", MEMSET_ONLY, mean.memset_ns),
+            ("GPU idle", IDLE_KIND, mean.idle_ns),
+        )
+        if mean.length_ns:
+            yield shares(
+                of_what(profile, mean),
+                [Share(name, time, duration(time), KINDS[kind].colour) for name, kind, time in parts],
+            )
+
+
+def _missing(title: str, entries: Sequence[Missing]) -> Iterator[str]:
+    if entries:
+        items = "".join(
+            f"<li><strong>{escaped(entry.what)}</strong>: {escaped(consequence(entry))}.</li>" for entry in entries
+        )
+        yield f'<h3>{escaped(title)}</h3>\n<ul class="missing">{items}</ul>'

@@ -1,0 +1,198 @@
+"""The step and where its time goes, as the facts that the console and the page share."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pinprof.analyses.idle import DeviceTime
+from pinprof.analyses.parts import MeanStep
+from pinprof.measurement.profile import OF_PARTS, PerStep, Profile
+from pinprof.replay.bound import is_gpu_bound
+from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
+from pinprof.units import counted, duration, percent
+
+AS_TRACED = "as traced, with the profiler's cost in it"
+LAUNCHING = "the host is the limit: the GPU waits for what it launches"
+HELD = "the GPU is idle while work is queued: it waits for other work, for another stream, or for its launch"
+AROUND = "the GPU is idle mostly before its first work and after its last"
+STAGING = "the host is the limit: it stages pageable copies piece by piece, and the GPU waits for the pieces"
+WORKING = "the GPU is the limit: it computes or copies nearly all the time"
+QUEUED = "the GPU is the limit: its work is queued, and waits for other work or to be started"
+MOST = 0.9
+"""Where less of the idle time than this share has the cause that is named, others matter too."""
+WORTH_NAMING = 0.005
+"""Memsets of a smaller share of the step are left to the bar, and earlier work of a smaller share of the stalls out."""
+LONGER = 1.005
+"""Work that is longer than the step by less than this reads the same."""
+OUTSIDE = "outside"
+"""Idle time of the only step that lies around all work of a GPU: no launch tells its cause."""
+IDLE_BECAUSE = {
+    "host_wait": "because the host launches too late",
+    "sync_bubble": "because the host waits for the GPU and has nothing queued then",
+    "kernel_wait": "while work is queued",
+    "input_wait": "because the host waits for the next batch",
+    "communication_wait": "while the host is in a collective",
+    "other": "",
+    OUTSIDE: "before its first work and after its last",
+}
+
+NOT_LATE = {"kernel_wait": HELD, OUTSIDE: AROUND}
+"""Causes of most idle time with which the GPU is not seen to wait for launches, though the host sets the pace."""
+
+
+class Fact(NamedTuple):
+    """A figure of the step: what it is, the number, and what that means."""
+
+    name: str
+    number: str
+    meaning: str
+
+
+def busiest(profile: Profile) -> MeanStep | None:
+    """Return the mean step of the GPU that works most; None where it is not to be shown."""
+    return max(profile.mean_steps, key=lambda mean: mean.work_ns, default=None)
+
+
+def unit(profile: Profile, mean: MeanStep) -> str:
+    """Return what the parts of a mean step are shares of."""
+    return f"traced {profile.steps.whole}" if _is_longer(profile, mean) else profile.steps.whole
+
+
+def bound(profile: Profile) -> Fact | None:
+    """Return what limits the step; None where that is not known."""
+    if not profile.bound:
+        return None
+    meaning = BOUNDS[profile.bound]
+    if profile.bound == "host":
+        meaning = STAGING if _is_staging(profile) else _why_idle(profile)
+    elif profile.bound == "gpu":
+        meaning = WORKING if is_gpu_bound(profile.steps.busy_ns or 0.0, profile.step_ns or 0.0) else QUEUED
+    return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning)
+
+
+def _is_staging(profile: Profile) -> bool:
+    """Return whether the GPU spends more time with exposed pageable copies than without work."""
+    staged = sum(time for reason, _, time in profile.overlap.by_reason if reason == "pageable")
+    idle = sum(sum(idle_times(profile, device).values()) for device in profile.devices)
+    return "overlap" not in profile.withheld and staged > idle
+
+
+def _why_idle(profile: Profile) -> str:
+    """Return what the host's limit means for the GPU that works most."""
+    times = idle_times(profile, max(profile.devices, key=lambda device: device.busy_ns))
+    half = sum(times.values()) / 2
+    return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), LAUNCHING)
+
+
+def where_it_goes(profile: Profile) -> Iterator[Fact]:
+    """Yield how the step divides on the busiest GPU, and how long the host stands still beside that."""
+    mean = busiest(profile)
+    if mean is None:
+        reason = why_not(profile, *OF_PARTS)
+        if profile.devices and reason:
+            yield Fact("where it goes", NOTHING, reason)
+    else:
+        yield from _on_gpu(profile, mean)
+    if profile.per_step and profile.devices:
+        yield _stalls(profile, profile.per_step, mean)
+
+
+def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:
+    whose = f" on GPU {mean.device}" if len(profile.mean_steps) > 1 else ""
+
+    def fact(name: str, time: float, more: str = "") -> Fact:
+        return Fact(name + whose, duration(time), f"{of_step(time, mean)} of the {unit(profile, mean)}{more}")
+
+    overlapped = f", {duration(mean.both_ns)} of it beside copies" if mean.both_ns else ""
+    yield fact("kernels", mean.compute_ns + mean.both_ns, overlapped + _collectives(profile))
+    if mean.both_ns + mean.copy_ns:
+        beside = ", with no kernel beside them" if mean.copy_ns else ""
+        overlapped = f"; {duration(mean.both_ns)} of copy time is overlapped" if mean.both_ns else ""
+        yield fact("exposed copies", mean.copy_ns, beside + overlapped)
+    if mean.memset_ns >= WORTH_NAMING * mean.length_ns:
+        yield fact("memsets", mean.memset_ns)
+    why = because(profile, mean) if mean.idle_ns else ""
+    yield fact("idle" if whose else "GPU idle", mean.idle_ns, why and f", {why.lstrip(', ')}")
+
+
+def _collectives(profile: Profile) -> str:
+    exposed = profile.communication.exposed_ns / profile.steps.divisor
+    is_one = len(profile.mean_steps) == 1  # else it is the sum of all GPUs
+    return f", {duration(exposed)} of it collectives alone" if exposed and is_one else ""
+
+
+def of_step(time: float, mean: MeanStep) -> str:
+    """Return a time as a share of the step."""
+    return percent(time / mean.length_ns) if mean.length_ns else NOTHING
+
+
+def because(profile: Profile, mean: MeanStep) -> str:
+    """Return why the GPU of this mean step is idle, to be put behind that it is; nothing where that is not known."""
+    device = next(device for device in profile.devices if device.device == mean.device)
+    times = idle_times(profile, device)
+    if "causes" in profile.withheld or not any(times.values()):
+        return ""
+    cause = max(times, key=lambda cause: times[cause])
+    mostly = ", mostly" if times[cause] < MOST * sum(times.values()) else ""
+    return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE[cause] else ""
+
+
+def idle_times(profile: Profile, device: DeviceTime) -> dict[str, float]:
+    """Return how long a GPU is idle by cause, with what lies around its work in the only step; times in ns."""
+    return dict(device.idle_by_cause) | {OUTSIDE: idle_outside(profile, device)}
+
+
+def idle_outside(profile: Profile, device: DeviceTime) -> float:
+    """Return how long the only step lasts before the first work of a GPU and after its last, as traced, in ns.
+
+    Of several steps the ends of one are the beginning of the next.
+    """
+    return max((profile.steps.traced_ns or 0.0) - device.span_ns, 0.0) if profile.steps.count == 1 else 0.0
+
+
+def _stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> Fact:
+    """Return the host's part, which is not in addition to the GPU's: it says how much of it is no loss."""
+    name, reason = "host stalls", why_not(profile, "stalls")
+    if reason:
+        return Fact(name, NOTHING, reason)
+    if not sums.waits:
+        return Fact(name, duration(0), f"no call of the {profile.steps.whole} waits for the GPU")
+    of = _share_of_stalls(profile, sums, mean)
+    waits = f"{of}in {counted(sums.waits, 'wait')}"
+    if "drain" in profile.withheld or sums.worked_ns < WORTH_NAMING * sums.stall_ns:
+        return Fact(name, duration(sums.stall_ns), waits)
+    earlier = f"; for {duration(sums.worked_ns)} of it the GPU runs earlier work, which no fix shortens"
+    return Fact(name, duration(sums.stall_ns), waits + earlier)
+
+
+def _share_of_stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> str:
+    """Return stalls as a share: they are as traced, and may be longer than the step without the profiler."""
+    whole = profile.steps.whole
+    in_trace = (profile.steps.traced_ns, f"{whole} as recorded")
+    for length, name in ((mean.length_ns, unit(profile, mean)), in_trace) if mean else ():
+        if length and sums.stall_ns <= length:
+            return f"{percent(sums.stall_ns / length)} of the {name}, "
+    return ""
+
+
+def of_what(profile: Profile, mean: MeanStep) -> str:
+    """Return what the parts of a mean step add up to."""
+    how = "without the profiler" if profile.step.step_ns else AS_TRACED
+    if _is_longer(profile, mean):
+        how = "the GPU's work, which takes longer there than the step without the profiler"
+    return f"Where the {unit(profile, mean)} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
+
+
+def _is_longer(profile: Profile, mean: MeanStep) -> bool:
+    return mean.length_ns > LONGER * (profile.step.step_ns or mean.length_ns)
+
+
+def step(profile: Profile) -> Fact:
+    """Return how long the step takes without the profiler; where nothing tells, as traced."""
+    steps, known, name = profile.steps, step_known(profile.step), profile.steps.whole
+    if known:
+        return Fact(name, *known)
+    if profile.devices and profile.withheld.keys() & {"step", "estimate"}:
+        return Fact(name, NOTHING, f"the {name} without profiler: {why_not(profile, 'estimate', 'step')}")
+    if steps.traced_ns is None:
+        return Fact("step", "unknown", "the trace has no complete step")
+    return Fact(name, duration(steps.traced_ns), AS_TRACED)

@@ -1,0 +1,150 @@
+"""The tables of the page: all numbers that the charts are drawn from, and what each means."""
+
+from pinprof.analyses.overlap import SENTENCES
+from pinprof.analyses.parts import StepParts
+from pinprof.analyses.syncs.sites import Cost, Site
+from pinprof.measurement.profile import Profile
+from pinprof.report.charts.overlap import PATTERNS
+from pinprof.report.elements import Column, Markup, details, escaped, table
+from pinprof.report.timeline.kinds import KINDS
+from pinprof.report.words import IDLE, NOTHING, copy_cells, place, surprises, unless
+from pinprof.trace.tables import Int64s
+from pinprof.units import between, duration, how_many, percent
+
+OF_WHAT = {"step": "Per complete step", "trace": "In the whole trace"}
+"""Of what figures are, by `StepTimes.whole`."""
+FEW = 10
+"""Of so many steps each length is said."""
+MAX_ROWS = 100
+"""A longer table helps nobody."""
+
+
+def _numbers(*titles: str) -> list[Column]:
+    return [Column(title, is_number=True) for title in titles]
+
+
+def copies_table(profile: Profile) -> str:
+    """Return the copies by direction and host memory."""
+    if not profile.copies:
+        return ""
+    columns = [Column("direction"), Column("host memory")]
+    columns += _numbers("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
+    return table("In the whole trace, each copy counted by itself", columns, copy_cells(profile, ","))
+
+
+def reasons_table(profile: Profile) -> str:
+    """Return why copies are exposed; nothing where that is withheld."""
+    if profile.withheld.keys() & {"overlap", "causes"}:
+        return ""
+    rows = profile.overlap.by_reason
+    columns = [Column("reason"), *_numbers("copies", "exposed"), Column("meaning")]
+    cells = (
+        (reason.replace("_", " "), f"{count:,}", duration(time), SENTENCES[reason]) for reason, count, time in rows
+    )
+    return table("In the whole trace; the first reason that holds for a copy", columns, cells) if rows else ""
+
+
+def sites_table(profile: Profile) -> str:
+    """Return the waits of the host by site, and what is surprising about them."""
+    sites, steps = profile.syncs.sites, profile.steps
+    columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
+    counts = ("in the trace", "per step") if steps.whole == "step" else ("in the trace",)
+    columns += _numbers(*counts, "stall", "drain", "own copy", "rest", "GPU idle after")
+    of_stalls, of_step = unless(profile, "stalls"), unless(profile, "stalls", "per_step")
+    of_drain = unless(profile, "stalls", "drain", "per_step")
+    rows = (
+        (
+            "the profiler's own, not counted" if site.verdict == "profiler" else site.cause.replace("_", " "),
+            "" if site.verdict == "profiler" else site.verdict,
+            _where(site),
+            Markup(f"<code>{escaped(site.op or site.call)}</code>"),
+            of_stalls(f"{site.total.count:,}"),
+            *([of_step(how_many(site.in_steps.count / steps.divisor))] if steps.whole == "step" else []),
+            *(
+                NOTHING if site.verdict == "profiler" else shown(duration(time / steps.divisor))
+                for shown, time in zip(
+                    (of_step, of_drain, of_drain, of_drain, of_drain), _times(site.in_steps), strict=True
+                )
+            ),
+        )
+        for site in sites
+    )
+    caption = (
+        f"{OF_WHAT[steps.whole]} as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle "
+        "after: until its next work"
+    )
+    if not sites:
+        return ""
+    said = "".join(f"<li>{escaped(sentence)}.</li>" for sentence in surprises(profile))
+    return table(caption, columns, rows) + (f"<ul>{said}</ul>" if said else "")
+
+
+def _times(cost: Cost) -> tuple[int, ...]:
+    return cost.stall_ns, cost.drain_ns, cost.own_ns, cost.overhead_ns, cost.bubble_ns
+
+
+def _where(site: Site) -> str:
+    at = place(site.place) or NOTHING
+    return details(at, site.stack) if site.stack else at
+
+
+def idle_table(profile: Profile) -> str:
+    """Return the idle time of each GPU by cause; nothing where that is withheld."""
+    if profile.withheld.keys() & {"busy", "causes"}:
+        return ""
+    columns = [Column("GPU"), Column("cause"), *_numbers("time", "of its span"), Column("meaning")]
+    rows = [
+        (
+            str(device.device),
+            cause.replace("_", " "),
+            duration(time),
+            percent(time / device.span_ns),
+            IDLE[cause],
+        )
+        for device in profile.devices
+        for cause, time in device.idle_by_cause
+    ]
+    return table("As traced, between the first and the last work of each GPU", columns, rows) if rows else ""
+
+
+def steps_table(profile: Profile) -> str:
+    """Return how long the steps are, by each way to measure them."""
+    steps = profile.steps
+    worked = "time in which the busiest GPU worked, copies of pageable memory left out"
+    named = (
+        (
+            ("host", steps.host_ns, "median time between the starts of consecutive steps on the host"),
+            ("GPU", steps.device_ns, "mean time between the ends of the GPU work of consecutive steps"),
+            ("GPU work", steps.busy_ns, f"mean {worked}"),
+        )
+        if steps.count > 1
+        else (
+            ("host", steps.host_ns, "time from its beginning on the host to its end, or to the next step"),
+            ("GPU", steps.device_ns, "time from its first work of a GPU to the end of its last"),
+            ("GPU work", steps.busy_ns, worked),
+        )
+    )
+    rows = [(name, duration(time), meaning) for name, time, meaning in named if time is not None]
+    each = steps.each_ns.tolist()
+    if len(each) > 1:
+        lengths = ", ".join(duration(time) for time in each) if len(each) <= FEW else between(min(each), max(each))
+        rows.append(("each", lengths, "from the start of one complete step to the next one's"))
+    columns = [Column(steps.whole), *_numbers("time"), Column("meaning")]
+    only = "The complete step" if steps.whole == "step" else "The whole trace"
+    cost = "as traced, with the profiler's cost in"
+    caption = f"Complete steps {cost} them" if steps.count > 1 else f"{only} {cost} it"
+    return table(caption, columns, rows) if rows else ""
+
+
+def parts_table(parts: StepParts, numbers: Int64s, whole: str = "step") -> str:
+    """Return how the time of each step divides on a GPU; `numbers` are those of all steps.
+
+    `whole` is what counts as a step: `StepTimes.whole`.
+    """
+    columns = [Column(whole), *_numbers("length", *(KINDS[kind].label for kind in PATTERNS))]
+    times = (parts.length_ns, parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
+    rows = zip(numbers[parts.step].tolist(), *(time.tolist() for time in times), strict=True)
+    cells = [(f"{step}", *(duration(time) for time in row)) for step, *row in list(rows)[:MAX_ROWS]]
+    first = f", the first {MAX_ROWS} of {len(parts.step)}" if len(parts.step) > MAX_ROWS else ""
+    each = "Each complete step" if whole == "step" else "The whole trace"
+    return table(f"{each} on GPU {parts.device} as traced{first}; the parts add up to its length", columns, cells)

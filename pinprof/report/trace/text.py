@@ -1,0 +1,239 @@
+"""The report for the terminal: the number first, then what it means, then what to do."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from pinprof.analyses.overlap import SENTENCES
+from pinprof.analyses.parts import MeanStep
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust import Missing
+from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.trace.headline import beside_findings, nothing_found
+from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
+from pinprof.report.words import (
+    ABSENT,
+    DISTRUST,
+    IDLE,
+    MAX_CELL,
+    NOTHING,
+    absences,
+    consequence,
+    copy_cells,
+    cut,
+    doubts,
+    joint_worth,
+    place,
+    printable,
+    steps,
+    surprises,
+    then_worth,
+    unless,
+    waits_in_all,
+    why_not,
+    worth,
+)
+from pinprof.rules import Findings, unsearched
+from pinprof.units import counted, duration, how_many, percent
+
+MAX_SITES, MAX_DEVICES = 10, 16
+"""More sites or GPUs than this are counted, not listed."""
+
+SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
+
+
+def to_text(profile: Profile, findings: Findings, *, width: int = 100, color: bool = False) -> str:
+    """Return the report on one trace as text for a terminal of this width, with ANSI colours if asked for."""
+    return laid_out(_parts(profile, findings), width=width, color=color)
+
+
+def _parts(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
+    yield _heading(profile)
+    yield from _missing(DISTRUST, doubts(profile))
+    yield from _summary(profile)
+    if profile.copies:
+        yield from _copies(profile)
+    if any(site.verdict != "profiler" for site in profile.syncs.sites):
+        yield from _waits(profile)
+    if profile.loader.waits:
+        yield from _input(profile)
+    if profile.devices:
+        yield from _idle(profile)
+    if profile.devices:
+        yield from _findings(profile, findings)
+    yield from _missing(ABSENT, absences(profile))
+
+
+def _missing(title: str, entries: Sequence[Missing]) -> Iterable[RenderableType]:
+    if entries:
+        yield section(title)
+        for entry in entries:
+            yield bullet(f"{entry.what}: {consequence(entry)}.")
+
+
+def _heading(profile: Profile) -> Text:
+    gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in profile.info.devices}))
+    torch = f"torch {profile.info.torch_version}" if profile.info.torch_version else ""
+    details = " · ".join(printable(part) for part in (gpus, torch, steps(profile)) if part)
+    return Text.assemble((printable(profile.path), "bold"), f"\n{details}")
+
+
+def _summary(profile: Profile) -> Iterable[RenderableType]:
+    yield section("Step")
+    times, length = profile.steps, step(profile)
+    if length.meaning != AS_TRACED:
+        yield fact(length.number, length.meaning)
+    if times.traced_ns is not None:
+        parts = [
+            f"{name} {duration(time)}"
+            for name, time in (("host", times.host_ns), ("GPU", times.device_ns))
+            if time is not None
+        ]
+        where = "the whole trace" if times.whole == "trace" else "in the trace"
+        yield fact(duration(times.traced_ns), f"{where}, with the profiler's cost in it ({', '.join(parts)})")
+    elif "step" in profile.withheld:
+        yield fact(NOTHING, f"the step in the trace: {why_not(profile, 'step')}")
+    limit = bound(profile)
+    if limit:
+        yield fact(limit.number, limit.meaning)
+    yield from _division(profile)
+
+
+def _division(profile: Profile) -> Iterable[RenderableType]:
+    shown = busiest(profile)
+    if shown:
+        yield section(of_what(profile, shown))
+    for name, number, meaning in where_it_goes(profile):
+        yield fact(number, f"{name}: {meaning}")
+    others = [mean for mean in profile.mean_steps if mean is not shown]
+    for mean in others[:MAX_DEVICES]:
+        yield fact(f"GPU {mean.device}", _in_short(mean))
+    yield from _more(len(others))
+
+
+def _more(devices: int) -> Iterable[RenderableType]:
+    if devices > MAX_DEVICES:
+        yield bullet(f"and {devices - MAX_DEVICES} more GPUs, all in the JSON report")
+
+
+def _in_short(mean: MeanStep) -> str:
+    kernels, exposed, idle = (
+        of_step(time, mean) for time in (mean.compute_ns + mean.both_ns, mean.copy_ns, mean.idle_ns)
+    )
+    return f"kernels {kernels}, exposed copies {exposed}, idle {idle} of it"
+
+
+def _copies(profile: Profile) -> Iterable[RenderableType]:
+    overlap = profile.overlap
+    yield section("Copies, in the whole trace")
+    if "overlap" in profile.withheld:
+        yield fact(NOTHING, f"of the copy time is overlapped: {why_not(profile, 'overlap')}")
+    elif overlap.fraction is None:
+        yield fact(NOTHING, "of the copy time is overlapped: that is not known of these copies")
+    else:
+        known = duration(overlap.known_ns)
+        yield fact(percent(overlap.fraction), f"of {known} copy time is overlapped: kernels run beside it")
+    rows = table("copy", "host memory", "count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
+    for cells in copy_cells(profile):
+        rows.add_row(*cells)
+    yield rows
+    if profile.withheld.keys() & {"overlap", "causes"}:
+        yield bullet(f"why copies are exposed: {why_not(profile, 'overlap', 'causes')}")
+        return
+    twice = sum(group.time_ns for group in profile.copies) - sum(device.copy_ns for device in overlap.devices)
+    if twice:
+        yield bullet(f"copies run beside each other for {duration(twice)}: this counts once, but for each in the table")
+    for reason, count, exposed in overlap.by_reason:
+        yield bullet(f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {SENTENCES[reason]}")
+
+
+def _waits(profile: Profile) -> Iterable[RenderableType]:
+    sites = [site for site in profile.syncs.sites if site.verdict != "profiler"]
+    listed = [site for site in sites if site.in_steps.count]
+    steps = profile.steps.divisor
+    yield section(f"Waits of the host, {profile.steps.per} as traced")
+    of_stalls, of_drain = unless(profile, "stalls", "per_step"), unless(profile, "stalls", "drain", "per_step")
+    for number, meaning in waits_in_all(profile):
+        yield fact(number, meaning)
+    rows = table(
+        "cause", "in", "op or call", "count", "stall", "drain", "own", "rest", "GPU idle after", text_columns=3
+    )
+    for site in listed[:MAX_SITES]:
+        cost = site.in_steps
+        rows.add_row(
+            site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
+            cut(place(site.place) or NOTHING, MAX_CELL),
+            cut(site.op or site.call, MAX_CELL),
+            of_stalls(how_many(cost.count / steps)),
+            of_stalls(duration(cost.stall_ns / steps)),
+            *(
+                of_drain(duration(time / steps))
+                for time in (cost.drain_ns, cost.own_ns, cost.overhead_ns, cost.bubble_ns)
+            ),
+        )
+    if listed:
+        yield rows
+    if len(listed) > MAX_SITES:
+        yield bullet(f"and {counted(len(listed) - MAX_SITES, 'more site')}, all in the JSON and HTML reports")
+    if len(sites) > len(listed):
+        yield bullet(
+            f"{counted(len(sites) - len(listed), 'site')} outside of the complete steps: in the JSON and HTML reports"
+        )
+    for sentence in surprises(profile):
+        yield bullet(sentence)
+
+
+def _input(profile: Profile) -> Iterable[RenderableType]:
+    loader = profile.loader
+    yield section(f"Input, {profile.steps.per}")
+    shown = unless(profile, "per_step")
+    wait = duration(loader.wait_in_steps_ns / profile.steps.divisor)
+    yield fact(shown(wait), "the main thread waits for its DataLoader")
+    if loader.pinned is not None:
+        memory = "pinned" if loader.pinned else "pageable"
+        thread = ", and a pin-memory thread is at work" if loader.pin_thread else ""
+        yield bullet(f"batches are copied from {memory} memory{thread}")
+
+
+def _idle(profile: Profile) -> Iterable[RenderableType]:
+    yield section("Idle GPU, in the whole trace as traced")
+    for device in profile.devices[:MAX_DEVICES]:
+        if "busy" in profile.withheld:
+            yield fact(NOTHING, f"GPU {device.device} has nothing to run: {why_not(profile, 'busy')}")
+            continue
+        share = device.idle_ns / device.span_ns if device.span_ns else 0.0
+        yield fact(duration(device.idle_ns), f"GPU {device.device} has nothing to run ({percent(share)} of its span)")
+        for cause, time in () if "causes" in profile.withheld else device.idle_by_cause:
+            yield bullet(f"{duration(time)} {cause}: {IDLE[cause]}")
+        outside = idle_outside(profile, device)
+        if outside:
+            whole = profile.steps.whole
+            yield bullet(f"and {duration(outside)} of the {whole} lie before its first work and after its last")
+    yield from _more(len(profile.devices))
+    if "causes" in profile.withheld and "busy" not in profile.withheld:
+        yield bullet(f"by cause: {why_not(profile, 'causes')}")
+
+
+def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
+    yield section("What to do")
+    reason = unsearched(profile)
+    if reason:
+        yield bullet(f"not searched in full: {reason.what}")
+    elif not findings:
+        yield bullet(nothing_found(profile))
+    if findings and beside_findings(profile, findings):
+        yield bullet(beside_findings(profile, findings))
+    for finding in findings:
+        style = SEVERITY_STYLES[finding.severity]
+        what = (f"{finding.rule.id} {finding.rule.title}", "bold")
+        yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
+        yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
+        yield Padding(Text(f"Fix: {finding.rule.fix}"), (0, 0, 0, 6))
+        further = then_worth(finding, profile)
+        if further:
+            yield Padding(Text(f"Then: {further}"), (0, 0, 0, 6))
+    together = joint_worth(findings, profile)
+    if together:
+        yield bullet(together)

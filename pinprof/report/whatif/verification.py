@@ -1,0 +1,90 @@
+"""A prediction against what was measured, for the terminal and for programs."""
+
+import json
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from pinprof.report.layout import bullet, fact, laid_out, section
+from pinprof.report.whatif.json import change_fields, prediction_fields, wait_fields
+from pinprof.report.whatif.text import SOURCES, change_lines, difference, where
+from pinprof.report.words import printable
+from pinprof.trace.tables import Trace
+from pinprof.units import between, duration, ms, percent
+from pinprof.whatif.verification import Verification
+
+SCHEMA = "pinprof.verify/1"
+
+
+def to_text(before: Trace, verified: Verification, *, width: int = 100, color: bool = False) -> str:
+    """Return the comparison as text for a terminal of this width, with ANSI colours if asked for."""
+    return laid_out(_parts(before, verified), width=width, color=color)
+
+
+def _parts(before: Trace, verified: Verification) -> Iterator[RenderableType]:
+    """Yield the comparison, first of all what takes its meaning from the numbers."""
+    yield Text(printable(f"{verified.before.path} -> {verified.after.path}"), "bold")
+    if not verified.is_same_program:
+        yield section("These may not be the same program")
+        yield bullet(
+            f"only {percent(verified.kernels_alike)} of their kernels per step agree, by name: the difference "
+            "between the steps is not that of a fix alone"
+        )
+    if not verified.changes:
+        yield from _changes(before, verified)
+    yield section("Step after the fix")
+    yield from _step(verified)
+    if verified.changes:
+        yield from _changes(before, verified)
+    if verified.is_same_program and verified.kernels_alike < 1:
+        yield bullet(f"{percent(verified.kernels_alike)} of the kernels per step agree, by name")
+
+
+def _step(verified: Verification) -> Iterator[RenderableType]:
+    """Yield the steps; without a fix that a replay could tell nothing was predicted that could be right or wrong."""
+    made, measured = verified.prediction, verified.measured_range_ns
+    if verified.changes:
+        yield fact(f"{verified.error:+.1%}".replace("%", " %"), "is how far the prediction lies from the measured step")
+        brings = difference(made.baseline_ns, made.predicted_ns, is_certain=made.is_certain)
+        yield fact(duration(made.predicted_ns), f"predicted ({between(*made.range_ns)}): {brings}")
+    how = f"{SOURCES[verified.measured_source]} ({between(*measured)})"
+    is_certain = not measured[0] <= made.baseline_ns <= measured[1]
+    brings = difference(made.baseline_ns, verified.measured_ns, is_certain=is_certain)
+    yield fact(duration(verified.measured_ns), f"{how}: {brings}")
+    yield fact(duration(made.baseline_ns), f"before the fix, {SOURCES[made.baseline_source]}")
+
+
+def _changes(before: Trace, verified: Verification) -> Iterator[RenderableType]:
+    yield section("What the fix changed")
+    if not verified.changes:
+        yield bullet(
+            "nothing that a replay could tell: the waits, copies and allocations of the first trace are in the "
+            "second, too; so no saving was predicted"
+        )
+    for change in verified.changes:
+        yield from map(bullet, change_lines(before, change))
+    for site in verified.new_waits:
+        yield bullet(f"new, and not in the prediction: {site.cause} {where(site)}")
+
+
+def to_json(verified: Verification) -> str:
+    """Return the comparison as JSON text."""
+    made = verified.prediction
+    document = {
+        "schema": SCHEMA,
+        "before": verified.before.path,
+        "after": verified.after.path,
+        **{name: value for name, value in prediction_fields(made).items() if name != "scenario"},
+        "measured_step_ms": ms(verified.measured_ns),
+        "measured_source": verified.measured_source,
+        "measured_range_ms": [ms(bound) for bound in verified.measured_range_ns],
+        "error_fraction": verified.error,
+        "predicted_saving_ms": ms(verified.predicted_saving_ns),
+        "measured_saving_ms": ms(verified.measured_saving_ns),
+        "same_program": verified.is_same_program,
+        "kernels_alike": verified.kernels_alike,
+        "changes": [change_fields(change) for change in verified.changes],
+        "new_waits": [wait_fields(site) for site in verified.new_waits],
+    }
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"

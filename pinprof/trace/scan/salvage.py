@@ -1,0 +1,136 @@
+"""Takes events out of text that is no JSON: cut off, or with names that were written as they are.
+
+Versions of torch have left quotes, backslashes and control characters in names as they were, and `N/A` without quotes.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from pinprof.trace.scan.events import Event, Metadata, decode_event
+
+SEAM = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
+"""What lies between two events, if it is not within the arguments of one."""
+WIDEST = 8
+"""An event that holds more seams than this is taken for broken."""
+LIST_END = re.compile(rb"\}\s*\](?=\s*(?:[,}]|\Z))")
+MOST_RESTS = 16
+"""Ends of the list that are tried, each for the whole of what follows."""
+
+NO_VALUE = re.compile(rb"(:\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
+CONTROL = re.compile(rb"[\x00-\x1f]")
+STRAY_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
+BACKSLASH = re.compile(rb'\\(?!")')
+NAME = re.compile(rb'("name"\s*:\s*")(.*?)("\s*(?:,\s*"(?:ph|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:|\}))', re.DOTALL)
+QUOTE = re.compile(rb'(?<!\\)((?:\\\\)*)"')
+
+
+class Salvaged(NamedTuple):
+    """What was found in a text."""
+
+    events: list[Event]
+    repaired: int
+    """Events that were no JSON and are read all the same."""
+    malformed: int
+    """Entries that are no events."""
+    rest: bytes
+    """What follows the last whole event."""
+    closed: bool
+    """Whether the list ends where it should: else the rest is the beginning of another event, or nothing."""
+
+
+def salvage(text: bytes, *, is_last: bool) -> Salvaged:
+    """Return the events in a text that begins with one; `is_last`: the list ends in it, or should.
+
+    Each event is read by itself; one that is no JSON is repaired where that is possible, and else counted.
+    """
+    cuts = [0, *(match.end() for match in SEAM.finditer(text))]
+    bounds = [*cuts[1:], len(text)]
+    if is_last:
+        bounds[-1] = cuts[-1] + _whole(text[cuts[-1] :])
+    events: list[Event] = []
+    repaired = malformed = place = 0
+    while place < len(cuts):
+        event, width = _event(text, cuts[place], bounds[place : place + WIDEST])
+        if event is None and (event := _repaired(_stripped(text[cuts[place] : bounds[place]]))):
+            repaired += 1
+        if event is not None:
+            events.append(event)
+        elif bounds[place] > cuts[place]:
+            malformed += 1
+        place += width
+    rest = text[bounds[-1] :]
+    return Salvaged(events, repaired, malformed, rest, closed=rest.lstrip(b" \t\r\n,").startswith(b"]"))
+
+
+def _event(text: bytes, begin: int, ends: list[int]) -> tuple[Event | None, int]:
+    """Return the event that ends at the first of these places at which it is whole, and how many places that takes."""
+    for width, end in enumerate(ends, start=1):
+        event = decode_event(_stripped(text[begin:end]))
+        if event is not None:
+            return event, width
+    return None, 1
+
+
+def _stripped(text: bytes) -> bytes:
+    return text.rstrip(b" \t\r\n").removesuffix(b",")
+
+
+def _whole(text: bytes) -> int:
+    """Return where the event at the beginning of a text ends, 0 if it is not whole."""
+    try:
+        return json.JSONDecoder().raw_decode(text.decode("latin-1"))[1]
+    except (ValueError, RecursionError):
+        ends = (match.start() + 1 for match, _ in zip(LIST_END.finditer(text), range(MOST_RESTS), strict=False))
+        return next((end for end in ends if _repaired(text[:end])), 0)
+
+
+def _repaired(text: bytes) -> Event | None:
+    """Return an event whose text is no JSON, None if it cannot be told what was meant."""
+    for repair in (_without_controls, _with_escapes, _with_quoted_name):
+        text = repair(text)
+        event = decode_event(text)
+        if event is not None:
+            return event
+    return None
+
+
+def _without_controls(text: bytes) -> bytes:
+    """Return a text with `null` for what is no value, and without control characters and broken UTF-8."""
+    text = NO_VALUE.sub(rb"\1null", text)
+    return CONTROL.sub(b" ", text).decode(errors="replace").encode()
+
+
+def _with_escapes(text: bytes) -> bytes:
+    """Return a text with all backslashes escaped if one is not: then none of them was, as in Windows paths."""
+    return BACKSLASH.sub(rb"\\\\", text) if STRAY_BACKSLASH.search(text) else text
+
+
+def _with_quoted_name(text: bytes) -> bytes:
+    def escaped(match: re.Match[bytes]) -> bytes:
+        return match[1] + QUOTE.sub(rb'\1\\"', match[2]) + match[3]
+
+    return NAME.sub(escaped, text, count=1)
+
+
+def salvage_metadata(around: bytes) -> Metadata:
+    """Return what can be read of the keys beside the events, from what lies around these."""
+    text = around.decode("latin-1")
+    found = Metadata()
+    for field in msgspec.structs.fields(Metadata):
+        for value in _values_of(text, field.encode_name):
+            setattr(found, field.name, msgspec.Raw(value.encode("latin-1")))
+    return found
+
+
+def _values_of(text: str, key: str) -> Iterator[str]:
+    """Yield the values of a key that are whole."""
+    for match in re.finditer(rf'"{re.escape(key)}"\s*:\s*', text):
+        try:
+            _, end = json.JSONDecoder().raw_decode(text, match.end())
+        except (ValueError, RecursionError):
+            continue
+        yield text[match.end() : end]

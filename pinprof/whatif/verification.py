@@ -1,0 +1,209 @@
+"""Whether a fix brought what the replay of the trace before it predicts: two traces of one program."""
+
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+import numpy as np
+
+from pinprof.analyses.kernels import SAME, kernels_alike
+from pinprof.analyses.syncs import CAUSES, GONE, Counted, Site, match_sites
+from pinprof.errors import TraceError
+from pinprof.intervals import Intervals, covered, union
+from pinprof.measurement.profile import Profile
+from pinprof.trace.calls import ALLOCATING
+from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
+from pinprof.whatif import Edits, Model, Prediction, Recorded, Scenario, predict_edits
+from pinprof.whatif.edits import NO_EDITS
+from pinprof.whatif.fixes import Change, change_of
+from pinprof.whatif.scenarios import BLOCKING_COPIES, without_blocking, without_waits
+
+COPY_CAUSES = BLOCKING_COPIES | {"pageable_copy"}
+"""Causes of waits that go if their copies are made otherwise."""
+
+CopyKey = tuple[int, int]
+"""Direction, and the bits that the size takes: batches are of similar, not of equal size."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was predicted from the trace before, and what the trace after shows; times in ns."""
+
+    before: Profile
+    after: Profile
+    prediction: Prediction
+    measured_ns: float
+    measured_source: str
+    """`measured` (recorded by pinprof run) or `estimated`."""
+    measured_range_ns: tuple[float, float]
+    changes: tuple[Change, ...]
+    """What is different after, as far as a replay can make the difference."""
+    new_waits: tuple[Site, ...]
+    """Waits that only the trace after has; the prediction leaves them out."""
+    kernels_alike: float
+    """Share of the kernels per step that both traces have, by name."""
+
+    @property
+    def error(self) -> float:
+        """How far the predicted step lies above the measured one, as a share of the latter."""
+        return self.prediction.predicted_ns / self.measured_ns - 1
+
+    @property
+    def predicted_saving_ns(self) -> float:
+        """What the fix was predicted to bring per step."""
+        return self.prediction.baseline_ns - self.prediction.predicted_ns
+
+    @property
+    def measured_saving_ns(self) -> float:
+        """What the fix brought per step."""
+        return self.prediction.baseline_ns - self.measured_ns
+
+    @property
+    def is_same_program(self) -> bool:
+        """Whether the two traces seem to be of one program."""
+        return self.kernels_alike >= SAME
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two traces."""
+
+    trace: Trace
+    profile: Profile
+
+    def per_step(self, count: float) -> float:
+        return count / self.profile.steps.divisor
+
+
+def verify(before: Trace, before_profile: Profile, after: Trace, after_profile: Profile) -> Verification:
+    """Return how the step after a fix compares with the one predicted from the trace before it.
+
+    What was fixed is inferred: waits, allocations and kinds of copies that the trace before has and the one after has
+    not, or half as often at most. Raises TraceError if one of the traces has no step that could be compared.
+    """
+    old, new = _Side(before, before_profile), _Side(after, after_profile)
+    measured = after_profile.step
+    for side in (old, new):
+        reason = side.profile.withheld.get("estimate")
+        if reason and len(side.trace.gpu):
+            raise TraceError(f"{side.profile.path}: is not fit to compare ({reason.what}); {reason.remedy}")
+        if not side.profile.step.step_ns or not len(side.trace.gpu):
+            raise TraceError(
+                f"{side.profile.path}: has no complete step with runtime calls and GPU activities to compare; record "
+                "it with pinprof run, or with ProfilerActivity.CPU and CUDA and profiler.step() once per training step"
+            )
+    model = Model([Recorded(before, before_profile.syncs, before_profile.steps, before_profile.loader)])
+    if not model.runs:
+        raise TraceError(f"{before_profile.path}: has no runtime calls, so no change can be predicted from it")
+    matches = match_sites(_waits(old), _waits(new))
+    edits = _edits(old, new, {site for match in matches for site in match.gone()})
+    step = measured.step_ns or 0.0
+    return Verification(
+        before=before_profile,
+        after=after_profile,
+        prediction=predict_edits(model, [reduce(or_, edits.values(), NO_EDITS)], Scenario()),
+        measured_ns=step,
+        measured_source=measured.source,
+        measured_range_ns=measured.range_ns or (step, step),
+        changes=tuple(change_of(option, before, before_profile.syncs, edit) for option, edit in edits.items() if edit),
+        new_waits=tuple(site for match in matches for site in match.new()),
+        kernels_alike=kernels_alike(before, after),
+    )
+
+
+def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits]:
+    """Return by option what the fix changed in the trace before; `missed` are the waits that only that has."""
+    syncs, gpu = old.profile.syncs, old.trace.gpu
+    copies, stalls = _copies(old), syncs.stalls
+    pageable = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] == PAGEABLE)
+    pinned = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] != PINNED)
+    blocking = _fewer(old, new, copies, _blocks)
+    behind = _fewer(old, new, copies, lambda side, rows: ~_runs_beside(side, rows))
+    ahead = [row for row in behind if gpu.direction[row] == HTOD]
+    gone = [number for number, site in enumerate(syncs.sites) if site in missed]
+    kept = _kept(old, new)
+    made_otherwise = {
+        number
+        for number in gone
+        if syncs.sites[number].cause in COPY_CAUSES
+        and all(_key(old, int(copy)) in kept for copy in stalls.copy[syncs.rows[number]] if copy != NONE)
+    }
+    allocations = {number for number in gone if np.isin(stalls.kind[syncs.rows[number]], ALLOCATING).any()}
+    return {
+        "drop_syncs": without_waits(syncs, sorted(set(gone) - made_otherwise - allocations)),
+        "pin": Edits(pinned=frozenset(pageable) & frozenset(pinned)),
+        "non_blocking": without_blocking(old.trace, syncs, frozenset(blocking)) if blocking else NO_EDITS,
+        "overlap_copies": Edits(ahead=frozenset(ahead)),
+        "drop_allocs": without_waits(syncs, sorted(allocations)),
+    }
+
+
+# Waits
+
+
+def _waits(side: _Side) -> list[Counted]:
+    """Return the sites that a fix can be about, each with its waits per step."""
+    return [
+        (site, side.per_step(site.in_steps.count))
+        for site in side.profile.syncs.sites
+        if site.is_of_the_code and site.in_steps.count
+    ]
+
+
+# Copies
+
+
+def _copies(side: _Side) -> Int64s:
+    """Return the copies of the complete steps."""
+    trace = side.trace
+    step = trace.links.activity_step
+    return np.flatnonzero((trace.gpu.category == MEMCPY) & trace.steps.holds(step))
+
+
+def _key(side: _Side, row: int) -> CopyKey:
+    return int(side.trace.gpu.direction[row]), int(side.trace.gpu.bytes[row]).bit_length()
+
+
+def _kept(old: _Side, new: _Side) -> set[CopyKey]:
+    """Return the kinds of copies that the trace after has, too."""
+    before, after = (Counter(_key(side, row) for row in _copies(side).tolist()) for side in (old, new))
+    return {key for key, count in before.items() if new.per_step(after[key]) > GONE * old.per_step(count)}
+
+
+def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], Bools]) -> list[int]:
+    """Return the copies before that have something which copies of their kind have no more, though they are there."""
+    chosen = rows[has(old, rows)].tolist()
+    others = _copies(new)
+    left = Counter(_key(new, row) for row in others[has(new, others)].tolist())
+    before = Counter(_key(old, row) for row in chosen)
+    kept = _kept(old, new)
+    fixed = {key for key, count in before.items() if new.per_step(left[key]) <= GONE * old.per_step(count)} & kept
+    copies = np.flatnonzero(old.trace.gpu.category == MEMCPY)  # also those outside of complete steps
+    return [row for row in copies[has(old, copies)].tolist() if _key(old, row) in fixed]
+
+
+def _blocks(side: _Side, rows: Int64s) -> Bools:
+    """Return whether the host waits for each copy in the call that makes it."""
+    syncs = side.profile.syncs
+    of_copy = np.isin(syncs.cause, [CAUSES.index(cause) for cause in BLOCKING_COPIES])
+    return np.isin(rows, syncs.stalls.copy[of_copy])
+
+
+def _runs_beside(side: _Side, rows: Int64s) -> Bools:
+    """Return whether each copy is on another stream than most of the kernels' time, and mostly beside kernels."""
+    gpu = side.trace.gpu
+    kernels = np.flatnonzero(gpu.category == KERNEL)
+    result = np.zeros(len(rows), bool)
+    for device in np.unique(gpu.device[rows]).tolist():
+        mine = kernels[gpu.device[kernels] == device]
+        if not len(mine):
+            continue
+        streams, index = np.unique(gpu.stream[mine], return_inverse=True)
+        compute = streams[np.bincount(index.ravel(), weights=gpu.duration_ns[mine]).argmax()]
+        busy: Intervals = union(gpu.start_ns[mine], gpu.end_ns[mine])
+        beside = covered(busy, gpu.start_ns[rows], gpu.end_ns[rows]) >= GONE * gpu.duration_ns[rows]
+        result |= (gpu.device[rows] == device) & (gpu.stream[rows] != compute) & beside
+    return result
