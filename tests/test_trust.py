@@ -13,7 +13,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 from pinprof.check.figures import measure_figures
 from pinprof.measurement.profile import Profile, measure
 from pinprof.measurement.trust import CHECKS, FIGURES
-from pinprof.measurement.trust.missing import LEVELS
+from pinprof.measurement.trust.doubt import LEVELS
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text

@@ -10,23 +10,35 @@ from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE
 
 
 @dataclass(frozen=True)
-class CopyGroup:
-    """All copies of one direction and host memory; times in ns, each copy counted by itself."""
+class Copied:
+    """What was copied; the time counts each copy by itself, in ns."""
 
-    direction: str
-    host_memory: str
     count: int
     bytes: int | None
     """Of the copies whose size is recorded; None if it is of none."""
+    unsized: int
+    """Copies whose size is not recorded."""
     time_ns: int
-    overlapped_ns: int
-    exposed_ns: int
     bandwidth_gbps: float | None
     """Bytes per ns (10^9 bytes per second) over the copies whose size is recorded."""
-    unsized: int = 0
-    """Copies whose size is not recorded."""
-    host_blocked_ns: int = 0
-    """How long the host was blocked in calls that made or awaited these copies."""
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """How much of the time of copies lies under kernels, in ns; each copy counts by itself."""
+
+    overlapped_ns: int
+    exposed_ns: int
+
+
+@dataclass(frozen=True)
+class CopyGroup:
+    """All copies of one direction and host memory."""
+
+    direction: str
+    host_memory: str
+    copied: Copied
+    hidden: Hidden
 
 
 def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
@@ -48,15 +60,16 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
         size, unsized = total_bytes(gpu.bytes[members])
         groups.append(
             CopyGroup(
-                direction=DIRECTIONS[direction],
-                host_memory=HOST_MEMORIES[memory],
-                count=len(members),
-                bytes=size,
-                time_ns=time,
-                overlapped_ns=hidden,
-                exposed_ns=time - hidden,
-                bandwidth_gbps=size / sized_time if size is not None and sized_time else None,
-                unsized=unsized,
+                DIRECTIONS[direction],
+                HOST_MEMORIES[memory],
+                Copied(
+                    count=len(members),
+                    bytes=size,
+                    unsized=unsized,
+                    time_ns=time,
+                    bandwidth_gbps=size / sized_time if size is not None and sized_time else None,
+                ),
+                Hidden(hidden, time - hidden),
             )
         )
     return tuple(groups)

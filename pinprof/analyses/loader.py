@@ -1,6 +1,6 @@
 """How long the training loop waited for its DataLoader."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -14,8 +14,8 @@ LOADER_PREFIX = "enumerate(DataLoader)#"
 
 
 @dataclass(frozen=True)
-class LoaderWaits:
-    """Waits of the main thread for the next batch; times in ns."""
+class LoaderSums:
+    """How long the main thread waits for the next batch; times in ns."""
 
     waits: int
     wait_ns: int
@@ -25,9 +25,20 @@ class LoaderWaits:
     """Whether the large copies to the device in the steps came from pinned memory; None if there are none, or mixed."""
     pin_thread: bool
     """Whether a pin-memory thread is at work."""
-    times: Intervals
     in_process: bool
     """Whether the main process makes the batches itself (`num_workers=0`)."""
+
+
+@dataclass(frozen=True)
+class LoaderWaits(LoaderSums):
+    """The waits of the main thread for the next batch."""
+
+    times: Intervals
+
+    @property
+    def sums(self) -> LoaderSums:
+        """The same without the times of each."""
+        return LoaderSums(**{each.name: getattr(self, each.name) for each in fields(LoaderSums)})
 
 
 def measure_loader(trace: Trace) -> LoaderWaits:

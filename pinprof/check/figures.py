@@ -10,7 +10,7 @@ from pinprof.analyses.syncs import Site, SiteIdentity
 from pinprof.check.limits import QUANTITIES
 from pinprof.check.places import Place, copy_places, finding_places, site_place
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.missing import MATTERS
+from pinprof.measurement.trust.doubt import MATTERS
 from pinprof.rules import NEGLIGIBLE, Finding
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools, Trace
 from pinprof.units import NS_PER_MS, duration

@@ -132,11 +132,11 @@ def whatif(
 
 def _refuse_unfit(model: Any) -> None:
     """Refuse traces that are less than they seem, where that takes the estimates from their reports."""
-    from pinprof.measurement.trust import Seen, find_missing, withheld
-    from pinprof.measurement.trust.missing import ESTIMATE
+    from pinprof.measurement.trust import Seen, find_doubts, withheld
+    from pinprof.measurement.trust.doubt import ESTIMATE
 
     for rank in model.ranks:
-        reason = withheld(find_missing(Seen(rank.trace, rank.times, model.step, rank.syncs))).get(ESTIMATE)
+        reason = withheld(find_doubts(Seen(rank.trace, rank.times, model.step, rank.syncs))).get(ESTIMATE)
         if reason:
             fail(f"{rank.trace.path}: has {reason.what}, so that no change can be predicted; {reason.remedy}")
 

@@ -1,32 +1,30 @@
-"""Everything that was measured of one trace, as a Profile."""
+"""The sums that were measured of one trace, each known or withheld."""
 
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import numpy as np
 
-from pinprof.analyses.communication import Communication, measure_communication
-from pinprof.analyses.copies import CopyGroup, measure_copies
-from pinprof.analyses.hazards import Hazards, measure_hazards
-from pinprof.analyses.idle import DeviceTime, measure_idle
+from pinprof.analyses.communication import Communication
+from pinprof.analyses.copies import Copied, CopyGroup, Hidden, measure_copies
+from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import SlowLaunches, measure_slow_launches
-from pinprof.analyses.loader import LoaderWaits, measure_loader
-from pinprof.analyses.overlap import Overlap, measure_overlap
+from pinprof.analyses.loader import LoaderSums
+from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import MeanStep, measure_mean
 from pinprof.analyses.pause import Pause, measure_pause
-from pinprof.analyses.steps import StepTimes, measure_steps
-from pinprof.analyses.syncs import Stalls, Syncs, measure_syncs
-from pinprof.measurement.trust import Missing, Seen, find_missing, withheld
-from pinprof.replay.bound import bound_of, gaps_with_causes
-from pinprof.trace.callers import call_places
-from pinprof.trace.lines import SourceLine
+from pinprof.analyses.steps import StepTimes
+from pinprof.analyses.syncs import BareSite, Cost, Drained, Site, Stalled
+from pinprof.details import Details, details_of
+from pinprof.measurement.known import Known, Perhaps, Withheld
+from pinprof.measurement.trust import Seen, find_doubts
+from pinprof.measurement.trust.doubt import Doubt, Doubted, doubted
+from pinprof.replay import Replay, StepEstimate
+from pinprof.replay.bound import bound_of
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Int64s, Trace
-from pinprof.whatif import Model, Recorded, StepEstimate
-
-OF_PARTS = ("step", "per_step", "busy", "overlap")
-"""The figures that the parts of a step are made of."""
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Trace
 
 KNOWN_COUNTS = (
     "kernel",
@@ -40,33 +38,111 @@ KNOWN_COUNTS = (
     "user_annotation",
 )
 
+T = TypeVar("T")
+
+Times = tuple[tuple[str, int], ...]
+"""(cause, ns), the longest first."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """How long a GPU worked and was idle in the whole trace."""
+
+    device: int
+    time: Perhaps[DeviceTime]
+    idle_by_cause: Perhaps[Times]
+
+
+@dataclass(frozen=True)
+class CopySums:
+    """All copies of one direction and host memory in the whole trace."""
+
+    direction: str
+    host_memory: str
+    copied: Perhaps[Copied]
+    hidden: Perhaps[Hidden]
+    host_blocked_ns: Perhaps[int]
+    """How long the host was blocked in calls that made or awaited these copies."""
+
+
+@dataclass(frozen=True)
+class OverlapSums:
+    """Copy time of all devices in the whole trace, in ns."""
+
+    overlapped_ns: int
+    exposed_ns: int
+    known_ns: int
+    """The copy time of which the recording tells whether it is hidden: `Overlap.known_ns`."""
+    fraction: float | None
+    """The overlapped share of that; None without copies."""
+
+
+@dataclass(frozen=True)
+class ExposedSums:
+    """The exposed copies of one reason."""
+
+    reason: Perhaps[str]
+    count: Perhaps[int]
+    exposed_ns: Perhaps[int]
+
+
+@dataclass(frozen=True)
+class WaitCost(Stalled):
+    """What waits cost together."""
+
+    drained: Perhaps[Drained]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitSite(BareSite):
+    """Waits of one cause at one place, and what they cost."""
+
+    total: Perhaps[WaitCost]
+    """In the whole trace."""
+    in_steps: Perhaps[WaitCost]
+    """In the complete steps together."""
+
+
+@dataclass(frozen=True)
+class DrainPerStep:
+    """What the waits of a step are for, and what they leave; times in ns."""
+
+    drain_ns: float
+    """The time in waits in which work queued before was still to be done."""
+    worked_ns: float
+    """The part of that in which the GPU worked."""
+    bubble_ns: float
+    """GPU idle after them."""
+
+
+@dataclass(frozen=True)
+class WaitsPerStep:
+    """The waits of a step; times in ns."""
+
+    hidden: float
+    hidden_stall_ns: float
+    """Time that the host stands in hidden waits."""
+    count: float
+    """Times that the host waits, as the code asks for or not."""
+    stall_ns: float
+    """Time that the host stands in these waits."""
+    drained: Perhaps[DrainPerStep]
+
 
 @dataclass(frozen=True)
 class PerStep:
     """Sums over the complete steps, divided by their number. What lies outside of complete steps is left out."""
 
-    hidden_waits: float
-    hidden_stall_ns: float
-    """Time that the host stands in hidden waits."""
-    exposed_ns: float
+    waits: Perhaps[WaitsPerStep]
+    exposed_ns: Perhaps[float]
     """Copy time beside which no kernel runs, of the copies that count."""
-    waits: float
-    """Times that the host waits, as the code asks for or not."""
-    stall_ns: float
-    """Time that the host stands in these waits."""
-    drain_ns: float
-    """The part of it in which work queued before was still to be done."""
-    worked_ns: float
-    """The part of that in which the GPU worked."""
-    bubble_ns: float
-    """GPU idle after them."""
-    pageable_bytes: float | None
+    pageable_bytes: Perhaps[float | None]
     """Copied from or to pageable memory, as far as sizes are recorded; None if no size of such copies is."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The measurements of one trace; small, and independent of its tables."""
+    """The sums that were measured of one trace: small and picklable, whatever the trace has."""
 
     path: str
     info: Info
@@ -77,25 +153,31 @@ class Profile:
     """Events by category, as in `Trace.counts`."""
     skipped: dict[str, int]
     """Events that could not be used, by reason."""
-    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
     """What makes the trace less than it seems, the gravest first."""
+    withheld: Doubted
+    """Why figures are not given, for those who take them from the rows of the trace."""
     steps: StepTimes
-    step: StepEstimate
+    """Its times are None where they are withheld."""
+    step: Perhaps[StepEstimate]
+    """The step without the profiler."""
     bound: str | None
-    """`host`, `gpu`, `input` or `communication`; None without GPU work."""
-    devices: tuple[DeviceTime, ...]
-    copies: tuple[CopyGroup, ...]
-    overlap: Overlap
-    copy_places: tuple[SourceLine | None, ...]
-    """Where each copy of `overlap.row` was launched; the line is None where only the function is certain."""
-    syncs: Syncs
-    loader: LoaderWaits
-    hazards: Hazards
+    """`host`, `gpu`, `input` or `communication`; None without GPU work, and where it cannot be told."""
+    gpus: tuple[Gpu, ...]
+    copies: tuple[CopySums, ...]
+    copy_ns: Perhaps[int]
+    """How long copies run."""
+    overlap: Perhaps[OverlapSums]
+    exposed: tuple[ExposedSums, ...]
+    """By reason, the longest first."""
+    sites: tuple[WaitSite, ...]
+    """Where the host waits, the longest idle time first."""
+    loader: LoaderSums
     communication: Communication
-    per_step: PerStep | None
-    """None without complete steps, and where they are withheld."""
-    mean_steps: tuple[MeanStep, ...]
-    """How the step divides on each GPU; none where one of the figures `OF_PARTS` is withheld."""
+    per_step: Perhaps[PerStep | None]
+    """None without complete steps."""
+    mean_steps: Perhaps[tuple[MeanStep, ...]]
+    """How the step divides on each GPU; none if its length is not known."""
     pause: Pause | None
     """As traced; None without complete steps on the host, and where sums per step are withheld."""
     slow_launches: SlowLaunches | None
@@ -104,79 +186,179 @@ class Profile:
     @property
     def step_ns(self) -> float | None:
         """The step without the profiler, or as it was traced where the former is not known."""
-        return self.step.step_ns or self.steps.traced_ns
+        return self.estimate.step_ns or self.steps.traced_ns
 
     @property
-    def withheld(self) -> dict[str, Missing]:
-        """The figures (keys of `pinprof.measurement.trust.FIGURES`) that the trace is not fit for, each with the reason.
+    def estimate(self) -> StepEstimate:
+        """The step without the profiler, None in it where it is withheld."""
+        return self.step.value if isinstance(self.step, Known) else UNKNOWN_STEP
 
-        Of those that are optional here nothing is left; the others must not be shown.
-        """
-        return withheld(self.missing)
+    @property
+    def parts(self) -> tuple[MeanStep, ...]:
+        """How the step divides on each GPU; none where that is withheld, or not known."""
+        return self.mean_steps.value if isinstance(self.mean_steps, Known) else ()
+
+    @property
+    def sums(self) -> PerStep | None:
+        """The sums per step; None without complete steps, and where they are withheld."""
+        return self.per_step.value if isinstance(self.per_step, Known) else None
+
+
+UNKNOWN_STEP = StepEstimate(None, "estimated", None)
 
 
 def measure(trace: Trace, sources: Sources | None = None) -> Profile:
     """Return all measurements of a trace; lines are looked up in `sources`, by default those beside the trace."""
-    return measure_with_model(trace, sources)[0]
+    details = details_of(trace, sources)
+    return profile_of(details, Replay([details]))
 
 
-def measure_with_model(trace: Trace, sources: Sources | None = None) -> tuple[Profile, Model]:
-    """Return all measurements of a trace, and what replays it, with which its step was estimated."""
-    sources = sources or Sources(trace.path)
-    model = Model([Recorded(trace, measure_syncs(trace, sources), measure_steps(trace), measure_loader(trace))])
-    return _profile(model, sources), model
+def profile_of(details: Details, replay: Replay) -> Profile:
+    """Return the sums of what was measured; `replay` is of the same trace."""
+    doubts = find_doubts(Seen(details.trace, details.steps, replay.step, details.syncs))
+    return _Sums(details, replay, doubts, doubted(doubts)).profile()
 
 
-def _profile(model: Model, sources: Sources) -> Profile:
-    (trace, syncs, steps, loader), step = model.ranks[0], model.step
-    overlap, communication = measure_overlap(trace), measure_communication(trace)
-    counts = overlap.counts
-    stalls = syncs.stalls
-    devices = measure_idle(trace, gaps_with_causes(trace, syncs, loader))
-    missing = find_missing(Seen(trace, steps, step, syncs))
-    taken = withheld(missing).keys()
-    begin, end = _times(trace)
-    steps, step = _trusted(steps, step, taken)
-    length = step.step_ns or steps.traced_ns
-    return Profile(
-        path=trace.path,
-        info=trace.info,
-        begin_ns=(trace.info.base_ns or 0) + begin,
-        span_ns=end - begin,
-        counts=trace.counts,
-        skipped=trace.skipped,
-        missing=missing,
-        steps=steps,
-        step=step,
-        bound=None if taken & {"step", "busy", "causes"} else bound_of(length, steps, devices, loader, communication),
-        devices=devices,
-        copies=tuple(replace(group, host_blocked_ns=_blocked(trace, stalls, group)) for group in measure_copies(trace)),
-        overlap=overlap,
-        copy_places=tuple(_copy_places(trace, overlap.row, syncs, sources)),
-        syncs=syncs,
-        loader=loader,
-        hazards=measure_hazards(trace),
-        communication=communication,
-        per_step=None if "per_step" in taken else _per_step(trace, steps.count, overlap, syncs),
-        mean_steps=()
-        if taken & set(OF_PARTS) or not length
-        else measure_mean(trace, overlap.row[counts], overlap.exposed_ns[counts], length),
-        pause=None if taken & {"step", "per_step"} else measure_pause(trace, loader.times),
-        slow_launches=None
-        if taken & {"step", "per_step"}
-        else measure_slow_launches(trace, stalls.call, steps.divisor),
-    )
+@dataclass(frozen=True)
+class _Sums:
+    """Takes the sums of one trace, and withholds those that it is not fit for."""
+
+    details: Details
+    replay: Replay
+    doubts: tuple[Doubt, ...]
+    why: Doubted
+
+    def profile(self) -> Profile:
+        details, trace, why = self.details, self.details.trace, self.why
+        steps, step = self.steps(), self.step()
+        length = (step.value.step_ns if isinstance(step, Known) else None) or steps.traced_ns
+        begin, end = _times(trace)
+        no_sums = why.step or why.per_step
+        return Profile(
+            path=trace.path,
+            info=trace.info,
+            begin_ns=(trace.info.base_ns or 0) + begin,
+            span_ns=end - begin,
+            counts=trace.counts,
+            skipped=trace.skipped,
+            doubts=self.doubts,
+            withheld=why,
+            steps=steps,
+            step=step,
+            bound=None if no_sums or why.busy or why.causes else bound_of(details, length),
+            gpus=tuple(self.gpu(device) for device in details.devices),
+            copies=tuple(self.copies(group) for group in measure_copies(trace)),
+            copy_ns=_unless(why.copies, lambda: sum(device.copy_ns for device in details.overlap.devices)),
+            overlap=_unless(why.overlap, lambda: _overlap(details.overlap)),
+            exposed=tuple(self.exposed(*row) for row in details.overlap.by_reason),
+            sites=tuple(map(self.site, details.syncs.sites)),
+            loader=details.loader.sums,
+            communication=details.communication,
+            per_step=_unless(why.per_step, self.per_step),
+            mean_steps=_unless(
+                why.step or why.per_step or why.busy or why.overlap, lambda: _mean_steps(details, length)
+            ),
+            pause=None if no_sums else measure_pause(trace, details.loader.times),
+            slow_launches=None
+            if no_sums
+            else measure_slow_launches(trace, details.syncs.stalls.call, steps.divisor),
+        )
+
+    def steps(self) -> StepTimes:
+        """Return the steps as traced, without the times that are withheld."""
+        steps = self.details.steps
+        if self.why.per_step or self.why.busy:
+            steps = replace(steps, busy_ns=None)
+        if self.why.step:
+            steps = replace(steps, host_ns=None, device_ns=None, traced_ns=None, each_ns=steps.each_ns[:0])
+        return steps
+
+    def step(self) -> Perhaps[StepEstimate]:
+        """Return the step without the profiler; what was measured stays."""
+        step = self.replay.step
+        return _unless((self.why.estimate or self.why.step) if step.source == "estimated" else None, lambda: step)
+
+    def gpu(self, device: DeviceTime) -> Gpu:
+        """Return the times of a device."""
+        return Gpu(
+            device.device,
+            _unless(self.why.busy, lambda: device),
+            _unless(self.why.busy or self.why.causes, lambda: device.idle_by_cause),
+        )
+
+    def copies(self, group: CopyGroup) -> CopySums:
+        """Return the sums of a group of copies."""
+        why = self.why
+        return CopySums(
+            group.direction,
+            group.host_memory,
+            _unless(why.copies, lambda: group.copied),
+            _unless(why.overlap, lambda: group.hidden),
+            _unless(why.stalls, lambda: _blocked(self.details, group)),
+        )
+
+    def exposed(self, reason: str, count: int, exposed_ns: int) -> ExposedSums:
+        """Return the sums of the exposed copies of one reason."""
+        why = self.why
+        return ExposedSums(
+            _unless(why.causes, lambda: reason),
+            _unless(why.copies, lambda: count),
+            _unless(why.overlap, lambda: exposed_ns),
+        )
+
+    def site(self, site: Site) -> WaitSite:
+        """Return a site with what it costs."""
+        return WaitSite(
+            **{each.name: getattr(site, each.name) for each in fields(BareSite)},
+            total=self.cost(site.total),
+            in_steps=self.cost(site.in_steps),
+        )
+
+    def cost(self, cost: Cost) -> Perhaps[WaitCost]:
+        """Return what waits cost."""
+        return _unless(
+            self.why.stalls, lambda: WaitCost(cost.count, cost.stall_ns, _unless(self.why.drain, lambda: cost))
+        )
+
+    def per_step(self) -> PerStep | None:
+        """Return the sums per step; None without complete steps."""
+        count, trace, overlap, why = self.details.steps.count, self.details.trace, self.details.overlap, self.why
+        if not count:
+            return None
+        gpu = trace.gpu
+        inside = trace.steps.holds(trace.links.activity_step[overlap.row])
+        rows = overlap.row[inside]
+        pageable = total_bytes(gpu.bytes[rows[gpu.host_memory[rows] == PAGEABLE]]).known
+        return PerStep(
+            _unless(why.stalls, self.waits),
+            _unless(why.overlap, lambda: int(overlap.exposed_ns[inside & overlap.counts].sum()) / count),
+            _unless(why.copies, lambda: None if pageable is None else pageable / count),
+        )
+
+    def waits(self) -> WaitsPerStep:
+        """Return the waits per step."""
+        sites, count = self.details.syncs.sites, self.details.steps.count
+        hidden = [site.in_steps for site in sites if site.verdict == "hidden"]
+        every = [site.in_steps for site in sites if site.is_wait]
+        return WaitsPerStep(
+            hidden=sum(cost.count for cost in hidden) / count,
+            hidden_stall_ns=sum(cost.stall_ns for cost in hidden) / count,
+            count=sum(cost.count for cost in every) / count,
+            stall_ns=sum(cost.stall_ns for cost in every) / count,
+            drained=_unless(
+                self.why.drain,
+                lambda: DrainPerStep(
+                    drain_ns=sum(cost.drain_ns for cost in every) / count,
+                    worked_ns=sum(cost.worked_ns for cost in every) / count,
+                    bubble_ns=sum(cost.idle_ns for cost in every) / count,
+                ),
+            ),
+        )
 
 
-def _trusted(steps: StepTimes, step: StepEstimate, taken: AbstractSet[str]) -> tuple[StepTimes, StepEstimate]:
-    """Return the step without what is withheld; what was measured without the profiler stays."""
-    if taken & {"step", "estimate"} and step.source == "estimated":
-        step = StepEstimate(None, step.source, None)
-    if taken & {"per_step", "busy"}:
-        steps = replace(steps, busy_ns=None)
-    if "step" in taken:
-        steps = replace(steps, host_ns=None, device_ns=None, traced_ns=None, each_ns=steps.each_ns[:0])
-    return steps, step
+def _unless(reason: Doubt | None, figure: Callable[[], T]) -> Perhaps[T]:
+    """Return a figure, or why it is withheld."""
+    return Withheld(reason) if reason else Known(figure())
 
 
 def _times(trace: Trace) -> tuple[int, int]:
@@ -186,43 +368,24 @@ def _times(trace: Trace) -> tuple[int, int]:
     return min(int(table.start_ns[0]) for table in tables), max(int(table.end_ns.max()) for table in tables)
 
 
-def _blocked(trace: Trace, stalls: Stalls, group: CopyGroup) -> int:
+def _overlap(overlap: Overlap) -> OverlapSums:
+    overlapped = sum(device.overlapped_ns for device in overlap.devices)
+    exposed = sum(device.exposed_ns for device in overlap.devices)
+    return OverlapSums(overlapped, exposed, overlap.known_ns, overlap.fraction)
+
+
+def _mean_steps(details: Details, length: float | None) -> tuple[MeanStep, ...]:
+    if not length:
+        return ()
+    overlap, counts = details.overlap, details.overlap.counts
+    return measure_mean(details.trace, overlap.row[counts], overlap.exposed_ns[counts], length)
+
+
+def _blocked(details: Details, group: CopyGroup) -> int:
     """Return how long the host was blocked in calls that made or awaited the copies of a group, in ns."""
+    stalls, gpu = details.syncs.stalls, details.trace.gpu
     rows = np.flatnonzero((stalls.copy != NONE) & ~stalls.profiler)
     copy = stalls.copy[rows]
     direction, memory = DIRECTIONS.index(group.direction), HOST_MEMORIES.index(group.host_memory)
-    chosen = (trace.gpu.direction[copy] == direction) & (trace.gpu.host_memory[copy] == memory)
+    chosen = (gpu.direction[copy] == direction) & (gpu.host_memory[copy] == memory)
     return int(stalls.stall_ns[rows[chosen]].sum())
-
-
-def _per_step(trace: Trace, count: int, overlap: Overlap, syncs: Syncs) -> PerStep | None:
-    if not count:
-        return None
-    gpu, step = trace.gpu, trace.links.activity_step[overlap.row]
-    inside = trace.steps.holds(step)
-    rows = overlap.row[inside]
-    pageable = total_bytes(gpu.bytes[rows[gpu.host_memory[rows] == PAGEABLE]]).known
-    hidden = [site.in_steps for site in syncs.sites if site.verdict == "hidden"]
-    every = [site.in_steps for site in syncs.sites if site.is_wait]
-    return PerStep(
-        hidden_waits=sum(cost.count for cost in hidden) / count,
-        hidden_stall_ns=sum(cost.stall_ns for cost in hidden) / count,
-        exposed_ns=int(overlap.exposed_ns[inside & overlap.counts].sum()) / count,
-        waits=sum(cost.count for cost in every) / count,
-        stall_ns=sum(cost.stall_ns for cost in every) / count,
-        drain_ns=sum(cost.drain_ns for cost in every) / count,
-        worked_ns=sum(cost.worked_ns for cost in every) / count,
-        bubble_ns=sum(cost.bubble_ns for cost in every) / count,
-        pageable_bytes=None if pageable is None else pageable / count,
-    )
-
-
-def _copy_places(trace: Trace, rows: Int64s, syncs: Syncs, sources: Sources) -> list[SourceLine | None]:
-    """Return where the copies were launched: the recorded line of the wait for it, else what the stack tells."""
-    launch = trace.links.launch[rows]
-    known = np.flatnonzero(launch != NONE)
-    places: list[SourceLine | None] = [None] * len(rows)
-    for index, place in zip(known.tolist(), call_places(trace, launch[known].astype(np.int64), sources), strict=True):
-        places[index] = place
-    of_wait = {int(copy): line for copy, line in zip(syncs.stalls.copy, syncs.lines, strict=True) if line}
-    return [of_wait.get(int(row), place) for row, place in zip(rows.tolist(), places, strict=True)]

@@ -1,1 +1,6 @@
 """The recorded program, run again: the step as it is without the profiler."""
+
+from pinprof.replay.replay import Replay
+from pinprof.replay.step import StepEstimate
+
+__all__ = ["Replay", "StepEstimate"]

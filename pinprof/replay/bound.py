@@ -1,14 +1,6 @@
 """What sets the pace of a step: one rule for what is measured, what is predicted from it, and what is compared."""
 
-import numpy as np
-
-from pinprof.analyses.communication import Communication
-from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps
-from pinprof.analyses.loader import LoaderWaits
-from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import Syncs
-from pinprof.intervals import union
-from pinprof.trace.tables import Trace
+from pinprof.details import Details
 
 GPU, HOST, INPUT, COMMUNICATION = "gpu", "host", "input", "communication"
 GPU_BOUND = 0.9
@@ -33,36 +25,18 @@ def is_gpu_bound(busy_ns: float, step_ns: float) -> bool:
     return busy_ns >= GPU_BOUND * step_ns
 
 
-def bound_of(
-    step_ns: float | None,
-    steps: StepTimes,
-    devices: tuple[DeviceTime, ...],
-    loader: LoaderWaits,
-    communication: Communication,
-) -> str | None:
+def bound_of(details: Details, step_ns: float | None) -> str | None:
     """Return what limits a step of this length: `host`, `gpu`, `input` or `communication`; None without GPU work."""
+    steps = details.steps
     if not step_ns or steps.busy_ns is None:
         return None
-    if loader.waits and step_ns > HIDDEN_LOADER * (steps.traced_ns or step_ns):
+    if details.loader.waits and step_ns > HIDDEN_LOADER * (steps.traced_ns or step_ns):
         return INPUT
     if is_gpu_bound(steps.busy_ns, step_ns):
-        exposed_ns = communication.exposed_ns / steps.divisor
+        exposed_ns = details.communication.exposed_ns / steps.divisor
         return COMMUNICATION if exposed_ns >= COMMUNICATION_BOUND * step_ns else GPU
-    busiest = max(devices, key=lambda device: device.busy_ns)
+    busiest = max(details.devices, key=lambda device: device.busy_ns)
     cause, idle_ns = busiest.idle_by_cause[0] if busiest.idle_by_cause else ("host_wait", 0)
     if cause == "kernel_wait":
         return GPU if idle_ns >= QUEUED * steps.divisor * ((steps.traced_ns or step_ns) - steps.busy_ns) else HOST
     return BOUND_BY.get(cause, HOST)
-
-
-def gaps_with_causes(trace: Trace, syncs: Syncs, loader: LoaderWaits) -> tuple[IdleGaps, ...]:
-    """Return when each device was idle, and why: the gaps of which `Profile.devices` has the sums."""
-    stalls = syncs.stalls
-    is_wait = np.array([site.is_wait for site in syncs.sites], dtype=bool)
-    counted = stalls.call[is_wait[syncs.site] & (stalls.drain_ns + stalls.own_ns > 0)]
-    return idle_gaps(
-        trace,
-        blocked=union(trace.calls.start_ns[counted], trace.calls.end_ns[counted]),
-        released_ns=stalls.awaited_end_ns[stalls.bubble_ns > 0],
-        waiting_for_input=loader.times,
-    )

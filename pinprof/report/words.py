@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pinprof.analyses.syncs import Site
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust import FIGURES, Missing
+from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after
 from pinprof.trace.lines import Place
@@ -159,17 +159,17 @@ def why_not(profile: Profile, *figures: str) -> str:
     return f"not shown ({reason.what})" if reason else ""
 
 
-def doubts(profile: Profile) -> tuple[Missing, ...]:
+def doubts(profile: Profile) -> tuple[Doubt, ...]:
     """Return what to know before the figures are read, the gravest first."""
     return tuple(entry for entry in profile.missing if entry.level != "absent")
 
 
-def absences(profile: Profile) -> tuple[Missing, ...]:
+def absences(profile: Profile) -> tuple[Doubt, ...]:
     """Return what was not recorded, without which the figures are right all the same."""
     return tuple(entry for entry in profile.missing if entry.level == "absent")
 
 
-def consequence(entry: Missing) -> str:
+def consequence(entry: Doubt) -> str:
     """Return what follows from it for the report, and the way out."""
     figures = [words for figure, words in FIGURES.items() if figure in entry.invalidates]
     shown = f" (not shown: {'all figures' if len(figures) == len(FIGURES) else ', '.join(figures)})" if figures else ""

@@ -1,17 +1,18 @@
 """What is wrong and what to do about it: rules in plain sight, and what they find in a profile."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measurement.profile import Profile, measure_with_model
-from pinprof.measurement.trust import Missing
+from pinprof.details import Details, details_of
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import Doubt, Doubted
+from pinprof.replay import Replay
 from pinprof.rules import copies, guarded, hazards, loading, overlap, waits
 from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
-from pinprof.whatif import Model, Recorded
 
 __all__ = [
     "NEGLIGIBLE",
@@ -20,13 +21,12 @@ __all__ = [
     "RULE_OF_CAUSE",
     "RULE_OF_EXPOSURE",
     "Evidence",
-    "Examined",
     "Finding",
     "Findings",
     "Rule",
     "Saving",
-    "examine",
     "find",
+    "look",
     "rule_of_exposure",
     "rule_of_wait",
     "unsearched",
@@ -43,57 +43,42 @@ RULE_OF_EXPOSURE = {exposure: rule.id for rule in RULES for exposure in rule.exp
 """The rule that explains why copies are exposed, by the reason and their direction, as far as there is one, and unless
 they are batches of a DataLoader."""
 
-RESTS_ON = {
-    copies.RULES: {"per_step", "copies", "overlap", "drain"},
-    waits.RULES: {"per_step", "stalls", "drain"},
-    overlap.RULES: {"per_step", "busy", "overlap", "causes", "drain"},
-    loading.RULES: {"per_step", "step", "busy"},
-    hazards.RULES: {"per_step", "copies", "stalls"},
-}
-"""The figures of a profile that each family of rules needs: where one is withheld, its rules are silent."""
+RESTS_ON: tuple[tuple[tuple[Rule, ...], Callable[[Doubted], tuple[Doubt | None, ...]]], ...] = (
+    (copies.RULES, lambda why: (why.per_step, why.copies, why.overlap, why.drain)),
+    (waits.RULES, lambda why: (why.per_step, why.stalls, why.drain)),
+    (overlap.RULES, lambda why: (why.per_step, why.busy, why.overlap, why.causes, why.drain)),
+    (loading.RULES, lambda why: (why.step, why.per_step, why.busy)),
+    (hazards.RULES, lambda why: (why.per_step, why.copies, why.stalls)),
+)
+"""The figures that each family of rules needs: where one is withheld, its rules are silent."""
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
 NEGLIGIBLE = 0.001
 """A cost below this share of the step is not worth a line."""
 
 
-class Examined(NamedTuple):
-    """What was measured and found of a trace, and what replays it."""
-
-    profile: Profile
-    findings: Findings
-    model: Model
-
-
-def examine(trace: Trace) -> Examined:
-    """Return what `measure` and `find` do of a trace, with one replay for both."""
-    profile, model = measure_with_model(trace)
-    if profile.step.step_ns is None:
-        model = Model(model.ranks, profile.steps.traced_ns)
-    return Examined(profile, _find(profile, trace, model), model)
-
-
 def find(profile: Profile, trace: Trace) -> Findings:
     """Return what the rules find, the largest saving first, then the largest cost, hazards last."""
-    rank = Recorded(trace, profile.syncs, profile.steps, profile.loader)
-    return _find(profile, trace, Model([rank], profile.step_ns))
+    details = details_of(trace)
+    return look(details, profile, Replay([details], profile.step_ns))
 
 
-def _find(profile: Profile, trace: Trace, model: Model) -> Findings:
+def look(details: Details, profile: Profile, replay: Replay) -> Findings:
+    """Return what the rules find of a trace, as `find` does; `replay` tells what their fixes save."""
     step = profile.step_ns
     if not step:
         return Findings()
     found = [
         Finding(rule, "suspect" if rule in hazards.RULES else _severity(evidence.cost_ns / step), evidence)
-        for rules, figures in RESTS_ON.items()
-        if not figures & profile.withheld.keys()
+        for rules, figures in RESTS_ON
+        if not any(figures(profile.withheld))
         for rule in rules
         if rule.look
-        for evidence in rule.look(profile, trace)
+        for evidence in rule.look(details, profile)
         if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step
     ]
     # where the estimate is withheld, a replay would run without what the trace lacks
-    return _weighed(with_savings(found, None if "estimate" in profile.withheld else model), step)
+    return _weighed(with_savings(found, None if profile.withheld.estimate else replay), step)
 
 
 def _weighed(findings: Findings, step_ns: float) -> Findings:
@@ -105,24 +90,25 @@ def _weighed(findings: Findings, step_ns: float) -> Findings:
     return weighed
 
 
-def rule_of_exposure(profile: Profile, reason: str, direction: str) -> str | None:
-    """Return the rule that explains why copies of a profile are exposed, the same as finds them."""
-    of_batches = rule_of_batches(profile) if (reason, direction) == ("pageable", "HtoD") else None
+def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:
+    """Return the rule that explains why copies of a trace are exposed, the same as finds them."""
+    of_batches = rule_of_batches(details) if (reason, direction) == ("pageable", "HtoD") else None
     return of_batches or RULE_OF_EXPOSURE.get((reason, direction))
 
 
-def rule_of_wait(profile: Profile, trace: Trace, stall: int) -> str | None:
+def rule_of_wait(details: Details, stall: int) -> str | None:
     """Return the rule that is for a stall, a row of `Syncs.stalls`, the same as finds its site; None without one."""
-    cause, copy = CAUSES[profile.syncs.cause[stall]], profile.syncs.stalls.copy[stall]
+    cause, copy = CAUSES[details.syncs.cause[stall]], details.syncs.stalls.copy[stall]
     if cause != "pageable_copy" or copy == NONE:
         return RULE_OF_CAUSE.get(cause)
-    return rule_of_exposure(profile, "pageable", DIRECTIONS[trace.gpu.direction[copy]])
+    return rule_of_exposure(details, "pageable", DIRECTIONS[details.trace.gpu.direction[copy]])
 
 
-def unsearched(profile: Profile) -> Missing | None:
+def unsearched(profile: Profile) -> Doubt | None:
     """Return why some rules are silent, None if all of them were asked."""
-    needed = set().union(*RESTS_ON.values())
-    return next((entry for figure, entry in profile.withheld.items() if figure in needed), None)
+    why = profile.withheld
+    every = (why.step, why.per_step, why.busy, why.copies, why.overlap, why.causes, why.stalls, why.drain)
+    return next(filter(None, every), None)
 
 
 def _severity(share: float) -> str:

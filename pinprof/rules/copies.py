@@ -7,6 +7,7 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import in_library
 from pinprof.intervals import covered, union
+from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Further, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, SAFE_REFILL, read_later
@@ -30,49 +31,49 @@ SLOW_LINK_GBPS = 10.0
 """A PCIe 3.0 x16 link carries 12 GB/s from pinned memory, and newer ones more: less is slow on any GPU of a server."""
 
 
-def _sources_of_batches(profile: Profile) -> str | None:
+def _sources_of_batches(details: Details) -> str | None:
     """Return why batches of a DataLoader are pageable: it does not pin, or a custom batch is not pinned; else None."""
-    loader = profile.loader
+    loader = details.loader
     if not loader.waits or loader.pinned is not False:
         return None
     return "custom" if loader.pin_thread else "loader"
 
 
-def rule_of_batches(profile: Profile) -> str | None:
+def rule_of_batches(details: Details) -> str | None:
     """Return the rule for HtoD copies of pageable memory where they are batches of a DataLoader, else None."""
-    return {"loader": "PIN104", "custom": "PIN105"}.get(_sources_of_batches(profile) or "")
+    return {"loader": "PIN104", "custom": "PIN105"}.get(_sources_of_batches(details) or "")
 
 
 def _pageable(code: int) -> Look:
     """Look for copies of pageable memory in this direction, those apart that an op of a library makes of its own."""
 
-    def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
-        if code == HTOD and _sources_of_batches(profile):
+    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+        if code == HTOD and _sources_of_batches(details):
             return  # batches have a rule of their own
-        rows = profile.overlap.row
-        launch = trace.links.launch[rows]
+        rows = details.overlap.row
+        launch = details.trace.links.launch[rows]
         by_library = launch != NONE
-        by_library[by_library] = in_library(trace, launch[by_library])
-        chosen = (profile.overlap.reason == REASONS.index("pageable")) & (trace.gpu.direction[rows] == code)
-        for copies in copies_in_steps(profile, trace, chosen & ~by_library):
-            yield _pageable_evidence(profile, trace, copies, f"{DIRECTIONS[code]} copies of pageable memory")
+        by_library[by_library] = in_library(details.trace, launch[by_library])
+        chosen = (details.overlap.reason == REASONS.index("pageable")) & (details.trace.gpu.direction[rows] == code)
+        for copies in copies_in_steps(details, profile, chosen & ~by_library):
+            yield _pageable_evidence(details, profile, copies, f"{DIRECTIONS[code]} copies of pageable memory")
 
     return look
 
 
 def _batches(source: str, what: str) -> Look:
-    def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
-        if _sources_of_batches(profile) != source:
+    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+        if _sources_of_batches(details) != source:
             return
-        rows = profile.overlap.row
-        chosen = (trace.gpu.direction[rows] == HTOD) & (trace.gpu.host_memory[rows] == PAGEABLE)
-        for copies in copies_in_steps(profile, trace, chosen):
-            yield _pageable_evidence(profile, trace, copies, what)
+        rows = details.overlap.row
+        chosen = (details.trace.gpu.direction[rows] == HTOD) & (details.trace.gpu.host_memory[rows] == PAGEABLE)
+        for copies in copies_in_steps(details, profile, chosen):
+            yield _pageable_evidence(details, profile, copies, what)
 
     return look
 
 
-def _pageable_evidence(profile: Profile, trace: Trace, copies: Copies, what: str) -> Evidence:
+def _pageable_evidence(details: Details, profile: Profile, copies: Copies, what: str) -> Evidence:
     blocked = f"; as traced, the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
     idle = f" and the GPU is idle for {duration(copies.bubble_ns)} afterwards" if copies.bubble_ns else ""
     speed = (
@@ -84,28 +85,28 @@ def _pageable_evidence(profile: Profile, trace: Trace, copies: Copies, what: str
         f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
         edits=Edits(pinned=frozenset(copies.rows.tolist())),
-        then=_prefetched(profile, trace, copies) if trace.gpu.direction[copies.rows[0]] == HTOD else None,
+        then=_prefetched(details, profile, copies) if details.trace.gpu.direction[copies.rows[0]] == HTOD else None,
     )
 
 
-def _prefetched(profile: Profile, trace: Trace, copies: Copies) -> Further:
+def _prefetched(details: Details, profile: Profile, copies: Copies) -> Further:
     """Return the change that makes copies, once they are pinned, one step ahead: before, that would hide nothing."""
     rows = frozenset(copies.rows.tolist())
-    edits = Edits(ahead=rows) | without_blocking(trace, profile.syncs, rows)
+    edits = Edits(ahead=rows) | without_blocking(details, rows)
     return Further("PIN301", "the copies one step ahead, on a stream of their own", edits)
 
 
-def _pin_then_copy(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins is its matter."""
-    ops = trace.ops
-    main = np.array([thread.role == "main" for thread in trace.threads], dtype=bool)
-    chosen = ops.named(PIN_OPS.__contains__) & (trace.links.op_parent == -1) & in_complete_steps(trace, ops.start_ns)
+    ops = details.trace.ops
+    main = np.array([thread.role == "main" for thread in details.trace.threads], dtype=bool)
+    chosen = ops.named(PIN_OPS.__contains__) & (details.trace.links.op_parent == -1) & in_complete_steps(details.trace, ops.start_ns)
     rows = np.flatnonzero(chosen & main[ops.thread]) if len(ops) else np.empty(0, np.int64)
-    rows = rows[covered(profile.loader.times, ops.start_ns[rows], ops.end_ns[rows]) == 0]
+    rows = rows[covered(details.loader.times, ops.start_ns[rows], ops.end_ns[rows]) == 0]
     if len(rows) == 0:
         return
     steps = profile.steps.count
-    cost = idle_within(profile, trace, ops.start_ns[rows], ops.end_ns[rows])
+    cost = idle_within(details, profile, ops.start_ns[rows], ops.end_ns[rows])
     time = float(ops.duration_ns[rows].sum()) / steps
     yield Evidence(
         cost,
@@ -116,14 +117,14 @@ def _pin_then_copy(profile: Profile, trace: Trace) -> Iterator[Evidence]:
     )
 
 
-def _small(profile: Profile, trace: Trace) -> Iterator[Evidence]:
-    rows = profile.overlap.row
-    small = (trace.gpu.direction[rows] == HTOD) & (trace.gpu.bytes[rows] >= 0)
-    small &= trace.gpu.bytes[rows] <= SMALL_COPY_BYTES
-    for copies in copies_in_steps(profile, trace, small):
+def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
+    rows = details.overlap.row
+    small = (details.trace.gpu.direction[rows] == HTOD) & (details.trace.gpu.bytes[rows] >= 0)
+    small &= details.trace.gpu.bytes[rows] <= SMALL_COPY_BYTES
+    for copies in copies_in_steps(details, profile, small):
         if copies.per_step >= MANY_COPIES:
-            launch = trace.links.launch[copies.rows]
-            time = float(trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
+            launch = details.trace.links.launch[copies.rows]
+            time = float(details.trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
             yield Evidence(
                 copies.exposed_ns,
                 f"{copies.named(f'copies of {size((copies.bytes or 0) / copies.per_step)} each')}: "
@@ -133,8 +134,8 @@ def _small(profile: Profile, trace: Trace) -> Iterator[Evidence]:
             )
 
 
-def _slow(profile: Profile, trace: Trace) -> Iterator[Evidence]:
-    gpu, rows = trace.gpu, profile.overlap.row
+def _slow(details: Details, profile: Profile) -> Iterator[Evidence]:
+    gpu, rows = details.trace.gpu, details.overlap.row
     pinned = (gpu.host_memory[rows] == PINNED) & (gpu.bytes[rows] >= LARGE_COPY_BYTES)
     rates = gpu.bytes[rows] / np.maximum(gpu.duration_ns[rows], 1)
     for code in (HTOD, DTOH):
@@ -143,13 +144,13 @@ def _slow(profile: Profile, trace: Trace) -> Iterator[Evidence]:
             continue
         best = float(rates[mine].max())
         slow = mine & (rates < max(SLOW_SHARE * best, SLOW_LINK_GBPS))
-        for copies in copies_in_steps(profile, trace, slow):
+        for copies in copies_in_steps(details, profile, slow):
             got = (copies.bytes or 0) / copies.time_ns
             share = 1 - got / best if best >= SLOW_LINK_GBPS else 1 - got / SLOW_LINK_GBPS
             yield Evidence(
                 copies.exposed_ns * share,
                 f"{copies.named(f'pinned {DIRECTIONS[code]} copies')}, at {rate(got)}; "
-                f"the fastest in this trace reaches {rate(best)}. Likely reason: {_why_slow(trace, rows[slow])}",
+                f"the fastest in this trace reaches {rate(best)}. Likely reason: {_why_slow(details.trace, rows[slow])}",
                 *copies.place,
             )
 

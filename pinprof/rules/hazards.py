@@ -4,15 +4,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import copies_in_steps
 from pinprof.trace.tables import Trace
 
 
-def _unawaited(profile: Profile, trace: Trace) -> Iterator[Evidence]:
-    chosen = np.isin(profile.overlap.row, profile.hazards.unawaited)
-    for copies in copies_in_steps(profile, trace, chosen):
+def _unawaited(details: Details, profile: Profile) -> Iterator[Evidence]:
+    chosen = np.isin(details.overlap.row, details.hazards.unawaited)
+    for copies in copies_in_steps(details, profile, chosen):
         yield Evidence(
             0.0,
             f"{copies.named('non-blocking copies')} to pinned host memory "

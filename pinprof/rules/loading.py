@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import idle_within
@@ -9,12 +10,12 @@ from pinprof.trace.tables import Trace
 from pinprof.units import duration
 
 
-def _loader(profile: Profile, trace: Trace) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
-    loader = profile.loader
+def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
+    loader = details.loader
     if not loader.waits or profile.bound != "input" or loader.in_process:
         return
     wait = loader.wait_in_steps_ns / profile.steps.count
-    step, traced = profile.step.step_ns, profile.steps.traced_ns or 0.0
+    step, traced = profile.estimate.step_ns, profile.steps.traced_ns or 0.0
     if step is not None and step - traced > wait:
         yield Evidence(
             step - traced,
@@ -25,12 +26,12 @@ def _loader(profile: Profile, trace: Trace) -> Iterator[Evidence]:  # noqa: ARG0
         yield Evidence(wait, f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch")
 
 
-def _in_process(profile: Profile, trace: Trace) -> Iterator[Evidence]:
-    loader = profile.loader
+def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
+    loader = details.loader
     if not loader.in_process or not profile.steps.count:
         return
     wait = loader.wait_in_steps_ns / profile.steps.count
-    cost = idle_within(profile, trace, loader.times.start, loader.times.end)
+    cost = idle_within(details, profile, loader.times.start, loader.times.end)
     yield Evidence(
         cost,
         f"the main thread makes the batches itself, {duration(wait)} {profile.steps.per}, of which the GPU is idle for "

@@ -6,6 +6,7 @@ import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
+from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.sums import copies_in_steps, idle_within, in_complete_steps
@@ -19,11 +20,11 @@ from pinprof.whatif.scenarios import without_blocking
 def _exposed(reason: str) -> Look:
     """Look for HtoD copies that are exposed for this reason although kernels could hide them."""
 
-    def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
-        direction = trace.gpu.direction[profile.overlap.row]
-        chosen = (profile.overlap.reason == REASONS.index(reason)) & (direction == HTOD)
-        kernels = _kernel_time(profile, trace)
-        for copies in copies_in_steps(profile, trace, chosen):
+    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+        direction = details.trace.gpu.direction[details.overlap.row]
+        chosen = (details.overlap.reason == REASONS.index(reason)) & (direction == HTOD)
+        kernels = _kernel_time(details, profile)
+        for copies in copies_in_steps(details, profile, chosen):
             gain = min(copies.exposed_ns, kernels)
             yield Evidence(
                 gain,
@@ -32,30 +33,30 @@ def _exposed(reason: str) -> Look:
                 "of kernels that could hide them",
                 *copies.place,
                 edits=Edits(ahead=frozenset(copies.rows.tolist()))
-                | without_blocking(trace, profile.syncs, frozenset(copies.rows.tolist())),
+                | without_blocking(details, frozenset(copies.rows.tolist())),
             )
 
     return look
 
 
-def _kernel_time(profile: Profile, trace: Trace) -> float:
+def _kernel_time(details: Details, profile: Profile) -> float:
     """Return how long kernels of a complete step run, in ns."""
-    rows = np.flatnonzero(trace.gpu.category == KERNEL)
-    step = trace.links.activity_step[rows]
-    inside = trace.steps.holds(step)
-    return float(trace.gpu.duration_ns[rows[inside]].sum()) / profile.steps.count if profile.steps.count else 0.0
+    rows = np.flatnonzero(details.trace.gpu.category == KERNEL)
+    step = details.trace.links.activity_step[rows]
+    inside = details.trace.steps.holds(step)
+    return float(details.trace.gpu.duration_ns[rows[inside]].sum()) / profile.steps.count if profile.steps.count else 0.0
 
 
-def _cold(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+def _cold(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for code that is loaded within the recorded steps."""
-    stalls = profile.syncs.stalls
-    loading = stalls.call[profile.syncs.cause == CAUSES.index("module_load")]
-    start, end = trace.calls.start_ns[loading], trace.calls.end_ns[loading]
-    inside = in_complete_steps(trace, start)
+    stalls = details.syncs.stalls
+    loading = stalls.call[details.syncs.cause == CAUSES.index("module_load")]
+    start, end = details.trace.calls.start_ns[loading], details.trace.calls.end_ns[loading]
+    inside = in_complete_steps(details.trace, start)
     if not inside.any():
         return
     steps = profile.steps.count
-    cost = idle_within(profile, trace, start, end)
+    cost = idle_within(details, profile, start, end)
     times = f"{counted(inside.sum() / steps, 'time')} {profile.steps.per}"
     time = float((end - start)[inside].sum()) / steps
     yield Evidence(

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Placed
-from pinprof.trace.tables import Trace
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
 
@@ -46,7 +46,7 @@ class Evidence(Placed):
         return replace(self, edits=NO_EDITS, then=then)
 
 
-Look: TypeAlias = Callable[[Profile, Trace], Iterator[Evidence]]
+Look: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
 
 
 @dataclass(frozen=True)

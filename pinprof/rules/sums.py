@@ -7,6 +7,7 @@ import numpy as np
 
 from pinprof.analyses.syncs import CAUSES, Site
 from pinprof.intervals import covered, gaps, union
+from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
@@ -45,17 +46,17 @@ class Copies(NamedTuple):
         return f"{counted(self.per_step, what.replace('copies', 'copy'), what)} {self.per}{at(self.place)}"
 
 
-def copies_in_steps(profile: Profile, trace: Trace, chosen: Bools) -> Iterator[Copies]:
-    """Yield the chosen copies (of `profile.overlap.row`) of the complete steps, gathered by where they were made."""
-    overlap, gpu, stalls = profile.overlap, trace.gpu, profile.syncs.stalls
-    step = trace.links.activity_step[overlap.row]
-    chosen = chosen & trace.steps.holds(step)
+def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterator[Copies]:
+    """Yield the chosen copies (of `details.overlap.row`) of the complete steps, gathered by where they were made."""
+    overlap, gpu, stalls = details.overlap, details.trace.gpu, details.syncs.stalls
+    step = details.trace.links.activity_step[overlap.row]
+    chosen = chosen & details.trace.steps.holds(step)
     places: dict[Place, list[int]] = {}
     for index in np.flatnonzero(chosen).tolist():
-        line = profile.copy_places[index]
+        line = details.copy_places[index]
         places.setdefault(line.place if line else Place(), []).append(index)
     steps = profile.steps.count
-    staged = profile.syncs.cause == CAUSES.index("pageable_copy")
+    staged = details.syncs.cause == CAUSES.index("pageable_copy")
     for place, indices in places.items():
         rows = overlap.row[indices]
         size, unsized = total_bytes(gpu.bytes[rows])
@@ -86,30 +87,30 @@ def at(place: Place) -> str:
     return f" in {name}()" if name else ""
 
 
-def idle_gpu(profile: Profile, sites: Sequence[Site]) -> str:
+def idle_gpu(gpus: int, sites: Sequence[Site]) -> str:
     """Return which GPU is idle after waits, and "is": of a trace of several those that are, else the awaited ones."""
-    if len(profile.devices) < 2 or not sites:  # noqa: PLR2004
+    if gpus < 2 or not sites:  # noqa: PLR2004
         return "the GPU is"
-    idle = [site for site in sites if site.total.bubble_ns] or sites
+    idle = [site for site in sites if site.total.idle_ns] or sites
     named = [str(device) for device in sorted({device for site in idle for device in site.devices})]
     return f"GPU {named[0]} is" if len(named) == 1 else f"GPUs {', '.join(named)} together are"
 
 
 def in_or_after(sites: Sequence[Site]) -> str:
     """Return when the GPU is idle because of waits: "after" them, or "in" calls that get memory and await no work."""
-    idle = sum(site.in_steps.bubble_ns for site in sites)
+    idle = sum(site.in_steps.idle_ns for site in sites)
     within = sum(site.in_steps.within_ns for site in sites)
     return "after" if not within else "in" if within == idle else "in and after"
 
 
-def idle_within(profile: Profile, trace: Trace, start: Int64s, end: Int64s) -> float:
+def idle_within(details: Details, profile: Profile, start: Int64s, end: Int64s) -> float:
     """Return how long the busiest GPU was idle within times of the host that began in complete steps, per step."""
-    busiest = max(profile.devices, key=lambda device: device.busy_ns, default=None)
+    busiest = max(details.devices, key=lambda device: device.busy_ns, default=None)
     if busiest is None or not profile.steps.count:
         return 0.0
-    mine = trace.gpu.device == busiest.device
-    idle = gaps(union(trace.gpu.start_ns[mine], trace.gpu.end_ns[mine]))
-    inside = in_complete_steps(trace, start)
+    mine = details.trace.gpu.device == busiest.device
+    idle = gaps(union(details.trace.gpu.start_ns[mine], details.trace.gpu.end_ns[mine]))
+    inside = in_complete_steps(details.trace, start)
     times = union(start[inside], end[inside])
     return float(covered(idle, times.start, times.end).sum()) / profile.steps.count
 

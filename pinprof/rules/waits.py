@@ -7,6 +7,7 @@ from functools import reduce
 from operator import or_
 
 from pinprof.analyses.syncs import ALLOCATIONS, Site
+from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
@@ -27,54 +28,54 @@ def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> tuple
     not known that there is a fix, they are not `fixable`, and no saving is promised.
     """
 
-    def look(profile: Profile, trace: Trace) -> Iterator[Evidence]:
+    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
         found = [
             number
-            for number, site in enumerate(profile.syncs.sites)
+            for number, site in enumerate(details.syncs.sites)
             if site.cause in causes and site.is_of_the_code and site.in_steps.count
         ]
         for numbers in [found] if are_one and found else [[number] for number in found]:
-            edits = reduce(or_, (_fixed(profile, trace, number) for number in numbers)) if fixable else NO_EDITS
-            yield replace(_at_sites(profile, [profile.syncs.sites[number] for number in numbers]), edits=edits)
+            edits = reduce(or_, (_fixed(details, profile, number) for number in numbers)) if fixable else NO_EDITS
+            yield replace(_at_sites(details, profile, [details.syncs.sites[number] for number in numbers]), edits=edits)
 
     return look, causes
 
 
-def _fixed(profile: Profile, trace: Trace, site: int) -> Edits:
+def _fixed(details: Details, profile: Profile, site: int) -> Edits:
     """Return what the fix of a site changes: blocking copies stay, but nobody waits for them."""
-    stalls = profile.syncs.stalls
-    rows, cause = profile.syncs.rows[site], profile.syncs.sites[site].cause
+    stalls = details.syncs.stalls
+    rows, cause = details.syncs.rows[site], details.syncs.sites[site].cause
     if cause in ALLOCATIONS:
         return Edits(unwaited=frozenset(rows.tolist()))
     if cause in ("blocking_copy_htod", "blocking_copy_dtoh"):
         copies = frozenset(stalls.copy[rows].tolist()) - {NONE}
-        return without_blocking(trace, profile.syncs, copies) | Edits(pinned=copies)
-    return without_waits(profile.syncs, [site])
+        return without_blocking(details, copies) | Edits(pinned=copies)
+    return without_waits(details.syncs, [site])
 
 
-def _at_sites(profile: Profile, sites: Sequence[Site]) -> Evidence:
+def _at_sites(details: Details, profile: Profile, sites: Sequence[Site]) -> Evidence:
     """Return what is seen of one site, or of several together, at the first place of which the line is known."""
     steps, costs = profile.steps.count, [site.in_steps for site in sites]
     at_line = next((site for site in sites if site.line is not None), sites[0])
     count, stall, idle = (
         sum(figure) / steps
-        for figure in zip(*((cost.count, cost.stall_ns, cost.bubble_ns) for cost in costs), strict=True)
+        for figure in zip(*((cost.count, cost.stall_ns, cost.idle_ns) for cost in costs), strict=True)
     )
     names = list(dict.fromkeys(f"{shortened(site.op or site.call, LONGEST_NAME)}{at(site.place)}" for site in sites))
     named = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
-    left = f"{idle_gpu(profile, sites)} idle for {duration(idle)} {in_or_after(sites)} "
+    left = f"{idle_gpu(len(details.devices), sites)} idle for {duration(idle)} {in_or_after(sites)} "
     left += "it" if len(sites) == 1 else "them"
     return Evidence(
         idle,
         f"{named}: {how_many(count)} {profile.steps.per}; as traced, the host waits {duration(stall)} and {left}"
-        f"{_only_moves(profile, sites)}",
+        f"{_only_moves(details, sites)}",
         *at_line.place,
     )
 
 
-def _only_moves(profile: Profile, sites: Sequence[Site]) -> str:
+def _only_moves(details: Details, sites: Sequence[Site]) -> str:
     own = Counter(site.group for site in sites if site.group is not None)
-    others = sum(profile.syncs.in_group[group] - count for group, count in own.items())
+    others = sum(details.syncs.in_group[group] - count for group, count in own.items())
     if not others:
         return ""
     return f"; alone it may only move: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"

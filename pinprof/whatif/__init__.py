@@ -1,20 +1,17 @@
-"""What the step is without the profiler, and what a change of the code would make of it, by replay."""
+"""What a change of the code would make of the step, by replay."""
 
-from pinprof.replay.step import StepEstimate
 from pinprof.whatif.edits import Edits
-from pinprof.whatif.predict import Model, Prediction, Recorded, model_of, predict, predict_edits
+from pinprof.whatif.predict import Prediction, predict, predict_edits, predict_scenario, replay_of
 from pinprof.whatif.rates import PinnedRates
 from pinprof.whatif.scenarios import Scenario
 
 __all__ = [
     "Edits",
-    "Model",
     "PinnedRates",
     "Prediction",
-    "Recorded",
     "Scenario",
-    "StepEstimate",
-    "model_of",
     "predict",
     "predict_edits",
+    "predict_scenario",
+    "replay_of",
 ]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import Syncs
+from pinprof.details import Details
 from pinprof.intervals import Intervals, union
 from pinprof.replay.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
 from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
@@ -108,20 +108,21 @@ def pinned_rate(trace: Trace) -> float:
     return PCIE_5_GBPS if any(name in names for name in PCIE_5_GPUS) else PCIE_4_GBPS
 
 
-def edited(program: Program, trace: Trace, syncs: Syncs, edits: Edits) -> Program:
+def edited(program: Program, details: Details, edits: Edits) -> Program:
     """Return the program with the changes made."""
     if not edits:
         return program
-    change = _Change(trace, syncs, edits)
+    change = _Change(details, edits)
     return replace(program, calls=tuple(change.applied(program.calls)))
 
 
 class _Change:
     """Applies edits to calls."""
 
-    def __init__(self, trace: Trace, syncs: Syncs, edits: Edits) -> None:
-        self.trace, self.stalls, self.edits = trace, syncs.stalls, edits
-        self.stall_of = {int(call): row for row, call in enumerate(syncs.stalls.call.tolist())}
+    def __init__(self, details: Details, edits: Edits) -> None:
+        trace = details.trace
+        self.trace, self.stalls, self.edits = trace, details.syncs.stalls, edits
+        self.stall_of = {int(call): row for row, call in enumerate(self.stalls.call.tolist())}
         self.gbps = edits.pinned_gbps or pinned_rate(trace)
         self.removed = self._removed_times()
         launches = np.unique(trace.links.launch[trace.links.launch != NONE])

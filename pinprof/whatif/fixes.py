@@ -5,11 +5,13 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from pinprof.analyses.syncs import Site, Syncs
+from pinprof.analyses.syncs import Site
+from pinprof.details import Details
+from pinprof.replay import Replay
 from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import NONE, Trace
+from pinprof.trace.tables import NONE
 from pinprof.whatif.edits import Edits
-from pinprof.whatif.predict import Model, Prediction, predict_edits
+from pinprof.whatif.predict import Prediction, predict_scenario
 from pinprof.whatif.scenarios import ALL, Scenario, edits_of
 
 FIXES = ("drop_syncs", "pin", "non_blocking", "overlap_copies", "drop_allocs")
@@ -44,11 +46,9 @@ class Change:
     """Copies that it changes whose size is not recorded."""
 
 
-def changes_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> tuple[Change, ...]:
+def changes_of(details: Details, scenario: Scenario) -> tuple[Change, ...]:
     """Return what each option of a scenario that edits the program changes, also where that is nothing."""
-    return tuple(
-        change_of(option, trace, syncs, edits_of(trace, syncs, alone)) for option, alone in _each_alone(scenario)
-    )
+    return tuple(change_of(option, details, edits_of(details, alone)) for option, alone in _each_alone(scenario))
 
 
 def _each_alone(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
@@ -58,8 +58,9 @@ def _each_alone(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
             yield option.name, replace(unset, **{option.name: value})
 
 
-def change_of(option: str, trace: Trace, syncs: Syncs, edits: Edits) -> Change:
+def change_of(option: str, details: Details, edits: Edits) -> Change:
     """Return what the edits that an option makes change, per complete step."""
+    trace, syncs = details.trace, details.syncs
     stalls, steps = syncs.stalls, max(int(trace.steps.complete.sum()), 1)
     if option in {"pin", "overlap_copies"}:
         copies = np.array(sorted(edits.pinned if option == "pin" else edits.ahead), dtype=np.int64)
@@ -75,10 +76,10 @@ def change_of(option: str, trace: Trace, syncs: Syncs, edits: Edits) -> Change:
     return Change(option, count / steps, None if known is None else known / steps, sites, unsized)
 
 
-def predict_usual(model: Model, given: Scenario) -> list[tuple[str, Prediction]]:
+def predict_usual(replay: Replay, given: Scenario) -> list[tuple[str, Prediction]]:
     """Return what the usual scenarios would make of the step, by name; pinned copies run at the rate `given`."""
     made = []
     for name, bare in USUAL:
         scenario = replace(bare, pinned_gbps=given.pinned_gbps, machine=given.machine) if bare.pin else bare
-        made.append((name, predict_edits(model, model.edits(scenario), scenario)))
+        made.append((name, predict_scenario(replay, scenario)))
     return made

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyses.syncs import ALLOCATIONS, CAUSES, Site, Syncs
+from pinprof.details import Details
 from pinprof.errors import TraceError
 from pinprof.trace.calls import ALLOCATING
-from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE, Trace
+from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.rates import PinnedRates
 
@@ -45,8 +46,9 @@ class Scenario:
     gpu_speed: float = 1.0
 
 
-def edits_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> Edits:
+def edits_of(details: Details, scenario: Scenario) -> Edits:
     """Return what a scenario changes in a trace."""
+    trace, syncs = details.trace, details.syncs
     copies = np.flatnonzero(trace.gpu.category == MEMCPY)
     result = Edits(pinned_gbps=scenario.pinned_gbps, machine=scenario.machine)
     if scenario.drop_syncs:
@@ -55,7 +57,7 @@ def edits_of(trace: Trace, syncs: Syncs, scenario: Scenario) -> Edits:
     if scenario.pin:
         result |= Edits(pinned=frozenset(copies[trace.gpu.host_memory[copies] == PAGEABLE].tolist()))
     if scenario.non_blocking or scenario.overlap_copies:
-        result |= without_blocking(trace, syncs, None, only_htod=not scenario.non_blocking)
+        result |= without_blocking(details, None, only_htod=not scenario.non_blocking)
     if scenario.overlap_copies:
         result |= Edits(ahead=frozenset(copies[trace.gpu.direction[copies] == HTOD].tolist()))
     if scenario.drop_allocs:
@@ -80,8 +82,9 @@ def without_waits(syncs: Syncs, sites: Iterable[int]) -> Edits:
     return Edits(unwaited=frozenset(rows.tolist()), removed_ops=frozenset(ops[ops != NONE].tolist()))
 
 
-def without_blocking(trace: Trace, syncs: Syncs, copies: frozenset[int] | None, *, only_htod: bool = False) -> Edits:
+def without_blocking(details: Details, copies: frozenset[int] | None, *, only_htod: bool = False) -> Edits:
     """Return the change that makes blocking copies asynchronous: those given, or all; `only_htod` leaves read-backs."""
+    trace, syncs = details.trace, details.syncs
     stalls = syncs.stalls
     rows = np.flatnonzero(stalls.copy != NONE)
     if copies is not None:

@@ -11,12 +11,14 @@ import numpy as np
 
 from pinprof.analyses.kernels import SAME, kernels_alike
 from pinprof.analyses.syncs import CAUSES, GONE, Counted, Site, match_sites
+from pinprof.details import Details
 from pinprof.errors import TraceError
 from pinprof.intervals import Intervals, covered, union
 from pinprof.measurement.profile import Profile
+from pinprof.replay import Replay
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
-from pinprof.whatif import Edits, Model, Prediction, Recorded, Scenario, predict_edits
+from pinprof.whatif import Edits, Prediction, Scenario, predict_edits
 from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.fixes import Change, change_of
 from pinprof.whatif.scenarios import BLOCKING_COPIES, without_blocking, without_waits
@@ -71,32 +73,36 @@ class Verification:
 class _Side:
     """One of the two traces."""
 
-    trace: Trace
+    details: Details
     profile: Profile
+
+    @property
+    def trace(self) -> Trace:
+        return self.details.trace
 
     def per_step(self, count: float) -> float:
         return count / self.profile.steps.divisor
 
 
-def verify(before: Trace, before_profile: Profile, after: Trace, after_profile: Profile) -> Verification:
+def verify(before: Details, before_profile: Profile, after: Details, after_profile: Profile) -> Verification:
     """Return how the step after a fix compares with the one predicted from the trace before it.
 
     What was fixed is inferred: waits, allocations and kinds of copies that the trace before has and the one after has
     not, or half as often at most. Raises TraceError if one of the traces has no step that could be compared.
     """
     old, new = _Side(before, before_profile), _Side(after, after_profile)
-    measured = after_profile.step
+    measured = after_profile.estimate
     for side in (old, new):
-        reason = side.profile.withheld.get("estimate")
+        reason = side.profile.withheld.estimate
         if reason and len(side.trace.gpu):
             raise TraceError(f"{side.profile.path}: is not fit to compare ({reason.what}); {reason.remedy}")
-        if not side.profile.step.step_ns or not len(side.trace.gpu):
+        if not side.profile.estimate.step_ns or not len(side.trace.gpu):
             raise TraceError(
                 f"{side.profile.path}: has no complete step with runtime calls and GPU activities to compare; record "
                 "it with pinprof run, or with ProfilerActivity.CPU and CUDA and profiler.step() once per training step"
             )
-    model = Model([Recorded(before, before_profile.syncs, before_profile.steps, before_profile.loader)])
-    if not model.runs:
+    replay = Replay([before])
+    if not replay.runs:
         raise TraceError(f"{before_profile.path}: has no runtime calls, so no change can be predicted from it")
     matches = match_sites(_waits(old), _waits(new))
     edits = _edits(old, new, {site for match in matches for site in match.gone()})
@@ -104,19 +110,19 @@ def verify(before: Trace, before_profile: Profile, after: Trace, after_profile: 
     return Verification(
         before=before_profile,
         after=after_profile,
-        prediction=predict_edits(model, [reduce(or_, edits.values(), NO_EDITS)], Scenario()),
+        prediction=predict_edits(replay, [reduce(or_, edits.values(), NO_EDITS)], Scenario()),
         measured_ns=step,
         measured_source=measured.source,
         measured_range_ns=measured.range_ns or (step, step),
-        changes=tuple(change_of(option, before, before_profile.syncs, edit) for option, edit in edits.items() if edit),
+        changes=tuple(change_of(option, before, edit) for option, edit in edits.items() if edit),
         new_waits=tuple(site for match in matches for site in match.new()),
-        kernels_alike=kernels_alike(before, after),
+        kernels_alike=kernels_alike(before.trace, after.trace),
     )
 
 
 def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits]:
     """Return by option what the fix changed in the trace before; `missed` are the waits that only that has."""
-    syncs, gpu = old.profile.syncs, old.trace.gpu
+    syncs, gpu = old.details.syncs, old.trace.gpu
     copies, stalls = _copies(old), syncs.stalls
     pageable = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] == PAGEABLE)
     pinned = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] != PINNED)
@@ -135,7 +141,7 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
     return {
         "drop_syncs": without_waits(syncs, sorted(set(gone) - made_otherwise - allocations)),
         "pin": Edits(pinned=frozenset(pageable) & frozenset(pinned)),
-        "non_blocking": without_blocking(old.trace, syncs, frozenset(blocking)) if blocking else NO_EDITS,
+        "non_blocking": without_blocking(old.details, frozenset(blocking)) if blocking else NO_EDITS,
         "overlap_copies": Edits(ahead=frozenset(ahead)),
         "drop_allocs": without_waits(syncs, sorted(allocations)),
     }
@@ -148,7 +154,7 @@ def _waits(side: _Side) -> list[Counted]:
     """Return the sites that a fix can be about, each with its waits per step."""
     return [
         (site, side.per_step(site.in_steps.count))
-        for site in side.profile.syncs.sites
+        for site in side.details.syncs.sites
         if site.is_of_the_code and site.in_steps.count
     ]
 
@@ -187,7 +193,7 @@ def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], 
 
 def _blocks(side: _Side, rows: Int64s) -> Bools:
     """Return whether the host waits for each copy in the call that makes it."""
-    syncs = side.profile.syncs
+    syncs = side.details.syncs
     of_copy = np.isin(syncs.cause, [CAUSES.index(cause) for cause in BLOCKING_COPIES])
     return np.isin(rows, syncs.stalls.copy[of_copy])
 

@@ -11,7 +11,7 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.parts import StepParts, measure_parts
 from pinprof.measurement.profile import Profile, measure
-from pinprof.measurement.trust import FIGURES, Missing
+from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.report.charts import (
     Chart,
     Key,
@@ -247,7 +247,7 @@ def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
 def test_what_the_trace_is_not_fit_for_is_not_drawn(tmp_path: Path, figure: str, absent: set[str]) -> None:
     trace, profile = measured(waiting(), tmp_path)
     whole = Page(to_html([(trace, profile, find(profile, trace))])).text
-    lost = Missing("a test", "is one", "stop it", frozenset({figure}))
+    lost = Doubt("a test", "is one", "stop it", frozenset({figure}))
     less = replace(profile, missing=(lost,))
     assert figure in FIGURES
     text = Page(to_html([(trace, less, find(less, trace))])).text

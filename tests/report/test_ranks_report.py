@@ -10,7 +10,7 @@ from job_builder import job, rank_trace
 from page_reader import Page
 from trace_builder import TraceBuilder
 
-from pinprof.measurement.trust import Missing
+from pinprof.measurement.trust import Doubt
 from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
 from pinprof.report.charts import Chart, ranks_chart
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
@@ -54,7 +54,7 @@ def heat(chart: Chart, series: int = 0) -> dict[str, list[float]]:
 
 
 def with_doubt(part: RankPart, *figures: str) -> RankPart:
-    doubt = Missing("launches", "some are lost", "record again", frozenset(figures), check="lost_launches")
+    doubt = Doubt("launches", "some are lost", "record again", frozenset(figures), check="lost_launches")
     return replace(part, profile=replace(part.profile, missing=(doubt,)))
 
 

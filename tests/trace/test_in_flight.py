@@ -3,7 +3,7 @@ from pathlib import Path
 from trace_builder import COMPUTE, LAUNCH_US, SIDE, TraceBuilder
 
 from pinprof.measurement.trust.losses import unlinked_activities
-from pinprof.measurement.trust.missing import Seen
+from pinprof.measurement.trust.doubt import Seen
 from pinprof.trace import Trace, read_trace
 
 

@@ -24,30 +24,36 @@ SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None]
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What waits cost together; times in ns."""
+class Stalled:
+    """How long the host stands in waits together."""
 
     count: int
     """Waits; the calls that make and await one copy are one wait."""
     stall_ns: int
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What waits are for, and what they leave; times in ns."""
+
     drain_ns: int
     worked_ns: int
     """The part of the drain in which the GPU works: `Stalls.worked_ns`."""
     own_ns: int
-    bubble_ns: int
+    idle_ns: int
     """The GPU is idle because of them: `Stalls.idle_ns`."""
     within_ns: int
     """The part of that within calls that await no work; the rest comes after the work that was awaited."""
 
-    @property
-    def overhead_ns(self) -> int:
-        """What is left of the stall besides drain and own: the call itself, staging of a copy, waking up."""
-        return self.stall_ns - self.drain_ns - self.own_ns
+
+@dataclass(frozen=True)
+class Cost(Drained, Stalled):
+    """What waits cost together; times in ns."""
 
 
 @dataclass(frozen=True)
-class Site(Placed):
-    """Waits of one cause at one place."""
+class BareSite(Placed):
+    """Waits of one cause at one place, without what they cost."""
 
     cause: str
     op: str | None
@@ -66,10 +72,6 @@ class Site(Placed):
     thread: str
     verdict: str
     """`hidden`, `explicit`, `benign` or `profiler`."""
-    total: Cost
-    """In the whole trace."""
-    in_steps: Cost
-    """In the complete steps together."""
     group: int | None = None
     """Number of the group of sites whose waits only move when one of them alone is removed."""
 
@@ -87,6 +89,16 @@ class Site(Placed):
     def identity(self) -> SiteIdentity:
         """What it is known by in another trace of the program; a line moves with every edit above it."""
         return self.cause, self.file, self.function, self.op
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site(BareSite):
+    """Waits of one cause at one place, and what they cost."""
+
+    total: Cost
+    """In the whole trace."""
+    in_steps: Cost
+    """In the complete steps together."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +157,7 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
         made = _site(trace, stalls, CAUSES[cause[rows[0]]], lines[rows[0]], rows, in_step, around)
         sites.append(replace(made, group=groups.get(number)))
     order = sorted(
-        range(len(sites)), key=lambda number: (-sites[number].total.bubble_ns, -sites[number].total.stall_ns)
+        range(len(sites)), key=lambda number: (-sites[number].total.idle_ns, -sites[number].total.stall_ns)
     )
     rank = np.empty(len(sites), np.int64)
     rank[order] = np.arange(len(sites))
@@ -233,6 +245,6 @@ def _cost(stalls: Stalls, members: Int64s) -> Cost:
         drain_ns=int(stalls.drain_ns[members].sum()),
         worked_ns=int(stalls.worked_ns[members].sum()),
         own_ns=int(stalls.own_ns[members].sum()),
-        bubble_ns=int(stalls.idle_ns[members].sum()),
+        idle_ns=int(stalls.idle_ns[members].sum()),
         within_ns=int(stalls.idle_ns[members[stalls.bubble_ns[members] == 0]].sum()),
     )

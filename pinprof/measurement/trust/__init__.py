@@ -1,6 +1,5 @@
 """What makes a trace less than it seems, what follows from that, and which figures are not given because of it."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from pinprof.measurement.trust.clocks import clock_skew, same_stream_overlap
@@ -11,7 +10,7 @@ from pinprof.measurement.trust.losses import (
     skipped_steps,
     unlinked_activities,
 )
-from pinprof.measurement.trust.missing import FIGURES, LEVELS, Check, Missing, Seen
+from pinprof.measurement.trust.doubt import FIGURES, LEVELS, Check, Doubt, Seen
 from pinprof.measurement.trust.recording import (
     copy_sizes,
     host_memory,
@@ -26,7 +25,7 @@ from pinprof.measurement.trust.recording import (
 )
 from pinprof.measurement.trust.sessions import several_processes, several_sessions
 
-__all__ = ["CHECKS", "FIGURES", "Missing", "Seen", "find_missing", "withheld"]
+__all__ = ["CHECKS", "FIGURES", "Doubt", "Seen", "find_doubts"]
 
 CHECKS: dict[str, Check] = {
     "no_gpu": no_gpu,
@@ -52,17 +51,7 @@ CHECKS: dict[str, Check] = {
 """Everything that is looked for, the gravest first."""
 
 
-def find_missing(seen: Seen) -> tuple[Missing, ...]:
-    """Return what makes the trace less than it seems: first what takes figures, last what only was not recorded."""
+def find_doubts(seen: Seen) -> tuple[Doubt, ...]:
+    """Return what makes the trace less than it seems: first what withholds figures, last what only was not recorded."""
     found = [replace(entry, check=name) for name, check in CHECKS.items() if (entry := check(seen))]
     return tuple(sorted(found, key=lambda entry: LEVELS.index(entry.level)))
-
-
-def withheld(missing: Iterable[Missing]) -> dict[str, Missing]:
-    """Return the figures that are not given, each with the gravest reason."""
-    reasons: dict[str, Missing] = {}
-    for entry in missing:
-        for figure in FIGURES:
-            if figure in entry.invalidates:
-                reasons.setdefault(figure, entry)
-    return reasons

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pinprof.measurement.trust.missing import CAUSES, DRAIN, ESTIMATE, MATTERS, STALLS, Missing, Seen, only_if
+from pinprof.measurement.trust.doubt import CAUSES, DRAIN, ESTIMATE, MATTERS, STALLS, Doubt, Seen, only_if
 from pinprof.trace.tables import NONE, Bools, Trace
 from pinprof.units import counted, duration, percent
 
@@ -14,7 +14,7 @@ LATENCY_NS = 20_000
 off by more shows work as queued that was launched late, and the other way round."""
 
 
-def clock_skew(seen: Seen) -> Missing | None:
+def clock_skew(seen: Seen) -> Doubt | None:
     """Report GPU work that starts before the call that launched it began (kineto#1380).
 
     Clocks are apart if a good part of what could start at once does so too early, not if single records are wrong. Then
@@ -29,7 +29,7 @@ def clock_skew(seen: Seen) -> Missing | None:
         return None
     at_once = int(_after_idle_stream(trace)[linked].sum())
     apart = far.sum() >= MATTERS * max(at_once, 1) and far.any()
-    return Missing(
+    return Doubt(
         f"{counted(int(early.sum()), 'GPU activity starts', 'GPU activities start')} before the launch, by up to "
         f"{duration(int(lead.max()))}",
         "the clocks of host and GPU are apart"
@@ -40,7 +40,7 @@ def clock_skew(seen: Seen) -> Missing | None:
     )
 
 
-def same_stream_overlap(seen: Seen) -> Missing | None:
+def same_stream_overlap(seen: Seen) -> Doubt | None:
     """Report activities that run at the same time on one stream: allowed to some kernels, an artefact on ROCm."""
     gpu = seen.trace.gpu
     total, twice, count = int(gpu.duration_ns.sum()), 0, 0
@@ -51,7 +51,7 @@ def same_stream_overlap(seen: Seen) -> Missing | None:
         count += int((both > 0).sum())
     if not twice or twice < MATTERS * total:
         return None
-    return Missing(
+    return Doubt(
         f"{counted(count, 'GPU activity runs', 'GPU activities run')} beside another one of the same stream "
         f"({percent(twice / total)} of their time)",
         "busy time counts each moment once, so times of single kernels add up to more",

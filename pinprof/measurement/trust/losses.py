@@ -4,7 +4,7 @@ import numpy as np
 
 from pinprof.measurement.trust.launches import Launches, launches_of
 from pinprof.measurement.trust.marks import step_numbers
-from pinprof.measurement.trust.missing import (
+from pinprof.measurement.trust.doubt import (
     BUSY,
     CAUSES,
     COPIES,
@@ -14,7 +14,7 @@ from pinprof.measurement.trust.missing import (
     OVERLAP,
     PER_STEP,
     STEP,
-    Missing,
+    Doubt,
     Seen,
     only_if,
 )
@@ -41,7 +41,7 @@ NAMED_STEPS = 4
 RECORD_AGAIN = "record again, fewer steps or without stacks: buffers of the profiler overflow"
 
 
-def lost_launches(seen: Seen) -> Missing | None:
+def lost_launches(seen: Seen) -> Doubt | None:
     """Report kernels and copies that were launched in complete steps and are not in the trace.
 
     Those of lost steps and the work of graphs are reported by themselves.
@@ -57,7 +57,7 @@ def lost_launches(seen: Seen) -> Missing | None:
         return None
     share = lost / (kernels[1] + copies[1])
     invalid = only_if(_matters(kernels), *OF_KERNELS) | only_if(_matters(copies), *OF_COPIES)
-    return Missing(
+    return Doubt(
         f"no GPU work of {counted(lost, 'launch', 'launches')} ({percent(share)})",
         "the GPU worked where it seems idle" if invalid else "too few to change the figures",
         RECORD_AGAIN,
@@ -65,7 +65,7 @@ def lost_launches(seen: Seen) -> Missing | None:
     )
 
 
-def skipped_steps(seen: Seen) -> Missing | None:
+def skipped_steps(seen: Seen) -> Doubt | None:
     """Report steps that were not recorded between others that were."""
     numbers = step_numbers(seen.trace)
     jumps = np.diff(numbers)
@@ -73,7 +73,7 @@ def skipped_steps(seen: Seen) -> Missing | None:
     if not skipped:
         return None
     share = skipped / (len(numbers) + skipped)
-    return Missing(
+    return Doubt(
         f"no record of {counted(skipped, 'step')} between others ({percent(share)})",
         "the time from step to step, and idle time, span what was not recorded",
         "record steps in a row, in a file for each cycle of the profiler",
@@ -81,7 +81,7 @@ def skipped_steps(seen: Seen) -> Missing | None:
     )
 
 
-def lost_steps(seen: Seen) -> Missing | None:
+def lost_steps(seen: Seen) -> Doubt | None:
     """Report steps that lost most of their GPU work."""
     trace = seen.trace
     lost = _lost_steps(trace, launches_of(trace))
@@ -91,7 +91,7 @@ def lost_steps(seen: Seen) -> Missing | None:
     numbers = numbers if len(numbers) == len(trace.steps) else np.arange(1, len(trace.steps) + 1)
     names = ", ".join(f"#{numbers[step]}" for step in lost[:NAMED_STEPS])
     more = f" and {len(lost) - NAMED_STEPS} more" if len(lost) > NAMED_STEPS else ""
-    return Missing(
+    return Doubt(
         f"little GPU work of step{'s' * (len(lost) != 1)} {names}{more}",
         "the GPU worked where it seems idle",
         RECORD_AGAIN,
@@ -99,7 +99,7 @@ def lost_steps(seen: Seen) -> Missing | None:
     )
 
 
-def lost_graph_work(seen: Seen) -> Missing | None:
+def lost_graph_work(seen: Seen) -> Doubt | None:
     """Report launches of graphs without any GPU work, or with far less than the same graph usually has."""
     trace = seen.trace
     if not len(trace.gpu):
@@ -114,7 +114,7 @@ def lost_graph_work(seen: Seen) -> Missing | None:
     if not lost:
         return None
     invalid = only_if(lost >= MATTERS * len(graphs), *OF_KERNELS)
-    return Missing(
+    return Doubt(
         f"not all GPU work of {lost:,} of {counted(len(graphs), 'graph launch', 'graph launches')}",
         "the GPU worked where it seems idle" if invalid else "too few to change the figures",
         "record with a newer CUDA and torch, or without graphs",
@@ -122,13 +122,13 @@ def lost_graph_work(seen: Seen) -> Missing | None:
     )
 
 
-def unlinked_activities(seen: Seen) -> Missing | None:
+def unlinked_activities(seen: Seen) -> Doubt | None:
     """Report GPU work whose launch is not recorded."""
     trace = seen.trace
     unlinked, total = _unlinked(trace), len(trace.gpu)
     if not unlinked:
         return None
-    return Missing(
+    return Doubt(
         f"no launch of {unlinked:,} of {total:,} GPU activities",
         "they belong to no step, and idle time before them has no cause",
         "record with ProfilerActivity.CPU; buffers of the profiler that overflow lose launches too",

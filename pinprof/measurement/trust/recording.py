@@ -3,7 +3,7 @@
 import numpy as np
 
 from pinprof.measurement.trust.launches import launching
-from pinprof.measurement.trust.missing import (
+from pinprof.measurement.trust.doubt import (
     BUSY,
     CAUSES,
     COPIES,
@@ -11,7 +11,7 @@ from pinprof.measurement.trust.missing import (
     ESTIMATE,
     OVERLAP,
     STALLS,
-    Missing,
+    Doubt,
     Seen,
     only_if,
 )
@@ -32,12 +32,12 @@ OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
 AGAIN = "copy the file again, or record it again"
 
 
-def no_gpu(seen: Seen) -> Missing | None:
+def no_gpu(seen: Seen) -> Doubt | None:
     """Report a trace of the host alone."""
     if len(seen.trace.gpu):
         return None
     has_calls = bool(len(seen.trace.calls))
-    return Missing(
+    return Doubt(
         "no GPU activities",
         "copies, overlap and idle time cannot be measured, nor what waits leave idle"
         if has_calls
@@ -63,11 +63,11 @@ def _way_to_gpu_work(trace: Trace) -> str:
     return "record with ProfilerActivity.CUDA on a machine with a GPU"
 
 
-def no_calls(seen: Seen) -> Missing | None:
+def no_calls(seen: Seen) -> Doubt | None:
     """Report a trace of the GPU alone."""
     if not len(seen.trace.gpu) or len(seen.trace.calls):
         return None
-    return Missing(
+    return Doubt(
         "no runtime calls",
         "stalls and the causes of idle time are unknown",
         "record with ProfilerActivity.CPU too",
@@ -75,7 +75,7 @@ def no_calls(seen: Seen) -> Missing | None:
     )
 
 
-def truncated(seen: Seen) -> Missing | None:
+def truncated(seen: Seen) -> Doubt | None:
     """Report a file that ended too early."""
     trace, cut = seen.trace, seen.trace.cut
     if cut is None:
@@ -85,7 +85,7 @@ def truncated(seen: Seen) -> Missing | None:
     else:
         begin = min(int(table.start_ns[0]) for table in (trace.ops, trace.calls, trace.gpu) if len(table))
         lost = f"calls and GPU work are lost from {duration(max(cut.last_ns - begin, 0))} after its beginning on"
-    return Missing(
+    return Doubt(
         f"the end of the file: {cut.why.partition(';')[0]}",
         f"{lost}; steps behind that are left out, sums are too small, and the GPU seems idle where it was not",
         AGAIN,
@@ -93,40 +93,40 @@ def truncated(seen: Seen) -> Missing | None:
     )
 
 
-def repaired_events(seen: Seen) -> Missing | None:
+def repaired_events(seen: Seen) -> Doubt | None:
     """Report events that were no JSON and were read all the same."""
     repaired = seen.trace.repaired
     if not repaired:
         return None
-    return Missing(
+    return Doubt(
         f"the text of {counted(repaired, 'event')} as it was meant",
         "they are no JSON and were repaired: names in them may be wrong",
         "record with a newer torch, which writes such names correctly",
     )
 
 
-def unusable_events(seen: Seen) -> Missing | None:
+def unusable_events(seen: Seen) -> Doubt | None:
     """Report events that the reader could not use."""
     skipped = seen.trace.skipped
     if not skipped:
         return None
     reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in skipped.items())
     unusable = counted(sum(skipped.values()), "unusable event")
-    return Missing(f"{unusable} ({reasons})", "they are left out", "record the trace again")
+    return Doubt(f"{unusable} ({reasons})", "they are left out", "record the trace again")
 
 
-def no_step_marks(seen: Seen) -> Missing | None:
+def no_step_marks(seen: Seen) -> Doubt | None:
     """Report that no step was found."""
     if seen.trace.steps.source != WHOLE_TRACE:
         return None
-    return Missing(
+    return Doubt(
         "no step marks",
         "the whole trace counts as one step",
         AGAIN if seen.trace.cut else "call profiler.step() once per training step",
     )
 
 
-def profiler_cost(seen: Seen) -> Missing | None:
+def profiler_cost(seen: Seen) -> Doubt | None:
     """Report how much longer the profiler made the step, and whether that is only estimated."""
     step, traced = seen.step.step_ns, seen.times.traced_ns
     known = seen.step.is_sure or not len(seen.trace.gpu)
@@ -134,7 +134,7 @@ def profiler_cost(seen: Seen) -> Missing | None:
     if step and traced and traced >= INFLATED * step and seen.times.source != WHOLE_TRACE:
         longer = f"{traced / step:.2g} times as long"
     if known and longer:
-        return Missing(
+        return Doubt(
             f"the profiler made the step {longer} ({duration(traced or 0)} for {duration(step or 0)})",
             "what is shown as traced of the host, and of the idle time behind it, is inflated",
             "the step, where it goes, and the savings are without that cost",
@@ -143,12 +143,12 @@ def profiler_cost(seen: Seen) -> Missing | None:
         return None
     remedy = PLAIN_WINDOW if seen.trace.info.by_pinprof else "pinprof run and pinprof.profile measure it"
     if step is None and seen.step.range_ns is None:
-        return Missing(
+        return Doubt(
             "the step without profiler",
             "it cannot be told from the trace: what is shown of the step has the profiler's cost in it",
             remedy,
         )
-    return Missing(
+    return Doubt(
         "the step without profiler",
         f"it is estimated; the profiler made it about {longer}, and the host's times are inflated"
         if longer
@@ -157,11 +157,11 @@ def profiler_cost(seen: Seen) -> Missing | None:
     )
 
 
-def host_memory(seen: Seen) -> Missing | None:
+def host_memory(seen: Seen) -> Doubt | None:
     """Report copies of which the trace does not tell the kind of host memory."""
     if not (seen.trace.gpu.host_memory == UNKNOWN).any():
         return None
-    return Missing(
+    return Doubt(
         "the host memory of copies",
         "pageable and pinned copies cannot be told apart",
         "nothing helps: the vendor's profiler does not record it",
@@ -169,7 +169,7 @@ def host_memory(seen: Seen) -> Missing | None:
     )
 
 
-def copy_sizes(seen: Seen) -> Missing | None:
+def copy_sizes(seen: Seen) -> Doubt | None:
     """Report copies whose size is not recorded, or is one that no copy can have."""
     gpu, absurd = seen.trace.gpu, seen.trace.absurd_sizes
     copies = gpu.bytes[gpu.category == MEMCPY]
@@ -177,7 +177,7 @@ def copy_sizes(seen: Seen) -> Missing | None:
     if not unsized and not absurd:
         return None
     corrupt = f"; {counted(absurd, 'recorded size is', 'recorded sizes are')} corrupt" if absurd else ""
-    return Missing(
+    return Doubt(
         f"no size of {unsized:,} of {counted(len(copies), 'copy', 'copies')}{corrupt}",
         "sums of bytes are at least what is shown, and rates are of the others",
         "record again, with a newer torch" if absurd else "nothing helps: the vendor's profiler does not record it",
@@ -185,7 +185,7 @@ def copy_sizes(seen: Seen) -> Missing | None:
     )
 
 
-def source_lines(seen: Seen) -> Missing | None:
+def source_lines(seen: Seen) -> Doubt | None:
     """Report that nothing tells where waits and copies of host memory were called, if there are any."""
     trace = seen.trace
     if not len(trace.calls) or len(trace.functions) or trace.info.lines:
@@ -194,7 +194,7 @@ def source_lines(seen: Seen) -> Missing | None:
     what = ["waits"] * any(site.is_wait for site in seen.syncs.sites) + ["copies"] * bool(of_host.any())
     if not what:
         return None
-    return Missing(
+    return Doubt(
         "source lines",
         f"files and functions of {' and '.join(what)} are unknown",
         _way_to_lines(trace, of_waits="waits" in what),

@@ -5,7 +5,7 @@ import numpy as np
 from pinprof.intervals import gaps, union
 from pinprof.measurement.trust.launches import launching
 from pinprof.measurement.trust.marks import step_numbers
-from pinprof.measurement.trust.missing import BUSY, CAUSES, ESTIMATE, FIGURES, PER_STEP, STEP, Missing, Seen
+from pinprof.measurement.trust.doubt import BUSY, CAUSES, ESTIMATE, FIGURES, PER_STEP, STEP, Doubt, Seen
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import counted
 
@@ -13,7 +13,7 @@ PAUSE_NS = 3_600 * 10**9
 """No program under a profiler stands still for an hour: NCCL gives up after 10 minutes, gloo after 30."""
 
 
-def several_processes(seen: Seen) -> Missing | None:
+def several_processes(seen: Seen) -> Doubt | None:
     """Report several processes that launch GPU work: a profiler records its own process only."""
     trace = seen.trace
     process = _process_of_calls(trace)
@@ -26,7 +26,7 @@ def several_processes(seen: Seen) -> Missing | None:
     shared = len(users.T) > len(np.unique(users[0]))
     collisions = _collisions(trace, process)
     same = f"; {counted(collisions, 'correlation')} in several of them" if collisions else ""
-    return Missing(
+    return Doubt(
         f"{number} processes in one file{same}",
         "their GPUs of the same number, and their steps, cannot be told apart"
         if shared
@@ -36,7 +36,7 @@ def several_processes(seen: Seen) -> Missing | None:
     )
 
 
-def several_sessions(seen: Seen) -> Missing | None:
+def several_sessions(seen: Seen) -> Doubt | None:
     """Report steps whose numbers repeat, and pauses that no program makes."""
     trace = seen.trace
     again = int((np.diff(step_numbers(trace)) <= 0).sum())
@@ -44,7 +44,7 @@ def several_sessions(seen: Seen) -> Missing | None:
     if not again and pause < PAUSE_NS:
         return None
     what = "the numbers of its steps start anew" if again else f"nothing for {pause / PAUSE_NS:.1f} hours"
-    return Missing(
+    return Doubt(
         f"several recordings in one file: {what}",
         "the time between them counts as idle time and as part of a step",
         "give each recording by itself: one file for each cycle of the profiler",

@@ -12,7 +12,7 @@ from pinprof.analyses.pause import Pause
 from pinprof.analyses.syncs import Site, Syncs
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.profile import KNOWN_COUNTS, PerStep, Profile
-from pinprof.measurement.trust import FIGURES, Missing
+from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks, SharedFinding, Times
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.units import ms
@@ -181,7 +181,7 @@ def _everything(profile: Profile, findings: Findings) -> dict[str, Any]:
     }
 
 
-def _missing(entry: Missing) -> dict[str, Any]:
+def _missing(entry: Doubt) -> dict[str, Any]:
     return {
         "check": entry.check,
         "level": entry.level,

@@ -5,7 +5,7 @@ from pathlib import PurePath
 
 from pinprof.analyses.parts import StepParts, measure_parts
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust import Missing
+from pinprof.measurement.trust import Doubt
 from pinprof.report.elements import Column, Markup, Share, escaped, facts, shares, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.timeline import MAX_EVENTS, fragment
@@ -148,7 +148,7 @@ def _shares(profile: Profile) -> Iterator[Markup]:
             )
 
 
-def _missing(title: str, entries: Sequence[Missing]) -> Iterator[str]:
+def _missing(title: str, entries: Sequence[Doubt]) -> Iterator[str]:
     if entries:
         items = "".join(
             f"<li><strong>{escaped(entry.what)}</strong>: {escaped(consequence(entry))}.</li>" for entry in entries

@@ -9,7 +9,7 @@ from rich.text import Text
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust import Missing
+from pinprof.measurement.trust import Doubt
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.trace.headline import beside_findings, nothing_found
 from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
@@ -66,7 +66,7 @@ def _parts(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield from _missing(ABSENT, absences(profile))
 
 
-def _missing(title: str, entries: Sequence[Missing]) -> Iterable[RenderableType]:
+def _missing(title: str, entries: Sequence[Doubt]) -> Iterable[RenderableType]:
     if entries:
         yield section(title)
         for entry in entries:

@@ -1,13 +1,13 @@
-"""What an entry of the list says, and the figures that it may take from a report."""
+"""What a check says of a trace that is less than it seems, and the figures that are withheld because of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import Syncs
 from pinprof.trace.tables import Trace
-from pinprof.whatif import StepEstimate
+from pinprof.replay import StepEstimate
 
 STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = (
     "step",
@@ -39,13 +39,13 @@ what is less than 2 % of the step a cost of low severity. With more the figures 
 
 
 @dataclass(frozen=True)
-class Missing:
+class Doubt:
     """Something that makes a trace less than it seems, what follows from that, and the way out."""
 
     what: str
     effect: str
     remedy: str
-    invalidates: frozenset[str] = frozenset()
+    withholds: frozenset[str] = frozenset()
     """Keys of FIGURES that reports do not give because of it."""
     absent: bool = False
     """Whether it only was not recorded: what is shown is right without it."""
@@ -55,13 +55,37 @@ class Missing:
     @property
     def level(self) -> str:
         """How grave it is: `invalid` (figures are not given), `unsure` (they are to be read with care), `absent`."""
-        if self.invalidates:
+        if self.withholds:
             return LEVELS[0]
         return LEVELS[2] if self.absent else LEVELS[1]
 
 
 LEVELS = ("invalid", "unsure", "absent")
 """The gravest first."""
+
+
+@dataclass(frozen=True)
+class Doubted:
+    """Of each kind of figure the gravest doubt that withholds it; None where it is given."""
+
+    step: Doubt | None = None
+    estimate: Doubt | None = None
+    per_step: Doubt | None = None
+    busy: Doubt | None = None
+    copies: Doubt | None = None
+    overlap: Doubt | None = None
+    causes: Doubt | None = None
+    stalls: Doubt | None = None
+    drain: Doubt | None = None
+
+
+def doubted(doubts: Iterable[Doubt]) -> Doubted:
+    """Return which kinds of figures are withheld; the doubts come with the gravest first."""
+    reasons: dict[str, Doubt] = {}
+    for doubt in doubts:
+        for figure in doubt.withholds:
+            reasons.setdefault(figure, doubt)
+    return Doubted(**reasons)
 
 
 class Seen(NamedTuple):
@@ -73,7 +97,7 @@ class Seen(NamedTuple):
     syncs: Syncs
 
 
-Check: TypeAlias = Callable[[Seen], Missing | None]
+Check: TypeAlias = Callable[[Seen], Doubt | None]
 
 
 def only_if(condition: object, *figures: str) -> frozenset[str]:

@@ -1,0 +1,34 @@
+"""All that pinprof makes of one trace: what commands, notebooks, jobs and clusters ask for."""
+
+from dataclasses import dataclass
+
+from pinprof.details import Details, details_of
+from pinprof.measurement.profile import Profile, profile_of
+from pinprof.replay import Replay
+from pinprof.rules import Findings, look
+from pinprof.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """A trace, what was measured of its rows, the sums of that, and what the rules found."""
+
+    details: Details
+    replay: Replay
+    profile: Profile
+    findings: Findings
+
+    @property
+    def trace(self) -> Trace:
+        """The trace that all of it is about."""
+        return self.details.trace
+
+
+def analyse(trace: Trace) -> Analysis:
+    """Return what was measured and found of a trace, with one replay for both."""
+    details = details_of(trace)
+    replay = Replay([details])
+    profile = profile_of(details, replay)
+    if profile.estimate.step_ns is None:
+        replay = Replay([details], profile.steps.traced_ns)
+    return Analysis(details, replay, profile, look(details, profile, replay))

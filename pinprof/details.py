@@ -1,0 +1,108 @@
+"""What was measured of a trace row by row: each wait of the host, each copy, each gap in the work of a GPU."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from pinprof.analyses.communication import Communication, measure_communication
+from pinprof.analyses.hazards import Hazards, measure_hazards
+from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
+from pinprof.analyses.loader import LoaderWaits, measure_loader
+from pinprof.analyses.overlap import Overlap, measure_overlap
+from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.analyses.steps import StepTimes, measure_steps
+from pinprof.analyses.syncs import Syncs, measure_syncs
+from pinprof.intervals import union
+from pinprof.trace.callers import call_places
+from pinprof.trace.lines import SourceLine
+from pinprof.trace.sources import Sources
+from pinprof.trace.tables import NONE, Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Details:
+    """A trace and what the analyses make of its rows, each when first asked for; raw, whatever it may be trusted with.
+
+    A `Profile` has the sums, and knows which of them the recording is not fit for.
+    """
+
+    trace: Trace
+    sources: Sources = field(repr=False)
+    """Where the lines of the program are looked up."""
+
+    @cached_property
+    def steps(self) -> StepTimes:
+        """How long the steps take in the trace."""
+        return measure_steps(self.trace)
+
+    @cached_property
+    def syncs(self) -> Syncs:
+        """The waits of the host."""
+        return measure_syncs(self.trace, self.sources)
+
+    @cached_property
+    def loader(self) -> LoaderWaits:
+        """The waits of the main thread for its DataLoader."""
+        return measure_loader(self.trace)
+
+    @cached_property
+    def overlap(self) -> Overlap:
+        """The copies, and the time of each beside which no kernel runs."""
+        return measure_overlap(self.trace)
+
+    @cached_property
+    def copy_places(self) -> tuple[SourceLine | None, ...]:
+        """Where each copy of `overlap.row` was launched; the line is None where only the function is certain.
+
+        It is the recorded line of the wait for the copy, else what the stack tells.
+        """
+        rows = self.overlap.row
+        launch = self.trace.links.launch[rows]
+        known = np.flatnonzero(launch != NONE)
+        places: list[SourceLine | None] = [None] * len(rows)
+        called = call_places(self.trace, launch[known].astype(np.int64), self.sources)
+        for index, place in zip(known.tolist(), called, strict=True):
+            places[index] = place
+        of_wait = {
+            int(copy): line for copy, line in zip(self.syncs.stalls.copy, self.syncs.lines, strict=True) if line
+        }
+        return tuple(of_wait.get(int(row), place) for row, place in zip(rows.tolist(), places, strict=True))
+
+    @cached_property
+    def gaps(self) -> tuple[IdleGaps, ...]:
+        """When each GPU was idle, and why."""
+        stalls = self.syncs.stalls
+        is_wait = np.array([site.is_wait for site in self.syncs.sites], dtype=bool)
+        counted = stalls.call[is_wait[self.syncs.site] & (stalls.drain_ns + stalls.own_ns > 0)]
+        return idle_gaps(
+            self.trace,
+            blocked=union(self.trace.calls.start_ns[counted], self.trace.calls.end_ns[counted]),
+            released_ns=stalls.awaited_end_ns[stalls.bubble_ns > 0],
+            waiting_for_input=self.loader.times,
+        )
+
+    @cached_property
+    def devices(self) -> tuple[DeviceTime, ...]:
+        """How long each GPU worked and was idle, in the whole trace."""
+        return measure_idle(self.trace, self.gaps)
+
+    @cached_property
+    def parts(self) -> tuple[StepParts, ...]:
+        """How each complete step divides on each GPU."""
+        return measure_parts(self.trace)
+
+    @cached_property
+    def communication(self) -> Communication:
+        """The time of collectives."""
+        return measure_communication(self.trace)
+
+    @cached_property
+    def hazards(self) -> Hazards:
+        """Copies that may be read before they have ended."""
+        return measure_hazards(self.trace)
+
+
+def details_of(trace: Trace, sources: Sources | None = None) -> Details:
+    """Return what can be measured of a trace; lines are looked up in `sources`, by default those beside the trace."""
+    return Details(trace, sources or Sources(trace.path))

@@ -1,0 +1,32 @@
+"""A figure that is known, or withheld with the reason: whoever uses it has to ask which."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from pinprof.measurement.trust.doubt import Doubt
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Known(Generic[T_co]):
+    """A figure that the recording is fit for."""
+
+    value: T_co
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """A figure that the recording is not fit for."""
+
+    reason: Doubt
+
+
+Perhaps: TypeAlias = Known[T] | Withheld
+"""A figure of this type, or why it is withheld."""
+
+
+def given(figure: Perhaps[T]) -> T | None:
+    """Return a figure where it is known, else None."""
+    return figure.value if isinstance(figure, Known) else None
