@@ -64,9 +64,7 @@ class Details:
         called = call_places(self.trace, launch[known].astype(np.int64), self.sources)
         for index, place in zip(known.tolist(), called, strict=True):
             places[index] = place
-        of_wait = {
-            int(copy): line for copy, line in zip(self.syncs.stalls.copy, self.syncs.lines, strict=True) if line
-        }
+        of_wait = {int(copy): line for copy, line in zip(self.syncs.stalls.copy, self.syncs.lines, strict=True) if line}
         return tuple(of_wait.get(int(row), place) for row, place in zip(rows.tolist(), places, strict=True))
 
     @cached_property

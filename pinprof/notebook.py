@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import Comparison
 from pinprof.comparison import compare as compared
 from pinprof.errors import PinprofError, TraceError
-from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.profile import Profile
 from pinprof.outputs import check_outputs, write_whole
 from pinprof.pool import measure_files
 from pinprof.ranks import RankPart, Ranks, compare_ranks, rank_of
@@ -25,7 +26,7 @@ from pinprof.report.job import text as job_text
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
-from pinprof.rules import Findings, examine
+from pinprof.rules import Findings
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
 from pinprof.units import counted
@@ -92,10 +93,23 @@ class _Page(_Text):
 class Report(_Page):
     """A trace, its measurements and findings; prints as the console's text, shows as the page in a notebook."""
 
-    trace: Trace
-    profile: Profile
-    findings: Findings
+    analysis: Analysis
     _title = "pinprof report"
+
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.analysis.trace
+
+    @property
+    def profile(self) -> Profile:
+        """What was measured of it."""
+        return self.analysis.profile
+
+    @property
+    def findings(self) -> Findings:
+        """What the rules found."""
+        return self.analysis.findings
 
     def __str__(self) -> str:
         return to_text(self.profile, self.findings)
@@ -107,7 +121,7 @@ class Report(_Page):
         self, *, steps: int | tuple[int, int] | None = None, range_ms: tuple[float, float] | None = None
     ) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
-        return _timeline(self.trace, self.profile, steps, range_ms)
+        return _timeline(self.analysis, steps, range_ms)
 
     def figures(self) -> "dict[str, go.Figure]":
         """Return the report's plotly figures by name: `timeline`, `copies`, `busy`, `stalls`.
@@ -125,14 +139,13 @@ class Report(_Page):
         return [self.profile]
 
     def _page(self) -> str:
-        return to_html([(self.trace, self.profile, self.findings)])
+        return to_html([self.analysis])
 
 
 def analyze(source: str | os.PathLike[str] | Trace) -> Report:
     """Return the report on a trace, or on the file or URL of one; TraceError if that cannot be read as a trace."""
     trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
-    examined = examine(trace)
-    return Report(trace, examined.profile, examined.findings)
+    return Report(analyse(trace))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,7 +170,7 @@ class ComparisonReport(_Page):
         return self.before.profile, self.after.profile
 
     def _page(self) -> str:
-        return comparison_page.to_html(self.before.trace, self.after.trace, self.comparison)
+        return comparison_page.to_html(self.before.analysis, self.after.analysis, self.comparison)
 
 
 def compare(
@@ -168,8 +181,7 @@ def compare(
     TraceError if a file cannot be read as a trace.
     """
     old, new = (side if isinstance(side, Report) else analyze(side) for side in (before, after))
-    sides = [(side.trace, side.profile, side.findings) for side in (old, new)]
-    return ComparisonReport(old, new, compared(*sides))
+    return ComparisonReport(old, new, compared(old.analysis, new.analysis))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -245,11 +257,11 @@ def timeline(
     if isinstance(source, Report):
         return source.timeline(steps=steps, range_ms=range_ms)
     trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
-    return _timeline(trace, measure(trace), steps, range_ms)
+    return _timeline(analyse(trace), steps, range_ms)
 
 
 def _timeline(
-    trace: Trace, profile: Profile, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
+    analysis: Analysis, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
 ) -> "go.Figure":
     from pinprof.report.timeline.bars import (  # noqa: PLC0415  plotly is slow to load
         timeline_figure,
@@ -259,7 +271,7 @@ def _timeline(
 
     if steps is not None and range_ms is not None:
         raise PinprofError("steps and range_ms both say what to draw; give one of them")
-    window, drawn = None, ""
+    trace, window, drawn = analysis.trace, None, ""
     if steps is not None:
         first, last = (steps, steps) if isinstance(steps, int) else steps
         if not 1 <= first <= last <= len(trace.steps):
@@ -270,7 +282,7 @@ def _timeline(
             raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
         window = window_of_times(trace, *range_ms)
         drawn = f"Drawn: {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1"
-    return timeline_figure(trace, profile, window, drawn)
+    return timeline_figure(trace, analysis, window, drawn)
 
 
 def profile_step(

@@ -16,8 +16,6 @@ class Copied:
     count: int
     bytes: int | None
     """Of the copies whose size is recorded; None if it is of none."""
-    unsized: int
-    """Copies whose size is not recorded."""
     time_ns: int
     bandwidth_gbps: float | None
     """Bytes per ns (10^9 bytes per second) over the copies whose size is recorded."""
@@ -37,6 +35,8 @@ class CopyGroup:
 
     direction: str
     host_memory: str
+    unsized: int
+    """Copies whose size is not recorded."""
     copied: Copied
     hidden: Hidden
 
@@ -62,10 +62,10 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
             CopyGroup(
                 DIRECTIONS[direction],
                 HOST_MEMORIES[memory],
+                unsized,
                 Copied(
                     count=len(members),
                     bytes=size,
-                    unsized=unsized,
                     time_ns=time,
                     bandwidth_gbps=size / sized_time if size is not None and sized_time else None,
                 ),

@@ -3,16 +3,20 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from pinprof.analyses.syncs import Site, SiteIdentity
+from pinprof.analysis import Analysis
 from pinprof.check.limits import QUANTITIES
 from pinprof.check.places import Place, copy_places, finding_places, site_place
+from pinprof.details import Details
+from pinprof.measurement.known import Known, Perhaps, Withheld
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import MATTERS
+from pinprof.measurement.trust.doubt import MATTERS, Doubt
 from pinprof.rules import NEGLIGIBLE, Finding
-from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools, Trace
+from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
 from pinprof.units import NS_PER_MS, duration
 
 NOISE_MS = 0.02
@@ -32,6 +36,9 @@ NO_STEP_TIME = (
     "only a recording of pinprof run or pinprof.profile with its plain window tells the step without profiler"
 )
 NO_HOST_MEMORY = "the trace does not tell pageable from pinned memory, or not how large copies are"
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -83,31 +90,32 @@ class Measured:
     """Why the trace may not tell of all waits, and the way out; empty where it does."""
 
 
-def measure_figures(profile: Profile, trace: Trace, findings: tuple[Finding, ...]) -> Measured:
+def measure_figures(analysis: Analysis) -> Measured:
     """Return the figures of a trace; per step means: in the complete steps together, divided by their number."""
-    hidden = [site for site in profile.syncs.sites if site.verdict == "hidden"]
+    details, profile = analysis.details, analysis.profile
+    hidden = [site for site in details.syncs.sites if site.verdict == "hidden"]
     return Measured(
         path=profile.path,
         rank=profile.info.rank,
         world_size=profile.info.world_size,
         devices=frozenset(device.name for device in profile.info.devices if device.name),
         kernels=profile.counts.get("kernel", 0) / profile.steps.count if profile.steps.count else None,
-        findings=findings,
+        findings=analysis.findings,
         figures=_of_whole(
             profile,
             _as_far_as_recorded(
                 profile,
                 {
-                    **_waits(profile, trace, hidden),
-                    "max_exposed_ms": _exposed(profile, trace),
-                    "min_overlap": _overlap(profile, trace),
-                    "max_pageable_bytes": _pageable(profile, trace),
-                    "max_step_ms": _step(profile, findings),
+                    **_waits(details, profile, hidden),
+                    "max_exposed_ms": _exposed(details, profile),
+                    "min_overlap": _overlap(details, profile),
+                    "max_pageable_bytes": _pageable(details, profile),
+                    "max_step_ms": _step(profile, analysis.findings),
                 },
             ),
         ),
-        waits=tuple(_wait(profile, trace, site) for site in hidden),
-        no_waits=_no_waits(profile, trace),
+        waits=tuple(_wait(details, profile, site) for site in hidden),
+        no_waits=_no_waits(details, profile),
     )
 
 
@@ -149,132 +157,137 @@ def _lost(profile: Profile) -> str:
     """Return what of the file was lost that figures may rest on, and the way out; nothing if that is too little."""
     unusable = sum(profile.skipped.values()) >= MATTERS * max(sum(profile.counts.values()), 1)
     checks = {"truncated", "unusable_events"} if unusable else {"truncated"}
-    lost = (entry for entry in profile.missing if entry.check in checks)
+    lost = (entry for entry in profile.doubts if entry.check in checks)
     return next((f"without {entry.what}; {entry.remedy}" for entry in lost), "")
 
 
-def _no_waits(profile: Profile, trace: Trace) -> str:
+def _no_waits(details: Details, profile: Profile) -> str:
     """Return why the trace may not tell of all waits, and the way out; nothing where it does."""
-    if len(trace.gpu) == 0:
+    if len(details.trace.gpu) == 0:
         return _no_gpu(profile)
-    if len(trace.calls) == 0:
+    if len(details.trace.calls) == 0:
         return NO_CALLS
-    return _withheld(profile, "stalls") or _lost(profile)
+    return _unfit(profile.withheld.stalls) or _lost(profile)
 
 
 def _no_gpu(profile: Profile) -> str:
-    entry = next(entry for entry in profile.missing if entry.check == "no_gpu")
+    entry = next(entry for entry in profile.doubts if entry.check == "no_gpu")
     return f"the trace has {entry.what}; {entry.remedy}"
 
 
-def _unknown(profile: Profile, trace: Trace, *figures: str) -> str | None:
-    """Return why sums per step cannot be known that are made of these figures of the profile."""
-    if len(trace.gpu) == 0:
+def _unfit(reason: Doubt | None) -> str | None:
+    """Return why a figure is withheld, and the way out; None where it is given."""
+    return f"the trace is not fit for it ({reason.what}); {reason.remedy}" if reason else None
+
+
+def _no_sums(details: Details, profile: Profile, sums: Perhaps[T] | None) -> str:
+    """Return why there are no such sums per step."""
+    if len(details.trace.gpu) == 0:
         return _no_gpu(profile)
-    if "stalls" in figures and len(trace.calls) == 0:
-        return NO_CALLS
     if not profile.steps.count:
         return NO_STEPS
-    if not trace.steps.holds(trace.links.activity_step).any():
+    if not details.trace.steps.holds(details.trace.links.activity_step).any():
         return NO_WORK
-    return _withheld(profile, "per_step", *figures)
+    return _unfit(profile.withheld.per_step or (sums.reason if isinstance(sums, Withheld) else None)) or NO_STEPS
 
 
-def _withheld(profile: Profile, *figures: str) -> str | None:
-    """Return why figures of the profile are not given, and the way out; None where they are."""
-    reasons = profile.withheld
-    entry = next((reasons[figure] for figure in figures if figure in reasons), None)
-    return f"the trace is not fit for it ({entry.what}); {entry.remedy}" if entry else None
-
-
-def _waits(profile: Profile, trace: Trace, hidden: list[Site]) -> dict[str, Figure]:
-    why, sums = _unknown(profile, trace, "stalls"), profile.per_step
-    if why or sums is None:
+def _waits(details: Details, profile: Profile, hidden: list[Site]) -> dict[str, Figure]:
+    sums = profile.sums.waits if profile.sums else None
+    if not _has_work(details) or not isinstance(sums, Known) or len(details.trace.calls) == 0:
+        why = NO_CALLS if len(details.trace.gpu) and not len(details.trace.calls) else _no_sums(details, profile, sums)
         return {
-            "max_hidden_syncs": Figure(0.0, math.inf, NOISE_WAITS, why or NO_STEPS),
-            "max_stall_ms": Figure(0.0, math.inf, NOISE_MS, why or NO_STEPS),
+            "max_hidden_syncs": Figure(0.0, math.inf, NOISE_WAITS, why),
+            "max_stall_ms": Figure(0.0, math.inf, NOISE_MS, why),
         }
     ordered = sorted((site for site in hidden if site.in_steps.count), key=lambda site: -site.in_steps.stall_ns)
-    places = tuple(site_place(profile, trace, site) for site in ordered)
-    stall_ms = sums.hidden_stall_ns / NS_PER_MS
+    places = tuple(site_place(details, site) for site in ordered)
+    stall_ms = sums.value.hidden_stall_ns / NS_PER_MS
     return {
-        "max_hidden_syncs": Figure(sums.hidden_waits, sums.hidden_waits, NOISE_WAITS, places=places),
+        "max_hidden_syncs": Figure(sums.value.hidden, sums.value.hidden, NOISE_WAITS, places=places),
         "max_stall_ms": Figure(stall_ms, stall_ms, NOISE_MS, places=places),
     }
 
 
-def _in_complete_steps(trace: Trace, profile: Profile) -> Bools:
+def _has_work(details: Details) -> bool:
+    """Return whether a complete step has work of a GPU."""
+    return bool(details.trace.steps.holds(details.trace.links.activity_step).any())
+
+
+def _in_complete_steps(details: Details) -> Bools:
     """Return for each copy of `Overlap.row` whether a complete step launched it."""
-    return trace.steps.holds(trace.links.activity_step[profile.overlap.row])
+    return details.trace.steps.holds(details.trace.links.activity_step[details.overlap.row])
 
 
-def _exposed(profile: Profile, trace: Trace) -> Figure:
-    why, sums = _unknown(profile, trace, "overlap"), profile.per_step
-    if why or sums is None:
-        return Figure(0.0, math.inf, NOISE_MS, why or NO_STEPS)
-    exposed = profile.overlap.exposed_ns
-    stepped = _in_complete_steps(trace, profile) & profile.overlap.counts
-    value = sums.exposed_ns / NS_PER_MS
-    places = copy_places(trace, profile, stepped & (exposed > 0), exposed, profile.steps.count)
+def _exposed(details: Details, profile: Profile) -> Figure:
+    sums = profile.sums.exposed_ns if profile.sums else None
+    if not _has_work(details) or not isinstance(sums, Known):
+        return Figure(0.0, math.inf, NOISE_MS, _no_sums(details, profile, sums))
+    exposed = details.overlap.exposed_ns
+    stepped = _in_complete_steps(details) & details.overlap.counts
+    value = sums.value / NS_PER_MS
+    places = copy_places(details, stepped & (exposed > 0), exposed, profile.steps.count)
     return Figure(value, value, NOISE_MS, places=places)
 
 
-def _overlap(profile: Profile, trace: Trace) -> Figure:
-    overlap = profile.overlap
-    if len(trace.gpu) == 0:
+def _overlap(details: Details, profile: Profile) -> Figure:
+    if len(details.trace.gpu) == 0:
         return Figure(0.0, 1.0, NOISE_SHARE, _no_gpu(profile))
-    why = _withheld(profile, "copies", "overlap")
-    if why:
-        return Figure(0.0, 1.0, NOISE_SHARE, why)
-    if overlap.fraction is None:
+    why = _unfit(profile.withheld.copies)
+    if why or isinstance(profile.overlap, Withheld):
+        return Figure(0.0, 1.0, NOISE_SHARE, why or _unfit(profile.withheld.overlap) or "")
+    rows, sums = details.overlap, profile.overlap.value
+    if sums.fraction is None:
         return Figure(1.0, 1.0, NOISE_SHARE, "the trace has no copies")
-    noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * profile.steps.divisor / overlap.known_ns)
-    places = copy_places(trace, profile, (overlap.exposed_ns > 0) & overlap.counts, overlap.exposed_ns, None)
-    exposed_ns = (1 - overlap.fraction) * overlap.known_ns / profile.steps.divisor
+    noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * profile.steps.divisor / sums.known_ns)
+    places = copy_places(details, (rows.exposed_ns > 0) & rows.counts, rows.exposed_ns, None)
+    exposed_ns = (1 - sums.fraction) * sums.known_ns / profile.steps.divisor
     negligible = exposed_ns < NEGLIGIBLE * (profile.step_ns or 0.0)
     note = f"only {duration(exposed_ns)} {profile.steps.per} are exposed, too little to matter" if negligible else ""
-    return Figure(overlap.fraction, overlap.fraction, noise, note, places, negligible)
+    return Figure(sums.fraction, sums.fraction, noise, note, places, negligible)
 
 
-def _pageable(profile: Profile, trace: Trace) -> Figure:
-    why, sums = _unknown(profile, trace, "copies"), profile.per_step
-    if why or sums is None:
-        return Figure(0.0, math.inf, NOISE_BYTES, why or NO_STEPS)
-    gpu, steps, stepped = trace.gpu, profile.steps.count, _in_complete_steps(trace, profile)
-    memory, size = gpu.host_memory[profile.overlap.row], gpu.bytes[profile.overlap.row]
+def _pageable(details: Details, profile: Profile) -> Figure:
+    sums = profile.sums.pageable_bytes if profile.sums else None
+    if not _has_work(details) or not isinstance(sums, Known):
+        return Figure(0.0, math.inf, NOISE_BYTES, _no_sums(details, profile, sums))
+    gpu, steps, stepped = details.trace.gpu, profile.steps.count, _in_complete_steps(details)
+    memory, size = gpu.host_memory[details.overlap.row], gpu.bytes[details.overlap.row]
     sized, pageable, perhaps = size != NONE, memory == PAGEABLE, memory == UNKNOWN
     unsized = bool((stepped & (pageable | perhaps) & ~sized).any())
     more = math.inf if unsized else int(size[stepped & perhaps].sum()) / steps
-    least = sums.pageable_bytes or 0.0
+    least = sums.value or 0.0
     return Figure(
         least,
         least + more,
         NOISE_BYTES,
         note=NO_HOST_MEMORY if more else "",
-        places=copy_places(trace, profile, stepped & (pageable | perhaps), np.where(sized, size, 0), steps),
+        places=copy_places(details, stepped & (pageable | perhaps), np.where(sized, size, 0), steps),
     )
 
 
 def _step(profile: Profile, findings: tuple[Finding, ...]) -> Figure:
-    step, places = profile.step, finding_places(findings)
+    step, places = profile.estimate, finding_places(findings)
     if step.step_ns is not None and _is_measured(profile):
         value = step.step_ns / NS_PER_MS
         return Figure(value, value, NOISE_MS, places=places)
     if step.range_ns is None:
-        why = _withheld(profile, "estimate", "step") or (NO_STEP_TIME if profile.steps.count else NO_STEPS)
+        why = _unfit(profile.withheld.estimate or profile.withheld.step) or (
+            NO_STEP_TIME if profile.steps.count else NO_STEPS
+        )
         return Figure(0.0, math.inf, NOISE_MS, why, places=places)
     low, high = (bound / NS_PER_MS for bound in step.range_ns)
     return Figure(low, high, NOISE_MS, NO_STEP_TIME, places=places)
 
 
 def _is_measured(profile: Profile) -> bool:
-    return profile.step.step_ns is not None and profile.step.source != "estimated"
+    return profile.estimate.step_ns is not None and profile.estimate.source != "estimated"
 
 
-def _wait(profile: Profile, trace: Trace, site: Site) -> Wait:
-    cost, with_bubble = site.in_steps if profile.steps.count else site.total, "drain" not in profile.withheld
+def _wait(details: Details, profile: Profile, site: Site) -> Wait:
+    cost = site.in_steps if profile.steps.count else site.total
+    idle_ns = 0 if profile.withheld.drain else cost.idle_ns
     return Wait(
         site.identity,
-        max(cost.stall_ns, cost.bubble_ns if with_bubble else 0) / profile.steps.divisor / NS_PER_MS,
-        site_place(profile, trace, site),
+        max(cost.stall_ns, idle_ns) / profile.steps.divisor / NS_PER_MS,
+        site_place(details, site),
     )

@@ -7,13 +7,13 @@ import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import Site
-from pinprof.measurement.profile import Profile
+from pinprof.details import Details
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
 from pinprof.rules.sums import LONGEST_NAME, idle_gpu, in_or_after
 from pinprof.trace.lines import Place as Source
 from pinprof.trace.lines import Placed
 from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, Trace, rows_by
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, rows_by
 from pinprof.units import duration, how_many, shortened, sizes
 
 
@@ -31,18 +31,19 @@ class Place(Placed):
     message: str
 
 
-def site_place(profile: Profile, trace: Trace, site: Site) -> Place:
+def site_place(details: Details, site: Site) -> Place:
     """Return the place of a site, with its cost per complete step."""
-    cost, times, syncs = site.in_steps, profile.steps.divisor, profile.syncs
+    cost, steps, syncs = site.in_steps, details.steps, details.syncs
+    times = steps.divisor
     name = shortened(site.op or site.call, LONGEST_NAME)
     first = int(syncs.rows[syncs.number(site)][0])
     return Place(
         *site.place,
-        rule_of_wait(profile, trace, first),
+        rule_of_wait(details, first),
         f"{site.cause} {site.op or site.call}",
-        f"{name} ({site.cause}): {how_many(cost.count / times)} {profile.steps.per}; as traced, the host waits "
-        f"{duration(cost.stall_ns / times)} and {idle_gpu(profile, [site])} idle for "
-        f"{duration(cost.bubble_ns / times)} {in_or_after([site])} it",
+        f"{name} ({site.cause}): {how_many(cost.count / times)} {steps.per}; as traced, the host waits "
+        f"{duration(cost.stall_ns / times)} and {idle_gpu(len(details.devices), [(site, site.total)])} idle for "
+        f"{duration(cost.idle_ns / times)} {in_or_after([cost])} it",
     )
 
 
@@ -59,19 +60,19 @@ def finding_places(findings: Iterable[Finding]) -> tuple[Place, ...]:
     )
 
 
-def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, steps: int | None) -> tuple[Place, ...]:
+def copy_places(details: Details, chosen: Bools, weight: Int64s, steps: int | None) -> tuple[Place, ...]:
     """Return where the chosen copies of `Overlap.row` are made, the largest total weight first.
 
     Copies are told apart by place, direction, host memory and the reason why they are exposed. Numbers are per step, or
     of the whole trace if `steps` is None.
     """
-    overlap, gpu = profile.overlap, trace.gpu
+    overlap, gpu = details.overlap, details.trace.gpu
     position = np.flatnonzero(chosen)
     rows = overlap.row[position]
     if len(rows) == 0:
         return ()
     number: dict[Source, int] = {}
-    lines = (profile.copy_places[place] for place in position.tolist())
+    lines = (details.copy_places[place] for place in position.tolist())
     source = np.array([number.setdefault(line.place if line else Source(), len(number)) for line in lines])
     sources = list(number)
     kinds = np.stack((source, gpu.direction[rows], gpu.host_memory[rows], overlap.reason[position]))
@@ -83,23 +84,23 @@ def copy_places(trace: Trace, profile: Profile, chosen: Bools, weight: Int64s, s
         mine = position[rows_by_kind[index]]
         origin, direction, memory, reason = different[:, index].tolist()
         texts = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
-        message = f"{_amount(profile, trace, mine, texts, steps)} ({texts[2].replace('_', ' ')})"
+        message = f"{_amount(details, mine, texts, steps)} ({texts[2].replace('_', ' ')})"
         subject = " ".join((*texts, "copies"))
-        rule = rule_of_exposure(profile, texts[2], texts[0])
+        rule = rule_of_exposure(details, texts[2], texts[0])
         places.append(Place(*sources[int(origin)], rule, subject, message))
     return tuple(places)
 
 
-def _amount(profile: Profile, trace: Trace, position: Int64s, kind: tuple[str, str, str], steps: int | None) -> str:
+def _amount(details: Details, position: Int64s, kind: tuple[str, str, str], steps: int | None) -> str:
     """Return a sentence on the copies at these positions of `Overlap.row`."""
-    rows, times = profile.overlap.row[position], steps or 1
-    known, unsized = total_bytes(trace.gpu.bytes[rows])
+    rows, times = details.overlap.row[position], steps or 1
+    known, unsized = total_bytes(details.trace.gpu.bytes[rows])
     direction, memory, _ = kind
     of = f" of {memory} memory" if memory in {"pageable", "pinned"} else ""
-    per = profile.steps.per if steps else "in the whole trace"
+    per = details.steps.per if steps else "in the whole trace"
     return (
         f"{direction} copies{of}: {how_many(len(rows) / times)} {per}, "
         f"{sizes(None if known is None else known / times, unsized)}, exposed for "
-        f"{duration(int(profile.overlap.exposed_ns[position].sum()) / times)} of "
-        f"{duration(int(trace.gpu.duration_ns[rows].sum()) / times)}"
+        f"{duration(int(details.overlap.exposed_ns[position].sum()) / times)} of "
+        f"{duration(int(details.trace.gpu.duration_ns[rows].sum()) / times)}"
     )

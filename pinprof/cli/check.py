@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, say, write
-from pinprof.cli.traces import each_outcome, jobs_option, measured_trace
+from pinprof.cli.traces import each_outcome, jobs_option
 
 if TYPE_CHECKING:
     from pinprof.check import Baseline, BaselineTrace, Checked, Limits, Measured
@@ -75,6 +75,7 @@ def check(
       pinprof report main.json.gz --json baseline.json
       pinprof check branch.json.gz --baseline baseline.json
     """  # noqa: D301  click looks for the backspace itself
+    from pinprof.analysis import analyse
     from pinprof.check import (
         NOT_JUDGED,
         NOT_KEPT,
@@ -91,8 +92,7 @@ def check(
     before = read_baseline(baseline) if baseline is not None else None
 
     def figures(trace: "Trace") -> "Measured":
-        _, profile, findings = measured_trace(trace)
-        return measure_figures(profile, trace, findings)
+        return measure_figures(analyse(trace))
 
     outcomes = list(each_outcome(traces, figures))
     measured = [None if isinstance(made, TraceError) else made for _, made in outcomes]

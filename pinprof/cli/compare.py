@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
-from pinprof.cli.traces import jobs_option, measured_traces, one_trace
+from pinprof.cli.traces import analyses, jobs_option, one_trace
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from pinprof.comparison import Recording
+    from pinprof.analysis import Analysis
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -60,12 +60,12 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
         from pinprof.report.comparison.page import to_html
 
         with progress("drawing the page"):
-            page = to_html(old[0], new[0], made)
+            page = to_html(old, new, made)
         write(html_file, page)
     if not json_file and not html_file and STANDARD_INPUT not in (before, after):
         say(f"Next: pinprof compare {shlex.join((before, after))} --html compare.html")
 
 
-def _measured(path: str) -> "Recording":
-    (made,) = measured_traces([one_trace(path)])
+def _measured(path: str) -> "Analysis":
+    (made,) = analyses([one_trace(path)])
     return made

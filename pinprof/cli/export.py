@@ -67,10 +67,9 @@ def export(trace: str, output: str, *, force: bool) -> None:
 def _export(file: str, name: str, output: str) -> None:
     from dataclasses import replace
 
+    from pinprof.analysis import analyse
     from pinprof.errors import TraceError
-    from pinprof.replay.bound import gaps_with_causes
     from pinprof.report.perfetto import CATEGORY, events, notes
-    from pinprof.rules import examine
     from pinprof.trace import read_trace
     from pinprof.trace.files import open_trace
     from pinprof.trace.insert import WithEvents
@@ -83,11 +82,10 @@ def _export(file: str, name: str, output: str) -> None:
             raise TraceError(str(error).replace(file, name, 1)) from error  # a copy has a name of its own
         if trace.counts.get(CATEGORY):
             fail(f"{name}: has pinprof's tracks already; export the trace that it was made from")
-        profile, findings, _ = examine(trace)
-        idle = gaps_with_causes(trace, profile.syncs, profile.loader)
-        said = notes(trace, profile, idle)
+        analysis = analyse(trace)
+        said = notes(analysis)
     with open_trace(file) as stream:
-        text = WithEvents(Unpacked(stream), lambda first: events(trace, profile, findings, idle, said, first))
+        text = WithEvents(Unpacked(stream), lambda first: events(analysis, said, first))
         _write(_naming(name, text), output)
     for sentence in said:
         say(sentence[:1].upper() + sentence[1:])

@@ -9,13 +9,12 @@ from pinprof.cli.hta import hta_of, print_hta
 from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, show, write
 from pinprof.cli.traces import (
     JobOptions,
+    analyses,
     chosen_job,
-    each_trace,
     files_of,
     job_options,
     jobs_option,
     measured_ranks,
-    measured_traces,
     one_trace,
     print_report,
     say_what_is_in_vain,
@@ -24,10 +23,8 @@ from pinprof.cli.traces import (
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
+    from pinprof.analysis import Analysis
     from pinprof.cli.traces import Measured
-    from pinprof.measurement.profile import Profile
-    from pinprof.rules import Findings
-    from pinprof.trace import Trace
 
 NAMED = 4
 """Traces that the next command names."""
@@ -85,13 +82,13 @@ def report(
         _several(files, json_file, html_file, job, with_hta=with_hta)
     else:
         hta = hta_of([(path, None) for path in files]) if with_hta else {}
-        measured = list(measured_traces(traces))
+        measured = list(analyses(traces))
         if "-" not in (json_file, html_file):
-            for _, profile, findings in measured:
-                print_report(profile, findings)
+            for each in measured:
+                print_report(each.profile, each.findings)
             print_hta(hta)
         if json_file:
-            write(json_file, to_json([(profile, findings) for _, profile, findings in measured], hta=hta))
+            write(json_file, to_json([(each.profile, each.findings) for each in measured], hta=hta))
         if html_file:
             write_page(html_file, measured)
         say_what_is_in_vain(job)
@@ -152,10 +149,9 @@ def _job(
         write(html_file, page)
 
 
-def _whole(measured: "Measured") -> "list[tuple[Trace, Profile, Findings]]":
-    """Return what a page needs of traces that were measured: their tables too, which are read again."""
-    traces = each_trace([path for path, _ in measured], lambda trace: trace)
-    return [(trace, part.profile, part.findings) for trace, (_, part) in zip(traces, measured, strict=True)]
+def _whole(measured: "Measured") -> "list[Analysis]":
+    """Return what a page needs of traces that were measured: their rows too, so they are read again."""
+    return list(analyses([path for path, _ in measured]))
 
 
 @click.command()
@@ -176,5 +172,5 @@ def timeline(trace: str, output: str, *, force: bool) -> None:
     from pinprof.report.trace.page import timeline_page
 
     check_outputs((output,), force=force, reads=(trace,))
-    ((recorded, profile, _),) = measured_traces([one_trace(trace)])
-    write(output, timeline_page(recorded, profile))
+    (analysis,) = analyses([one_trace(trace)])
+    write(output, timeline_page(analysis))

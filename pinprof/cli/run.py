@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from pinprof.cli.job import command_for, give_up, report_job, say_where
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals
-from pinprof.cli.traces import measured_traces, print_report, write_page
+from pinprof.cli.traces import analyses, print_report, write_page
 from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -196,9 +196,9 @@ def _recorded(outputs: _Outputs, agreement: "Agreement | None", **options: Any) 
 def _report(outputs: _Outputs, marker: str) -> None:
     """Report on one trace."""
     path = outputs.trace
-    measured = list(measured_traces([path]))
-    for _, profile, findings in measured:
-        print_report(profile, findings)
+    measured = list(analyses([path]))
+    for each in measured:
+        print_report(each.profile, each.findings)
     write_page(outputs.page, measured)
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another)")
 

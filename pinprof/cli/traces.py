@@ -12,6 +12,7 @@ from pinprof.cli.terminal import fail, page_options, progress, say, show, write
 from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
+    from pinprof.analysis import Analysis
     from pinprof.errors import TraceError
     from pinprof.measurement.profile import Profile
     from pinprof.ranks import RankPart
@@ -43,17 +44,11 @@ jobs_option = click.option(
 )
 
 
-def measured_traces(arguments: Sequence[str]) -> "Iterator[tuple[Trace, Profile, Findings]]":
-    """Yield each trace with its measurements and findings; see `each_trace`."""
-    return each_trace(arguments, measured_trace)
+def analyses(arguments: Sequence[str]) -> "Iterator[Analysis]":
+    """Yield what was measured and found of each trace; see `each_trace`."""
+    from pinprof.analysis import analyse
 
-
-def measured_trace(trace: "Trace") -> "tuple[Trace, Profile, Findings]":
-    """Return a trace with its measurements and findings."""
-    from pinprof.rules import examine
-
-    examined = examine(trace)
-    return trace, examined.profile, examined.findings
+    return each_trace(arguments, analyse)
 
 
 def each_trace(arguments: Sequence[str], make: "Callable[[Trace], Made]") -> Iterator[Made]:
@@ -226,7 +221,7 @@ def print_report(profile: "Profile", findings: "Findings") -> None:
     show(to_text(profile, findings, width=width, color=color) + "\n")
 
 
-def write_page(path: str, measured: "Sequence[tuple[Trace, Profile, Findings]]") -> None:
+def write_page(path: str, measured: "Sequence[Analysis]") -> None:
     """Write the page on the traces, and say so."""
     from pinprof.report.trace.page import to_html
 

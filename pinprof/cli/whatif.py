@@ -12,7 +12,9 @@ from pinprof.cli.traces import each_trace, jobs_option, one_trace
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
+    from pinprof.details import Details
     from pinprof.measurement.profile import Profile
+    from pinprof.replay import Replay
     from pinprof.trace import Trace
     from pinprof.whatif import PinnedRates, Prediction, Scenario
 
@@ -93,7 +95,7 @@ def whatif(
     """  # noqa: D301  click looks for the backspace itself
     from dataclasses import replace
 
-    from pinprof.whatif import Scenario, model_of, predict_edits
+    from pinprof.whatif import Scenario, predict_scenario, replay_of
     from pinprof.whatif.fixes import changes_of, predict_usual
 
     check_outputs((json_file,), force=force, reads=(*traces, machine_file))
@@ -107,13 +109,12 @@ def whatif(
     if machine:
         _warn_of_other_gpu(machine, machine_file, recorded)
     with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
-        model = model_of(recorded, step_ms)
-        _refuse_unfit(model)
-        scenario = model.placed(scenario)
-        prediction = predict_edits(model, model.edits(scenario), scenario)
-        made = predict_usual(model, scenario) if usual else []
+        replay = replay_of(recorded, step_ms)
+        _refuse_unfit(replay)
+        prediction = predict_scenario(replay, scenario)
+        made = predict_usual(replay, scenario) if usual else []
     named = [(name, _options(each.scenario, machine_file), each) for name, each in made] or None
-    ranks = [(rank.trace, changes_of(rank.trace, rank.syncs, scenario)) for rank in model.ranks]
+    ranks = [(rank.trace, changes_of(rank, prediction.scenario)) for rank in replay.ranks]
     width, color = page_options()
     if json_file != "-":
         from pinprof.report.whatif.text import to_overview, to_text
@@ -130,13 +131,13 @@ def whatif(
     say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
 
 
-def _refuse_unfit(model: Any) -> None:
+def _refuse_unfit(replay: "Replay") -> None:
     """Refuse traces that are less than they seem, where that takes the estimates from their reports."""
-    from pinprof.measurement.trust import Seen, find_doubts, withheld
-    from pinprof.measurement.trust.doubt import ESTIMATE
+    from pinprof.measurement.profile import doubts_of
+    from pinprof.measurement.trust.doubt import doubted
 
-    for rank in model.ranks:
-        reason = withheld(find_doubts(Seen(rank.trace, rank.times, model.step, rank.syncs))).get(ESTIMATE)
+    for rank in replay.ranks:
+        reason = doubted(doubts_of(rank, replay)).estimate
         if reason:
             fail(f"{rank.trace.path}: has {reason.what}, so that no change can be predicted; {reason.remedy}")
 
@@ -223,14 +224,16 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     made = verified(old, old_profile, new, new_profile)
     if json_file != "-":
         width, color = page_options()
-        show(to_text(old, made, width=width, color=color))
+        show(to_text(old.trace, made, width=width, color=color))
     if json_file:
         write(json_file, to_json(made))
     say(f"Next: pinprof whatif {shlex.quote(after)}")
 
 
-def _measured(path: str) -> "tuple[Trace, Profile]":
-    from pinprof.measurement.profile import measure
+def _measured(path: str) -> "tuple[Details, Profile]":
+    from pinprof.details import details_of
+    from pinprof.measurement.profile import profile_of
+    from pinprof.replay import Replay
 
-    (made,) = each_trace([one_trace(path)], lambda trace: (trace, measure(trace)))
-    return made
+    (details,) = each_trace([one_trace(path)], details_of)
+    return details, profile_of(details, Replay([details]))

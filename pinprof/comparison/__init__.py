@@ -1,9 +1,11 @@
 """What changed between two traces: the step, its figures, waits, copies and findings, and what of that is noise."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
 
 from pinprof.analyses.kernels import SAME, kernels_alike
+from pinprof.analysis import Analysis
 from pinprof.comparison.changes import (
     CopyChange,
     FindingChange,
@@ -18,23 +20,20 @@ from pinprof.comparison.figure import Figure, Value
 from pinprof.comparison.figures import all_figures
 from pinprof.comparison.side import Side
 from pinprof.measurement.profile import Profile
-from pinprof.rules import Findings, unsearched
-from pinprof.trace.tables import WHOLE_TRACE, Trace
+from pinprof.measurement.trust.doubt import Doubt, Doubted
+from pinprof.rules import unsearched
+from pinprof.trace.tables import WHOLE_TRACE
 
 __all__ = [
     "Comparison",
     "CopyChange",
     "Figure",
     "FindingChange",
-    "Recording",
     "Repinned",
     "Value",
     "WaitChange",
     "compare",
 ]
-
-Recording = tuple[Trace, Profile, Findings]
-"""A trace, its measurements, and what the rules found in it."""
 
 FEW = 10
 """From so many steps on, a spread leaves out the extremes."""
@@ -74,7 +73,7 @@ class Comparison:
     @property
     def is_estimated(self) -> bool:
         """Whether the step of a side is estimated: then its range is no spread but what is not known."""
-        return "estimated" in {self.before.step.source, self.after.step.source}
+        return "estimated" in {self.before.estimate.source, self.after.estimate.source}
 
     @property
     def per(self) -> str:
@@ -108,20 +107,19 @@ class Comparison:
         return min(2 / comb(sum(counts), counts[0]), 1.0)
 
 
-def compare(before: Recording, after: Recording) -> Comparison:
-    """Return what changed between two traces, each with its measurements and findings.
+def compare(before: Analysis, after: Analysis) -> Comparison:
+    """Return what changed between two traces.
 
     A difference is within noise if the ranges in which the two figures lie have a value in common: of a measured step
     its 10th and 90th percentile, of an estimated one the range of the estimate, of all else the spread over the
     complete steps of the trace. Figures that one trace is not fit for are not compared, and say why.
     """
-    traces = before[0], after[0]
+    traces = before.trace, after.trace
     stepped = [trace.steps.source != WHOLE_TRACE for trace in traces]
     both_or_none = stepped[0] == stepped[1]
-    old, new = (
-        Side(*each, has_steps or both_or_none) for each, has_steps in zip((before, after), stepped, strict=True)
-    )
-    waits_reason, copies_reason = _reason(old, new, "stalls", "per_step"), _reason(old, new, "copies", "per_step")
+    old, new = (Side(each, has_steps or both_or_none) for each, has_steps in zip((before, after), stepped, strict=True))
+    waits_reason = _reason(old, new, lambda why: (why.stalls, why.per_step))
+    copies_reason = _reason(old, new, lambda why: (why.copies, why.per_step))
     copies = () if copies_reason else tuple(copy_changes(old, new))
     findings_reason = "; ".join(
         f"{name}: {what}" for name, side in (("before", old), ("after", new)) if (what := _unsearched(side))
@@ -144,9 +142,11 @@ def compare(before: Recording, after: Recording) -> Comparison:
 def _unsearched(side: Side) -> str:
     """Return why the findings of a trace cannot be compared; nothing if they can."""
     entry = unsearched(side.profile)
-    return entry.what if entry else side.why_not("per_step")
+    return entry.what if entry else side.why_not_stepped(side.withheld.per_step)
 
 
-def _reason(old: Side, new: Side, *figures: str) -> str:
-    reasons = (("before", old.why_not(*figures)), ("after", new.why_not(*figures)))
-    return "; ".join(f"{side}: {reason}" for side, reason in reasons if reason)
+def _reason(old: Side, new: Side, figures: Callable[[Doubted], tuple[Doubt | None, ...]]) -> str:
+    reasons = (
+        (name, side.why_not_stepped(*figures(side.withheld))) for name, side in (("before", old), ("after", new))
+    )
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason)

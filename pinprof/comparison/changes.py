@@ -138,7 +138,7 @@ def _sites(counted: Sequence[Counted]) -> tuple[Site, ...]:
 def _counted(side: Side) -> list[Counted]:
     steps = side.profile.steps.divisor
     return [
-        (site, site.in_steps.count / steps) for site in side.profile.syncs.sites if site.is_wait and site.in_steps.count
+        (site, site.in_steps.count / steps) for site in side.details.syncs.sites if site.is_wait and site.in_steps.count
     ]
 
 
@@ -173,19 +173,24 @@ def copy_changes(before: Side, after: Side) -> Iterator[CopyChange]:
 
 def _copies(side: Side, kind: Kind) -> tuple[Value, ...]:
     """Return count, bytes, time, exposed time and rate of the copies of a kind, per step."""
-    overlap, gpu = side.profile.overlap, side.trace.gpu
+    overlap, gpu = side.details.overlap, side.trace.gpu
     position = side.copy_kinds.get(kind, np.empty(0, np.int64))
     rows = overlap.row[position]
     step, is_sized = side.trace.links.activity_step[rows], not (gpu.bytes[rows] == NONE).any()
     size, time = side.summed(step, gpu.bytes[rows]), side.summed(step, gpu.duration_ns[rows])
     known = (size > 0) & (time > 0) & is_sized
     unknown = Value(None, reason="" if is_sized else NO_SIZES)
-    rate = side.figure(size[known] / time[known], "copies") if known.any() else unknown
+    rate = side.figure(size[known] / time[known], side.withheld.copies) if known.any() else unknown
     return (
-        side.figure(side.summed(step), "copies"),
-        side.figure(size, "copies") if is_sized else unknown,
-        side.figure(time, "copies"),
-        side.figure(side.summed(step, overlap.exposed_ns[position]), "copies", "overlap", at_the_end=False),
+        side.figure(side.summed(step), side.withheld.copies),
+        side.figure(size, side.withheld.copies) if is_sized else unknown,
+        side.figure(time, side.withheld.copies),
+        side.figure(
+            side.summed(step, overlap.exposed_ns[position]),
+            side.withheld.copies,
+            side.withheld.overlap,
+            at_the_end=False,
+        ),
         rate,
     )
 
@@ -211,7 +216,7 @@ def repinned(copies: Sequence[CopyChange]) -> Iterator[Repinned]:
 
 def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
     """Yield what became of each finding: the same rule in the same function, then one that is left of each rule."""
-    sides = [_by_place(side.findings) for side in (before, after)]
+    sides = [_by_place(side.analysis.findings) for side in (before, after)]
     places = list(dict.fromkeys((*sides[0], *sides[1])))
     left: dict[str, list[tuple[tuple[Finding, ...], tuple[Finding, ...]]]] = defaultdict(list)
     for place in places:

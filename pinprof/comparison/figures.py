@@ -8,6 +8,7 @@ from pinprof.analyses.syncs import Site
 from pinprof.comparison.figure import NO_SIZES, NO_STEPS, Figure, Floats, Value, over_steps
 from pinprof.comparison.side import Side, WaitValues
 from pinprof.intervals import covered
+from pinprof.measurement.known import given
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE
 
 
@@ -17,10 +18,10 @@ def step_figure(before: Side, after: Side) -> Figure:
 
 
 def _step(side: Side) -> Value:
-    step = side.profile.step
+    step = side.profile.estimate
     if step.step_ns is not None and side.is_stepped:
         return Value(step.step_ns, step.range_ns)
-    return Value(None, step.range_ns, side.why_not("estimate", "step") or NO_STEPS)
+    return Value(None, step.range_ns, side.why_not_stepped(side.withheld.estimate, side.withheld.step) or NO_STEPS)
 
 
 def all_figures(before: Side, after: Side) -> Iterator[Figure]:
@@ -51,13 +52,13 @@ def _of_waits(before: Side, after: Side) -> Iterator[Figure]:
 
 
 def _waits(side: Side, chosen: Callable[[Site], bool]) -> WaitValues:
-    return side.waits([number for number, site in enumerate(side.profile.syncs.sites) if chosen(site)])
+    return side.waits([number for number, site in enumerate(side.details.syncs.sites) if chosen(site)])
 
 
 def _traced(side: Side) -> Value:
     """Return the step in the trace with the spread of the times that it is made of, on the host or on the GPU."""
     steps = side.profile.steps
-    reason = side.why_not("step")
+    reason = side.why_not_stepped(side.withheld.step)
     if steps.traced_ns is None or reason:
         return Value(None, reason=reason or NO_STEPS)
     each = steps.each_ns if steps.traced_ns == steps.host_ns else np.diff(side.work_ends)
@@ -66,7 +67,7 @@ def _traced(side: Side) -> Value:
 
 def _of_devices(before: Side, after: Side) -> Iterator[Figure]:
     """Yield for each GPU of either trace the time per step in which it worked, and in which kernels ran."""
-    for device in sorted({entry.device for side in (before, after) for entry in side.profile.devices}):
+    for device in sorted({entry.device for side in (before, after) for entry in side.profile.gpus}):
         yield Figure("busy_ms", "ns", _worked(before, device), _worked(after, device), device)
         yield Figure("kernel_ms", "ns", _worked(before, device, KERNEL), _worked(after, device, KERNEL), device)
 
@@ -74,15 +75,18 @@ def _of_devices(before: Side, after: Side) -> Iterator[Figure]:
 def _worked(side: Side, device: int, category: int | None = None) -> Value:
     gpu = side.trace.gpu
     if device not in gpu.of_device:
-        return Value(None, reason=side.why_not("busy") or "nothing ran on this GPU")
+        return Value(None, reason=side.why_not(side.withheld.busy) or "nothing ran on this GPU")
     rows = gpu.of_device[device]
-    return side.figure(side.covered(rows if category is None else rows[gpu.category[rows] == category]), "busy")
+    return side.figure(
+        side.covered(rows if category is None else rows[gpu.category[rows] == category]), side.withheld.busy
+    )
 
 
 def _fraction(side: Side) -> Value:
     """Return the overlapped share of the copy time: of the whole trace as in the report, with its spread over steps."""
-    reason = side.why_not("copies", "overlap")
-    share = side.profile.overlap.fraction
+    reason = side.why_not(side.withheld.copies, side.withheld.overlap)
+    sums = given(side.profile.overlap)
+    share = sums.fraction if sums else None
     if reason or share is None:
         return Value(None, reason=reason or "no copies")
     each = side.covered(np.flatnonzero(side.trace.gpu.category == MEMCPY))
@@ -93,12 +97,12 @@ def _fraction(side: Side) -> Value:
 
 
 def _exposed_each(side: Side) -> Floats:
-    overlap = side.profile.overlap
+    overlap = side.details.overlap
     return side.summed(side.trace.links.activity_step[overlap.row], overlap.exposed_ns)
 
 
 def _exposed(side: Side) -> Value:
-    return side.figure(_exposed_each(side), "copies", "overlap", at_the_end=False)
+    return side.figure(_exposed_each(side), side.withheld.copies, side.withheld.overlap, at_the_end=False)
 
 
 def _pageable(side: Side) -> Value:
@@ -106,12 +110,12 @@ def _pageable(side: Side) -> Value:
     rows = np.flatnonzero(gpu.host_memory == PAGEABLE)
     if (gpu.bytes[rows] == NONE).any():
         return Value(None, reason=NO_SIZES)
-    return side.figure(side.summed(side.trace.links.activity_step[rows], gpu.bytes[rows]), "copies")
+    return side.figure(side.summed(side.trace.links.activity_step[rows], gpu.bytes[rows]), side.withheld.copies)
 
 
 def _loader(side: Side) -> Value:
     """Return the time that the main thread waits for its DataLoader; times are those that lie in a step."""
     steps = side.trace.steps
     return side.figure(
-        covered(side.profile.loader.times, steps.start_ns, steps.end_ns)[steps.complete].astype(np.float64)
+        covered(side.details.loader.times, steps.start_ns, steps.end_ns)[steps.complete].astype(np.float64)
     )

@@ -6,9 +6,11 @@ from functools import cached_property
 
 import numpy as np
 
+from pinprof.analysis import Analysis
 from pinprof.comparison.figure import NO_STEPS, Floats, Value, over_steps
+from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.rules import Findings
+from pinprof.measurement.trust.doubt import Doubt, Doubted
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace, rows_by
 
 SPREAD = 2
@@ -29,23 +31,44 @@ class WaitValues:
 
 @dataclass(frozen=True)
 class Side:
-    """A trace, its measurements, and what the rules found in it."""
+    """What was measured and found of one of the traces."""
 
-    trace: Trace
-    profile: Profile
-    findings: Findings
+    analysis: Analysis
     is_stepped: bool = True
     """False of a trace without steps beside one that has some: what is per step there is of the whole trace here."""
 
-    def why_not(self, *figures: str) -> str:
-        """Return why the trace is not fit for figures, with the way out; nothing if it is."""
-        withheld = self.profile.withheld
-        entry = next((withheld[figure] for figure in figures if figure in withheld), None)
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.analysis.trace
+
+    @property
+    def details(self) -> Details:
+        """What was measured of its rows."""
+        return self.analysis.details
+
+    @property
+    def profile(self) -> Profile:
+        """The sums of that."""
+        return self.analysis.profile
+
+    @property
+    def withheld(self) -> Doubted:
+        """Why figures are not given."""
+        return self.profile.withheld
+
+    def why_not(self, *reasons: Doubt | None) -> str:
+        """Return why the trace is not fit for figures, by what withholds them; nothing if it is."""
+        entry = next(filter(None, reasons), None)
         if entry:
             return f"{entry.what}; {entry.remedy}"
-        if not self.is_stepped and {"step", "per_step"} & set(figures):
-            return NOT_STEPPED
         return "" if self.profile.steps.count else NO_STEPS
+
+    def why_not_stepped(self, *reasons: Doubt | None) -> str:
+        """Return why the trace is not fit for figures of its steps; nothing if it is."""
+        if not any(reasons) and not self.is_stepped:
+            return NOT_STEPPED
+        return self.why_not(*reasons)
 
     def summed(self, step: Int32s, weight: np.ndarray | None = None) -> Floats:
         """Return the sums of weights (or the numbers of rows) by complete step, of rows in these steps."""
@@ -71,13 +94,13 @@ class Side:
             own[mine] = reach - np.maximum(gpu.start_ns[rows], free)
         return self.summed(step[inside], own)
 
-    def figure(self, values: Floats, *figures: str, at_the_end: bool = True) -> Value:
-        """Return a figure by its values in the complete steps, unless one that it rests on is withheld.
+    def figure(self, values: Floats, *reasons: Doubt | None, at_the_end: bool = True) -> Value:
+        """Return a figure by its values in the complete steps, unless something withholds what it rests on.
 
         Not `at_the_end` is for what the end of the trace changes: behind its last step is no work that a copy could
         hide behind, or that a wait could hold up. That step counts, as it does in the report, but is no spread.
         """
-        reason = self.why_not("per_step", *figures)
+        reason = self.why_not_stepped(self.withheld.per_step, *reasons)
         if reason:
             return Value(None, reason=reason)
         return over_steps(values) if at_the_end else over_steps(self.with_work_behind(values), float(values.mean()))
@@ -101,7 +124,7 @@ class Side:
     @cached_property
     def stall_weight(self) -> Int64s:
         """1 for each stall that is a wait by itself, 0 for further calls of the wait for one copy."""
-        stalls, site = self.profile.syncs.stalls, self.profile.syncs.site
+        stalls, site = self.details.syncs.stalls, self.details.syncs.site
         weight = np.ones(len(stalls.call), np.int64)
         copying = np.flatnonzero(stalls.copy != NONE)
         _, first = np.unique(np.stack((site[copying], stalls.copy[copying])), axis=1, return_index=True)
@@ -112,17 +135,22 @@ class Side:
     @cached_property
     def number_of(self) -> dict[int, int]:
         """Which site of the profile an object is, by its id: two sites may be equal."""
-        return {id(site): number for number, site in enumerate(self.profile.syncs.sites)}
+        return {id(site): number for number, site in enumerate(self.details.syncs.sites)}
 
     def waits(self, sites: Sequence[int]) -> WaitValues:
         """Return what the waits at these sites, by their numbers, cost per step."""
-        syncs = self.profile.syncs
+        syncs = self.details.syncs
         rows = np.sort(np.concatenate([np.empty(0, np.int64), *(syncs.rows[site] for site in sites)]))
         step = syncs.stalls.call_step[rows]
         return WaitValues(
-            self.figure(self.summed(step, self.stall_weight[rows]), "stalls"),
-            self.figure(self.summed(step, syncs.stalls.stall_ns[rows]), "stalls"),
-            self.figure(self.summed(step, syncs.stalls.idle_ns[rows]), "stalls", "drain", at_the_end=False),
+            self.figure(self.summed(step, self.stall_weight[rows]), self.withheld.stalls),
+            self.figure(self.summed(step, syncs.stalls.stall_ns[rows]), self.withheld.stalls),
+            self.figure(
+                self.summed(step, syncs.stalls.idle_ns[rows]),
+                self.withheld.stalls,
+                self.withheld.drain,
+                at_the_end=False,
+            ),
         )
 
     # Copies
@@ -130,7 +158,7 @@ class Side:
     @cached_property
     def copy_kinds(self) -> dict[Kind, Int64s]:
         """The positions in `overlap.row` of the copies in complete steps, by kind."""
-        gpu, rows = self.trace.gpu, self.profile.overlap.row
+        gpu, rows = self.trace.gpu, self.details.overlap.row
         inside = np.flatnonzero(self.trace.steps.holds(self.trace.links.activity_step[rows]))
         kinds = np.stack((gpu.direction[rows[inside]], gpu.host_memory[rows[inside]]))
         different, group = np.unique(kinds, axis=1, return_inverse=True)

@@ -1,6 +1,6 @@
 """The sums that were measured of one trace, each known or withheld."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
@@ -15,9 +15,9 @@ from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import MeanStep, measure_mean
 from pinprof.analyses.pause import Pause, measure_pause
 from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import BareSite, Cost, Drained, Site, Stalled
+from pinprof.analyses.syncs import BareSite, Cost, Site, Stalled
 from pinprof.details import Details, details_of
-from pinprof.measurement.known import Known, Perhaps, Withheld
+from pinprof.measurement.known import Known, Perhaps, Withheld, given
 from pinprof.measurement.trust import Seen, find_doubts
 from pinprof.measurement.trust.doubt import Doubt, Doubted, doubted
 from pinprof.replay import Replay, StepEstimate
@@ -59,6 +59,8 @@ class CopySums:
 
     direction: str
     host_memory: str
+    unsized: int
+    """Copies whose size is not recorded."""
     copied: Perhaps[Copied]
     hidden: Perhaps[Hidden]
     host_blocked_ns: Perhaps[int]
@@ -90,7 +92,8 @@ class ExposedSums:
 class WaitCost(Stalled):
     """What waits cost together."""
 
-    drained: Perhaps[Drained]
+    whole: Perhaps[Cost]
+    """With what they were for, and what they left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,9 +202,28 @@ class Profile:
         return self.mean_steps.value if isinstance(self.mean_steps, Known) else ()
 
     @property
+    def idles(self) -> bool:
+        """Whether some GPU works for a time in which it could be idle."""
+        return any(not isinstance(gpu.time, Known) or gpu.time.value.span_ns for gpu in self.gpus)
+
+    @property
+    def waits(self) -> Sequence[tuple[WaitSite, Cost]]:
+        """The sites at which the host waits in the complete steps, with all that they cost there; else nothing."""
+        if self.withheld.per_step:
+            return ()
+        found = ((site, whole_cost(site.in_steps)) for site in self.sites if site.is_wait)
+        return [(site, cost) for site, cost in found if cost and cost.count]
+
+    @property
     def sums(self) -> PerStep | None:
         """The sums per step; None without complete steps, and where they are withheld."""
         return self.per_step.value if isinstance(self.per_step, Known) else None
+
+
+def whole_cost(cost: Perhaps[WaitCost]) -> Cost | None:
+    """Return all that waits cost, None where a part of that is withheld."""
+    known = given(cost)
+    return given(known.whole) if known else None
 
 
 UNKNOWN_STEP = StepEstimate(None, "estimated", None)
@@ -215,8 +237,13 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
 
 def profile_of(details: Details, replay: Replay) -> Profile:
     """Return the sums of what was measured; `replay` is of the same trace."""
-    doubts = find_doubts(Seen(details.trace, details.steps, replay.step, details.syncs))
+    doubts = doubts_of(details, replay)
     return _Sums(details, replay, doubts, doubted(doubts)).profile()
+
+
+def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
+    """Return what makes a trace less than it seems, the gravest first."""
+    return find_doubts(Seen(details.trace, details.steps, replay.step, details.syncs))
 
 
 @dataclass(frozen=True)
@@ -259,9 +286,7 @@ class _Sums:
                 why.step or why.per_step or why.busy or why.overlap, lambda: _mean_steps(details, length)
             ),
             pause=None if no_sums else measure_pause(trace, details.loader.times),
-            slow_launches=None
-            if no_sums
-            else measure_slow_launches(trace, details.syncs.stalls.call, steps.divisor),
+            slow_launches=None if no_sums else measure_slow_launches(trace, details.syncs.stalls.call, steps.divisor),
         )
 
     def steps(self) -> StepTimes:
@@ -292,6 +317,7 @@ class _Sums:
         return CopySums(
             group.direction,
             group.host_memory,
+            group.unsized,
             _unless(why.copies, lambda: group.copied),
             _unless(why.overlap, lambda: group.hidden),
             _unless(why.stalls, lambda: _blocked(self.details, group)),

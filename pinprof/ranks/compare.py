@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
+from pinprof.measurement.known import given
 from pinprof.ranks.part import RankPart, longest_first, number_of
 from pinprof.ranks.reason import reason_of
 from pinprof.ranks.table import RankRow, Ranks, SharedFinding
@@ -58,7 +59,7 @@ def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: S
     for together in _joined(meetings):
         pace = max((rows[place] for place in together), key=lambda row: row.alone_ns or 0.0)
         for place in together if pace.alone_ns and pace.step_ns else ():
-            if rows[place].step_ns and parts[place].profile.step.source != "measured":
+            if rows[place].step_ns and parts[place].profile.estimate.source != "measured":
                 paced[place] = replace(rows[place], step_ns=pace.step_ns)
     return paced
 
@@ -90,10 +91,12 @@ def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[Share
 
 def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
     profile, steps = part.profile, part.profile.steps.divisor
-    is_stall_known = not profile.withheld.keys() & {"stalls", "per_step"}
+    exposed = given(profile.sums.exposed_ns) if profile.sums else None
+    is_stall_known = not (profile.withheld.stalls or profile.withheld.per_step)
     stalls: Counter[str] = Counter()
-    for site in profile.syncs.sites:
-        stalls[site.cause] += site.in_steps.stall_ns if site.is_wait and is_stall_known else 0
+    for site in profile.sites:
+        cost = given(site.in_steps) if site.is_wait and is_stall_known else None
+        stalls[site.cause] += cost.stall_ns if cost else 0
     return RankRow(
         rank=rank,
         path=profile.path,
@@ -102,7 +105,7 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
         surely_ns=part.alone_ns[0] if part.alone_ns else None,
         traced_ns=profile.steps.traced_ns,
         gpu_busy_ns=profile.steps.busy_ns,
-        exposed_copies_ns=profile.per_step.exposed_ns if profile.per_step else None,
+        exposed_copies_ns=exposed,
         stall_ns=stalls.total() / steps if is_stall_known else None,
         input_ns=profile.loader.wait_in_steps_ns / steps,
         communication_ns=part.profile.communication.time_ns / steps,
@@ -116,7 +119,7 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
         pause_ns=profile.pause.time_ns if profile.pause else None,
         stalls=longest_first((cause, time / steps) for cause, time in stalls.items()),
         idle_ns=None if part.idle is None else sum(time for _, time in part.idle),
-        work_ns=max((mean.work_ns for mean in profile.mean_steps), default=None),
+        work_ns=max((mean.work_ns for mean in profile.parts), default=None),
         idle=part.idle or (),
     )
 

@@ -1,28 +1,22 @@
 """What is kept of one rank of a job: small, whatever its trace has."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.hazards import Hazards
 from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import step_windows
-from pinprof.analyses.syncs import Stalls, Syncs
+from pinprof.analysis import Analysis, analyse
 from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
-from pinprof.replay.bound import gaps_with_causes
+from pinprof.replay import Replay
 from pinprof.replay.calibration import expected
 from pinprof.replay.machine import pace
 from pinprof.replay.ranks import alone
-from pinprof.rules import Findings, examine
+from pinprof.rules import Findings
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
-from pinprof.whatif import Model
-
-Table = TypeVar("Table", Overlap, Syncs, Stalls, Hazards)
 
 Times = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
@@ -33,7 +27,6 @@ class RankPart:
     """What is kept of one rank: small, whatever its trace has."""
 
     profile: Profile
-    """Without what it has of each copy and stall."""
     findings: Findings
     alone_ns: tuple[float, float] | None
     """The step that it would have, without profiler, if it waited for no other rank: the least that it may be, and what
@@ -44,42 +37,19 @@ class RankPart:
 
 def measure_rank(trace: Trace) -> RankPart:
     """Return what the report on a job needs of one rank."""
-    profile, findings, model = examine(trace)
-    return RankPart(
-        _summary(profile),
-        findings.summary(),
-        _alone(trace, model),
-        idle=_idle(trace, profile),
-    )
+    analysis = analyse(trace)
+    return RankPart(analysis.profile, analysis.findings.summary(), _alone(analysis.replay), idle=_idle(analysis))
 
 
-def _summary(profile: Profile) -> Profile:
-    """Return a profile without what it has of each copy and stall: as small for a long trace as for a short one."""
-    overlap, syncs = profile.overlap, profile.syncs
-    return replace(
-        profile,
-        overlap=_emptied(overlap),
-        copy_places=(),
-        syncs=replace(_emptied(syncs), stalls=_emptied(syncs.stalls), lines=()),
-        hazards=_emptied(profile.hazards),
-    )
-
-
-def _emptied(table: Table) -> Table:
-    """Return a dataclass with empty columns."""
-    values: dict[str, Any] = {field.name: getattr(table, field.name) for field in fields(table)}
-    columns = {name: value[:0].copy() for name, value in values.items() if isinstance(value, np.ndarray)}
-    return replace(table, **{**values, **columns})
-
-
-def _idle(trace: Trace, profile: Profile) -> Times | None:
-    if profile.withheld.keys() & {"step", "per_step", "busy", "causes"} or not profile.devices:
+def _idle(analysis: Analysis) -> Times | None:
+    details, why = analysis.details, analysis.profile.withheld
+    if why.step or why.per_step or why.busy or why.causes or not details.devices:
         return None
-    busiest = max(profile.devices, key=lambda device: device.busy_ns).device
+    trace, busiest = details.trace, max(details.devices, key=lambda device: device.busy_ns).device
     _, start, end = step_windows(trace, np.flatnonzero(trace.gpu.device == busiest))
     if not len(start):
         return None
-    gaps = next(each for each in gaps_with_causes(trace, profile.syncs, profile.loader) if each.device == busiest)
+    gaps = next(each for each in details.gaps if each.device == busiest)
     times = []
     for code, cause in enumerate(IDLE_CAUSES):
         of_cause = gaps.cause == code
@@ -93,12 +63,13 @@ def longest_first(times: Iterable[tuple[str, float]]) -> Times:
     return tuple(sorted(((cause, time) for cause, time in times if time), key=lambda each: -each[1]))
 
 
-def _alone(trace: Trace, model: Model) -> tuple[float, float] | None:
-    if not model.runs:
+def _alone(replay: Replay) -> tuple[float, float] | None:
+    trace = replay.ranks[0].trace
+    if not replay.runs:
         return None
-    by_itself = alone(trace, model.programs[0], model.chosen[0])
+    by_itself = alone(trace, replay.programs[0], replay.chosen[0])
     calibration = expected([by_itself], stacks=len(trace.functions) > 0)
-    least, usual = (pace([by_itself], model.steps, cost).step_ns for cost in (calibration.high, calibration.cost))
+    least, usual = (pace([by_itself], replay.steps, cost).step_ns for cost in (calibration.high, calibration.cost))
     return (least, usual) if usual else None
 
 

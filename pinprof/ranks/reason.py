@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from pinprof.analyses.pause import MEANING
+from pinprof.measurement.known import given
+from pinprof.measurement.profile import WaitSite
 from pinprof.ranks.part import RankPart
 from pinprof.ranks.table import RankRow
 
@@ -17,10 +19,10 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
         - mine.communication_ns
         - median((row.gpu_busy_ns or 0.0) - row.communication_ns for row in others)
     )
-    stalls = {site.identity: site for site in parts[place].profile.syncs.sites if site.is_wait}
+    stalls = {site.identity: site for site in parts[place].profile.sites if site.is_wait}
     steps = parts[place].profile.steps.divisor
     stall_more = {
-        identity: site.in_steps.stall_ns / steps
+        identity: _stalled(site) / steps
         - median(_stall(part, identity) for at, part in enumerate(parts) if at != place)
         for identity, site in stalls.items()
     }
@@ -40,4 +42,10 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
 
 def _stall(part: RankPart, identity: object) -> float:
     steps = part.profile.steps.divisor
-    return sum(site.in_steps.stall_ns for site in part.profile.syncs.sites if site.identity == identity) / steps
+    return sum(_stalled(site) for site in part.profile.sites if site.identity == identity) / steps
+
+
+def _stalled(site: WaitSite) -> int:
+    """Return how long the host waits in the complete steps; nothing where that is withheld."""
+    cost = given(site.in_steps)
+    return cost.stall_ns if cost else 0

@@ -1,17 +1,18 @@
 """What codes mean, in the words that all reports share, and names of the trace made safe to show."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from pinprof.analyses.syncs import Site
-from pinprof.measurement.profile import Profile
+from pinprof.analyses.syncs import Cost
+from pinprof.measurement.known import given
+from pinprof.measurement.profile import Profile, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
+from pinprof.replay import StepEstimate
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
-from pinprof.units import between, counted, duration, percent, rate, shortened, sizes
-from pinprof.whatif import StepEstimate
+from pinprof.units import between, counted, duration, how_many, percent, rate, shortened, sizes
 
 IDLE = {
     "host_wait": "the next launch came late: the host is busy elsewhere",
@@ -54,71 +55,92 @@ DEAR = 4
 
 def surprises(profile: Profile) -> Iterator[str]:
     """Yield sentences on the waits whose cost is not what their length or the step suggests, or that only move."""
-    count, step = profile.steps.count, profile.step_ns
-    if not count or not step or profile.withheld.keys() & {"stalls", "drain", "per_step"}:
+    count, step, waits = profile.steps.count, profile.step_ns, profile.waits
+    if not count or not step:
         return
-    waits = [site for site in profile.syncs.sites if site.is_wait and site.in_steps.count]
-    yield from _only_as_traced(profile, sum(site.in_steps.bubble_ns for site in waits) / count)
-    for site in waits:
-        stall, bubble = site.in_steps.stall_ns / count, site.in_steps.bubble_ns / count
-        if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(site):
+    yield from _only_as_traced(profile, sum(cost.idle_ns for _, cost in waits) / count)
+    for site, cost in waits:
+        stall, bubble = cost.stall_ns / count, cost.idle_ns / count
+        if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(site, cost):
             after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
             yield f"most of the {duration(stall)} that {_named(site)} waits is no loss: the GPU works meanwhile{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
-            which, when = idle_gpu(profile, [site]), in_or_after([site])
+            which, when = idle_after(profile, [site]), in_or_after([cost])
             yield f"{_named(site)} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
-    groups: dict[int, list[Site]] = defaultdict(list)
-    for site in waits:
+    groups: dict[int, list[tuple[WaitSite, Cost]]] = defaultdict(list)
+    for site, cost in waits:
         if site.group is not None:
-            groups[site.group].append(site)
+            groups[site.group].append((site, cost))
     for _, members in sorted(groups.items()):
         if len(members) > 1:
-            bubble = sum(site.in_steps.bubble_ns for site in members) / count
-            names = ", ".join(_named(site) for site in members[:MAX_NAMED])
+            bubble = sum(cost.idle_ns for _, cost in members) / count
+            names = ", ".join(_named(site) for site, _ in members[:MAX_NAMED])
             names += ", ..." if len(members) > MAX_NAMED else ""
             yield f"one group, {duration(bubble)} idle: without one of them, the next waits instead ({names})"
 
 
-def _is_beside_work(site: Site) -> bool:
+def idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
+    """Return which GPU is idle after waits, and "is", as `idle_gpu`."""
+    costs = ((site, whole_cost(site.total)) for site in sites)
+    return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
+
+
+def _is_beside_work(site: WaitSite, cost: Cost) -> bool:
     """Return whether the GPU works on something else for most of the waits of a site."""
-    return site.verdict == "benign" or site.in_steps.worked_ns >= BESIDE_WORK * site.in_steps.stall_ns
+    return site.verdict == "benign" or cost.worked_ns >= BESIDE_WORK * cost.stall_ns
 
 
 def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield how long the host stands in calls that wait, and in launches that are held up, each with what it means."""
-    sites, steps = profile.syncs.sites, profile.steps.divisor
-    shown = unless(profile, "stalls", "per_step")
-    waits = [site for site in sites if site.is_wait]
+    waits = [site for site in profile.sites if site.is_wait]
     if waits:
-        reason = why_not(profile, "stalls", "per_step", "drain")
-        bubble = sum(site.in_steps.bubble_ns for site in waits) / steps
-        idle = f"{idle_gpu(profile, waits)} idle for {duration(bubble)} {in_or_after(waits)} them"
-        left = f"what that leaves idle is {reason}" if reason else idle
-        if not reason and not any(site.in_steps.count for site in waits):
-            left = "all of them lie outside of the complete steps"
-        yield shown(_stall(waits, steps)), f"the host stands in calls that can block; {left}"
+        yield _stall(profile, waits), f"the host stands in calls that can block; {_left_idle(profile, waits)}"
     for cause, meaning in HELD_UP_BY.items():
-        held = [site for site in sites if site.cause == cause and site.verdict != "profiler"]
+        held = [site for site in profile.sites if site.cause == cause and site.verdict != "profiler"]
         if held:
-            outside = "" if any(site.in_steps.count for site in held) else ", all outside of the complete steps"
-            yield shown(_stall(held, steps)), meaning + outside
+            yield (
+                _stall(profile, held),
+                meaning + ("" if some_in_steps(held) else ", all outside of the complete steps"),
+            )
 
 
-def _stall(sites: Sequence[Site], steps: int) -> str:
-    return duration(sum(site.in_steps.stall_ns for site in sites) / steps)
+def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
+    """Return what waits leave idle, as far as that is told."""
+    why = profile.withheld
+    reason = why_not(why.stalls, why.per_step, why.drain)
+    if reason:
+        return f"what that leaves idle is {reason}"
+    if not some_in_steps(waits):
+        return "all of them lie outside of the complete steps"
+    costs = [cost for site in waits if (cost := whole_cost(site.in_steps))]
+    bubble = sum(cost.idle_ns for cost in costs) / profile.steps.divisor
+    return f"{idle_after(profile, waits)} idle for {duration(bubble)} {in_or_after(costs)} them"
+
+
+def some_in_steps(sites: Iterable[WaitSite]) -> bool:
+    """Return whether some waits lie in complete steps, or may."""
+    return any(cost is None or cost.count for cost in (given(site.in_steps) for site in sites))
+
+
+def _stall(profile: Profile, sites: Iterable[WaitSite]) -> str:
+    """Return how long the host stands at some sites per step, if that is told."""
+    costs = [given(site.in_steps) for site in sites]
+    if profile.withheld.per_step or None in costs:
+        return NOTHING
+    return duration(sum(cost.stall_ns for cost in costs if cost) / profile.steps.divisor)
 
 
 def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
     """Yield why the GPU is idle for longer after waits than in the whole step: that is without the profiler."""
-    idle = sum(mean.idle_ns for mean in profile.mean_steps)
-    if profile.mean_steps and profile.step.step_ns and bubble_ns > idle:
+    idle = sum(mean.idle_ns for mean in profile.parts)
+    if profile.parts and profile.estimate.step_ns and bubble_ns > idle:
         yield (
             f"the GPU is idle for {duration(bubble_ns)} after waits as traced, but for {duration(idle)} of the whole "
             f"{profile.steps.whole} without the profiler, which slows the host"
         )
 
 
-def _named(site: Site) -> str:
+def _named(site: WaitSite) -> str:
     return (
         f"{site.cause}{at(site.place)}"
         if str(site.place)
@@ -126,52 +148,71 @@ def _named(site: Site) -> str:
     )
 
 
-def unless(profile: Profile, *figures: str) -> Callable[[str], str]:
-    """Return what shows a number as it is, or as nothing where one of the figures that it is part of is withheld."""
-    hidden = bool(profile.withheld.keys() & set(figures))
-    return lambda number: NOTHING if hidden else number
-
-
 def copy_cells(profile: Profile, separator: str = "") -> Iterator[list[str]]:
     """Yield per group of copies: direction, memory, count, bytes, time, overlapped, exposed, rate, host blocked.
 
     `separator` stands between the thousands of the count.
     """
-    of_copies, of_overlap, of_stalls = (unless(profile, figure) for figure in ("copies", "overlap", "stalls"))
     for group in profile.copies:
+        copied, hidden, blocked_ns = given(group.copied), given(group.hidden), given(group.host_blocked_ns)
+        rate_gbps = copied.bandwidth_gbps if copied else None
         yield [
             group.direction,
             NOTHING if group.host_memory == "none" else group.host_memory,
-            of_copies(f"{group.count:{separator}}"),
-            of_copies(sizes(group.bytes, group.unsized)),
-            of_copies(duration(group.time_ns)),
-            of_overlap(duration(group.overlapped_ns)),
-            of_overlap(duration(group.exposed_ns)),
-            of_copies(rate(group.bandwidth_gbps) if group.bandwidth_gbps is not None else NOTHING),
-            of_stalls(duration(group.host_blocked_ns)),
+            f"{copied.count:{separator}}" if copied else NOTHING,
+            sizes(copied.bytes, group.unsized) if copied else NOTHING,
+            duration(copied.time_ns) if copied else NOTHING,
+            duration(hidden.overlapped_ns) if hidden else NOTHING,
+            duration(hidden.exposed_ns) if hidden else NOTHING,
+            NOTHING if rate_gbps is None else rate(rate_gbps),
+            NOTHING if blocked_ns is None else duration(blocked_ns),
         ]
 
 
-def why_not(profile: Profile, *figures: str) -> str:
-    """Return why figures are not shown, nothing where they are."""
-    withheld = profile.withheld
-    reason = next((withheld[figure] for figure in figures if figure in withheld), None)
+def exposed_rows(profile: Profile) -> Iterator[tuple[str, int, int]]:
+    """Yield why copies are exposed: reason, copies, for how long in ns; nothing where some of that is withheld.
+
+    The reason is a key of `SENTENCES`.
+    """
+    if profile.withheld.overlap or profile.withheld.causes:
+        return
+    for each in profile.exposed:
+        reason, count, exposed_ns = given(each.reason), given(each.count), given(each.exposed_ns)
+        if reason is not None and count is not None and exposed_ns is not None:
+            yield reason, count, exposed_ns
+
+
+def wait_cells(profile: Profile, site: WaitSite) -> tuple[str, ...]:
+    """Return what a site costs per step, as traced: count, stall, drain, own copy, rest, GPU idle after."""
+    steps = profile.steps.divisor
+    stalled = None if profile.withheld.per_step else given(site.in_steps)
+    if stalled is None:
+        return (NOTHING,) * 6
+    whole = given(stalled.whole)
+    times = (whole.drain_ns, whole.own_ns, whole.overhead_ns, whole.idle_ns) if whole else (None,) * 4
+    parts = (NOTHING if time is None else duration(time / steps) for time in times)
+    return how_many(stalled.count / steps), duration(stalled.stall_ns / steps), *parts
+
+
+def why_not(*reasons: Doubt | None) -> str:
+    """Return why figures are not shown, by what withholds them; nothing where they are."""
+    reason = next(filter(None, reasons), None)
     return f"not shown ({reason.what})" if reason else ""
 
 
 def doubts(profile: Profile) -> tuple[Doubt, ...]:
     """Return what to know before the figures are read, the gravest first."""
-    return tuple(entry for entry in profile.missing if entry.level != "absent")
+    return tuple(entry for entry in profile.doubts if entry.level != "absent")
 
 
 def absences(profile: Profile) -> tuple[Doubt, ...]:
     """Return what was not recorded, without which the figures are right all the same."""
-    return tuple(entry for entry in profile.missing if entry.level == "absent")
+    return tuple(entry for entry in profile.doubts if entry.level == "absent")
 
 
 def consequence(entry: Doubt) -> str:
     """Return what follows from it for the report, and the way out."""
-    figures = [words for figure, words in FIGURES.items() if figure in entry.invalidates]
+    figures = [words for figure, words in FIGURES.items() if figure in entry.withholds]
     shown = f" (not shown: {'all figures' if len(figures) == len(FIGURES) else ', '.join(figures)})" if figures else ""
     return f"{entry.effect}{shown}; {entry.remedy}"
 

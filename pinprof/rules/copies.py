@@ -6,8 +6,8 @@ import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import in_library
-from pinprof.intervals import covered, union
 from pinprof.details import Details
+from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Further, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, SAFE_REFILL, read_later
@@ -100,7 +100,11 @@ def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins is its matter."""
     ops = details.trace.ops
     main = np.array([thread.role == "main" for thread in details.trace.threads], dtype=bool)
-    chosen = ops.named(PIN_OPS.__contains__) & (details.trace.links.op_parent == -1) & in_complete_steps(details.trace, ops.start_ns)
+    chosen = (
+        ops.named(PIN_OPS.__contains__)
+        & (details.trace.links.op_parent == -1)
+        & in_complete_steps(details.trace, ops.start_ns)
+    )
     rows = np.flatnonzero(chosen & main[ops.thread]) if len(ops) else np.empty(0, np.int64)
     rows = rows[covered(details.loader.times, ops.start_ns[rows], ops.end_ns[rows]) == 0]
     if len(rows) == 0:

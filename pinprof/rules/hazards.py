@@ -8,7 +8,6 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import copies_in_steps
-from pinprof.trace.tables import Trace
 
 
 def _unawaited(details: Details, profile: Profile) -> Iterator[Evidence]:

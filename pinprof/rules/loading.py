@@ -6,11 +6,10 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import idle_within
-from pinprof.trace.tables import Trace
 from pinprof.units import duration
 
 
-def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
+def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
     loader = details.loader
     if not loader.waits or profile.bound != "input" or loader.in_process:
         return

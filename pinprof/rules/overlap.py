@@ -11,7 +11,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.sums import copies_in_steps, idle_within, in_complete_steps
 from pinprof.rules.waits import waits_of
-from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL, Trace
+from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL
 from pinprof.units import counted, duration
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.scenarios import without_blocking
@@ -44,7 +44,9 @@ def _kernel_time(details: Details, profile: Profile) -> float:
     rows = np.flatnonzero(details.trace.gpu.category == KERNEL)
     step = details.trace.links.activity_step[rows]
     inside = details.trace.steps.holds(step)
-    return float(details.trace.gpu.duration_ns[rows[inside]].sum()) / profile.steps.count if profile.steps.count else 0.0
+    return (
+        float(details.trace.gpu.duration_ns[rows[inside]].sum()) / profile.steps.count if profile.steps.count else 0.0
+    )
 
 
 def _cold(details: Details, profile: Profile) -> Iterator[Evidence]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import reduce
 from operator import or_
 
-from pinprof.rules.rule import Finding, Findings, Saving
 from pinprof.replay import Replay
+from pinprof.rules.rule import Finding, Findings, Saving
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, after

@@ -1,13 +1,13 @@
 """Figures that several rules need: what is theirs of the complete steps, and where."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES, Site
-from pinprof.intervals import covered, gaps, union
+from pinprof.analyses.syncs import CAUSES, BareSite, Cost
 from pinprof.details import Details
+from pinprof.intervals import covered, gaps, union
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
@@ -87,19 +87,21 @@ def at(place: Place) -> str:
     return f" in {name}()" if name else ""
 
 
-def idle_gpu(gpus: int, sites: Sequence[Site]) -> str:
-    """Return which GPU is idle after waits, and "is": of a trace of several those that are, else the awaited ones."""
+def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, Cost]]) -> str:
+    """Return which GPU is idle after waits, and "is": of a trace of several those that are, else the awaited ones.
+
+    `sites` come with what they cost in the whole trace.
+    """
     if gpus < 2 or not sites:  # noqa: PLR2004
         return "the GPU is"
-    idle = [site for site in sites if site.total.idle_ns] or sites
+    idle = [site for site, total in sites if total.idle_ns] or [site for site, _ in sites]
     named = [str(device) for device in sorted({device for site in idle for device in site.devices})]
     return f"GPU {named[0]} is" if len(named) == 1 else f"GPUs {', '.join(named)} together are"
 
 
-def in_or_after(sites: Sequence[Site]) -> str:
+def in_or_after(costs: Iterable[Cost]) -> str:
     """Return when the GPU is idle because of waits: "after" them, or "in" calls that get memory and await no work."""
-    idle = sum(site.in_steps.idle_ns for site in sites)
-    within = sum(site.in_steps.within_ns for site in sites)
+    idle, within = (sum(times) for times in zip(*((cost.idle_ns, cost.within_ns) for cost in costs), strict=True))
     return "after" if not within else "in" if within == idle else "in and after"
 
 

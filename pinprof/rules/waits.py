@@ -12,7 +12,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after
-from pinprof.trace.tables import NONE, Trace
+from pinprof.trace.tables import NONE
 from pinprof.units import duration, how_many, shortened
 from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
@@ -63,7 +63,7 @@ def _at_sites(details: Details, profile: Profile, sites: Sequence[Site]) -> Evid
     )
     names = list(dict.fromkeys(f"{shortened(site.op or site.call, LONGEST_NAME)}{at(site.place)}" for site in sites))
     named = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
-    left = f"{idle_gpu(len(details.devices), sites)} idle for {duration(idle)} {in_or_after(sites)} "
+    left = f"{idle_gpu(len(details.devices), [(site, site.total) for site in sites])} idle for {duration(idle)} {in_or_after(costs)} "
     left += "it" if len(sites) == 1 else "them"
     return Evidence(
         idle,

@@ -11,7 +11,7 @@ import torch
 
 from pinprof.bench.results import Figure, Picture
 from pinprof.capture.profiling import profile
-from pinprof.measurement.profile import Profile, measure
+from pinprof.details import Details, details_of
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.calls import ASYNC_COPY, call_kinds
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE
@@ -49,7 +49,7 @@ class Program:
     """What is measured instead."""
     besides: Timing | None = None
     """What is measured besides the cases."""
-    tell: Callable[[str, Trace, Profile], Iterator[Found]] | None = None
+    tell: Callable[[str, Trace, Details], Iterator[Found]] | None = None
     """What the trace of a case tells."""
     told: tuple[str, ...] | None = None
     """The cases whose traces are read; None for all."""
@@ -58,25 +58,25 @@ class Program:
     processes, each as good as a round."""
 
 
-def _waits(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:  # noqa: ARG001  one shape for all that tell
+def _waits(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:  # noqa: ARG001  one shape for all that tell
     """Yield how many calls of a step wait for the GPU, those of a loader's own thread aside."""
     sites = [site for site in measured.syncs.sites if site.is_wait and site.thread != "pin_memory"]
     yield _count("waits", case, "waits", sum(site.in_steps.count for site in sites), measured)
 
 
-def _count(what: str, case: str, unit: str, total: int, measured: Profile) -> Figure:
+def _count(what: str, case: str, unit: str, total: int, measured: Details) -> Figure:
     each = total / max(1, measured.steps.count)
     return Figure(f"{what}, {case.removesuffix(ONE_WAIT)}", unit, each, each, each, measured.steps.count)
 
 
-def _waits_and_copies(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:
+def _waits_and_copies(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
     yield from _waits(case, trace, measured)
     in_steps = np.isin(trace.links.call_step, np.flatnonzero(trace.steps.complete))
     copies = int((in_steps & (call_kinds(trace.calls) == ASYNC_COPY)).sum())
     yield _count("asynchronous copies", case, "calls", copies, measured)
 
 
-def _overlapped(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:
+def _overlapped(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
     """Yield the share of the time of copies to the GPU that kernels overlap, in the middle and over the steps."""
     to_gpu = trace.gpu.direction[measured.overlap.row] == HTOD
     rows, exposed_ns = measured.overlap.row[to_gpu], measured.overlap.exposed_ns[to_gpu]
@@ -90,7 +90,7 @@ def _overlapped(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:
         yield figure(f"overlapped, {case}", "%", shares)
 
 
-def _possible(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:  # noqa: ARG001  one shape for all that tell
+def _possible(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:  # noqa: ARG001  one shape for all that tell
     """Yield which share of a step's copy time its kernels are long enough for."""
     gpu, steps = trace.gpu, trace.links.activity_step
     shares = []
@@ -104,18 +104,18 @@ def _possible(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:  
         yield figure(f"possible, {case}", "%", shares)
 
 
-def _overlapped_and_drawn(case: str, trace: Trace, measured: Profile) -> Iterator[Found]:
+def _overlapped_and_drawn(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
     yield from _overlapped(case, trace, measured)
     yield from _possible(case, trace, measured)
     yield picture(case, trace, measured)
 
 
-def _waits_and_overlap(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:
+def _waits_and_overlap(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
     yield from _waits(case, trace, measured)
     yield from _overlapped(case, trace, measured)
 
 
-def _waits_overlap_and_rate(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:
+def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
     yield from _waits_and_overlap(case, trace, measured)
     gpu = trace.gpu
     copies = (gpu.category == MEMCPY) & (gpu.direction == HTOD) & (gpu.bytes != NONE) & (gpu.duration_ns > 0)
@@ -124,7 +124,7 @@ def _waits_overlap_and_rate(case: str, trace: Trace, measured: Profile) -> Itera
         yield figure(f"rate, {case}", "GB/s", rates)
 
 
-def _how_the_loop_runs(case: str, trace: Trace, measured: Profile) -> Iterator[Figure]:
+def _how_the_loop_runs(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
     yield from _waits_and_overlap(case, trace, measured)
     yield from _ahead(case, trace)
 
@@ -207,7 +207,7 @@ def trace_experiment(number: str, sizes: Sizes, quick: bool, device: str = "cuda
             path = Path(folder) / "case.json.gz"
             record(cases[case], path, plain_steps=0, line_steps=0)
             trace = read_trace(str(path))
-            yield from program.tell(case, trace, measure(trace))
+            yield from program.tell(case, trace, details_of(trace))
     del cases
     free_memory()
 

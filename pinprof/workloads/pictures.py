@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.bench.results import Bar, Picture
-from pinprof.measurement.profile import Profile
+from pinprof.details import Details
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.tables import KERNEL, MEMCPY, Table, Trace
 from pinprof.units import ms, percent
@@ -16,7 +16,7 @@ HOST_BARS = {COPY: "copy", ASYNC_COPY: "copy", STREAM: "wait", DEVICE: "wait", E
 STREAM_BARS = {KERNEL: "kernel", MEMCPY: "copy"}
 
 
-def picture(case: str, trace: Trace, measured: Profile) -> Picture:
+def picture(case: str, trace: Trace, measured: Details) -> Picture:
     """Return one step in the middle of a trace, with what the report says about its copies."""
     complete = np.flatnonzero(trace.steps.complete)
     if len(complete) == 0:
@@ -26,7 +26,7 @@ def picture(case: str, trace: Trace, measured: Profile) -> Picture:
     return Picture(case, tuple(sorted(bars, key=lambda bar: bar.start_ms)), why_exposed(measured))
 
 
-def why_exposed(measured: Profile) -> str:
+def why_exposed(measured: Details) -> str:
     """Return how much of the copy time kernels overlap, and the reason for most of the rest."""
     share, reasons = measured.overlap.fraction, measured.overlap.by_reason
     if share is None:

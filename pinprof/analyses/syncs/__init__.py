@@ -3,7 +3,7 @@
 from pinprof.analyses.syncs.causes import ALLOCATIONS, CAUSES, in_library
 from pinprof.analyses.syncs.matches import GONE, Counted, Match, match_sites
 from pinprof.analyses.syncs.recorded import learn_lines
-from pinprof.analyses.syncs.sites import BareSite, Cost, Drained, Site, SiteIdentity, Stalled, Syncs, measure_syncs
+from pinprof.analyses.syncs.sites import BareSite, Cost, Site, SiteIdentity, Stalled, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "BareSite",
     "Cost",
     "Counted",
-    "Drained",
     "Match",
     "Site",
     "SiteIdentity",

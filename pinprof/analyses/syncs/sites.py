@@ -33,8 +33,8 @@ class Stalled:
 
 
 @dataclass(frozen=True)
-class Drained:
-    """What waits are for, and what they leave; times in ns."""
+class Cost(Stalled):
+    """What waits cost together; times in ns."""
 
     drain_ns: int
     worked_ns: int
@@ -45,10 +45,10 @@ class Drained:
     within_ns: int
     """The part of that within calls that await no work; the rest comes after the work that was awaited."""
 
-
-@dataclass(frozen=True)
-class Cost(Drained, Stalled):
-    """What waits cost together; times in ns."""
+    @property
+    def overhead_ns(self) -> int:
+        """What is left of the stall besides drain and own: the call itself, staging of a copy, waking up."""
+        return self.stall_ns - self.drain_ns - self.own_ns
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,7 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     for number, rows in enumerate(rows_by(site)):
         made = _site(trace, stalls, CAUSES[cause[rows[0]]], lines[rows[0]], rows, in_step, around)
         sites.append(replace(made, group=groups.get(number)))
-    order = sorted(
-        range(len(sites)), key=lambda number: (-sites[number].total.idle_ns, -sites[number].total.stall_ns)
-    )
+    order = sorted(range(len(sites)), key=lambda number: (-sites[number].total.idle_ns, -sites[number].total.stall_ns))
     rank = np.empty(len(sites), np.int64)
     rank[order] = np.arange(len(sites))
     return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site], around.op)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from pinprof.measurement.trust.clocks import clock_skew, same_stream_overlap
+from pinprof.measurement.trust.doubt import FIGURES, LEVELS, Check, Doubt, Seen
 from pinprof.measurement.trust.losses import (
     lost_graph_work,
     lost_launches,
@@ -10,7 +11,6 @@ from pinprof.measurement.trust.losses import (
     skipped_steps,
     unlinked_activities,
 )
-from pinprof.measurement.trust.doubt import FIGURES, LEVELS, Check, Doubt, Seen
 from pinprof.measurement.trust.recording import (
     copy_sizes,
     host_memory,

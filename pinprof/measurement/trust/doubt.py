@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeAlias
 
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import Syncs
-from pinprof.trace.tables import Trace
 from pinprof.replay import StepEstimate
+from pinprof.trace.tables import Trace
 
 STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = (
     "step",

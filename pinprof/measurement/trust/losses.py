@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from pinprof.measurement.trust.launches import Launches, launches_of
-from pinprof.measurement.trust.marks import step_numbers
 from pinprof.measurement.trust.doubt import (
     BUSY,
     CAUSES,
@@ -18,6 +16,8 @@ from pinprof.measurement.trust.doubt import (
     Seen,
     only_if,
 )
+from pinprof.measurement.trust.launches import Launches, launches_of
+from pinprof.measurement.trust.marks import step_numbers
 from pinprof.trace.links import follow
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.units import counted, percent

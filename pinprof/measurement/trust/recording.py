@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from pinprof.measurement.trust.launches import launching
 from pinprof.measurement.trust.doubt import (
     BUSY,
     CAUSES,
@@ -15,6 +14,7 @@ from pinprof.measurement.trust.doubt import (
     Seen,
     only_if,
 )
+from pinprof.measurement.trust.launches import launching
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration
 

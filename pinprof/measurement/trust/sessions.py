@@ -3,9 +3,9 @@
 import numpy as np
 
 from pinprof.intervals import gaps, union
+from pinprof.measurement.trust.doubt import BUSY, CAUSES, ESTIMATE, FIGURES, PER_STEP, STEP, Doubt, Seen
 from pinprof.measurement.trust.launches import launching
 from pinprof.measurement.trust.marks import step_numbers
-from pinprof.measurement.trust.doubt import BUSY, CAUSES, ESTIMATE, FIGURES, PER_STEP, STEP, Doubt, Seen
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import counted
 

@@ -1,5 +1,6 @@
 """The idle time of each GPU as a bar of its causes."""
 
+from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, layout
 from pinprof.report.timeline.kinds import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
@@ -19,11 +20,13 @@ LOOKS = {
 
 def idle_chart(profile: Profile) -> Chart | None:
     """Return a chart of the idle time by cause, a bar for each GPU; None if none was idle."""
-    devices = [device for device in profile.devices if device.span_ns]
+    devices = [time for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
     idle, span = sum(device.idle_ns for device in devices), sum(device.span_ns for device in devices)
     if not idle:
         return None
-    by_device = [dict(device.idle_by_cause) for device in devices]
+    by_device = [
+        dict(given(gpu.idle_by_cause) or ()) for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns
+    ]
     sums = {cause: sum(causes.get(cause, 0) for causes in by_device) for cause in LOOKS}
     present = sorted((cause for cause in LOOKS if sums[cause]), key=lambda cause: -sums[cause])
     keys, data = [], []

@@ -46,7 +46,7 @@ def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Char
     if marked:
         data.append(_marks(marked))
         keys.append(OUTLIER)
-    known, step = step_known(profile.step), profile.step.step_ns
+    known, step = step_known(profile.estimate), profile.estimate.step_ns
     across = line_across(step / NS_PER_MS, f"{known[0]} {known[1]}", below=True) if step and known else {}
     longest = max(float(lengths.max()) for _, _, lengths in series)
     top = HEADROOM * max(longest, step or 0.0) / NS_PER_MS

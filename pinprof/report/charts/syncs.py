@@ -1,10 +1,13 @@
 """Each site that makes the host wait as two bars: the stall and its parts, and the idle time of the GPU after it."""
 
-from pinprof.analyses.syncs import Site
-from pinprof.measurement.profile import Profile
+from collections.abc import Sequence
+
+from pinprof.analyses.syncs import Cost
+from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Chart, Key, bars, layout, plain
 from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
-from pinprof.rules.sums import idle_gpu, in_or_after
+from pinprof.report.words import idle_after
+from pinprof.rules.sums import in_or_after
 from pinprof.units import duration, ms
 
 MAX_SITES = 10
@@ -22,24 +25,24 @@ BUBBLE = Key("GPU idle after it (bubble)", PALE, pattern="\\")
 def syncs_chart(profile: Profile) -> Chart | None:
     """Return a chart of the waits per complete step, the longest bubble first; None if no step has any."""
     count = profile.steps.count
-    sites = [site for site in profile.syncs.sites if site.is_wait and site.in_steps.count]
+    sites = list(profile.waits)
     if not sites or not count:
         return None
-    sites.sort(key=lambda site: (-site.in_steps.bubble_ns, -site.in_steps.stall_ns))
+    sites.sort(key=lambda each: (-each[1].idle_ns, -each[1].stall_ns))
     drawn = sites[:MAX_SITES]
     data = []
     for key, times, place in (
-        (DRAIN, [site.in_steps.drain_ns for site in drawn], 0.0),
-        (OWN, [site.in_steps.own_ns for site in drawn], 0.0),
-        (OVERHEAD, [site.in_steps.overhead_ns for site in drawn], 0.0),
-        (BUBBLE, [site.in_steps.bubble_ns for site in drawn], 0.3),
+        (DRAIN, [cost.drain_ns for _, cost in drawn], 0.0),
+        (OWN, [cost.own_ns for _, cost in drawn], 0.0),
+        (OVERHEAD, [cost.overhead_ns for _, cost in drawn], 0.0),
+        (BUBBLE, [cost.idle_ns for _, cost in drawn], 0.3),
     ):
         hover = [f"{key.label}: {duration(time / count)} {profile.steps.per}" for time in times]
         x = [ms(time / count) for time in times]
         y = [number + place for number in range(len(drawn))]
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hovertext=hover, hoverinfo="text"))
     label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
-    labels = [{**label, "y": number - 0.15, "text": plain(_named(site))} for number, site in enumerate(drawn)]
+    labels = [{**label, "y": number - 0.15, "text": plain(_named(site))} for number, (site, _) in enumerate(drawn)]
     shape = layout(
         ROW * len(drawn) + 70,
         f"ms {profile.steps.per}",
@@ -52,20 +55,20 @@ def syncs_chart(profile: Profile) -> Chart | None:
     return Chart(_caption(profile, sites), data, shape, (DRAIN, OWN, OVERHEAD, BUBBLE))
 
 
-def _caption(profile: Profile, sites: list[Site]) -> str:
+def _caption(profile: Profile, sites: Sequence[tuple[WaitSite, Cost]]) -> str:
     count = profile.steps.count
-    stall = sum(site.in_steps.stall_ns for site in sites) / count
-    bubble = sum(site.in_steps.bubble_ns for site in sites) / count
+    stall = sum(cost.stall_ns for _, cost in sites) / count
+    bubble = sum(cost.idle_ns for _, cost in sites) / count
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
         f"As traced, the host stands {duration(stall)} {profile.steps.per} in calls that wait, and "
-        f"{idle_gpu(profile, sites)} idle for {duration(bubble)} {in_or_after(sites)} them. While the "
+        f"{idle_after(profile, (site for site, _ in sites))} idle for {duration(bubble)} {in_or_after(cost for _, cost in sites)} them. While the "
         "GPU works on what was queued before, a stall is no loss. A fix may save more than the idle "
         f"time: the host has lost its lead, so that later launches are late, too.{left}"
     )
 
 
-def _named(site: Site) -> str:
+def _named(site: WaitSite) -> str:
     where = str(site.place) or site.op or site.call
     where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]
     return f"{site.cause.replace('_', ' ')}: {where}"

@@ -53,7 +53,7 @@ def _side(profile: Profile) -> dict[str, Any]:
         "torch_version": profile.info.torch_version,
         "devices": [{"name": device.name, "index": device.index} for device in profile.info.devices],
         "steps": profile.steps.count,
-        "step_source": profile.step.source,
+        "step_source": profile.estimate.source,
         "bound": profile.bound,
     }
 

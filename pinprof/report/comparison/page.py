@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 import numpy as np
 
+from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison, Figure
 from pinprof.measurement.profile import Profile
 from pinprof.report.comparison.words import (
@@ -42,7 +43,7 @@ ON_TOP = ("kernel_ms", "exposed_ms", "stall_ms", "bubble_ms")
 """Figures per step that are shown large, beside the step."""
 
 
-def to_html(before: Trace, after: Trace, comparison: Comparison) -> str:
+def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> str:
     """Return the comparison as one page that needs nothing else."""
     names = [PurePath(profile.path).name for profile in (comparison.before, comparison.after)]
     parts = [
@@ -191,7 +192,7 @@ def _copies(comparison: Comparison) -> Iterator[str]:
 # The timelines
 
 
-def _timelines(before: Trace, after: Trace, comparison: Comparison) -> Iterator[str]:
+def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Iterator[str]:
     yield "<h3>One step of each, on one time axis</h3>"
     yield (
         '<p class="note">Of each trace the step of median length. It starts at 0 on the host; where the host runs '
@@ -201,12 +202,13 @@ def _timelines(before: Trace, after: Trace, comparison: Comparison) -> Iterator[
     traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
     longest = max((length for length in traced if length is not None), default=None)
     first = None if longest is None else (-MARGIN * longest, (1 + MARGIN) * longest)
-    sides = ((BEFORE, before, comparison.before), (AFTER, after, comparison.after))
-    for (side, trace, profile), length in zip(sides, traced, strict=True):
+    sides = ((BEFORE, before), (AFTER, after))
+    for (side, analysis), length in zip(sides, traced, strict=True):
+        profile, drawn = analysis.profile, typical_step(analysis.trace)
         of = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
         step = "" if length is None else f", {duration(length)} {of}"
         yield f"<h4>{side.capitalize()}: {escaped(PurePath(profile.path).name)}{step}</h4>"
-        yield fragment(typical_step(trace), profile, MAX_EVENTS // len(sides), shared="comparison", first_ns=first)
+        yield fragment(analysis, MAX_EVENTS // len(sides), shared="comparison", first_ns=first, drawn=drawn)
 
 
 def typical_step(trace: Trace) -> Trace:

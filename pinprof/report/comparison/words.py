@@ -175,7 +175,7 @@ def _at_least(comparison: Comparison) -> str:
 def how_sure(comparison: Comparison) -> Iterator[str]:
     """Yield what to know about the comparison of the steps."""
     profiles = ((BEFORE, comparison.before), (AFTER, comparison.after))
-    sources = {side: profile.step.source for side, profile in profiles if profile.step.step_ns is not None}
+    sources = {side: profile.estimate.source for side, profile in profiles if profile.estimate.step_ns is not None}
     estimated = [side for side, source in sources.items() if source == "estimated"]
     if len(estimated) == 1 and len(sources) > 1:
         yield (
@@ -207,11 +207,11 @@ def how_sure(comparison: Comparison) -> Iterator[str]:
 
 def step_of(profile: Profile) -> tuple[str, str]:
     """Return the step of a trace and how it is known, with its range."""
-    known = step_known(profile.step)
+    known = step_known(profile.estimate)
     if known is None:
         return NOTHING, "the step without profiler is not known"
-    if profile.step.source != "estimated" and profile.step.range_ns:
-        return known[0], f"{known[1]} ({between(*profile.step.range_ns)})"
+    if profile.estimate.source != "estimated" and profile.estimate.range_ns:
+        return known[0], f"{known[1]} ({between(*profile.estimate.range_ns)})"
     return known
 
 

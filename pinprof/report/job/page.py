@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
-from pinprof.analyses.parts import measure_parts
+from pinprof.analysis import Analysis
 from pinprof.ranks import RankPart, RankRow, Ranks, Times
 from pinprof.report.charts import ranks_chart, shown
 from pinprof.report.elements import Column, Markup, escaped, facts, table, unbroken
@@ -24,7 +24,7 @@ from pinprof.report.job.words import (
     title,
 )
 from pinprof.report.timeline import MAX_EVENTS
-from pinprof.report.trace.page import Entry, contents, report_page, section
+from pinprof.report.trace.page import contents, report_page, section
 from pinprof.report.words import NOTHING, steps
 from pinprof.units import duration, percent
 
@@ -32,9 +32,9 @@ MAX_ROWS = 32
 """More ranks than this are folded away: the ones that need longest alone are not."""
 
 
-def to_html(ranks: Ranks, parts: Sequence[RankPart], entry: Entry) -> str:
+def to_html(ranks: Ranks, parts: Sequence[RankPart], entry: Analysis) -> str:
     """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown."""
-    own = section(1, entry, measure_parts(entry[0]), MAX_EVENTS)
+    own = section(1, entry, MAX_EVENTS)
     return report_page(f"pinprof: {title(ranks)}", "who holds up the job", _job(ranks, parts) + own)
 
 

@@ -142,8 +142,8 @@ def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
     of_ranks: dict[str, list[int]] = defaultdict(list)
     texts: dict[str, str] = {}
     for position, part in enumerate(parts):
-        for entry in part.profile.missing:
-            if entry.invalidates or entry.check == "no_step_marks":
+        for entry in part.profile.doubts:
+            if entry.withholds or entry.check == "no_step_marks":
                 of_ranks[entry.check].append(number_of(part, position))
                 texts.setdefault(entry.check, f"{entry.what}: {consequence(entry)}")
     doubts = [f"{numbers(sorted(having), len(parts))}: {texts[check]}" for check, having in of_ranks.items()]

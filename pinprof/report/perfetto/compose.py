@@ -4,39 +4,35 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pinprof.analyses.idle import IdleGaps
-from pinprof.measurement.profile import Profile
+from pinprof.analysis import Analysis
 from pinprof.report.perfetto.found import finding_tracks
 from pinprof.report.perfetto.gpu import counter_events, exposed_tracks, idle_tracks
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events
 from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import printable
-from pinprof.rules import Findings
 from pinprof.trace.insert import ROOM
 from pinprof.trace.tables import WHOLE_TRACE, Steps, Trace
 
 __all__ = ["CATEGORY", "events"]
 
 
-def events(
-    trace: Trace, profile: Profile, findings: Findings, idle: Sequence[IdleGaps], said: Sequence[str], first: int
-) -> Iterator[bytes]:
+def events(analysis: Analysis, said: Sequence[str], first: int) -> Iterator[bytes]:
     """Yield the events, each as JSON: a process `first` with pinprof's tracks, whose threads have the next numbers.
 
-    Times are those of the trace, in µs with three decimals. `idle` are the gaps of which `profile` has the sums, and
-    `said` is what is not to be seen, which is said at the start of the trace. Nothing that the profile withholds is
+    Times are those of the trace, in µs with three decimals. `said` is what is not to be seen, which is said at the start of the trace. Nothing that the profile withholds is
     made into a slice. Texts of the trace are encoded, and never read as anything else.
     """
-    tracks = [*finding_tracks(trace, profile, findings), *_said(trace, said), *_steps(trace)]
-    tracks += stall_tracks(trace, profile)
-    for gaps in idle:
-        tracks += bubble_tracks(trace, profile, gaps.device)
-        tracks += idle_tracks(profile, gaps)
-        tracks += exposed_tracks(trace, profile, gaps.device)
+    trace = analysis.trace
+    tracks = [*finding_tracks(analysis), *_said(trace, said), *_steps(trace)]
+    tracks += stall_tracks(analysis)
+    for gaps in analysis.details.gaps:
+        tracks += bubble_tracks(analysis, gaps.device)
+        tracks += idle_tracks(analysis, gaps)
+        tracks += exposed_tracks(analysis, gaps.device)
     yield from track_events(tracks, first, ROOM - 1)
-    for gaps in idle:
-        yield from counter_events(trace, profile, gaps.device, first)
+    for gaps in analysis.details.gaps:
+        yield from counter_events(analysis, gaps.device, first)
 
 
 def _steps(trace: Trace) -> Iterator[Track]:

@@ -6,20 +6,21 @@ import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measurement.profile import Profile
+from pinprof.analysis import Analysis
 from pinprof.report.perfetto.tracks import Label, Track
 from pinprof.report.words import printable, worth
-from pinprof.rules import Finding, Findings
+from pinprof.rules import Finding
 from pinprof.rules.rule import Evidence
 from pinprof.trace.tables import DIRECTIONS, Trace
 
 
-def finding_tracks(trace: Trace, profile: Profile, findings: Findings) -> Iterator[Track]:
+def finding_tracks(analysis: Analysis) -> Iterator[Track]:
     """Yield the track of the findings, if there are any."""
+    findings = analysis.findings
     if not findings:
         return
-    places = [worst_instance(trace, profile, finding) for finding in findings]
-    elsewhere = _first_step(trace)
+    places = [worst_instance(analysis, finding) for finding in findings]
+    elsewhere = _first_step(analysis.trace)
     time = np.array([elsewhere if worst is None else worst for worst in places], np.int64)
     order = np.argsort(time, kind="stable")
 
@@ -28,7 +29,7 @@ def finding_tracks(trace: Trace, profile: Profile, findings: Findings) -> Iterat
         args = {
             "severity": finding.severity,
             "evidence": printable(finding.evidence.text),
-            "worth": worth(finding, profile),
+            "worth": worth(finding, analysis.profile),
             "fix": finding.rule.fix,
             "more": f"pinprof explain {finding.rule.id}",
         }
@@ -39,38 +40,39 @@ def finding_tracks(trace: Trace, profile: Profile, findings: Findings) -> Iterat
     yield Track("findings, each at its worst place", time[order], time[order], describe, instants=True)
 
 
-def worst_instance(trace: Trace, profile: Profile, finding: Finding) -> int | None:
+def worst_instance(analysis: Analysis, finding: Finding) -> int | None:
     """Return when a finding is at its worst, in ns; None if it is about no single wait or copy."""
     rule, evidence = finding.rule, finding.evidence
-    stalls = profile.syncs.stalls
+    stalls = analysis.details.syncs.stalls
     waits = [
         row
         for row in np.flatnonzero(~stalls.profiler).tolist()
-        if CAUSES[profile.syncs.cause[row]] in rule.causes and _is_at_site(profile, row, evidence)
+        if CAUSES[analysis.details.syncs.cause[row]] in rule.causes and _is_at_site(analysis, row, evidence)
     ]
     if waits:
         worst = max(waits, key=lambda row: (int(stalls.bubble_ns[row]), int(stalls.stall_ns[row])))
-        return int(trace.calls.start_ns[stalls.call[worst]])
-    overlap = profile.overlap
+        return int(analysis.trace.calls.start_ns[stalls.call[worst]])
+    overlap = analysis.details.overlap
     copies = [
         number
         for number in np.flatnonzero(overlap.exposed_ns > 0).tolist()
-        if (REASONS[overlap.reason[number]], DIRECTIONS[trace.gpu.direction[overlap.row[number]]]) in rule.exposures
-        and _is_copied_at(profile, number, evidence)
+        if (REASONS[overlap.reason[number]], DIRECTIONS[analysis.trace.gpu.direction[overlap.row[number]]])
+        in rule.exposures
+        and _is_copied_at(analysis, number, evidence)
     ]
     if copies:
         worst = max(copies, key=lambda number: int(overlap.exposed_ns[number]))
-        return int(trace.gpu.start_ns[overlap.row[worst]])
+        return int(analysis.trace.gpu.start_ns[overlap.row[worst]])
     return None
 
 
-def _is_at_site(profile: Profile, row: int, evidence: Evidence) -> bool:
-    site = profile.syncs.sites[profile.syncs.site[row]]
+def _is_at_site(analysis: Analysis, row: int, evidence: Evidence) -> bool:
+    site = analysis.details.syncs.sites[analysis.details.syncs.site[row]]
     return evidence.function is None or site.place == evidence.place
 
 
-def _is_copied_at(profile: Profile, number: int, evidence: Evidence) -> bool:
-    place = profile.copy_places[number]
+def _is_copied_at(analysis: Analysis, number: int, evidence: Evidence) -> bool:
+    place = analysis.details.copy_places[number]
     if evidence.function is None:
         return True
     return place is not None and (place.file, place.function) == (evidence.file, evidence.function)

@@ -7,8 +7,8 @@ import numpy as np
 
 from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
 from pinprof.analyses.overlap import REASONS, SENTENCES, exposed_pieces
+from pinprof.analysis import Analysis
 from pinprof.intervals import covered, intersect, union
-from pinprof.measurement.profile import Profile
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, encoded, micros
 from pinprof.report.words import IDLE, place, printable
 from pinprof.rules import rule_of_exposure
@@ -22,12 +22,12 @@ BINS, NARROWEST_NS = 4_000, 10_000
 """Parts of the trace for which a counter says how busy the GPU was, and how short they are at least."""
 
 
-def idle_tracks(profile: Profile, idle: IdleGaps) -> Iterator[Track]:
+def idle_tracks(analysis: Analysis, idle: IdleGaps) -> Iterator[Track]:
     """Yield the track of a device's idle time, without causes where they are withheld."""
-    if "busy" in profile.withheld:
+    if analysis.profile.withheld.busy:
         return
     shown = np.flatnonzero(idle.times.end - idle.times.start >= SHORT_GAP_NS)
-    known = "causes" not in profile.withheld
+    known = not analysis.profile.withheld.causes
 
     def describe(at: int) -> Label:
         gap = shown[at]
@@ -40,51 +40,51 @@ def idle_tracks(profile: Profile, idle: IdleGaps) -> Iterator[Track]:
         yield Track(name, idle.times.start[shown], idle.times.end[shown], describe)
 
 
-def exposed_tracks(trace: Trace, profile: Profile, device: int) -> Iterator[Track]:
+def exposed_tracks(analysis: Analysis, device: int) -> Iterator[Track]:
     """Yield a track for each direction in which a device has exposed copies."""
-    if "overlap" in profile.withheld:
+    if analysis.profile.withheld.overlap:
         return
-    start, end, row = exposed_pieces(trace, device)
-    number = np.searchsorted(profile.overlap.row, row)
-    for direction in np.unique(trace.gpu.direction[row]):
-        chosen = np.flatnonzero(trace.gpu.direction[row] == direction)
+    start, end, row = exposed_pieces(analysis.trace, device)
+    number = np.searchsorted(analysis.details.overlap.row, row)
+    for direction in np.unique(analysis.trace.gpu.direction[row]):
+        chosen = np.flatnonzero(analysis.trace.gpu.direction[row] == direction)
 
         def describe(at: int, chosen: Int64s = chosen) -> Label:
-            return _exposed(trace, profile, int(number[chosen[at]]))
+            return _exposed(analysis, int(number[chosen[at]]))
 
         name = f"GPU {device}: exposed copies {DIRECTIONS[direction]}"
         yield Track(name, start[chosen], end[chosen], describe)
 
 
-def _exposed(trace: Trace, profile: Profile, number: int) -> Label:
-    gpu, overlap = trace.gpu, profile.overlap
+def _exposed(analysis: Analysis, number: int) -> Label:
+    gpu, overlap = analysis.trace.gpu, analysis.details.overlap
     row = int(overlap.row[number])
     length = int(gpu.end_ns[row] - gpu.start_ns[row])
     args: dict[str, Any] = {"exposed_ms": ms(overlap.exposed_ns[number]), "copy_ms": ms(length)}
-    if gpu.bytes[row] != NONE and "copies" not in profile.withheld:
+    if gpu.bytes[row] != NONE and not analysis.profile.withheld.copies:
         args |= {"bytes": int(gpu.bytes[row])} | (
             {"gb_per_s": round(int(gpu.bytes[row]) / length, 3)} if length else {}
         )
     if HOST_MEMORIES[gpu.host_memory[row]] != "none":
         args["host_memory"] = HOST_MEMORIES[gpu.host_memory[row]]
     args |= {"stream": int(gpu.stream[row]), "copy": printable(gpu.name_of(row))}
-    line = profile.copy_places[number]
+    line = analysis.details.copy_places[number]
     if line:
         args["at"] = printable(place(line.place))
-    if "causes" in profile.withheld:
+    if analysis.profile.withheld.causes:
         return Label("exposed", args)
     reason = REASONS[overlap.reason[number]]
-    rule = rule_of_exposure(profile, reason, DIRECTIONS[gpu.direction[row]])
+    rule = rule_of_exposure(analysis.details, reason, DIRECTIONS[gpu.direction[row]])
     args |= {"why": SENTENCES[reason]} | ({"more": f"pinprof explain {rule}"} if rule else {})
     return Label(f"exposed: {reason}", args)
 
 
-def counter_events(trace: Trace, profile: Profile, device: int, pid: int) -> Iterator[bytes]:
+def counter_events(analysis: Analysis, device: int, pid: int) -> Iterator[bytes]:
     """Yield the counters of a device: shares of time with kernels, copies and both, and the rate of copies."""
-    if not profile.withheld.keys() & {"busy", "overlap"}:
-        yield from _activity(trace, device, pid)
-    if "copies" not in profile.withheld:
-        yield from _rates(trace, device, pid)
+    if not (analysis.profile.withheld.busy or analysis.profile.withheld.overlap):
+        yield from _activity(analysis.trace, device, pid)
+    if not analysis.profile.withheld.copies:
+        yield from _rates(analysis.trace, device, pid)
 
 
 def _activity(trace: Trace, device: int, pid: int) -> Iterator[bytes]:

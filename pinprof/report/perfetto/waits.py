@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measurement.profile import Profile
+from pinprof.analysis import Analysis
 from pinprof.report.perfetto.tracks import APART_NS, Arrow, Label, Track
 from pinprof.report.words import place, printable
 from pinprof.rules import rule_of_wait
@@ -16,31 +16,31 @@ from pinprof.units import ms
 BY_ITSELF = "the profiler's own wait"
 
 
-def stall_tracks(trace: Trace, profile: Profile) -> Iterator[Track]:
+def stall_tracks(analysis: Analysis) -> Iterator[Track]:
     """Yield a track of stalls for each host thread that has any, the main thread first."""
-    if "stalls" in profile.withheld:
+    if analysis.profile.withheld.stalls:
         return
-    stalls = profile.syncs.stalls
-    thread = trace.calls.thread[stalls.call]
-    awaited = awaited_rows(trace, profile)
-    for rows in sorted(rows_by(thread), key=lambda rows: trace.threads[thread[rows[0]]].role != "main"):
+    stalls = analysis.details.syncs.stalls
+    thread = analysis.trace.calls.thread[stalls.call]
+    awaited = awaited_rows(analysis)
+    for rows in sorted(rows_by(thread), key=lambda rows: analysis.trace.threads[thread[rows[0]]].role != "main"):
         index = int(thread[rows[0]])
         call = stalls.call[rows]
-        host = trace.threads[index]
+        host = analysis.trace.threads[index]
 
         def describe(at: int, rows: Int64s = rows) -> Label:
             row = int(rows[at])
-            return Label(cause_of(profile, row), stall_args(trace, profile, row), _arrow(trace, int(awaited[row])))
+            return Label(cause_of(analysis, row), stall_args(analysis, row), _arrow(analysis.trace, int(awaited[row])))
 
         name = f"stalls of host thread {host.tid} ({host.role})"
-        yield Track(name, trace.calls.start_ns[call], trace.calls.end_ns[call], describe)
+        yield Track(name, analysis.trace.calls.start_ns[call], analysis.trace.calls.end_ns[call], describe)
 
 
-def bubble_tracks(trace: Trace, profile: Profile, device: int) -> Iterator[Track]:
+def bubble_tracks(analysis: Analysis, device: int) -> Iterator[Track]:
     """Yield the track of the bubbles of a device, if it has any."""
-    if profile.withheld.keys() & {"stalls", "drain"}:
+    if analysis.profile.withheld.stalls or analysis.profile.withheld.drain:
         return
-    stalls = profile.syncs.stalls
+    stalls = analysis.details.syncs.stalls
     rows = stalls.of_device.get(device, stalls.call[:0])
     rows = rows[stalls.bubble_ns[rows] > 0]
     rows = rows[np.argsort(stalls.awaited_end_ns[rows], kind="stable")]
@@ -50,12 +50,12 @@ def bubble_tracks(trace: Trace, profile: Profile, device: int) -> Iterator[Track
 
     def describe(at: int) -> Label:
         row = int(rows[at])
-        thread = trace.threads[trace.calls.thread[stalls.call[row]]]
+        thread = analysis.trace.threads[analysis.trace.calls.thread[stalls.call[row]]]
         return Label(
-            f"idle after {cause_of(profile, row)}",
+            f"idle after {cause_of(analysis, row)}",
             {
                 "idle_ms": ms(stalls.bubble_ns[row]),
-                "left_by": stall_args(trace, profile, row),
+                "left_by": stall_args(analysis, row),
                 "thread": str(thread.tid),
             },
         )
@@ -63,40 +63,40 @@ def bubble_tracks(trace: Trace, profile: Profile, device: int) -> Iterator[Track
     yield Track(f"GPU {device}: bubbles, idle after a stall", start, start + stalls.bubble_ns[rows], describe)
 
 
-def cause_of(profile: Profile, row: int) -> str:
+def cause_of(analysis: Analysis, row: int) -> str:
     """Return the cause of a stall."""
-    return BY_ITSELF if profile.syncs.stalls.profiler[row] else CAUSES[profile.syncs.cause[row]]
+    return BY_ITSELF if analysis.details.syncs.stalls.profiler[row] else CAUSES[analysis.details.syncs.cause[row]]
 
 
-def stall_args(trace: Trace, profile: Profile, row: int) -> dict[str, Any]:
+def stall_args(analysis: Analysis, row: int) -> dict[str, Any]:
     """Return what is known of a stall, without what is withheld."""
-    syncs = profile.syncs
+    syncs = analysis.details.syncs
     stalls, site, line = syncs.stalls, syncs.sites[syncs.site[row]], syncs.lines[row]
     at = place(line.place if line else site.place._replace(line=None))
     args: dict[str, Any] = {"wait_ms": ms(stalls.stall_ns[row])}
-    if "drain" not in profile.withheld:
+    if not analysis.profile.withheld.drain:
         args |= {
             "drain_ms": ms(stalls.drain_ns[row]),
             "own_ms": ms(stalls.own_ns[row]),
             "overhead_ms": ms(stalls.overhead_ns[row]),
             "gpu_idle_after_ms": ms(stalls.bubble_ns[row]),
         }
-    args |= {"verdict": site.verdict, "call": printable(trace.calls.name_of(int(stalls.call[row])))}
+    args |= {"verdict": site.verdict, "call": printable(analysis.trace.calls.name_of(int(stalls.call[row])))}
     if site.op:
         args["op"] = printable(site.op)
     if at:
         args["at"] = printable(at)
-    rule = rule_of_wait(profile, trace, row)
+    rule = rule_of_wait(analysis.details, row)
     if rule:
         args["more"] = f"pinprof explain {rule}"
     return args
 
 
-def awaited_rows(trace: Trace, profile: Profile) -> Int64s:
+def awaited_rows(analysis: Analysis) -> Int64s:
     """Return per stall the GPU work that it waited for to the end, as a row of `Trace.gpu`; -1 where not known."""
-    stalls, gpu = profile.syncs.stalls, trace.gpu
+    stalls, gpu = analysis.details.syncs.stalls, analysis.trace.gpu
     result = np.where(stalls.own_ns > 0, stalls.copy, NONE).astype(np.int64)
-    if "drain" in profile.withheld:
+    if analysis.profile.withheld.drain:
         return np.full(len(result), NONE)
     for device, of_device in stalls.of_device.items():
         mine = gpu.of_device.get(device, of_device[:0])

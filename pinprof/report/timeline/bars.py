@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from pinprof.measurement.profile import Profile
+from pinprof.analysis import Analysis
 from pinprof.report.timeline.hover import in_words
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lanes import Lane
@@ -27,7 +27,7 @@ BAR_HEIGHT = 0.84
 
 
 def timeline_figure(
-    trace: Trace, profile: Profile, window: Window | None = None, drawn: str = "", max_bars: int = MAX_RECTANGLES
+    trace: Trace, analysis: Analysis, window: Window | None = None, drawn: str = "", max_bars: int = MAX_RECTANGLES
 ) -> go.Figure:
     """Return the timeline of a part of a trace; x is ms since the start of that part, by default of some steps.
 
@@ -35,9 +35,9 @@ def timeline_figure(
     to be seen are merged, and the title says which. `fig.layout.meta["start_ns"]` is the time at x = 0 on the clock of
     the trace.
     """
-    drawing = arrange(trace, profile, window, max_bars)
+    drawing = arrange(trace, analysis, window, max_bars)
     places, texts = _places(drawing.lanes)
-    words = in_words(trace, profile, drawing.lanes)
+    words = in_words(trace, analysis, drawing.lanes)
     used = sorted({int(kind) for lane in drawing.lanes for kind in np.unique(lane.kind)})
     bars = [_bars(kind, drawing, places, words) for kind in used]
     words_on_all = drawn_in_words(drawing)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.measurement.profile import Profile
+from pinprof.analysis import Analysis
 from pinprof.report.words import cut, place
 from pinprof.trace.callers import user_calls
 from pinprof.trace.frames import frame
@@ -28,7 +28,7 @@ class Surroundings:
     activity: Int64s
 
     @classmethod
-    def of(cls, trace: Trace, profile: Profile) -> "Surroundings":
+    def of(cls, trace: Trace, analysis: Analysis) -> "Surroundings":
         """Return the surroundings of all calls of a trace, of its stalls and of its GPU activities."""
         lines: list[list[str]] = [[]]
         codes: dict[tuple[str, ...], int] = {(): 0}
@@ -52,13 +52,13 @@ class Surroundings:
             at = cut(place(line.place), MAX_PLACE)
             return code(texts[which.ravel()[row]][0], f"called at {at}")
 
-        stalls = profile.syncs
+        stalls = analysis.details.syncs
         stall = np.array(
             [placed(row, line) for row, line in zip(stalls.stalls.call.tolist(), stalls.lines, strict=True)]
         )
         activity = np.zeros(len(trace.gpu), np.int64)
         launch = trace.links.launch
-        for row, line in zip(profile.overlap.row.tolist(), profile.copy_places, strict=True):
+        for row, line in zip(analysis.details.overlap.row.tolist(), analysis.details.copy_places, strict=True):
             if line and line.line is not None and launch[row] != NONE:
                 activity[row] = placed(int(launch[row]), line)
         return cls(lines, call, stall, activity)

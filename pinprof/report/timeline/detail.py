@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from pinprof.analysis import Analysis
 from pinprof.intervals import union
-from pinprof.measurement.profile import Profile
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
 from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out
 from pinprof.report.timeline.window import Window, step_range, whole_window
@@ -37,21 +37,21 @@ class Detail:
 
 
 def detailed(
-    trace: Trace, profile: Profile, view: Window, max_events: int = MAX_EVENTS, wanted_ns: Iterable[int] = ()
+    trace: Trace, analysis: Analysis, view: Window, max_events: int = MAX_EVENTS, wanted_ns: Iterable[int] = ()
 ) -> Detail:
     """Return the lanes of a trace with no more rectangles than given, unless there are more lanes.
 
     The steps of `wanted_ns` are among those that are there in full.
     """
     window = whole_window(trace)
-    found, left_out = lay_out(trace, profile, window)
-    bare = profile.withheld.keys() & {"busy", "overlap"}
+    found, left_out = lay_out(trace, analysis, window)
+    bare = analysis.profile.withheld.busy or analysis.profile.withheld.overlap
     lanes = [by_start(lane) for lane in found if not (bare and lane.source == "overlap")]
     total = sum(map(len, lanes))
     if total <= max_events:
         return Detail(window, tuple(lanes), tuple(left_out), tuple(range(len(trace.steps))), 0)
     limit = int(len(trace.steps) * FULL_SHARE * max_events / total)
-    full = _full_steps(trace, profile, view, limit, wanted_ns)
+    full = _full_steps(trace, analysis, view, limit, wanted_ns)
     keep = [_within(trace, full, lane) for lane in lanes]
     narrow, thin = FINEST_NS, lanes
     while sum(map(len, thin)) > max_events and narrow < 2 * window.span_ns:
@@ -113,14 +113,14 @@ def band_shares(lane: Lane, first: Int64s) -> Int64s:
     return np.stack([np.add.reduceat(np.where(lane.kind == kind, lane.busy_ns, 0), first) for kind in BAND])
 
 
-def _full_steps(trace: Trace, profile: Profile, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
+def _full_steps(trace: Trace, analysis: Analysis, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
     """Return about so many steps: those of the first sight, of the worst waits and copies, then the middle ones."""
     if trace.steps.source == WHOLE_TRACE:
         return []
-    syncs = profile.syncs
+    syncs = analysis.details.syncs
     cost = syncs.stalls.bubble_ns + syncs.stalls.stall_ns
     worst = [rows[cost[rows].argmax()] for rows in map(np.flatnonzero, _by_site(syncs.site, len(syncs.sites)))]
-    overlap = profile.overlap
+    overlap = analysis.details.overlap
     exposed = (np.flatnonzero(overlap.reason == code) for code in np.unique(overlap.reason))
     copies = [overlap.row[rows[overlap.exposed_ns[rows].argmax()]] for rows in exposed]
     wanted = [*range(view.first, view.last + 1)]

@@ -7,7 +7,8 @@ import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measurement.profile import Profile
+from pinprof.analysis import Analysis
+from pinprof.measurement.trust.doubt import Doubted
 from pinprof.report.timeline.names import literal, step_names
 from pinprof.report.words import place
 from pinprof.trace.callers import user_calls
@@ -24,23 +25,25 @@ class Facts:
     """A trace and its measurements, and what was looked up in them before."""
 
     trace: Trace
-    profile: Profile
+    analysis: Analysis
     copies: dict[int, int]
     """By row of a copy in `Trace.gpu`: its place in `Profile.overlap`."""
     step_starts: list[int]
     step_names: list[str]
-    withheld: frozenset[str]
-    """Figures that are not given of this trace: keys of `pinprof.measurement.trust.FIGURES`."""
     callers: Int32s
     """Per call: the user's own function around it, as a row of `Trace.functions`."""
 
     @classmethod
-    def of(cls, trace: Trace, profile: Profile) -> "Facts":
+    def of(cls, trace: Trace, analysis: Analysis) -> "Facts":
         """Return the facts of a trace."""
-        places = {row: place for place, row in enumerate(profile.overlap.row.tolist())}
+        places = {row: place for place, row in enumerate(analysis.details.overlap.row.tolist())}
         callers = user_calls(trace, np.arange(len(trace.calls))).function
-        withheld = frozenset(profile.withheld)
-        return cls(trace, profile, places, trace.steps.start_ns.tolist(), step_names(trace), withheld, callers)
+        return cls(trace, analysis, places, trace.steps.start_ns.tolist(), step_names(trace), callers)
+
+    @property
+    def withheld(self) -> Doubted:
+        """Why figures are not given of this trace."""
+        return self.analysis.profile.withheld
 
     def step_at(self, time: int) -> int:
         """Return the step in which a time lies, -1 if in none."""
@@ -79,7 +82,7 @@ def call_facts(facts: Facts, row: int) -> list[str]:
 
 def stall_facts(facts: Facts, row: int) -> list[str]:
     """Return why the host waited, for what, and what that cost."""
-    syncs, stalls = facts.profile.syncs, facts.profile.syncs.stalls
+    syncs, stalls = facts.analysis.details.syncs, facts.analysis.details.syncs.stalls
     cause = "the profiler's own wait" if stalls.profiler[row] else CAUSES[syncs.cause[row]].replace("_", " ")
     call = int(stalls.call[row])
     start = int(facts.trace.calls.start_ns[call])
@@ -89,7 +92,7 @@ def stall_facts(facts: Facts, row: int) -> list[str]:
         (stalls.overhead_ns[row], "in the call itself"),
     )
     waited = ", ".join(f"{duration(time)} {what}" for time, what in parts if time)
-    known = not facts.withheld & {"stalls", "drain"}
+    known = not (facts.withheld.stalls or facts.withheld.drain)
     lines = [
         f"<b>{cause}</b>: {literal(facts.trace.calls.name_of(call))}",
         _when(facts, start, facts.step_at(start)),
@@ -112,7 +115,7 @@ def activity_facts(facts: Facts, row: int) -> list[str]:
         _when(facts, start, int(trace.links.activity_step[row])),
         f"lasts {duration(length)}{_amount(int(gpu.bytes[row]), length)}",
     ]
-    if row in facts.copies and "overlap" not in facts.withheld:
+    if row in facts.copies and not facts.withheld.overlap:
         lines.append(_exposure(facts, facts.copies[row], length))
     lines.append(f"stream {gpu.stream[row]} of GPU {gpu.device[row]}")
     launch = int(trace.links.launch[row])
@@ -131,12 +134,12 @@ def _amount(count: int, length: int) -> str:
 
 def _exposure(facts: Facts, place: int, length: int) -> str:
     """Return how much of a copy is exposed, and why."""
-    overlap = facts.profile.overlap
+    overlap = facts.analysis.details.overlap
     exposed = int(overlap.exposed_ns[place])
     if exposed == 0:
         return "overlapped: kernels run beside all of it"
     share = percent(exposed / length) if length else "all"
-    reason = "" if "causes" in facts.withheld else f": {REASONS[overlap.reason[place]].replace('_', ' ')}"
+    reason = "" if facts.withheld.causes else f": {REASONS[overlap.reason[place]].replace('_', ' ')}"
     return f"exposed for {duration(exposed)} ({share}){reason}"
 
 

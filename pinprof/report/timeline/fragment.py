@@ -8,7 +8,7 @@ rectangles took 0.15 s, zooming 0.05 s. Horizontal bars took 0.85 and 0.6 s, fil
 import html
 from collections.abc import Iterable
 
-from pinprof.measurement.profile import Profile
+from pinprof.analysis import Analysis
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.lanes import merged, not_drawn
 from pinprof.report.timeline.names import step_names
@@ -26,27 +26,29 @@ KEYS = (
 
 
 def fragment(
-    trace: Trace,
-    profile: Profile,
+    analysis: Analysis,
     max_events: int = MAX_EVENTS,
     findings: Iterable[Finding] = (),
     shared: str = "",
     first_ns: tuple[float, float] | None = None,
+    drawn: Trace | None = None,
 ) -> str:
     """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
 
     The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together;
     their 0 is the start of the first step that each shows at first. `first_ns` is what to show at first, from there.
+    `drawn` is the same trace with fewer complete steps, if it is not to be seen with all.
     """
+    trace = drawn or analysis.trace
     view = choose_window(trace)
-    instances = (worst(trace, profile, finding) for finding in findings)
+    instances = (worst(analysis, finding) for finding in findings)
     wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
-    detail = detailed(trace, profile, view, max_events, wanted)
+    detail = detailed(trace, analysis, view, max_events, wanted)
     if not detail.lanes:
         return '<p class="note">Nothing to draw: the trace has no events on host threads or GPU streams.</p>'
     shown = "" if first_ns is None else f' data-first="[{first_ns[0]:.0f}, {first_ns[1]:.0f}]"'
     return f"""<div class="timeline" data-shared="{html.escape(shared)}"{shown}>
-<p class="note">{html.escape(in_words(trace, profile, detail, view, first_ns))}</p>
+<p class="note">{html.escape(in_words(trace, analysis, detail, view, first_ns))}</p>
 <div class="steer" role="group" aria-label="Part of the timeline that is shown">
 <button type="button" class="all">all</button>
 <button type="button" class="previous" aria-label="previous step">&lsaquo;</button>
@@ -61,12 +63,12 @@ def fragment(
 <p class="drawn" aria-live="off"></p>
 <div class="chosen" aria-live="polite" hidden></div>
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
-<script type="application/x-deflate" class="columns">{packed(trace, profile, detail, view)}</script>
+<script type="application/x-deflate" class="columns">{packed(trace, analysis, detail, view)}</script>
 </div>"""
 
 
 def in_words(
-    trace: Trace, profile: Profile, detail: Detail, view: Window, first_ns: tuple[float, float] | None = None
+    trace: Trace, analysis: Analysis, detail: Detail, view: Window, first_ns: tuple[float, float] | None = None
 ) -> str:
     """Return in plain text what is in the page, what of it is merged and what is left out."""
     sentences = [_shown(trace, detail, view, first_ns)]
@@ -80,7 +82,7 @@ def in_words(
     else:
         sentences.append("Each event is here; what is narrower than a pixel is drawn as a block that says how many.")
     sentences += not_drawn(detail.left_out)
-    reason = next((entry for figure, entry in profile.withheld.items() if figure in {"busy", "overlap"}), None)
+    reason = analysis.profile.withheld.busy or analysis.profile.withheld.overlap
     if reason:
         sentences.append(f"The overlap band is not drawn: {reason.what}.")
     return " ".join(sentences)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from pinprof.measurement.profile import Profile
+from pinprof.analysis import Analysis
 from pinprof.report.timeline.facts import (
     Facts,
     activity_facts,
@@ -27,9 +27,9 @@ DESCRIBED: dict[str, Callable[[Facts, int], list[str]]] = {
 """What describes the rows of a lane's source, as lines of HTML."""
 
 
-def in_words(trace: Trace, profile: Profile, lanes: tuple[Lane, ...]) -> list[list[str]]:
+def in_words(trace: Trace, analysis: Analysis, lanes: tuple[Lane, ...]) -> list[list[str]]:
     """Return the texts of the rectangles of each lane: HTML, in which what comes from the trace is escaped."""
-    facts = Facts.of(trace, profile)
+    facts = Facts.of(trace, analysis)
     return [list(_texts(facts, lane)) for lane in lanes]
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pinprof.analysis import Analysis
 from pinprof.intervals import Intervals, gaps, intersect, subtract, union
-from pinprof.measurement.profile import Profile
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.window import Window
 from pinprof.trace.tables import (
@@ -63,10 +63,10 @@ class LeftOut:
     what: str
 
 
-def lay_out(trace: Trace, profile: Profile, window: Window) -> tuple[list[Lane], list[LeftOut]]:
+def lay_out(trace: Trace, analysis: Analysis, window: Window) -> tuple[list[Lane], list[LeftOut]]:
     """Return all lanes with events in the window from top to bottom, and what has no lane."""
     lanes, left_out = [_step_lane(trace, window)], []
-    for found in (*_host_lanes(trace, profile, window), *_gpu_lanes(trace, window)):
+    for found in (*_host_lanes(trace, analysis, window), *_gpu_lanes(trace, window)):
         if isinstance(found, LeftOut):
             left_out.append(found)
         else:
@@ -130,7 +130,7 @@ def _step_lane(trace: Trace, window: Window) -> Lane:
     return _sorted("Steps", where, "steps", steps.start_ns[rows], steps.end_ns[rows], kind, rows)
 
 
-def _host_lanes(trace: Trace, profile: Profile, window: Window) -> Iterator[Lane | LeftOut]:
+def _host_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lane | LeftOut]:
     tables = (trace.annotations, trace.ops, trace.calls)
     here = [np.flatnonzero(window.holds(table.start_ns, table.end_ns)) for table in tables]
     threads = np.concatenate([table.thread[rows] for table, rows in zip(tables, here, strict=True)])
@@ -139,18 +139,18 @@ def _host_lanes(trace: Trace, profile: Profile, window: Window) -> Iterator[Lane
     used.sort(key=lambda index: (ROLES.index(trace.threads[index].role), -per_thread[index]))
     for index in used[:MAX_THREADS]:
         mine = [rows[table.thread[rows] == index] for table, rows in zip(tables, here, strict=True)]
-        yield from _thread_lanes(trace, profile, index, mine)
+        yield from _thread_lanes(trace, analysis, index, mine)
     others = used[MAX_THREADS:]
     yield LeftOut(int(sum(per_thread[index] for index in others)), f"events of {len(others)} more host threads")
 
 
-def _thread_lanes(trace: Trace, profile: Profile, index: int, rows: list[Int64s]) -> Iterator[Lane | LeftOut]:
+def _thread_lanes(trace: Trace, analysis: Analysis, index: int, rows: list[Int64s]) -> Iterator[Lane | LeftOut]:
     thread = trace.threads[index]
     group = f"Host thread {thread.tid} ({thread.role})"
     annotations, ops, calls = rows
-    stalls = profile.syncs.stalls
+    stalls = analysis.details.syncs.stalls
     stalled = np.flatnonzero(np.isin(stalls.call, calls))
-    kind = np.where(stalls.profiler, kinds.PROFILER, kinds.STALL + profile.syncs.cause)[stalled]
+    kind = np.where(stalls.profiler, kinds.PROFILER, kinds.STALL + analysis.details.syncs.cause)[stalled]
     call = stalls.call[stalled]
     yield _sorted(group, "stalls", "stalls", trace.calls.start_ns[call], trace.calls.end_ns[call], kind, stalled)
     no_step = ~trace.annotations.named(lambda name: name.startswith(STEP_PREFIX))[annotations]

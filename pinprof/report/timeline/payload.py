@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analyses.overlap import REASONS
-from pinprof.measurement.profile import Profile
+from pinprof.analysis import Analysis
+from pinprof.measurement.trust.doubt import Doubted
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.columns import Block
 from pinprof.report.timeline.detail import BAND, Detail
@@ -31,18 +32,21 @@ class Page(NamedTuple):
     """A trace, its measurements, what of it is in the page, and what was looked up in it before."""
 
     trace: Trace
-    profile: Profile
+    analysis: Analysis
     detail: Detail
     numbers: Numbers
     around: Surroundings
-    hidden: frozenset[str]
-    """Figures that are not given of this trace: keys of `pinprof.measurement.trust.FIGURES`."""
+
+    @property
+    def withheld(self) -> Doubted:
+        """Why figures are not given of this trace."""
+        return self.analysis.profile.withheld
 
 
-def packed(trace: Trace, profile: Profile, detail: Detail, view: Window) -> str:
+def packed(trace: Trace, analysis: Analysis, detail: Detail, view: Window) -> str:
     """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight."""
     numbers = Numbers(_numbers(detail.lanes, "calls", len(trace.calls)), _numbers(detail.lanes, "gpu", len(trace.gpu)))
-    page = Page(trace, profile, detail, numbers, Surroundings.of(trace, profile), frozenset(profile.withheld))
+    page = Page(trace, analysis, detail, numbers, Surroundings.of(trace, analysis))
     block, names = Block(), _Interned()
     lanes = [_lane(page, lane, block, names, view.start_ns) for lane in detail.lanes]
     for place, times in detail.shares.items():
@@ -133,12 +137,12 @@ def _of_calls(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict[
 
 
 def _of_stalls(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict[str, Any]:
-    stalls, calls = page.profile.syncs.stalls, page.trace.calls
+    stalls, calls = page.analysis.details.syncs.stalls, page.trace.calls
     columns = {
         "name": block.add(names.codes(calls.names, calls.name[stalls.call[rows]])),
         "around": block.add(page.around.stall[rows]),
     }
-    if page.hidden & {"stalls", "drain"}:
+    if page.withheld.stalls or page.withheld.drain:
         return columns
     return columns | {
         "drain": block.add(stalls.drain_ns[rows]),
@@ -158,12 +162,12 @@ def _of_gpu(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict[st
         "bytes": block.add(gpu.bytes[rows] + 1),
         "around": block.add(page.around.activity[rows]),
     }
-    if "overlap" in page.hidden:
+    if page.withheld.overlap:
         return columns
     exposed, reason = np.zeros(len(gpu), np.int64), np.zeros(len(gpu), np.int64)
-    overlap = page.profile.overlap
+    overlap = page.analysis.details.overlap
     exposed[overlap.row] = overlap.exposed_ns + 1
-    reason[overlap.row] = 0 if "causes" in page.hidden else overlap.reason + 1
+    reason[overlap.row] = 0 if page.withheld.causes else overlap.reason + 1
     return columns | {"exposed": block.add(exposed[rows]), "reason": block.add(reason[rows])}
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.measurement.profile import Profile
+from pinprof.analysis import Analysis
 from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out, merged, not_drawn
 from pinprof.report.timeline.window import Window, choose_window
 from pinprof.trace.tables import Trace
@@ -31,14 +31,14 @@ class Drawing:
 
 
 def arrange(
-    trace: Trace, profile: Profile, window: Window | None = None, max_rectangles: int = MAX_RECTANGLES
+    trace: Trace, analysis: Analysis, window: Window | None = None, max_rectangles: int = MAX_RECTANGLES
 ) -> Drawing:
     """Return what to draw of a part of a trace, by default of some steps.
 
     There are no more rectangles than given, unless there are more lanes and kinds.
     """
     window = window or choose_window(trace)
-    lanes, left_out = lay_out(trace, profile, window)
+    lanes, left_out = lay_out(trace, analysis, window)
     narrow = max(int(window.span_ns * FRACTION / PIXELS), 1)
     thin = [thinned(lane, narrow) for lane in lanes]
     while sum(map(len, thin)) > max_rectangles and narrow < window.span_ns:

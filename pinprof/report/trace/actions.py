@@ -3,27 +3,27 @@
 import html
 from collections.abc import Iterator
 
+from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
 from pinprof.report.elements import escaped, unbroken
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.trace.headline import beside_findings, nothing_found
 from pinprof.report.words import joint_worth, place, then_worth, worth
 from pinprof.rules import Finding, Findings, unsearched
-from pinprof.trace.tables import Trace
 from pinprof.units import counted, duration, percent
 
 BEST = 3
 """Findings that stand on top, and whose fix is unfolded."""
 
 
-def best(number: int, trace: Trace, profile: Profile, findings: Findings) -> Iterator[str]:
+def best(number: int, analysis: Analysis) -> Iterator[str]:
     """Yield the best findings of a trace, each with its saving and its line, linked to all that is known of it."""
+    findings = analysis.findings
     if not findings:
         return
-    step = profile.step_ns
-    items = "".join(_at_a_glance(number, rank, finding, trace, profile, step) for rank, finding in _ranked(findings))
+    items = "".join(_at_a_glance(number, rank, finding, analysis) for rank, finding in _ranked(findings))
     yield f'<ol class="best" aria-label="The best findings">{items}</ol>'
-    together = joint_worth(findings, profile)
+    together = joint_worth(findings, analysis.profile)
     if together:
         yield f'<p class="note">{escaped(together[0].upper() + together[1:])}.</p>'
     rest = len(findings) - BEST
@@ -35,15 +35,14 @@ def _ranked(findings: Findings) -> Iterator[tuple[int, Finding]]:
     return ((rank, finding) for rank, finding in enumerate(findings[:BEST], start=1))
 
 
-def _at_a_glance(
-    number: int, rank: int, finding: Finding, trace: Trace, profile: Profile, step_ns: float | None
-) -> str:
-    evidence, brings = finding.evidence, _short_worth(finding, step_ns, profile.steps.whole)
+def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis) -> str:
+    profile, evidence = analysis.profile, finding.evidence
+    brings = _short_worth(finding, profile.step_ns, profile.steps.whole)
     at = str(evidence.place) or "place not recorded"
     return (
         f'<li class="{finding.severity}"><a class="to" href="#finding-{number}-{rank}">'
         f'<span class="cost">{unbroken(brings)}</span> {escaped(finding.rule.title)}</a>'
-        f"<code>{escaped(at)}</code> {_in_timeline(finding, trace, profile)}</li>"
+        f"<code>{escaped(at)}</code> {_in_timeline(finding, analysis)}</li>"
     )
 
 
@@ -57,15 +56,16 @@ def _short_worth(finding: Finding, step_ns: float | None, of: str) -> str:
     return f"saves {duration(saving.saving_ns)}{share}"
 
 
-def _in_timeline(finding: Finding, trace: Trace, profile: Profile) -> str:
+def _in_timeline(finding: Finding, analysis: Analysis) -> str:
     """Return a button that shows the finding's worst instance in the timeline."""
-    zoom = zoom_attribute(trace, profile, finding)
+    zoom = zoom_attribute(analysis, finding)
     return f'<button type="button" class="see"{zoom}>see it in the timeline</button>' if zoom else ""
 
 
-def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> Iterator[str]:
+def cards(number: int, analysis: Analysis) -> Iterator[str]:
     """Yield all findings of a trace, the best first, and what they bring together."""
-    if not profile.devices:
+    profile, findings = analysis.profile, analysis.findings
+    if not profile.gpus:
         return
     yield f'<h3 id="findings-{number}">What to do</h3>'
     reason = unsearched(profile)
@@ -79,7 +79,7 @@ def cards(number: int, trace: Trace, profile: Profile, findings: Findings) -> It
     if more:
         yield f"<p>{escaped(more)}</p>"
     for rank, finding in enumerate(findings, start=1):
-        yield _card(number, rank, finding, _in_timeline(finding, trace, profile), profile)
+        yield _card(number, rank, finding, _in_timeline(finding, analysis), profile)
     together = joint_worth(findings, profile)
     if together:
         yield f"<p><strong>{escaped(together[0].upper() + together[1:])}.</strong></p>"

@@ -6,7 +6,8 @@ import plotly.graph_objects as go
 
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.known import given
+from pinprof.measurement.profile import Profile, whole_cost
 from pinprof.report.timeline.kinds import (
     BLUE,
     GREEN,
@@ -29,70 +30,83 @@ MOST_SITES = 12
 
 def numbers(profile: Profile) -> dict[str, go.Figure]:
     """Return a figure for each part of the report that has numbers: `copies`, `busy` and `stalls`."""
-    withheld = profile.withheld.keys()
     made = {
-        "copies": _copies(profile) if profile.copies and not withheld & {"copies", "overlap"} else None,
-        "busy": _busy(profile) if profile.devices and not withheld & {"busy"} else None,
-        "stalls": _stalls(profile) if profile.syncs.sites and not withheld & {"stalls", "drain"} else None,
+        "copies": _copies(profile),
+        "busy": _busy(profile),
+        "stalls": _stalls(profile),
     }
     return {name: figure for name, figure in made.items() if figure is not None}
 
 
-def _copies(profile: Profile) -> go.Figure:
-    groups = profile.copies
-    rows = [f"{group.direction} {group.host_memory if group.host_memory != 'none' else ''}".strip() for group in groups]
+def _copies(profile: Profile) -> go.Figure | None:
+    groups = [
+        (group, copied, hidden)
+        for group in profile.copies
+        if (copied := given(group.copied)) and (hidden := given(group.hidden))
+    ]
+    if not groups:
+        return None
+    rows = [
+        f"{group.direction} {group.host_memory if group.host_memory != 'none' else ''}".strip() for group, *_ in groups
+    ]
     hover = [
-        f"{counted(group.count, 'copy', 'copies')}, {sizes(group.bytes, group.unsized)}"
-        + (f" at {rate(group.bandwidth_gbps)}" if group.bandwidth_gbps else "")
-        + f"<br>{duration(group.overlapped_ns)} overlapped, {duration(group.exposed_ns)} exposed"
-        for group in groups
+        f"{counted(copied.count, 'copy', 'copies')}, {sizes(copied.bytes, group.unsized)}"
+        + (f" at {rate(copied.bandwidth_gbps)}" if copied.bandwidth_gbps else "")
+        + f"<br>{duration(hidden.overlapped_ns)} overlapped, {duration(hidden.exposed_ns)} exposed"
+        for group, copied, hidden in groups
     ]
     return _stacked(
         "Copy time in the trace",
         rows,
         [
-            ("overlapped", GREEN, [group.overlapped_ns for group in groups], hover),
-            ("exposed", VERMILLION, [group.exposed_ns for group in groups], hover),
+            ("overlapped", GREEN, [hidden.overlapped_ns for *_, hidden in groups], hover),
+            ("exposed", VERMILLION, [hidden.exposed_ns for *_, hidden in groups], hover),
         ],
     )
 
 
-def _busy(profile: Profile) -> go.Figure:
-    rows = [f"GPU {device.device}" for device in profile.devices]
-    busy = [device.busy_ns for device in profile.devices]
+def _busy(profile: Profile) -> go.Figure | None:
+    gpus = [(gpu, time) for gpu in profile.gpus if (time := given(gpu.time))]
+    if not gpus:
+        return None
+    rows = [f"GPU {gpu.device}" for gpu, _ in gpus]
+    busy = [time.busy_ns for _, time in gpus]
     series = [("busy", BLUE, busy, [f"busy for {duration(time)}" for time in busy])]
-    if "causes" in profile.withheld:
-        idle = [device.idle_ns for device in profile.devices]
+    if profile.withheld.causes:
+        idle = [time.idle_ns for _, time in gpus]
         series.append(("idle", GREY, idle, [f"idle for {duration(time)}" for time in idle]))
     else:
         for cause in IDLE_CAUSES:
-            times = [dict(device.idle_by_cause).get(cause, 0) for device in profile.devices]
+            times = [dict(given(gpu.idle_by_cause) or ()).get(cause, 0) for gpu, _ in gpus]
             if any(times):
                 texts = [f"{IDLE[cause]}<br>{duration(time)}" for time in times]
                 series.append((cause.replace("_", " "), _IDLE_COLOURS[cause], times, texts))
     return _stacked("Busy and idle time of the GPUs", rows, series)
 
 
-def _stalls(profile: Profile) -> go.Figure:
+def _stalls(profile: Profile) -> go.Figure | None:
     """Return a bar for each site, coloured as in the timeline, with what the stalls are made of."""
-    sites = [site for site in profile.syncs.sites if site.verdict != "profiler"][:MOST_SITES]
-    names = [_site(number, site.cause, place(site.place)) for number, site in enumerate(sites)]
+    costs = ((site, whole_cost(site.total)) for site in profile.sites if site.verdict != "profiler")
+    sites = [(site, cost) for site, cost in costs if cost][:MOST_SITES]
+    if not profile.sites or profile.withheld.stalls or profile.withheld.drain:
+        return None
+    names = [_site(number, site.cause, place(site.place)) for number, (site, _) in enumerate(sites)]
     parts = (
-        ("drain: for work queued before", BLUE, [site.total.drain_ns for site in sites]),
-        ("own: for its own copy", ORANGE, [site.total.own_ns for site in sites]),
-        ("overhead: in the call itself", GREY, [site.total.overhead_ns for site in sites]),
+        ("drain: for work queued before", BLUE, [cost.drain_ns for _, cost in sites]),
+        ("own: for its own copy", ORANGE, [cost.own_ns for _, cost in sites]),
+        ("overhead: in the call itself", GREY, [cost.overhead_ns for _, cost in sites]),
     )
     hover = [
-        f"{counted(site.total.count, 'wait')}, {duration(site.total.stall_ns)}<br>"
-        f"the GPU is idle for {duration(site.total.bubble_ns)} after them<br>{site.verdict}"
-        for site in sites
+        f"{counted(cost.count, 'wait')}, {duration(cost.stall_ns)}<br>"
+        f"the GPU is idle for {duration(cost.idle_ns)} after them<br>{site.verdict}"
+        for site, cost in sites
     ]
     figure = _stacked("Stalls of the host", names, [(name, colour, times, hover) for name, colour, times in parts])
     figure.update_yaxes(
         tickvals=names,
         ticktext=[
             f'<span style="color:{KINDS[STALL + CAUSES.index(site.cause)].colour}">■</span> {name}'
-            for site, name in zip(sites, names, strict=True)
+            for (site, _), name in zip(sites, names, strict=True)
         ],
     )
     return figure

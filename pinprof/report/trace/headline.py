@@ -5,7 +5,7 @@ from typing import NamedTuple
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.step import OUTSIDE, because, busiest, idle_times, of_step, unit
+from pinprof.report.trace.step import OUTSIDE, because, busiest, busiest_idle_times, of_step, unit
 from pinprof.report.words import printable, step_known
 from pinprof.rules import Findings, unsearched
 from pinprof.rules.sums import at
@@ -43,10 +43,10 @@ class Headline(NamedTuple):
 
 def headline(profile: Profile, findings: Findings) -> Headline:
     """Return the sentence on a trace."""
-    known, step = step_known(profile.step), profile.step_ns
+    known, step = step_known(profile.estimate), profile.step_ns
     per = "per step" if profile.steps.whole == "step" else "for the whole trace, in which no step was found"
     if known:
-        length = f"{known[0]} {per}" + (" (estimated)" if profile.step.source == "estimated" else "")
+        length = f"{known[0]} {per}" + (" (estimated)" if profile.estimate.source == "estimated" else "")
     elif step:
         length = f"{duration(step)} {per} as traced"
     else:
@@ -60,7 +60,7 @@ def headline(profile: Profile, findings: Findings) -> Headline:
 def _lost(profile: Profile, mean: MeanStep) -> list[str]:
     """Return where the step's time is lost, most first."""
     it = "it" if unit(profile, mean) == profile.steps.whole else f"the {unit(profile, mean)}"
-    gpu = "the GPU" if len(profile.mean_steps) == 1 else f"GPU {mean.device}"
+    gpu = "the GPU" if len(profile.parts) == 1 else f"GPU {mean.device}"
     times = [
         (mean.idle_ns, f"{gpu} is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}"),
         (mean.copy_ns, f"exposed copies, beside which no kernel runs, take {of_step(mean.copy_ns, mean)} of {it}"),
@@ -69,14 +69,14 @@ def _lost(profile: Profile, mean: MeanStep) -> list[str]:
 
 
 def _working(profile: Profile, mean: MeanStep | None) -> str:
-    if not profile.devices:
+    if not profile.gpus:
         return "no work of a GPU was recorded"
     return f"kernels run for {of_step(mean.compute_ns + mean.both_ns, mean)} of it" if mean else ""
 
 
 def _do(profile: Profile, findings: Findings, step: float | None) -> tuple[str, int | None]:
-    if not profile.devices:
-        remedy = next(entry.remedy for entry in profile.missing if entry.check == "no_gpu")
+    if not profile.gpus:
+        remedy = next(entry.remedy for entry in profile.doubts if entry.check == "no_gpu")
         return f"To see copies and waits: {remedy}.", None
     paused = long_pause(profile)
     if findings and not (paused and profile.pause and _saves(findings) < profile.pause.time_ns):
@@ -139,7 +139,7 @@ def _late_ns(profile: Profile, cause: str) -> float:
     """Return how long a step as traced the GPU is idle, in ns, if mostly for this cause and the host is the limit."""
     if profile.bound != "host":  # known only where the causes of idle time are
         return 0.0
-    times = idle_times(profile, max(profile.devices, key=lambda device: device.busy_ns))
+    times = busiest_idle_times(profile)
     idle = max((profile.steps.traced_ns or 0.0) - (profile.steps.busy_ns or 0.0), 0.0)
     return idle if max(times, key=lambda cause: times[cause]) == cause else 0.0
 

@@ -4,46 +4,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pinprof.analyses.copies import CopyGroup
-from pinprof.analyses.idle import DeviceTime
-from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import Pause
-from pinprof.analyses.syncs import Site, Syncs
+from pinprof.analyses.syncs import Stalled
 from pinprof.hta.breakdowns import Breakdown
-from pinprof.measurement.profile import KNOWN_COUNTS, PerStep, Profile
+from pinprof.measurement.known import Perhaps, given
+from pinprof.measurement.profile import KNOWN_COUNTS, CopySums, Gpu, PerStep, Profile, WaitCost, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks, SharedFinding, Times
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.units import ms
 from pinprof.version import REPORT_SCHEMA, VERSION
-
-FIELDS = {
-    "busy": (*(f"gpu.{key}_ms" for key in ("busy", "kernel", "memcpy", "idle", "span")), "idle.time_ms"),
-    "copies": (
-        *(f"copies.{key}" for key in ("count", "bytes", "time_ms", "bandwidth_gbps")),
-        "overlap.copy_ms",
-        "overlap.reasons.count",
-        "per_step.pageable_bytes",
-    ),
-    "overlap": (
-        *("copies.overlapped_ms", "copies.exposed_ms", "per_step.exposed_ms"),
-        *(f"overlap.{key}" for key in ("overlapped_ms", "exposed_ms", "fraction", "reasons.exposed_ms")),
-    ),
-    "causes": ("overlap.reasons.reason",),
-    "stalls": (
-        *(f"syncs.{key}" for key in ("count", "per_step", "stall_ms")),
-        *(f"syncs.sites.{key}" for key in ("count", "per_step", "stall_ms", "drain_ms", "own_ms", "bubble_ms")),
-        *("syncs.groups.stall_ms", "syncs.groups.bubble_ms", "copies.host_blocked_ms"),
-        *(f"per_step.{key}" for key in ("hidden_syncs", "hidden_stall_ms", "stall_ms", "drain_ms", "bubble_ms")),
-    ),
-    "drain": (
-        *(f"syncs.sites.{key}_ms" for key in ("drain", "own", "bubble")),
-        *("syncs.groups.bubble_ms", "per_step.drain_ms", "per_step.bubble_ms"),
-    ),
-    "per_step": ("syncs.per_step", "syncs.sites.per_step", "loader.per_step_ms"),
-}
-"""Where the figures stand that may be withheld; of steps and sums per step nothing is left in the profile itself."""
 
 Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
@@ -124,26 +95,6 @@ def _ms(ns: float | None) -> float | None:
 
 
 def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
-    return _without(profile.withheld, _everything(profile, findings))
-
-
-def _without(withheld: Iterable[str], section: dict[str, Any]) -> dict[str, Any]:
-    """Return the report on a trace without the figures that are withheld: null, wherever they stand."""
-    hidden = {field for figure in withheld for field in FIELDS.get(figure, ())}
-
-    def blanked(path: str, value: Any) -> Any:
-        if path in hidden:
-            return None
-        if isinstance(value, list):
-            return [blanked(path, item) for item in value]
-        if isinstance(value, dict):
-            return {key: blanked(f"{path}.{key}", item) for key, item in value.items()}
-        return value
-
-    return {key: blanked(key, value) for key, value in section.items()}
-
-
-def _everything(profile: Profile, findings: Findings) -> dict[str, Any]:
     info, count = profile.info, profile.steps.count
     step = profile.step_ns
     return {
@@ -159,20 +110,22 @@ def _everything(profile: Profile, findings: Findings) -> dict[str, Any]:
             "skipped_reasons": profile.skipped,
             "other": {name: number for name, number in profile.counts.items() if name not in KNOWN_COUNTS},
         },
-        "missing": [_missing(entry) for entry in profile.missing],
+        "missing": [_missing(entry) for entry in profile.doubts],
         "steps": _steps(profile),
-        "per_step": _per_step(profile.per_step) if profile.per_step else None,
-        "step_parts": [_parts(mean) for mean in profile.mean_steps],
-        "gpu": [_device(device) for device in profile.devices],
+        "per_step": _per_step(profile.sums) if profile.sums else None,
+        "step_parts": [_parts(mean) for mean in profile.parts],
+        "gpu": [_gpu(gpu) for gpu in profile.gpus],
         "copies": [_copies(group) for group in profile.copies],
-        "overlap": _overlap(profile.overlap),
-        "syncs": _syncs(profile.syncs, count),
+        "overlap": _overlap(profile),
+        "syncs": _syncs(profile),
         "idle": _idle(profile),
         "pause": _pause(profile.pause),
         "loader": {
             "waits": profile.loader.waits,
             "wait_ms": _ms(profile.loader.wait_ns),
-            "per_step_ms": _ms(profile.loader.wait_in_steps_ns / count) if count else None,
+            "per_step_ms": _ms(profile.loader.wait_in_steps_ns / count)
+            if count and not profile.withheld.per_step
+            else None,
             "pinned": profile.loader.pinned,
             "pin_thread": profile.loader.pin_thread,
         },
@@ -188,17 +141,16 @@ def _missing(entry: Doubt) -> dict[str, Any]:
         "what": entry.what,
         "effect": entry.effect,
         "remedy": entry.remedy,
-        "invalidates": [figure for figure in FIGURES if figure in entry.invalidates],
+        "invalidates": [figure for figure in FIGURES if figure in entry.withholds],
     }
 
 
 def _idle(profile: Profile) -> list[dict[str, Any]]:
     """Return the idle time by cause; where causes are withheld, of no cause."""
-    unknown = "causes" in profile.withheld
     return [
-        {"device": device.device, "cause": cause, "time_ms": _ms(time)}
-        for device in profile.devices
-        for cause, time in ([(None, device.idle_ns)] if unknown else device.idle_by_cause)
+        {"device": gpu.device, "cause": cause, "time_ms": _ms(time)}
+        for gpu in profile.gpus
+        for cause, time in (given(gpu.idle_by_cause) or [(None, None)])
     ]
 
 
@@ -208,7 +160,7 @@ def _pause(pause: Pause | None) -> dict[str, Any] | None:
 
 
 def _steps(profile: Profile) -> dict[str, Any]:
-    steps, step = profile.steps, profile.step
+    steps, step = profile.steps, profile.estimate
     return {
         "count": steps.count,
         "source": steps.source,
@@ -226,14 +178,16 @@ def _steps(profile: Profile) -> dict[str, Any]:
 
 
 def _per_step(sums: PerStep) -> dict[str, Any]:
+    waits = given(sums.waits)
+    drained = given(waits.drained) if waits else None
     return {
-        "hidden_syncs": sums.hidden_waits,
-        "hidden_stall_ms": _ms(sums.hidden_stall_ns),
-        "exposed_ms": _ms(sums.exposed_ns),
-        "pageable_bytes": sums.pageable_bytes,
-        "stall_ms": _ms(sums.stall_ns),
-        "drain_ms": _ms(sums.drain_ns),
-        "bubble_ms": _ms(sums.bubble_ns),
+        "hidden_syncs": waits and waits.hidden,
+        "hidden_stall_ms": waits and _ms(waits.hidden_stall_ns),
+        "exposed_ms": _ms(given(sums.exposed_ns)),
+        "pageable_bytes": given(sums.pageable_bytes),
+        "stall_ms": waits and _ms(waits.stall_ns),
+        "drain_ms": drained and _ms(drained.drain_ns),
+        "bubble_ms": drained and _ms(drained.bubble_ns),
     }
 
 
@@ -250,58 +204,79 @@ def _parts(mean: MeanStep) -> dict[str, Any]:
     }
 
 
-def _device(device: DeviceTime) -> dict[str, Any]:
+def _gpu(gpu: Gpu) -> dict[str, Any]:
+    time = given(gpu.time)
     return {
-        "device": device.device,
-        "busy_ms": _ms(device.busy_ns),
-        "kernel_ms": _ms(device.kernel_ns),
-        "memcpy_ms": _ms(device.memcpy_ns),
-        "idle_ms": _ms(device.idle_ns),
-        "span_ms": _ms(device.span_ns),
+        "device": gpu.device,
+        "busy_ms": time and _ms(time.busy_ns),
+        "kernel_ms": time and _ms(time.kernel_ns),
+        "memcpy_ms": time and _ms(time.memcpy_ns),
+        "idle_ms": time and _ms(time.idle_ns),
+        "span_ms": time and _ms(time.span_ns),
     }
 
 
-def _copies(group: CopyGroup) -> dict[str, Any]:
+def _copies(group: CopySums) -> dict[str, Any]:
+    copied, hidden = given(group.copied), given(group.hidden)
     return {
         "direction": group.direction,
         "host_memory": None if group.host_memory == "none" else group.host_memory,
-        "count": group.count,
-        "bytes": group.bytes,
+        "count": copied and copied.count,
+        "bytes": copied and copied.bytes,
         "unsized": group.unsized,
-        "time_ms": _ms(group.time_ns),
-        "overlapped_ms": _ms(group.overlapped_ns),
-        "exposed_ms": _ms(group.exposed_ns),
-        "bandwidth_gbps": group.bandwidth_gbps,
-        "host_blocked_ms": _ms(group.host_blocked_ns),
+        "time_ms": copied and _ms(copied.time_ns),
+        "overlapped_ms": hidden and _ms(hidden.overlapped_ns),
+        "exposed_ms": hidden and _ms(hidden.exposed_ns),
+        "bandwidth_gbps": copied and copied.bandwidth_gbps,
+        "host_blocked_ms": _ms(given(group.host_blocked_ns)),
     }
 
 
-def _overlap(overlap: Overlap) -> dict[str, Any]:
-    copy = sum(device.copy_ns for device in overlap.devices)
-    overlapped = sum(device.overlapped_ns for device in overlap.devices)
+def _overlap(profile: Profile) -> dict[str, Any]:
+    overlap = given(profile.overlap)
     return {
-        "copy_ms": _ms(copy),
-        "overlapped_ms": _ms(overlapped),
-        "exposed_ms": _ms(copy - overlapped),
-        "fraction": overlap.fraction,
+        "copy_ms": _ms(given(profile.copy_ns)),
+        "overlapped_ms": overlap and _ms(overlap.overlapped_ns),
+        "exposed_ms": overlap and _ms(overlap.exposed_ns),
+        "fraction": overlap and overlap.fraction,
         "reasons": [
-            {"reason": reason, "count": count, "exposed_ms": _ms(time)} for reason, count, time in overlap.by_reason
+            {"reason": given(each.reason), "count": given(each.count), "exposed_ms": _ms(given(each.exposed_ns))}
+            for each in profile.exposed
         ],
     }
 
 
-def _syncs(syncs: Syncs, steps: int) -> dict[str, Any]:
-    counted = [site for site in syncs.sites if site.is_wait]
+def _syncs(profile: Profile) -> dict[str, Any]:
+    waits = [site for site in profile.sites if site.is_wait]
+    total = _together(site.total for site in waits)
+    in_steps = _together(site.in_steps for site in waits)
     return {
-        "count": sum(site.total.count for site in counted),
-        "per_step": sum(site.in_steps.count for site in counted) / steps if steps else None,
-        "stall_ms": _ms(sum(site.total.stall_ns for site in counted)),
-        "sites": [_site(site, steps) for site in syncs.sites],
-        "groups": _groups(syncs),
+        "count": total and total.count,
+        "per_step": _per(profile, in_steps),
+        "stall_ms": total and _ms(total.stall_ns),
+        "sites": [_site(profile, site) for site in profile.sites],
+        "groups": _groups(profile),
     }
 
 
-def _site(site: Site, steps: int) -> dict[str, Any]:
+def _together(costs: Iterable[Perhaps[WaitCost]]) -> Stalled | None:
+    """Return what waits cost together; None if that is withheld."""
+    known = [given(cost) for cost in costs]
+    counts = [cost for cost in known if cost]
+    if len(counts) < len(known):
+        return None
+    return Stalled(sum(cost.count for cost in counts), sum(cost.stall_ns for cost in counts))
+
+
+def _per(profile: Profile, in_steps: Stalled | None) -> float | None:
+    """Return how many waits there are per step; None without complete steps, and where that is withheld."""
+    count = profile.steps.count
+    return in_steps.count / count if in_steps and count and not profile.withheld.per_step else None
+
+
+def _site(profile: Profile, site: WaitSite) -> dict[str, Any]:
+    total = given(site.total)
+    whole = given(total.whole) if total else None
     return {
         "cause": site.cause,
         "op": site.op,
@@ -309,30 +284,33 @@ def _site(site: Site, steps: int) -> dict[str, Any]:
         **site.place._asdict(),
         "stack": list(site.stack),
         "thread": site.thread,
-        "count": site.total.count,
-        "per_step": site.in_steps.count / steps if steps else None,
-        "stall_ms": _ms(site.total.stall_ns),
-        "drain_ms": _ms(site.total.drain_ns),
-        "own_ms": _ms(site.total.own_ns),
-        "bubble_ms": _ms(site.total.bubble_ns),
+        "count": total and total.count,
+        "per_step": _per(profile, given(site.in_steps)),
+        "stall_ms": total and _ms(total.stall_ns),
+        "drain_ms": whole and _ms(whole.drain_ns),
+        "own_ms": whole and _ms(whole.own_ns),
+        "bubble_ms": whole and _ms(whole.idle_ns),
         "verdict": site.verdict,
         "group": site.group,
     }
 
 
-def _groups(syncs: Syncs) -> list[dict[str, Any]]:
+def _groups(profile: Profile) -> list[dict[str, Any]]:
     """Return the groups of sites whose waits only move if one of them is removed alone, each with its sums."""
-    numbers = sorted({site.group for site in syncs.sites if site.group is not None})
-    members = {number: [index for index, site in enumerate(syncs.sites) if site.group == number] for number in numbers}
+    members: dict[int, list[int]] = {}
+    for index, site in enumerate(profile.sites):
+        if site.group is not None:
+            members.setdefault(site.group, []).append(index)
     return [
-        {
-            "group": number,
-            "sites": indices,
-            "stall_ms": _ms(sum(syncs.sites[index].total.stall_ns for index in indices)),
-            "bubble_ms": _ms(sum(syncs.sites[index].total.bubble_ns for index in indices)),
-        }
-        for number, indices in members.items()
+        {"group": number, "sites": indices, **_sums([profile.sites[index].total for index in indices])}
+        for number, indices in sorted(members.items())
     ]
+
+
+def _sums(costs: Sequence[Perhaps[WaitCost]]) -> dict[str, Any]:
+    together, whole = _together(costs), [whole_cost(cost) for cost in costs]
+    idle = None if None in whole else sum(cost.idle_ns for cost in whole if cost)
+    return {"stall_ms": together and _ms(together.stall_ns), "bubble_ms": _ms(idle)}
 
 
 def _finding(finding: Finding, step_ns: float | None) -> dict[str, Any]:

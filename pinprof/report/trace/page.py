@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
 from pinprof.report.elements import Column, Markup, Share, escaped, facts, shares, table, unbroken
@@ -24,24 +24,15 @@ from pinprof.report.words import (
     doubts,
     steps,
 )
-from pinprof.rules import Findings
-from pinprof.trace.tables import Trace
 from pinprof.units import duration
 
-Entry = tuple[Trace, Profile, Findings]
-"""A trace, its measurements, and what the rules found in it."""
 
-
-def to_html(entries: Sequence[Entry]) -> str:
+def to_html(entries: Sequence[Analysis]) -> str:
     """Return the report on the traces as one page that needs nothing else."""
-    names = [PurePath(profile.path).name for _, profile, _ in entries]
+    names = [PurePath(entry.profile.path).name for entry in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
     most = MAX_EVENTS // max(len(entries), 1)
-    steps_of = [measure_parts(trace) for trace, _, _ in entries]
-    sections = (
-        section(number, entry, parts, most)
-        for number, (entry, parts) in enumerate(zip(entries, steps_of, strict=True), start=1)
-    )
+    sections = (section(number, entry, most) for number, entry in enumerate(entries, start=1))
     overview = _overview(entries) if len(entries) > 1 else ""
     return report_page(title, "what the host and its copies cost the step", f"{overview}{''.join(sections)}")
 
@@ -53,33 +44,36 @@ def report_page(title: str, subject: str, sections: str) -> str:
     return page(title, f'{skip}\n{header}\n<main id="report" tabindex="-1">\n{sections}</main>')
 
 
-def timeline_page(trace: Trace, profile: Profile) -> str:
+def timeline_page(analysis: Analysis) -> str:
     """Return the timeline alone as one page that needs nothing else."""
-    name = PurePath(profile.path).name
-    return page(f"pinprof: {name}", f"<main><h1>{escaped(name)}</h1>\n{fragment(trace, profile)}\n</main>")
+    name = PurePath(analysis.profile.path).name
+    return page(f"pinprof: {name}", f"<main><h1>{escaped(name)}</h1>\n{fragment(analysis)}\n</main>")
 
 
-def _overview(entries: Sequence[Entry]) -> str:
+def _overview(entries: Sequence[Analysis]) -> str:
     """Return a table of the traces, each with its step and what to do first, and a link to its part of the page."""
     columns = [Column("trace"), Column("step", is_number=True), Column("bound by"), Column("what to do first")]
     rows = []
-    for number, (_, profile, findings) in enumerate(entries, start=1):
+    for number, entry in enumerate(entries, start=1):
+        profile = entry.profile
         name = PurePath(profile.path).name
         rank = f"rank {profile.info.rank}: " if profile.info.rank is not None else ""
         link = Markup(f'<a href="#trace-{number}">{escaped(rank + name)}</a>')
         limit = bound(profile)
-        rows.append((link, step(profile).number, limit.number if limit else NOTHING, headline(profile, findings).do))
+        rows.append(
+            (link, step(profile).number, limit.number if limit else NOTHING, headline(profile, entry.findings).do)
+        )
     return f'<nav aria-label="Traces">{table("The traces of this page", columns, rows)}</nav>\n'
 
 
-def section(number: int, entry: Entry, parts: Sequence[StepParts], max_events: int) -> str:
-    """Return the report on one trace, the page's so many-th; `parts` are its steps on each GPU."""
-    trace, profile, findings = entry
+def section(number: int, entry: Analysis, max_events: int) -> str:
+    """Return the report on one trace, the page's so many-th."""
+    profile, findings = entry.profile, entry.findings
     said = headline(profile, findings)
     do = unbroken(said.do)
     first = f'<a href="#finding-{number}-{said.number}">{do}</a>' if said.number else do
-    charts = below(number, trace, profile, parts)
-    links = [(f"findings-{number}", "What to do")] if profile.devices else []
+    charts = below(number, entry)
+    links = [(f"findings-{number}", "What to do")] if profile.gpus else []
     links += [(f"timeline-{number}", "Timeline"), *((part.id, part.title) for part in charts)]
     pieces = [
         f'<h2 id="heading-{number}">{escaped(PurePath(profile.path).name)}</h2>',
@@ -88,11 +82,11 @@ def section(number: int, entry: Entry, parts: Sequence[StepParts], max_events: i
         *_missing(DISTRUST, doubts(profile)),
         facts(_summary(profile)),
         *_shares(profile),
-        *best(number, trace, profile, findings),
+        *best(number, entry),
         contents(links),
-        *cards(number, trace, profile, findings),
+        *cards(number, entry),
         f'<h3 id="timeline-heading-{number}">Timeline</h3>',
-        f'<div id="timeline-{number}">{fragment(trace, profile, max_events, findings)}</div>',
+        f'<div id="timeline-{number}">{fragment(entry, max_events, findings)}</div>',
         *(f'<h3 id="{part.id}">{escaped(part.title)}</h3>\n{part.content}' for part in charts),
         *_missing(ABSENT, absences(profile)),
         f'<p class="note">Read from <code>{escaped(profile.path)}</code></p>',
@@ -123,7 +117,7 @@ def _recorded(profile: Profile) -> str:
 def _summary(profile: Profile) -> Iterator[Fact]:
     traced = profile.steps.traced_ns
     length, limit = step(profile), bound(profile)
-    in_trace = f"; {duration(traced)} in the trace" if traced is not None and profile.step.range_ns else ""
+    in_trace = f"; {duration(traced)} in the trace" if traced is not None and profile.estimate.range_ns else ""
     yield length._replace(meaning=length.meaning + in_trace)
     if limit:
         yield limit
@@ -132,7 +126,7 @@ def _summary(profile: Profile) -> Iterator[Fact]:
 
 def _shares(profile: Profile) -> Iterator[Markup]:
     """Yield a bar for each GPU whose parts add up to the step."""
-    for mean in profile.mean_steps:
+    for mean in profile.parts:
         copies = bool(mean.both_ns + mean.copy_ns)
         parts = (
             ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns),

@@ -1,10 +1,12 @@
 """The parts of the page below the timeline: each a chart with its table, or why it is not shown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from pinprof.analyses.parts import StepParts
-from pinprof.measurement.profile import OF_PARTS, Profile
+from pinprof.analysis import Analysis
+from pinprof.measurement.known import Withheld
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import Doubt
 from pinprof.report.charts import (
     Chart,
     copies_chart,
@@ -25,7 +27,6 @@ from pinprof.report.trace.tables import (
     steps_table,
 )
 from pinprof.report.words import why_not
-from pinprof.trace.tables import Trace
 
 MAX_GPUS = 4
 """Of one trace that have a chart of their steps each; the others have the table of idle times."""
@@ -39,27 +40,29 @@ class Part(NamedTuple):
     content: str
 
 
-def below(number: int, trace: Trace, profile: Profile, parts: Sequence[StepParts]) -> list[Part]:
-    """Return the parts of a trace's page that have something to show; `parts` are the steps of its GPUs."""
-    each = "each step" if profile.steps.whole == "step" else "the whole trace"
+def below(number: int, analysis: Analysis) -> list[Part]:
+    """Return the parts of a trace's page that have something to show."""
+    steps = analysis.profile.steps
+    each = "each step" if steps.whole == "step" else "the whole trace"
     sections = (
-        ("overlap", f"Overlap in {each}", _overlap(trace, profile, parts)),
-        ("copies", "Copies", _copies(trace, profile)),
-        ("waits", "Waits of the host", _waits(profile)),
-        ("idle", "Idle GPU", _idle(profile)),
-        ("steps", "Steps" if profile.steps.count > 1 else f"The {profile.steps.whole}", _steps(trace, profile, parts)),
+        ("overlap", f"Overlap in {each}", _overlap(analysis)),
+        ("copies", "Copies", _copies(analysis)),
+        ("waits", "Waits of the host", _waits(analysis.profile)),
+        ("idle", "Idle GPU", _idle(analysis.profile)),
+        ("steps", "Steps" if steps.count > 1 else f"The {steps.whole}", _steps(analysis)),
     )
     named = (Part(f"{name}-{number}", title, "\n".join(filter(None, content))) for name, title, content in sections)
     return [part for part in named if part.content]
 
 
-def _overlap(trace: Trace, profile: Profile, parts: Sequence[StepParts]) -> Iterator[str]:
-    if not profile.devices:
+def _overlap(analysis: Analysis) -> Iterator[str]:
+    profile = analysis.profile
+    if not profile.gpus:
         return
-    yield _unshown(profile, *OF_PARTS)
-    if profile.withheld.keys() & set(OF_PARTS):
+    if isinstance(profile.mean_steps, Withheld):
+        yield _unshown(profile.mean_steps.reason)
         return
-    numbers = shown_numbers(trace)
+    parts, numbers = analysis.details.parts, shown_numbers(analysis.trace)
     for of_device in parts[:MAX_GPUS]:
         yield shown(overlap_chart(of_device, numbers))
         in_numbers = parts_table(of_device, numbers, profile.steps.whole)
@@ -68,11 +71,12 @@ def _overlap(trace: Trace, profile: Profile, parts: Sequence[StepParts]) -> Iter
         yield f'<p class="note">The first {MAX_GPUS} of {len(parts)} GPUs are drawn.</p>'
 
 
-def _copies(trace: Trace, profile: Profile) -> Iterator[str]:
+def _copies(analysis: Analysis) -> Iterator[str]:
+    profile = analysis.profile
     if not profile.copies:
         return
-    yield _unshown(profile, "copies")
-    yield _drawn(None if "copies" in profile.withheld else copies_chart(trace))
+    yield _unshown(profile.withheld.copies)
+    yield _drawn(None if profile.withheld.copies else copies_chart(analysis.trace))
     yield copies_table(profile)
     reasons = reasons_table(profile)
     if reasons:
@@ -80,28 +84,29 @@ def _copies(trace: Trace, profile: Profile) -> Iterator[str]:
 
 
 def _waits(profile: Profile) -> Iterator[str]:
-    figures = ("stalls", "drain", "per_step")
-    if not profile.syncs.sites:
+    why = profile.withheld
+    if not profile.sites:
         return
-    yield _unshown(profile, *figures)
-    yield _drawn(None if profile.withheld.keys() & set(figures) else syncs_chart(profile))
+    yield _unshown(why.stalls, why.drain, why.per_step)
+    yield _drawn(syncs_chart(profile))
     yield sites_table(profile)
 
 
 def _idle(profile: Profile) -> Iterator[str]:
-    if not any(device.span_ns for device in profile.devices):
+    if not profile.idles:
         return
-    yield _unshown(profile, "busy", "causes")
-    yield _drawn(None if profile.withheld.keys() & {"busy", "causes"} else idle_chart(profile))
+    yield _unshown(profile.withheld.busy, profile.withheld.causes)
+    yield _drawn(None if profile.withheld.busy or profile.withheld.causes else idle_chart(profile))
     yield idle_table(profile)
 
 
-def _steps(trace: Trace, profile: Profile, parts: Sequence[StepParts]) -> Iterator[str]:
-    yield _unshown(profile, "step")
-    if "step" not in profile.withheld:
-        usable = parts and not profile.withheld.keys() & set(OF_PARTS)
-        longest = max(parts, key=lambda of_device: int(of_device.length_ns.sum())) if usable else None
-        yield _drawn(steps_chart(trace, profile, longest))
+def _steps(analysis: Analysis) -> Iterator[str]:
+    profile = analysis.profile
+    yield _unshown(profile.withheld.step)
+    if not profile.withheld.step:
+        parts = () if isinstance(profile.mean_steps, Withheld) else analysis.details.parts
+        longest = max(parts, key=lambda of_device: int(of_device.length_ns.sum()), default=None)
+        yield _drawn(steps_chart(analysis.trace, profile, longest))
     yield steps_table(profile)
 
 
@@ -109,6 +114,6 @@ def _drawn(chart: Chart | None) -> str:
     return shown(chart) if chart else ""
 
 
-def _unshown(profile: Profile, *figures: str) -> str:
-    reason = why_not(profile, *figures)
+def _unshown(*reasons: Doubt | None) -> str:
+    reason = why_not(*reasons)
     return f'<p class="note">The chart is {escaped(reason)}.</p>' if reason else ""

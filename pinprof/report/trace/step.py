@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.parts import MeanStep
-from pinprof.measurement.profile import OF_PARTS, PerStep, Profile
+from pinprof.measurement.known import Perhaps, Withheld, given
+from pinprof.measurement.profile import Gpu, Profile, WaitsPerStep
 from pinprof.replay.bound import is_gpu_bound
 from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent
@@ -49,7 +49,7 @@ class Fact(NamedTuple):
 
 def busiest(profile: Profile) -> MeanStep | None:
     """Return the mean step of the GPU that works most; None where it is not to be shown."""
-    return max(profile.mean_steps, key=lambda mean: mean.work_ns, default=None)
+    return max(profile.parts, key=lambda mean: mean.work_ns, default=None)
 
 
 def unit(profile: Profile, mean: MeanStep) -> str:
@@ -71,33 +71,32 @@ def bound(profile: Profile) -> Fact | None:
 
 def _is_staging(profile: Profile) -> bool:
     """Return whether the GPU spends more time with exposed pageable copies than without work."""
-    staged = sum(time for reason, _, time in profile.overlap.by_reason if reason == "pageable")
-    idle = sum(sum(idle_times(profile, device).values()) for device in profile.devices)
-    return "overlap" not in profile.withheld and staged > idle
+    staged = sum(given(each.exposed_ns) or 0 for each in profile.exposed if given(each.reason) == "pageable")
+    return staged > sum(sum(idle_times(profile, gpu).values()) for gpu in profile.gpus)
 
 
 def _why_idle(profile: Profile) -> str:
     """Return what the host's limit means for the GPU that works most."""
-    times = idle_times(profile, max(profile.devices, key=lambda device: device.busy_ns))
+    times = busiest_idle_times(profile)
     half = sum(times.values()) / 2
     return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), LAUNCHING)
 
 
 def where_it_goes(profile: Profile) -> Iterator[Fact]:
     """Yield how the step divides on the busiest GPU, and how long the host stands still beside that."""
-    mean = busiest(profile)
+    mean, why = busiest(profile), profile.withheld
     if mean is None:
-        reason = why_not(profile, *OF_PARTS)
-        if profile.devices and reason:
+        reason = why_not(why.step, why.per_step, why.busy, why.overlap)
+        if profile.gpus and reason:
             yield Fact("where it goes", NOTHING, reason)
     else:
         yield from _on_gpu(profile, mean)
-    if profile.per_step and profile.devices:
-        yield _stalls(profile, profile.per_step, mean)
+    if profile.sums and profile.gpus:
+        yield _stalls(profile, profile.sums.waits, mean)
 
 
 def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:
-    whose = f" on GPU {mean.device}" if len(profile.mean_steps) > 1 else ""
+    whose = f" on GPU {mean.device}" if len(profile.parts) > 1 else ""
 
     def fact(name: str, time: float, more: str = "") -> Fact:
         return Fact(name + whose, duration(time), f"{of_step(time, mean)} of the {unit(profile, mean)}{more}")
@@ -116,7 +115,7 @@ def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:
 
 def _collectives(profile: Profile) -> str:
     exposed = profile.communication.exposed_ns / profile.steps.divisor
-    is_one = len(profile.mean_steps) == 1  # else it is the sum of all GPUs
+    is_one = len(profile.parts) == 1  # else it is the sum of all GPUs
     return f", {duration(exposed)} of it collectives alone" if exposed and is_one else ""
 
 
@@ -127,44 +126,50 @@ def of_step(time: float, mean: MeanStep) -> str:
 
 def because(profile: Profile, mean: MeanStep) -> str:
     """Return why the GPU of this mean step is idle, to be put behind that it is; nothing where that is not known."""
-    device = next(device for device in profile.devices if device.device == mean.device)
-    times = idle_times(profile, device)
-    if "causes" in profile.withheld or not any(times.values()):
+    times = idle_times(profile, next(gpu for gpu in profile.gpus if gpu.device == mean.device))
+    if profile.withheld.causes or not any(times.values()):
         return ""
     cause = max(times, key=lambda cause: times[cause])
     mostly = ", mostly" if times[cause] < MOST * sum(times.values()) else ""
     return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE[cause] else ""
 
 
-def idle_times(profile: Profile, device: DeviceTime) -> dict[str, float]:
+def busiest_idle_times(profile: Profile) -> dict[str, float]:
+    """Return how long the GPU that works most is idle by cause, as `idle_times`."""
+    times = ((gpu, given(gpu.time)) for gpu in profile.gpus)
+    return idle_times(profile, max(times, key=lambda each: each[1].busy_ns if each[1] else 0)[0])
+
+
+def idle_times(profile: Profile, gpu: Gpu) -> dict[str, float]:
     """Return how long a GPU is idle by cause, with what lies around its work in the only step; times in ns."""
-    return dict(device.idle_by_cause) | {OUTSIDE: idle_outside(profile, device)}
+    return dict(given(gpu.idle_by_cause) or ()) | {OUTSIDE: idle_outside(profile, gpu)}
 
 
-def idle_outside(profile: Profile, device: DeviceTime) -> float:
+def idle_outside(profile: Profile, gpu: Gpu) -> float:
     """Return how long the only step lasts before the first work of a GPU and after its last, as traced, in ns.
 
     Of several steps the ends of one are the beginning of the next.
     """
-    return max((profile.steps.traced_ns or 0.0) - device.span_ns, 0.0) if profile.steps.count == 1 else 0.0
+    time = given(gpu.time)
+    return max((profile.steps.traced_ns or 0.0) - time.span_ns, 0.0) if time and profile.steps.count == 1 else 0.0
 
 
-def _stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> Fact:
+def _stalls(profile: Profile, waits: Perhaps[WaitsPerStep], mean: MeanStep | None) -> Fact:
     """Return the host's part, which is not in addition to the GPU's: it says how much of it is no loss."""
-    name, reason = "host stalls", why_not(profile, "stalls")
-    if reason:
-        return Fact(name, NOTHING, reason)
-    if not sums.waits:
+    name = "host stalls"
+    if isinstance(waits, Withheld):
+        return Fact(name, NOTHING, why_not(waits.reason))
+    sums = waits.value
+    if not sums.count:
         return Fact(name, duration(0), f"no call of the {profile.steps.whole} waits for the GPU")
     of = _share_of_stalls(profile, sums, mean)
-    waits = f"{of}in {counted(sums.waits, 'wait')}"
-    if "drain" in profile.withheld or sums.worked_ns < WORTH_NAMING * sums.stall_ns:
-        return Fact(name, duration(sums.stall_ns), waits)
-    earlier = f"; for {duration(sums.worked_ns)} of it the GPU runs earlier work, which no fix shortens"
-    return Fact(name, duration(sums.stall_ns), waits + earlier)
+    meaning, drained = f"{of}in {counted(sums.count, 'wait')}", given(sums.drained)
+    if drained and drained.worked_ns >= WORTH_NAMING * sums.stall_ns:
+        meaning += f"; for {duration(drained.worked_ns)} of it the GPU runs earlier work, which no fix shortens"
+    return Fact(name, duration(sums.stall_ns), meaning)
 
 
-def _share_of_stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> str:
+def _share_of_stalls(profile: Profile, sums: WaitsPerStep, mean: MeanStep | None) -> str:
     """Return stalls as a share: they are as traced, and may be longer than the step without the profiler."""
     whole = profile.steps.whole
     in_trace = (profile.steps.traced_ns, f"{whole} as recorded")
@@ -176,23 +181,23 @@ def _share_of_stalls(profile: Profile, sums: PerStep, mean: MeanStep | None) -> 
 
 def of_what(profile: Profile, mean: MeanStep) -> str:
     """Return what the parts of a mean step add up to."""
-    how = "without the profiler" if profile.step.step_ns else AS_TRACED
+    how = "without the profiler" if profile.estimate.step_ns else AS_TRACED
     if _is_longer(profile, mean):
         how = "the GPU's work, which takes longer there than the step without the profiler"
     return f"Where the {unit(profile, mean)} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
 
 
 def _is_longer(profile: Profile, mean: MeanStep) -> bool:
-    return mean.length_ns > LONGER * (profile.step.step_ns or mean.length_ns)
+    return mean.length_ns > LONGER * (profile.estimate.step_ns or mean.length_ns)
 
 
 def step(profile: Profile) -> Fact:
     """Return how long the step takes without the profiler; where nothing tells, as traced."""
-    steps, known, name = profile.steps, step_known(profile.step), profile.steps.whole
+    steps, known, name = profile.steps, step_known(profile.estimate), profile.steps.whole
     if known:
         return Fact(name, *known)
-    if profile.devices and profile.withheld.keys() & {"step", "estimate"}:
-        return Fact(name, NOTHING, f"the {name} without profiler: {why_not(profile, 'estimate', 'step')}")
+    if profile.gpus and isinstance(profile.step, Withheld):
+        return Fact(name, NOTHING, f"the {name} without profiler: {why_not(profile.step.reason)}")
     if steps.traced_ns is None:
         return Fact("step", "unknown", "the trace has no complete step")
     return Fact(name, duration(steps.traced_ns), AS_TRACED)

@@ -2,14 +2,14 @@
 
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import StepParts
-from pinprof.analyses.syncs.sites import Cost, Site
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.known import given
+from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.overlap import PATTERNS
 from pinprof.report.elements import Column, Markup, details, escaped, table
 from pinprof.report.timeline.kinds import KINDS
-from pinprof.report.words import IDLE, NOTHING, copy_cells, place, surprises, unless
+from pinprof.report.words import IDLE, NOTHING, copy_cells, exposed_rows, place, surprises, wait_cells
 from pinprof.trace.tables import Int64s
-from pinprof.units import between, duration, how_many, percent
+from pinprof.units import between, duration, percent
 
 OF_WHAT = {"step": "Per complete step", "trace": "In the whole trace"}
 """Of what figures are, by `StepTimes.whole`."""
@@ -34,75 +34,58 @@ def copies_table(profile: Profile) -> str:
 
 def reasons_table(profile: Profile) -> str:
     """Return why copies are exposed; nothing where that is withheld."""
-    if profile.withheld.keys() & {"overlap", "causes"}:
-        return ""
-    rows = profile.overlap.by_reason
     columns = [Column("reason"), *_numbers("copies", "exposed"), Column("meaning")]
-    cells = (
-        (reason.replace("_", " "), f"{count:,}", duration(time), SENTENCES[reason]) for reason, count, time in rows
-    )
-    return table("In the whole trace; the first reason that holds for a copy", columns, cells) if rows else ""
+    cells = [
+        (reason.replace("_", " "), f"{count:,}", duration(time), SENTENCES[reason])
+        for reason, count, time in exposed_rows(profile)
+    ]
+    return table("In the whole trace; the first reason that holds for a copy", columns, cells) if cells else ""
 
 
 def sites_table(profile: Profile) -> str:
     """Return the waits of the host by site, and what is surprising about them."""
-    sites, steps = profile.syncs.sites, profile.steps
+    steps = profile.steps
     columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
     counts = ("in the trace", "per step") if steps.whole == "step" else ("in the trace",)
     columns += _numbers(*counts, "stall", "drain", "own copy", "rest", "GPU idle after")
-    of_stalls, of_step = unless(profile, "stalls"), unless(profile, "stalls", "per_step")
-    of_drain = unless(profile, "stalls", "drain", "per_step")
-    rows = (
-        (
-            "the profiler's own, not counted" if site.verdict == "profiler" else site.cause.replace("_", " "),
-            "" if site.verdict == "profiler" else site.verdict,
-            _where(site),
-            Markup(f"<code>{escaped(site.op or site.call)}</code>"),
-            of_stalls(f"{site.total.count:,}"),
-            *([of_step(how_many(site.in_steps.count / steps.divisor))] if steps.whole == "step" else []),
-            *(
-                NOTHING if site.verdict == "profiler" else shown(duration(time / steps.divisor))
-                for shown, time in zip(
-                    (of_step, of_drain, of_drain, of_drain, of_drain), _times(site.in_steps), strict=True
-                )
-            ),
-        )
-        for site in sites
-    )
+    rows = [_site_row(profile, site) for site in profile.sites]
     caption = (
         f"{OF_WHAT[steps.whole]} as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle "
         "after: until its next work"
     )
-    if not sites:
+    if not rows:
         return ""
     said = "".join(f"<li>{escaped(sentence)}.</li>" for sentence in surprises(profile))
     return table(caption, columns, rows) + (f"<ul>{said}</ul>" if said else "")
 
 
-def _times(cost: Cost) -> tuple[int, ...]:
-    return cost.stall_ns, cost.drain_ns, cost.own_ns, cost.overhead_ns, cost.bubble_ns
+def _site_row(profile: Profile, site: WaitSite) -> tuple[str, ...]:
+    by_profiler, total = site.verdict == "profiler", given(site.total)
+    count, *times = wait_cells(profile, site)
+    return (
+        "the profiler's own, not counted" if by_profiler else site.cause.replace("_", " "),
+        "" if by_profiler else site.verdict,
+        _where(site),
+        Markup(f"<code>{escaped(site.op or site.call)}</code>"),
+        f"{total.count:,}" if total else NOTHING,
+        *([count] if profile.steps.whole == "step" else []),
+        *([NOTHING] * len(times) if by_profiler else times),
+    )
 
 
-def _where(site: Site) -> str:
+def _where(site: WaitSite) -> str:
     at = place(site.place) or NOTHING
     return details(at, site.stack) if site.stack else at
 
 
 def idle_table(profile: Profile) -> str:
     """Return the idle time of each GPU by cause; nothing where that is withheld."""
-    if profile.withheld.keys() & {"busy", "causes"}:
-        return ""
     columns = [Column("GPU"), Column("cause"), *_numbers("time", "of its span"), Column("meaning")]
     rows = [
-        (
-            str(device.device),
-            cause.replace("_", " "),
-            duration(time),
-            percent(time / device.span_ns),
-            IDLE[cause],
-        )
-        for device in profile.devices
-        for cause, time in device.idle_by_cause
+        (str(gpu.device), cause.replace("_", " "), duration(idle), percent(idle / time.span_ns), IDLE[cause])
+        for gpu in profile.gpus
+        if (time := given(gpu.time))
+        for cause, idle in given(gpu.idle_by_cause) or ()
     ]
     return table("As traced, between the first and the last work of each GPU", columns, rows) if rows else ""
 

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
+from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
 from pinprof.report.layout import bullet, fact, laid_out, section, table
@@ -24,19 +25,21 @@ from pinprof.report.words import (
     copy_cells,
     cut,
     doubts,
+    exposed_rows,
     joint_worth,
     place,
     printable,
+    some_in_steps,
     steps,
     surprises,
     then_worth,
-    unless,
+    wait_cells,
     waits_in_all,
     why_not,
     worth,
 )
 from pinprof.rules import Findings, unsearched
-from pinprof.units import counted, duration, how_many, percent
+from pinprof.units import counted, duration, percent
 
 MAX_SITES, MAX_DEVICES = 10, 16
 """More sites or GPUs than this are counted, not listed."""
@@ -55,13 +58,12 @@ def _parts(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield from _summary(profile)
     if profile.copies:
         yield from _copies(profile)
-    if any(site.verdict != "profiler" for site in profile.syncs.sites):
+    if any(site.verdict != "profiler" for site in profile.sites):
         yield from _waits(profile)
     if profile.loader.waits:
         yield from _input(profile)
-    if profile.devices:
+    if profile.gpus:
         yield from _idle(profile)
-    if profile.devices:
         yield from _findings(profile, findings)
     yield from _missing(ABSENT, absences(profile))
 
@@ -93,8 +95,8 @@ def _summary(profile: Profile) -> Iterable[RenderableType]:
         ]
         where = "the whole trace" if times.whole == "trace" else "in the trace"
         yield fact(duration(times.traced_ns), f"{where}, with the profiler's cost in it ({', '.join(parts)})")
-    elif "step" in profile.withheld:
-        yield fact(NOTHING, f"the step in the trace: {why_not(profile, 'step')}")
+    elif profile.withheld.step:
+        yield fact(NOTHING, f"the step in the trace: {why_not(profile.withheld.step)}")
     limit = bound(profile)
     if limit:
         yield fact(limit.number, limit.meaning)
@@ -107,7 +109,7 @@ def _division(profile: Profile) -> Iterable[RenderableType]:
         yield section(of_what(profile, shown))
     for name, number, meaning in where_it_goes(profile):
         yield fact(number, f"{name}: {meaning}")
-    others = [mean for mean in profile.mean_steps if mean is not shown]
+    others = [mean for mean in profile.parts if mean is not shown]
     for mean in others[:MAX_DEVICES]:
         yield fact(f"GPU {mean.device}", _in_short(mean))
     yield from _more(len(others))
@@ -126,52 +128,45 @@ def _in_short(mean: MeanStep) -> str:
 
 
 def _copies(profile: Profile) -> Iterable[RenderableType]:
-    overlap = profile.overlap
+    overlap, why = profile.overlap, profile.withheld
     yield section("Copies, in the whole trace")
-    if "overlap" in profile.withheld:
-        yield fact(NOTHING, f"of the copy time is overlapped: {why_not(profile, 'overlap')}")
-    elif overlap.fraction is None:
+    if isinstance(overlap, Withheld):
+        yield fact(NOTHING, f"of the copy time is overlapped: {why_not(overlap.reason)}")
+    elif overlap.value.fraction is None:
         yield fact(NOTHING, "of the copy time is overlapped: that is not known of these copies")
     else:
-        known = duration(overlap.known_ns)
-        yield fact(percent(overlap.fraction), f"of {known} copy time is overlapped: kernels run beside it")
+        known = duration(overlap.value.known_ns)
+        yield fact(percent(overlap.value.fraction), f"of {known} copy time is overlapped: kernels run beside it")
     rows = table("copy", "host memory", "count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
     for cells in copy_cells(profile):
         rows.add_row(*cells)
     yield rows
-    if profile.withheld.keys() & {"overlap", "causes"}:
-        yield bullet(f"why copies are exposed: {why_not(profile, 'overlap', 'causes')}")
+    if why.overlap or why.causes:
+        yield bullet(f"why copies are exposed: {why_not(why.overlap, why.causes)}")
         return
-    twice = sum(group.time_ns for group in profile.copies) - sum(device.copy_ns for device in overlap.devices)
+    times = [copied.time_ns for group in profile.copies if (copied := given(group.copied))]
+    twice = sum(times) - (given(profile.copy_ns) or 0)
     if twice:
         yield bullet(f"copies run beside each other for {duration(twice)}: this counts once, but for each in the table")
-    for reason, count, exposed in overlap.by_reason:
+    for reason, count, exposed in exposed_rows(profile):
         yield bullet(f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {SENTENCES[reason]}")
 
 
 def _waits(profile: Profile) -> Iterable[RenderableType]:
-    sites = [site for site in profile.syncs.sites if site.verdict != "profiler"]
-    listed = [site for site in sites if site.in_steps.count]
-    steps = profile.steps.divisor
+    sites = [site for site in profile.sites if site.verdict != "profiler"]
+    listed = [site for site in sites if some_in_steps([site])]
     yield section(f"Waits of the host, {profile.steps.per} as traced")
-    of_stalls, of_drain = unless(profile, "stalls", "per_step"), unless(profile, "stalls", "drain", "per_step")
     for number, meaning in waits_in_all(profile):
         yield fact(number, meaning)
     rows = table(
         "cause", "in", "op or call", "count", "stall", "drain", "own", "rest", "GPU idle after", text_columns=3
     )
     for site in listed[:MAX_SITES]:
-        cost = site.in_steps
         rows.add_row(
             site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
             cut(place(site.place) or NOTHING, MAX_CELL),
             cut(site.op or site.call, MAX_CELL),
-            of_stalls(how_many(cost.count / steps)),
-            of_stalls(duration(cost.stall_ns / steps)),
-            *(
-                of_drain(duration(time / steps))
-                for time in (cost.drain_ns, cost.own_ns, cost.overhead_ns, cost.bubble_ns)
-            ),
+            *wait_cells(profile, site),
         )
     if listed:
         yield rows
@@ -188,9 +183,8 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
 def _input(profile: Profile) -> Iterable[RenderableType]:
     loader = profile.loader
     yield section(f"Input, {profile.steps.per}")
-    shown = unless(profile, "per_step")
-    wait = duration(loader.wait_in_steps_ns / profile.steps.divisor)
-    yield fact(shown(wait), "the main thread waits for its DataLoader")
+    wait = NOTHING if profile.withheld.per_step else duration(loader.wait_in_steps_ns / profile.steps.divisor)
+    yield fact(wait, "the main thread waits for its DataLoader")
     if loader.pinned is not None:
         memory = "pinned" if loader.pinned else "pageable"
         thread = ", and a pin-memory thread is at work" if loader.pin_thread else ""
@@ -199,21 +193,22 @@ def _input(profile: Profile) -> Iterable[RenderableType]:
 
 def _idle(profile: Profile) -> Iterable[RenderableType]:
     yield section("Idle GPU, in the whole trace as traced")
-    for device in profile.devices[:MAX_DEVICES]:
-        if "busy" in profile.withheld:
-            yield fact(NOTHING, f"GPU {device.device} has nothing to run: {why_not(profile, 'busy')}")
+    for gpu in profile.gpus[:MAX_DEVICES]:
+        if isinstance(gpu.time, Withheld):
+            yield fact(NOTHING, f"GPU {gpu.device} has nothing to run: {why_not(gpu.time.reason)}")
             continue
-        share = device.idle_ns / device.span_ns if device.span_ns else 0.0
-        yield fact(duration(device.idle_ns), f"GPU {device.device} has nothing to run ({percent(share)} of its span)")
-        for cause, time in () if "causes" in profile.withheld else device.idle_by_cause:
-            yield bullet(f"{duration(time)} {cause}: {IDLE[cause]}")
-        outside = idle_outside(profile, device)
+        time = gpu.time.value
+        share = time.idle_ns / time.span_ns if time.span_ns else 0.0
+        yield fact(duration(time.idle_ns), f"GPU {gpu.device} has nothing to run ({percent(share)} of its span)")
+        for cause, idle in given(gpu.idle_by_cause) or ():
+            yield bullet(f"{duration(idle)} {cause}: {IDLE[cause]}")
+        outside = idle_outside(profile, gpu)
         if outside:
             whole = profile.steps.whole
             yield bullet(f"and {duration(outside)} of the {whole} lie before its first work and after its last")
-    yield from _more(len(profile.devices))
-    if "causes" in profile.withheld and "busy" not in profile.withheld:
-        yield bullet(f"by cause: {why_not(profile, 'causes')}")
+    yield from _more(len(profile.gpus))
+    if profile.withheld.causes and not profile.withheld.busy:
+        yield bullet(f"by cause: {why_not(profile.withheld.causes)}")
 
 
 def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
