@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pinprof.bench.experiment import (
+    ANSWER,
     ARTICLE,
     GIB,
     MIB,
@@ -18,6 +19,7 @@ from pinprof.bench.judging import (
     Judgement,
     Measured,
     MissingError,
+    Outcome,
     against,
     answers,
     beyond,
@@ -27,7 +29,7 @@ from pinprof.bench.judging import (
     ratios,
 )
 from pinprof.bench.link import link_of
-from pinprof.bench.order import order, shown
+from pinprof.bench.order import order, shown, times
 from pinprof.bench.results import Figure
 from pinprof.units import percent, rate, size
 
@@ -45,6 +47,13 @@ HELD_SHARE = 0.1
 """A call that takes up to this share of another's time is nothing beside it."""
 WAYS = ("HtoD", "DtoH")
 ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned: no pinned memory is timed"
+
+
+def _as_fast_as_published(of: Measured) -> Judgement:
+    """Judge by memory that is pinned where it is copied; the text's own figure, taken as it takes it, stands beside."""
+    written = of.maybe("times as fast, as written")
+    outcome, said = beyond("times as fast, pinned in the child", EIGHTY_ONE)(of)
+    return Judgement(outcome, f"pinned in the child {said}" + (f"; as written {shown(written)}" if written else ""))
 
 
 def _was_first_use(of: Measured) -> Judgement:
@@ -115,6 +124,43 @@ def _own_memory_is_faster(of: Measured) -> Judgement:
     return Judgement("refuted" if most <= TWICE else "depends", said)
 
 
+def _slower_though_in_memory(of: Measured) -> Judgement:
+    """Judge whether it is the disk that makes pageable copies slow: of memory just written none is on disk."""
+    outcome, said = _slower_pageable(of)
+    opposite: dict[Outcome, Outcome] = {"confirmed": "refuted", "refuted": "confirmed"}
+    return Judgement(opposite.get(outcome, outcome), f"of memory just written {said}")
+
+
+def _gains_more_when_large(of: Measured) -> Judgement:
+    """Judge whether pinned memory is more times as fast at the largest size than at the smallest, by way HtoD."""
+    pairs = list(pairs_by_size(of, "HtoD pinned", "HtoD pageable"))
+    if len({pinned.size for pinned, _ in pairs}) < 2:  # noqa: PLR2004  the smallest and the largest
+        raise MissingError("HtoD pinned and pageable at two sizes")
+    small, large = pairs[0], pairs[-1]
+    of.asked.extend((*small, *large))
+    said = " and ".join(
+        f"{times(pinned.median, pageable.median)} as fast at {size(pinned.size or 0)}"
+        for pinned, pageable in (small, large)
+    )
+    (small_least, small_most), (large_least, large_most) = ratios(*small), ratios(*large)
+    if large_least > small_most:
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if large_most <= small_least else "depends", said)
+
+
+def _turns_on_the_machine(of: Measured) -> Judgement:
+    """Judge whether this machine has other rates than the text's."""
+    relations, said = [], []
+    for each in PUBLISHED_RATES:
+        here = of(each.figure, each.size)
+        there = Figure(each.figure, here.unit, each.value, each.value, each.value, 1, each.size)
+        relations.append(order(there, here))
+        said.append(f"{each.figure} {shown(here)} here, {shown(there)} there")
+    if {"less", "more"} & set(relations):
+        return Judgement("confirmed", "; ".join(said))
+    return Judgement("depends" if "unsure" in relations else "refuted", "; ".join(said))
+
+
 def _more_predictable(of: Measured) -> Judgement:
     """Judge whether copies of pinned memory vary less: by what share of the median the spread is, size by size."""
     pairs = [pair for way in WAYS for pair in pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)]
@@ -164,6 +210,12 @@ def _pageable_holds_the_host(of: Measured) -> Judgement:
     return Judgement("confirmed" if order(smallest, largest) in {"same", "more"} else "depends", said)
 
 
+def _always_anew(of: Measured) -> Judgement:
+    outcome, said = _again_is_cheap(of)
+    opposite: dict[Outcome, Outcome] = {"confirmed": "refuted", "refuted": "confirmed"}
+    return Judgement(opposite.get(outcome, outcome), said)
+
+
 def _costs_more(of: Measured) -> Judgement:
     pinned, pageable = of.by_size("allocate, pinned")[-1], of.by_size("allocate, pageable")[-1]
     of.asked.extend((pinned, pageable))
@@ -184,6 +236,13 @@ def _again_is_cheap(of: Measured) -> Judgement:
     return Judgement("depends" if relation == "unsure" else "refuted", said)
 
 
+PUBLISHED_RATES = (
+    Published("HtoD pageable", 2.308439, PUBLISHED_BYTES),
+    Published("DtoH pageable", 2.316220, PUBLISHED_BYTES),
+    Published("HtoD pinned", 5.774224, PUBLISHED_BYTES),
+    Published("DtoH pinned", 5.958834, PUBLISHED_BYTES),
+)
+
 OF_PROCESSES = {
     "E11": Experiment(
         "E11",
@@ -193,7 +252,7 @@ OF_PROCESSES = {
             Claim(
                 "Pinned memory is 81 to 90 times as fast as pageable memory",
                 (PROCESSES,),
-                beyond("times as fast, pinned in the child", EIGHTY_ONE),
+                _as_fast_as_published,
                 "1.055 s against 12.9 ms and 1.169 s against 13.0 ms: 81.47 and 89.80 times",
                 f"the first copy of a process has the first use of CUDA in it, and {ARRIVES}",
             ),
@@ -208,7 +267,11 @@ OF_PROCESSES = {
                 answers({"pinned in the parent": True, "pinned on arrival": False, "shared on arrival": True}),
             ),
         ),
-        (Published("pageable, first", 1054.59), Published("pinned, second", 12.945)),
+        (
+            Published("pageable, first", 1054.59),
+            Published("pinned, second", 12.945),
+            Published("times as fast, as written", 81.47),
+        ),
         (
             Size("floats", 10_000_000, "numbers of 4 bytes that each process copies"),
             Size("processes", 2, "processes that copy at the same time"),
@@ -247,6 +310,11 @@ OF_PROCESSES = {
                 (OURS,),
                 less("pinned in the child itself", "pinned, sent to the child"),
             ),
+            Claim(
+                "Data in shared memory go to the GPU by way of pinned memory, as pageable ones do",
+                (TUTORIAL,),
+                less("pinned in the child itself", "pageable"),
+            ),
         ),
         (Published("pageable", 13.695), Published("pinned, sent to the child", 13.505)),
         (
@@ -263,7 +331,7 @@ OF_PROCESSES = {
         (
             Claim(
                 "Copies of pinned memory have more than twice the rate of pageable ones",
-                (PROCESSES, ARTICLE),
+                (PROCESSES,),
                 _more_than_twice,
                 differs="it turns on the link, and on how fast the host stages",
             ),
@@ -279,15 +347,34 @@ OF_PROCESSES = {
                 _slower_pageable,
             ),
             Claim(
-                "The GPU reaches its own memory at a much higher rate than the host's: more than twice",
+                "Pinned memory is faster because none of it is on disk",
+                (ANSWER,),
+                _slower_though_in_memory,
+                differs="it costs the second copy, within the host's memory; the same answer speaks of it",
+            ),
+            Claim(
+                "Pinned memory gains more for large tensors than for small ones",
+                (TUTORIAL,),
+                _gains_more_when_large,
+                differs="of small copies the time to start decides, of large ones the rate",
+            ),
+            Claim(
+                "The rates turn on the host's board, CPU and chipset, and on the GPU",
+                (PROCESSES,),
+                _turns_on_the_machine,
+                "NVS 4200M",
+            ),
+            Claim(
+                "The GPU reaches its own memory at a much higher rate than the host's",
                 (ARTICLE,),
                 _own_memory_is_faster,
-                differs="it turns on the link and the GPU's memory",
+                differs="it turns on the link and the GPU's memory; here more than twice is much higher",
             ),
             Claim(
                 "Pinned memory makes copies more predictable",
                 (TUTORIAL,),
                 _more_predictable,
+                differs="both vary with what else the host does",
             ),
             Claim(
                 "A non_blocking copy of pinned memory leaves the host free",
@@ -302,12 +389,7 @@ OF_PROCESSES = {
                 "and waits for the stream first",
             ),
         ),
-        (
-            Published("HtoD pageable", 2.308439, PUBLISHED_BYTES),
-            Published("DtoH pageable", 2.316220, PUBLISHED_BYTES),
-            Published("HtoD pinned", 5.774224, PUBLISHED_BYTES),
-            Published("DtoH pinned", 5.958834, PUBLISHED_BYTES),
-        ),
+        PUBLISHED_RATES,
         (
             Size("least", 4096, "bytes of the smallest copy", of_text=False),
             Size(
@@ -332,11 +414,17 @@ OF_PROCESSES = {
                 answers({"too much raises an error": True, "the GPU works after it": True}),
             ),
             Claim(
-                "To pin much memory makes the machine slower",
+                "To pin too much memory makes the machine slower",
                 (PROCESSES, TUTORIAL),
                 less("host copy, nothing pinned", "host copy, much pinned"),
                 differs="while enough memory is left, nothing is slower; how much is too much, the text says, only the "
                 "machine's own work can tell",
+            ),
+            Claim(
+                "Each pin_memory() gets its memory anew, by cudaHostAlloc",
+                (TUTORIAL,),
+                _always_anew,
+                differs="torch keeps pinned memory that is given back, and hands it out again",
             ),
             Claim("Pinned memory costs more to get than pageable memory", (OURS,), _costs_more),
             Claim(

@@ -24,10 +24,12 @@ from pinprof.bench.judging import (
     each_less,
     extreme,
     less,
+    not_less,
+    ratios,
     right,
     wrong,
 )
-from pinprof.bench.order import order, shown
+from pinprof.bench.order import SAME, order, shown, times
 from pinprof.bench.results import Figure
 
 STRATEGIES = tuple(
@@ -39,8 +41,11 @@ CASES = tuple(
 TEXTS_KERNELS = ", text's kernels"
 TWO_COPIES = ("copy alone", "two copies, the same way", "two copies, both ways")
 TENSORDICT = "TensorDict, "
+FEW_TENSORS, SMALL_FLOATS = 4, 1000
+"""A few tensors, as many as threads pin them; and how many numbers a small one has, as in E2."""
 MOSTLY = 0.5
 """A share that is more than this is most of it."""
+ALL = 100.0
 COULD, COULD_NOT = 0.5, 0.1
 """Of the copy time that the kernels are long enough to hide: from the first on it is hidden, up to the second not."""
 
@@ -89,11 +94,28 @@ def _same_call(of: Measured) -> Judgement:
     return Judgement("confirmed" if same else "refuted" if none else "depends", said)
 
 
-def _generally_faster(of: Measured) -> Judgement:
+def _asynchronous_and_blocking(of: Measured) -> list[tuple[Figure, Figure]]:
+    """Return non_blocking copies beside blocking ones: of large tensors, and of small ones where they were measured."""
     small = of.of("E2")
     quick, slow = small.maybe("non_blocking, one synchronize"), small.maybe("blocking")
     pairs = [(of(f"{memory}, non_blocking"), of(f"{memory}, blocking")) for memory in ("pageable", "pinned")]
-    return each_less([*pairs, (quick, slow)] if quick and slow else pairs)
+    return [*pairs, (quick, slow)] if quick and slow else pairs
+
+
+def _generally_faster(of: Measured) -> Judgement:
+    return each_less(_asynchronous_and_blocking(of))
+
+
+def _gain_varies(of: Measured) -> Judgement:
+    """Judge whether non_blocking gains more here than there: small or large tensors, pageable or pinned."""
+    pairs = [(blocking, quick) for quick, blocking in _asynchronous_and_blocking(of)]
+    gains = [ratios(*pair) for pair in pairs]
+    middles = [blocking.median / quick.median for blocking, quick in pairs if quick.median > 0]
+    said = "; ".join(f"{times(blocking.median, quick.median)} as fast ({quick.name})" for blocking, quick in pairs)
+    if max(least for least, _ in gains) > min(most for _, most in gains):
+        return Judgement("confirmed", said)
+    same = len(middles) == len(pairs) and max(middles) <= (1 + SAME) * min(middles)
+    return Judgement("refuted" if same else "depends", f"{said}; the spreads have something in common")
 
 
 def _could(of: Measured, case: str) -> tuple[float, float]:
@@ -121,6 +143,13 @@ def _only_pinned_and_streamed(kernels: str) -> Judge:
     return judge
 
 
+def _takes_longer_than_kernels(of: Measured) -> Judgement:
+    """Judge whether a copy "may" dominate: where it does not, one of other kernels may all the same."""
+    kernels = of(f"possible, {CASES[1]}{TEXTS_KERNELS}")
+    said = f"two kernels on the tensor take {shown(kernels)} of the time of its copy"
+    return Judgement("confirmed" if kernels.high < ALL else "depends", said)
+
+
 def _in_turn(of: Measured) -> Judgement:
     """Judge whether on the default stream copies and kernels run one after the other."""
     shares = [_could(of, case) for case in CASES[:2]]
@@ -146,6 +175,22 @@ def _waits_for_an_engine(name: str, *, expected: bool) -> Judge:
     return judge
 
 
+def _gains_less(which: str) -> Judge:
+    """Judge whether threads gain less by pinning such tensors than by pinning many large ones."""
+
+    def judge(of: Measured) -> Judgement:
+        some, many = (
+            (of(f"{kind}pin then copy"), of(f"{kind}pin in threads then copy")) for kind in (f"{which}, ", "")
+        )
+        few_gain, many_gain = ratios(*some), ratios(*many)
+        said = "; ".join(against(in_threads, alone) for alone, in_threads in (some, many))
+        if few_gain[1] < many_gain[0]:
+            return Judgement("confirmed", said)
+        return Judgement("refuted" if few_gain[0] >= many_gain[1] else "depends", said)
+
+    return judge
+
+
 def _still_on_the_host(of: Measured) -> Judgement:
     outcome, said = right("pageable, sent and read on the GPU", "pinned, sent and read on the GPU")(of)
     opposite: dict[Outcome, Outcome] = {"confirmed": "refuted", "refuted": "confirmed"}
@@ -163,7 +208,7 @@ TUTORIALS = (
         (
             Claim(
                 "A copy from pinned memory is faster",
-                (TUTORIAL, ARTICLE, PROCESSES),
+                (TUTORIAL, ARTICLE, ANSWER, PROCESSES),
                 less("pinned.to", "pageable.to"),
                 differs="it turns on how fast one thread of the host stages a pageable copy, and the link a pinned one",
             ),
@@ -187,6 +232,18 @@ TUTORIALS = (
                 _can_be_faster,
                 differs="it turns on the same costs; that they are rare, one machine cannot say",
             ),
+            Claim(
+                "pin_memory() holds the host: what comes behind it begins only when the tensor is pinned",
+                (TUTORIAL,),
+                less("pinned.to", "pageable.pin_memory().to"),
+                differs="where many threads of the host pin, it takes little beside the copy",
+            ),
+            Claim(
+                "A pinned buffer that is kept for all copies remains limited by the copy into it",
+                (TUTORIAL,),
+                less("pinned.to", "pageable.pin_memory().to"),
+                differs="where many threads of the host copy, it takes little beside the copy to the GPU",
+            ),
         ),
         (
             Published("pageable.to", 0.369),
@@ -202,7 +259,8 @@ TUTORIALS = (
             "pageable.pin_memory().to",
             "pageable.pin_memory().to, non_blocking",
         ),
-        "the copy with non_blocking after pinning is of its opening, not of its program",
+        "the copy with non_blocking after pinning is of its opening, not of its program. Torch keeps the pinned memory "
+        "(E15): after the first run pin_memory() is a copy into a buffer that is kept",
     ),
     Experiment(
         "E2",
@@ -241,12 +299,14 @@ TUTORIALS = (
                 "To pin, copy and wait for each is the worst of six",
                 (TUTORIAL,),
                 extreme("pin and copy, blocking", STRATEGIES, "more"),
+                "its bars; no sentence says so",
                 differs="it turns on what it costs to pin, against what the driver's staging costs",
             ),
             Claim(
                 "Pinned beforehand and non_blocking is the best of six",
                 (TUTORIAL,),
                 extreme("pinned, non_blocking", STRATEGIES, "less"),
+                "its bars; no sentence says so",
                 differs="where pinning keeps up with the link, to pin on the way is as fast",
             ),
             Claim(
@@ -254,6 +314,18 @@ TUTORIALS = (
                 (TUTORIAL,),
                 _generally_faster,
                 differs="of large pageable tensors the driver's staging takes the time, whoever waits for it",
+            ),
+            Claim(
+                "How much it gains varies with the number and size of the tensors",
+                (TUTORIAL,),
+                _gain_varies,
+                differs="it turns on what a wait costs beside the copy that is waited for",
+            ),
+            Claim(
+                "To pin in the main thread undoes much of that gain: no faster than to leave it to the driver",
+                (TUTORIAL,),
+                not_less("pin and copy, non_blocking", "pageable, non_blocking"),
+                differs="the host pins the next tensor while the last one is copied, faster than the driver stages",
             ),
         ),
         (
@@ -264,7 +336,7 @@ TUTORIALS = (
             Published("pin and copy, blocking", 573.3),
             Published("pin and copy, non_blocking", 324.2),
         ),
-        (Size("tensors", 1000, "how many tensors", quick=200), Size("floats", 1_000_000, OF_EACH)),
+        (Size("tensors", 1000, "how many tensors", quick=100), Size("floats", 1_000_000, OF_EACH)),
         STRATEGIES,
     ),
     Experiment(
@@ -285,6 +357,12 @@ TUTORIALS = (
                 _only_pinned_and_streamed(TEXTS_KERNELS),
                 "the same four traces",
                 "the kernels end long before the copy: only their own length can be hidden",
+            ),
+            Claim(
+                "Of code that comes to the GPU kernel by kernel, transfers may take most of the time",
+                (ARTICLE,),
+                _takes_longer_than_kernels,
+                differs="it turns on how many kernels use what was copied",
             ),
             Claim(
                 "On the default stream a copy and kernels take turns",
@@ -356,7 +434,7 @@ TUTORIALS = (
         "a source overwritten on the host right after its copy to the GPU was queued, before or behind a long kernel",
         (
             Claim(
-                "What is written into a pinned source right after a non_blocking copy reaches the GPU",
+                "What is written into a pinned source right after a non_blocking copy may reach the GPU",
                 (TUTORIAL,),
                 wrong("pinned source, copy then kernel"),
                 "within two tries",
@@ -415,7 +493,19 @@ TUTORIALS = (
                     "less",
                 ),
                 "302 ms against 317 to 397 ms",
-                "measured only where tensordict is installed",
+                "it turns on what four threads pin in a second; measured only where tensordict is installed",
+            ),
+            Claim(
+                "Of small tensors, threads that pin gain less: they may cost more than they bring",
+                (TUTORIAL,),
+                _gains_less("small"),
+                differs="it turns on what a thread costs to be given work",
+            ),
+            Claim(
+                "Of few tensors, threads that pin gain less",
+                (TUTORIAL,),
+                _gains_less("few"),
+                differs="it turns on what a thread costs to be given work",
             ),
         ),
         (
@@ -425,12 +515,12 @@ TUTORIALS = (
             Published("pin in threads then copy", 301.9),
         ),
         (
-            Size("tensors", 1000, "how many tensors", quick=200),
+            Size("tensors", 1000, "how many tensors", quick=100),
             Size("floats", 1_000_000, OF_EACH),
             Size("threads", 4, "threads that pin"),
         ),
         ("blocking", "non_blocking", "pin then copy", "pin in threads then copy"),
         "the text has TensorDict do it; here a dictionary and a pool of threads do the same, and TensorDict too where "
-        "it is installed",
+        "it is installed. It has no program for small tensors and few: here they are of 4 kB, and four",
     ),
 )
