@@ -85,7 +85,7 @@ def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
 
 
 def are_pinned(sizes: Sizes) -> Iterator[Figure]:
-    """Yield whether tensors are pinned, whether the loader pins each kind of batch, and whether a thread of its own does."""
+    """Yield whether tensors are pinned, and each kind of batch of a loader, and whether a thread of its own does it."""
     made = torch.ones(FEATURES)
     pinned = made.pin_memory()
     yield answer("pinned, a tensor as it is made", [made.is_pinned()])
