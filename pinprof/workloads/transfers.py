@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pinprof.bench.results import Figure
-from pinprof.bench.tutorial import FEW_TENSORS, SMALL_FLOATS, TENSORDICT
+from pinprof.bench.tutorial_judges import FEW_TENSORS, SMALL_FLOATS, TENSORDICT
 from pinprof.workloads.timing import Budget, Cases, by_host, synchronize, time_cases
 
 Sizes = Mapping[str, int]

@@ -12,7 +12,7 @@ from bench_parts import fails, says_when
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Figure
-from pinprof.bench.tutorial import TENSORDICT
+from pinprof.bench.tutorial_judges import TENSORDICT
 from pinprof.measure import measure
 from pinprof.trace import read_trace
 from pinprof.workloads import limits, overlap, processes, training
