@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measure import Profile, measure_with_model
-from pinprof.rules import copies, guarded, hazards, loading, overlap, waits
+from pinprof.rules import copies, guarded, hazards, loading, memory, overlap, waits
 from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
@@ -32,7 +32,7 @@ __all__ = [
     "unsearched",
 ]
 
-RULES = (*copies.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES)
+RULES = (*copies.RULES, *memory.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES)
 """All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards."""
 
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
@@ -45,6 +45,7 @@ they are batches of a DataLoader."""
 
 RESTS_ON = {
     copies.RULES: {"per_step", "copies", "overlap", "drain"},
+    memory.RULES: set(),
     waits.RULES: {"per_step", "stalls", "drain"},
     overlap.RULES: {"per_step", "busy", "overlap", "causes", "drain"},
     loading.RULES: {"per_step", "step", "busy"},
