@@ -23,10 +23,15 @@ from click.testing import CliRunner
 from pinprof.cli import main as pinprof
 from pinprof.rules import RULES
 
-LIMITS = (
-    "--max-hidden-syncs=0 --max-stall-ms=0.1 --max-exposed-ms=0.1 --min-overlap=0.9 --max-pageable-bytes=0 "
-    "--max-step-ms=1 --some-ranks"
-).split()
+LIMITS = [
+    "--max-hidden-syncs=0",
+    "--max-stall-ms=0.1",
+    "--max-exposed-ms=0.1",
+    "--min-overlap=0.9",
+    "--max-pageable-bytes=0",
+    "--max-step-ms=1",
+    "--some-ranks",
+]
 OF_TRACE = {
     "report": ["report", "{0}"],
     "json": ["report", "{0}", "--json=-"],
@@ -65,7 +70,7 @@ class Call(NamedTuple):
 
 
 def calls(folder: Path, places: Sequence[Path]) -> Iterator[Call]:
-    """Yield all command lines: of each trace, of each two that are neighbours, of each folder of ranks, of each rule."""
+    """Yield all command lines: of traces, of two that are neighbours, of folders of ranks, of rules."""
     for place in places:
         files = sorted(place.rglob("*.json.gz")) if place.is_dir() else [place]
         for file in files:

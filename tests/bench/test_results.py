@@ -34,7 +34,7 @@ def test_shares_and_counts_have_the_spread_of_their_runs(unit: str) -> None:
 
 
 def test_nine_of_ten_further_rounds_lie_in_it() -> None:
-    chance = random.Random(7)  # noqa: S311  no secret
+    chance = random.Random(7)
     inside = 0
     for _ in range(2_000):
         *before, following = (chance.lognormvariate(0.0, 0.1) for _ in range(6))
