@@ -70,7 +70,7 @@ class Call(NamedTuple):
 
 
 def calls(folder: Path, places: Sequence[Path]) -> Iterator[Call]:
-    """Yield all command lines: of each trace, of each two that are neighbours, of each folder of ranks, of each rule."""
+    """Yield all command lines: of traces, of two that are neighbours, of folders of ranks, of rules."""
     for place in places:
         files = sorted(place.rglob("*.json.gz")) if place.is_dir() else [place]
         for file in files:

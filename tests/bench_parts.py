@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from pinprof.bench.results import Bar, Figure, Picture
 
@@ -28,6 +29,13 @@ def pictures(number: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Figu
 def fails(rank: int, _answers: object) -> None:
     """Fail as a spawned process may."""
     raise ValueError(f"process {rank} has no GPU")
+
+
+def says_when(_rank: int, answers: Any, name: str) -> None:
+    """Put into the queue when it begins and when it ends."""
+    begin = time.monotonic()
+    time.sleep(0.2)
+    answers.put((name, begin, time.monotonic()))
 
 
 def echo(*values: object) -> Iterator[object]:

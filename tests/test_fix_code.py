@@ -178,6 +178,17 @@ def batches_of_a_class(texts: Texts, _device: str, _folder: Path) -> None:
     assert same(found["code"], found["before"])
 
 
+@trial("PIN109", on_cpu=False)
+def much_pinned_memory(texts: Texts, _device: str, _folder: Path) -> None:
+    found = {}
+    for kind in ("before", "code"):
+        found[kind], names = of_batches()
+        texts.run(kind, 0, names)
+        loader = texts.run(kind, 1, {"data": TensorDataset(samples())})["loader"]
+        found[kind].extend(x.to("cuda", non_blocking=True) for (x,) in loader)
+    assert same(found["code"], found["before"])
+
+
 @trial("PIN106")
 def small_copies(texts: Texts, device: str, _folder: Path) -> None:
     small = [torch.randn(number, 3) for number in range(40)]

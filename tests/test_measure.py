@@ -1,10 +1,12 @@
 from pathlib import Path
 
 import pytest
-from trace_builder import TraceBuilder, without_known_events
+from trace_builder import MAIN, TraceBuilder, without_known_events
 
 from pinprof.measurement.profile import Profile, measure
 from pinprof.trace import read_trace
+
+TRACES = Path(__file__).parents[1] / "traces"
 
 
 def profile_of(builder: TraceBuilder, folder: Path) -> Profile:
@@ -118,6 +120,58 @@ def test_a_step_that_is_longer_without_the_profiler_waited_for_input(tmp_path: P
         )
     builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": 4.5, "p10_ms": 4, "p90_ms": 5}}
     assert profile_of(builder, tmp_path).bound == "input"
+
+
+WORKERS, IN_PROCESS = (
+    f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__" for kind in ("MultiProcessing", "SingleProcess")
+)
+PIN_FUNCTION = "torch/utils/data/_utils/pin_memory.py(55): pin_memory"
+FETCH = "torch/utils/data/_utils/fetch.py(50): fetch"
+FROM_WORKERS = "multiprocessing/queues.py(98): get"
+PIN_OP = "aten::pin_memory"
+
+
+@pytest.mark.parametrize(
+    ("loader", "seen", "pins"),
+    [
+        (WORKERS, [], None),  # a thread that passes all batches on as they are leaves no event
+        (WORKERS, [(300, PIN_OP)], True),
+        (WORKERS, [(MAIN, PIN_OP)], None),  # the main thread pins by itself
+        (WORKERS, [(300, PIN_FUNCTION)], True),
+        (WORKERS, [(MAIN, FROM_WORKERS)], False),
+        (WORKERS, [(300, FROM_WORKERS), (MAIN, "queue.py(154): get")], None),
+        (IN_PROCESS, [], None),
+        (IN_PROCESS, [(MAIN, PIN_OP)], True),
+        (IN_PROCESS, [(MAIN, FETCH), (MAIN, PIN_FUNCTION)], True),
+        (IN_PROCESS, [(MAIN, FETCH)], False),
+    ],
+)
+def test_whether_a_loader_pins_is_told_as_far_as_the_trace_shows_it(
+    tmp_path: Path, loader: str, seen: list[tuple[int, str]], pins: bool | None
+) -> None:
+    builder = steps(TraceBuilder(), busy=300)
+    builder.event("user_annotation", loader, 400, 100)
+    for number, (thread, name) in enumerate(seen):
+        builder.on_thread(thread, "python_function" if "(" in name else "cpu_op", name, 410 + 20 * number, 10)
+    assert profile_of(builder, tmp_path).loader.pins is pins
+    for recorded in (True, False):
+        builder.metadata["pinprof"] = {"loaders_pin": recorded}
+        assert profile_of(builder, tmp_path).loader.pins is recorded
+
+
+@pytest.mark.parametrize(
+    ("name", "pins"),
+    [
+        ("loader_pinned", None),  # without stacks torch records nothing of the thread that pins
+        ("loader_pinned.stack", True),
+        ("loader_pageable", None),
+        ("loader_pageable.stack", False),
+        ("experiments/e9.pinned-with-pin_memory", True),
+        ("experiments/e9.pinned-without-pin_memory", None),
+    ],
+)
+def test_whether_the_loader_of_a_recording_pins(name: str, pins: bool | None) -> None:
+    assert measure(read_trace(TRACES / f"{name}.json.gz")).loader.pins is pins
 
 
 @pytest.mark.parametrize(("memory", "pinned"), [("Pinned", True), ("Pageable", False), ("Host", None)])

@@ -1,5 +1,6 @@
 """What the reports say of the recorded experiments is what their texts say, or what the bench found instead."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,19 @@ def test_a_recorded_experiment_shows_what_it_is_about(
         {htod} if htod else set()
     )
     assert (rule in {finding.rule.id for finding in findings}) if rule else not findings
+
+
+def test_batches_of_a_class_are_not_said_to_come_from_a_loader_that_does_not_pin() -> None:
+    """E9's DataLoader has pin_memory=True and no workers: of its batches without pin_memory() no event tells so."""
+    trace = read_trace(RECORDED / "e9.pinned-without-pin_memory.json.gz")
+    found = [each for each in examine(trace).findings if each.rule.id in {"PIN104", "PIN105"}]
+    said = "the trace does not tell whether the DataLoader has pin_memory=True: if so, the batches are of a class"
+    assert {each.rule.id for each in found} == {"PIN104"}
+    assert all(said in each.evidence.text for each in found)
+    told = replace(trace, info=replace(trace.info, loaders_pin=True))  # as it is recorded of a DataLoader that lives on
+    found = [each for each in examine(told).findings if each.rule.id in {"PIN104", "PIN105"}]
+    assert {each.rule.id for each in found} == {"PIN105"}
+    assert all("has pin_memory=True, but this memory is not pinned" in each.evidence.text for each in found)
 
 
 def test_every_recorded_experiment_is_named_above() -> None:

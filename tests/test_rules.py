@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measurement.profile import measure
-from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, find
+from pinprof.report.trace.headline import headline
+from pinprof.report.words import worth
+from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, Findings, find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS
 
@@ -89,6 +92,7 @@ def free(builder: TraceBuilder, start: float) -> None:
     builder.call("cudaFree", start + 50, 60)
 
 
+GIB = 1 << 30
 WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 IN_PROCESS = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
@@ -129,6 +133,29 @@ def pageable_batches(builder: TraceBuilder, start: float) -> None:
 def batches_that_are_not_pinned(builder: TraceBuilder, start: float) -> None:
     pageable_batches(builder, start)
     builder.on_thread(300, "cpu_op", "aten::pin_memory", start + 10, 5)
+
+
+def batches_of_a_class_without_pin_memory(builder: TraceBuilder, start: float) -> None:
+    pageable_batches(builder, start)
+    builder.metadata["pinprof"] = {"loaders_pin": True}
+
+
+def memory(pinned: float, available: float, limit: float | None = None) -> Scene:
+    """Return a scene in which so many GiB are pinned, three quarters of them in use, and available."""
+
+    def scene(builder: TraceBuilder, _: float) -> None:
+        builder.metadata["pinprof"] = {
+            "host_memory": {
+                "pinned_bytes": int(pinned * GIB),
+                "used_bytes": int(pinned * GIB * 3 / 4),
+                "peak_bytes": int(pinned * GIB),
+                "total_bytes": 64 * GIB,
+                "available_bytes": int(available * GIB),
+                "limit_bytes": None if limit is None else int(limit * GIB),
+            }
+        }
+
+    return scene
 
 
 def pinning(builder: TraceBuilder, start: float) -> None:
@@ -233,6 +260,9 @@ def idle_only(builder: TraceBuilder, start: float) -> None:
         (pinning, "PIN103"),
         (pageable_batches, "PIN104"),
         (batches_that_are_not_pinned, "PIN105"),
+        (batches_of_a_class_without_pin_memory, "PIN105"),
+        (memory(20, 20), "PIN109"),
+        (memory(12, 40, limit=24), "PIN109"),
         (small_copies, "PIN106"),
         (slow_copies, "PIN107"),
         (slow_copies_beside_others, "PIN107"),
@@ -271,6 +301,9 @@ def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) ->
         awaited_readback,
         full_queue,
         loader_that_keeps_up,
+        memory(20, 21),
+        memory(12, 40, limit=25),
+        memory(0, 0),
     ],
 )
 def test_what_costs_nothing_is_not_found(tmp_path: Path, scene: Scene) -> None:
@@ -338,6 +371,89 @@ def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place(tmp_p
     assert (finding.evidence.file, finding.evidence.function) == ("train.py", "step")
     assert finding.saving
     assert finding.saving.saving_ns > 0
+
+
+def test_waits_of_one_place_are_it_if_there_is_one_and_else_them(tmp_path: Path) -> None:
+    def two(builder: TraceBuilder, start: float) -> None:
+        free(builder, start)
+        builder.call("cudaFree", start + 150, 60)
+
+    (one,), (several,) = findings_of(free, tmp_path), findings_of(two, tmp_path)
+    assert one.evidence.text.endswith(
+        "cudaFree: 1 per step; as traced, the host waits 60.0 µs and the GPU is idle for 700 µs after it"
+    )
+    assert several.evidence.text.endswith(" after them")
+
+
+def test_nothing_is_said_of_steps_where_there_are_none(tmp_path: Path) -> None:
+    """Every program allocates memory once: without steps it is not known whether it does so again and again."""
+    builder = TraceBuilder()
+    builder.kernel(20, 80, launch=10)
+    builder.call("cudaMalloc", 110, 30)
+    builder.call("cudaMalloc", 150, 30)
+    builder.kernel(400, 180, launch=390)
+    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    assert trace.steps.source == "whole_trace"
+    (finding,) = [found for found in find(measure(trace), trace) if found.rule.id == "PIN303"]
+    assert finding.evidence.text == (
+        "cudaMalloc: 2 in the whole trace; as traced, the host waits 60.0 µs and the GPU is idle for 60.0 µs in "
+        "them; no step was found, so the trace does not tell whether that recurs: only then is it worth a change"
+    )
+    assert "step" not in finding.rule.title
+
+
+def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving(tmp_path: Path) -> None:
+    (finding,) = findings_of(memory(24, 8), tmp_path)
+    assert (finding.rule.id, finding.severity, finding.saving) == ("PIN109", "low", None)
+    assert finding.evidence.text == (
+        "torch has pinned 24.0 GiB (18.0 GiB of it in use, at most 24.0 GiB so far): 75 % of the 32.0 GiB that the "
+        "machine could give it if nothing were pinned. From 50 % on more is locked than is left for the workers, the "
+        "page cache and all other processes"
+    )
+    profile = measure(read_trace(tmp_path / "trace.json"))
+    assert worth(finding, profile) == "what fixing this saves cannot be told"
+    calm = replace(profile, pause=None)
+    assert (
+        headline(calm, Findings([finding])).do
+        == "First: too much pinned memory; what fixing this saves cannot be told."
+    )
+    (limited,) = findings_of(memory(12, 40, limit=16), tmp_path)
+    assert "75 % of the 16.0 GiB that its cgroup allows" in limited.evidence.text
+
+
+@pytest.mark.parametrize("entry", [None, 1, {}, {"pinned_bytes": "much"}, {"pinned_bytes": 1 << 70}])
+def test_of_broken_figures_of_memory_nothing_is_said(tmp_path: Path, entry: object) -> None:
+    def broken(builder: TraceBuilder, _: float) -> None:
+        builder.metadata["pinprof"] = {"host_memory": entry}
+
+    assert findings_of(broken, tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "rule", "said"),
+    [
+        (True, "PIN105", "; the DataLoader has pin_memory=True, but this memory is not pinned"),
+        (False, "PIN104", "; the DataLoader has no pin_memory=True"),
+        (
+            None,
+            "PIN104",
+            (
+                "; the trace does not tell whether the DataLoader has pin_memory=True: if so, the batches are of a "
+                "class without a method pin_memory() (PIN105)"
+            ),
+        ),
+    ],
+)
+def test_why_batches_are_pageable_is_said_as_far_as_it_is_known(
+    tmp_path: Path, recorded: bool | None, rule: str, said: str
+) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        pageable_batches(builder, start)
+        builder.metadata["pinprof"] = {"loaders_pin": recorded}
+
+    (finding,) = [each for each in findings_of(scene, tmp_path) if each.rule.id in {"PIN101", "PIN104", "PIN105"}]
+    assert finding.rule.id == rule
+    assert finding.evidence.text.endswith(said)
 
 
 def test_a_finding_on_several_calls_is_at_the_first_place_with_a_line() -> None:

@@ -1,13 +1,16 @@
-"""How long the training loop waited for its DataLoader."""
+"""How long the training loop waited for its DataLoader, and whether that pins its batches."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from pinprof.intervals import Intervals, union
+from pinprof.intervals import Intervals, covered, union
 from pinprof.trace.calls import SMALL_COPY_BYTES
+from pinprof.trace.frames import frame
 from pinprof.trace.links import step_at
-from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, HostEvents, Int64s, Trace
+from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Bools, HostEvents, Int64s, Trace
+from pinprof.trace.threads import PIN_OPS
 
 LOADER_PREFIX = "enumerate(DataLoader)#"
 """torch/utils/data/dataloader.py records each `__next__` under this name."""
@@ -25,6 +28,11 @@ class LoaderSums:
     """Whether the large copies to the device in the steps came from pinned memory; None if there are none, or mixed."""
     pin_thread: bool
     """Whether a pin-memory thread is at work."""
+    pins: bool | None
+    """Whether the DataLoader pins (`pin_memory=True`); None where the trace does not tell.
+
+    That batches are pageable tells nothing: those of a class without a method `pin_memory()` are passed on as they are.
+    """
     in_process: bool
     """Whether the main process makes the batches itself (`num_workers=0`)."""
 
@@ -49,14 +57,18 @@ def measure_loader(trace: Trace) -> LoaderWaits:
     step = step_at(trace.steps, start) if trace.steps.on_host else np.full(len(start), NONE)
     in_steps = trace.steps.holds(step)
     wait = end - start
+    times = union(start, end)
+    pin_thread = any(thread.role == "pin_memory" for thread in trace.threads)
+    in_process = any(events.named(_is_in_process).any() for events in (trace.annotations, trace.ops))
     return LoaderWaits(
         waits=len(start),
         wait_ns=int(wait.sum()),
         wait_in_steps_ns=int(wait[in_steps].sum()),
         pinned=_pinned(trace),
-        pin_thread=any(thread.role == "pin_memory" for thread in trace.threads),
-        times=union(start, end),
-        in_process=any(events.named(_is_in_process).any() for events in (trace.annotations, trace.ops)),
+        pin_thread=pin_thread,
+        pins=_pins(trace, times, pin_thread=pin_thread, in_process=in_process),
+        times=times,
+        in_process=in_process,
     )
 
 
@@ -74,8 +86,37 @@ def _pinned(trace: Trace) -> bool | None:
     return known.get(memories.pop()) if len(memories) == 1 else None
 
 
+def _pins(trace: Trace, times: Intervals, *, pin_thread: bool, in_process: bool) -> bool | None:
+    """Return whether the DataLoader pins, as pinprof recorded, or as far as ops and Python functions show."""
+    if trace.info.loaders_pin is not None:
+        return trace.info.loaders_pin
+    if pin_thread or (in_process and _any_within(times, trace, trace.ops, PIN_OPS.__contains__)):
+        return True
+    functions = trace.functions
+    if functions.named(lambda name: _is_function(name, "data/_utils/pin_memory.py", "pin_memory")).any():
+        return True
+    source = ("data/_utils/fetch.py", "fetch") if in_process else ("multiprocessing/queues.py", "get")
+    unpinned = _any_within(times, trace, functions, lambda name: _is_function(name, *source))
+    return False if unpinned else None  # with workers: it gets a batch from them, and not from a thread that pins
+
+
+def _any_within(times: Intervals, trace: Trace, events: HostEvents, wanted: Callable[[str], bool]) -> bool:
+    """Return whether the main thread has one of the wanted events in its waits for a batch."""
+    rows = np.flatnonzero(events.named(wanted) & _of_main(trace, events))
+    return bool(covered(times, events.start_ns[rows], events.end_ns[rows]).any())
+
+
+def _of_main(trace: Trace, events: HostEvents) -> Bools:
+    main = [index for index, thread in enumerate(trace.threads) if thread.role == "main"]
+    return np.isin(events.thread, main)
+
+
+def _is_function(name: str, file: str, function: str) -> bool:
+    place = frame(name)
+    return place is not None and place.function == function and place.file.endswith(file)
+
+
 def _waits(trace: Trace, events: HostEvents) -> tuple[Int64s, Int64s]:
     """Return start and end of the waits that are recorded as these events: annotations, in old versions ops."""
-    main = [index for index, thread in enumerate(trace.threads) if thread.role == "main"]
-    chosen = events.named(lambda name: name.startswith(LOADER_PREFIX)) & np.isin(events.thread, main)
+    chosen = events.named(lambda name: name.startswith(LOADER_PREFIX)) & _of_main(trace, events)
     return events.start_ns[chosen], events.end_ns[chosen]

@@ -185,6 +185,12 @@ def _wrong(figure: Figure) -> str:
     return f"{figure.median:g} of {figure.runs} tries gave wrong values ({figure.name})"
 
 
+def reverse(judgement: Judgement) -> Judgement:
+    """Return what the same figures say of the opposite claim."""
+    opposite: dict[Outcome, Outcome] = {"confirmed": "refuted", "refuted": "confirmed"}
+    return Judgement(opposite.get(judgement.outcome, judgement.outcome), judgement.text)
+
+
 def answers(expected: dict[str, bool]) -> Judge:
     """Judge the claim that each question has the expected answer: some runs that answer otherwise leave it open."""
 

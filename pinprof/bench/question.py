@@ -1,6 +1,6 @@
 """E10: what a question on prefetching believes, and what is answered."""
 
-from pinprof.bench.experiment import ANSWER, OURS, QUESTION, Claim, Experiment, Size
+from pinprof.bench.experiment import ANSWER, ARTICLE, OURS, QUESTION, Claim, Experiment, Size
 from pinprof.bench.judging import (
     BARELY,
     HIDDEN,
@@ -27,9 +27,15 @@ def _waits_for_the_output(of: Measured) -> Judgement:
 
 
 def _needs_both(of: Measured) -> Judgement:
+    """Judge by copies on a side stream; what a blocking one does to the host, the loader's step tells (E8)."""
     pageable, pinned = of("overlapped, prefetcher, pageable"), of("overlapped, prefetcher")
+    blocking = of.of("E8").maybe("waits, pinned, blocking")
     said = f"under kernels are {shown(pinned)} of pinned copies on a side stream and {shown(pageable)} of pageable ones"
-    if pinned.low >= HIDDEN and pageable.high <= BARELY:
+    if blocking is not None:
+        said += (
+            f"; a blocking copy has the host wait, {blocking.median:g} times in a step (E8): it launches none beside it"
+        )
+    if pinned.low >= HIDDEN and pageable.high <= BARELY and (blocking is None or blocking.low >= 1):
         return Judgement("confirmed", said)
     return Judgement("refuted" if pageable.low >= HIDDEN or pinned.high <= BARELY else "depends", said)
 
@@ -82,6 +88,12 @@ QUESTIONS = (
                 (ANSWER,),
                 hidden("overlapped, prefetcher"),
                 differs="both run at once only on streams of their own",
+            ),
+            Claim(
+                "Pinned memory and non_blocking can be used to overlap transfers with computation",
+                (ARTICLE, ANSWER),
+                hidden("overlapped, prefetcher"),
+                differs="they can, from a side stream: it turns on what else the GPU has to do",
             ),
             Claim(
                 "So in that loop non_blocking copies overlap with computation",

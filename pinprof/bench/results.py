@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
+from math import exp, log, sqrt
+from statistics import median, stdev
 from typing import Literal
 
 import msgspec
@@ -21,9 +22,10 @@ class Figure:
     """One thing that was measured: its median, and its spread from `low` to `high`.
 
     It is measured in rounds spread over the bench, each a process of its own: some of what it depends on, as the place
-    of its memory, stays for the life of a process. The median is that of the rounds' medians; `low` is the 10th
+    of its memory, stays for the life of a process. The median is that of the rounds' medians. `low` is the 10th
     percentile of the runs of the lowest round, `high` the 90th of the highest: one run that is far out widens nothing.
-    With `--quick` there is one round, whose spread shows less.
+    Of a time or a rate both reach at least as far as the median of another bench would lie in nine of ten, by how much
+    the rounds differ. With `--quick` there is one round, whose spread shows less.
     """
 
     name: str
@@ -39,15 +41,36 @@ class Figure:
     """Where one thing was measured at several sizes: bytes of a copy, or number of workers."""
 
 
+NINE_OF_TEN = {2: 6.314, 3: 2.920, 4: 2.353, 5: 2.132, 6: 2.015, 7: 1.943, 8: 1.895}
+"""By number of rounds: Student's t, of one degree of freedom less, between whose negative and itself 90 % lie."""
+TIMES_AND_RATES = {"ms", "GB/s"}
+
+
 def of_rounds(rounds: Sequence[Figure]) -> Figure:
     """Return one figure of those that several rounds gave for the same thing."""
+    if len(rounds) == 1:
+        return rounds[0]
+    middle = median(each.median for each in rounds)
+    apart = _apart([each.median for each in rounds]) if rounds[0].unit in TIMES_AND_RATES else 1.0
     return replace(
         rounds[0],
-        median=median(each.median for each in rounds),
-        low=min(each.low for each in rounds),
-        high=max(each.high for each in rounds),
+        median=middle,
+        low=min(*(each.low for each in rounds), middle / apart),
+        high=max(*(each.high for each in rounds), middle * apart),
         runs=sum(each.runs for each in rounds),
     )
+
+
+def _apart(medians: Sequence[float]) -> float:
+    """Return by which factor the next of such medians lies apart from them, at most, in nine of ten.
+
+    It is the prediction interval of one more value of a normal distribution, of the logarithms: `t s sqrt(1 + 1/n)`.
+    """
+    count = len(medians)
+    if min(medians) <= 0:
+        return 1.0
+    t = NINE_OF_TEN.get(count, NINE_OF_TEN[max(NINE_OF_TEN)])
+    return exp(t * stdev(map(log, medians)) * sqrt(1 + 1 / count))
 
 
 @dataclass(frozen=True)

@@ -13,144 +13,34 @@ from pinprof.bench.experiment import (
     Size,
 )
 from pinprof.bench.judging import (
-    FEW,
-    Judge,
-    Judgement,
-    Measured,
-    MissingError,
-    Outcome,
-    against,
     all_less,
-    each_less,
     extreme,
     less,
+    not_less,
     right,
     wrong,
 )
-from pinprof.bench.order import order, shown
-from pinprof.bench.results import Figure
-
-STRATEGIES = tuple(
-    f"{memory}, {how}" for memory in ("pageable", "pinned", "pin and copy") for how in ("blocking", "non_blocking")
+from pinprof.bench.tutorial_judges import (
+    CASES,
+    PUBLISHED_STRATEGIES,
+    STRATEGIES,
+    TENSORDICT,
+    TEXTS_KERNELS,
+    TWO_COPIES,
+    can_be_faster,
+    can_be_slower,
+    gain_varies,
+    gains_less,
+    generally_faster,
+    in_turn,
+    one_wait,
+    only_pinned_and_streamed,
+    ranks_alike,
+    same_call,
+    still_on_the_host,
+    takes_longer_than_kernels,
+    waits_for_an_engine,
 )
-CASES = tuple(
-    f"{stream}, {memory}" for stream in ("default stream", "side stream") for memory in ("pageable", "pinned")
-)
-TEXTS_KERNELS = ", text's kernels"
-TWO_COPIES = ("copy alone", "two copies, the same way", "two copies, both ways")
-TENSORDICT = "TensorDict, "
-MOSTLY = 0.5
-"""A share that is more than this is most of it."""
-COULD, COULD_NOT = 0.5, 0.1
-"""Of the copy time that the kernels are long enough to hide: from the first on it is hidden, up to the second not."""
-
-
-def _pinned_on_the_way(of: Measured) -> list[tuple[Figure, Figure]]:
-    """Return what it takes to pin and copy without waiting, beside a plain copy: of one tensor and of many."""
-    pairs = [(of("pageable.pin_memory().to, non_blocking"), of("pageable.to"))]
-    many = of.of("E3")
-    pinning, plain = many.maybe("pin and copy, non_blocking"), many.maybe("pageable, blocking")
-    return [*pairs, (pinning, plain)] if pinning and plain else pairs
-
-
-def _can_be_slower(of: Measured) -> Judgement:
-    """Judge what "can be up to twice as slow": it is seen to be slower somewhere, or nowhere."""
-    pairs = _pinned_on_the_way(of)
-    relations = {order(*pair) for pair in pairs}
-    outcome: Outcome = "confirmed" if "more" in relations else "depends" if "unsure" in relations else "refuted"
-    return Judgement(outcome, "; ".join(against(*pair) for pair in pairs))
-
-
-def _can_be_faster(of: Measured) -> Judgement:
-    """Judge what is faster "in rare cases": where none is seen, there may be one all the same."""
-    pairs = [(of("pageable.pin_memory().to"), of("pageable.to")), *_pinned_on_the_way(of)]
-    outcome: Outcome = "confirmed" if "less" in {order(*pair) for pair in pairs} else "depends"
-    return Judgement(outcome, "; ".join(against(*pair) for pair in pairs))
-
-
-def _one_wait(of: Measured) -> Judgement:
-    blocking, asynchronous = of("waits, blocking"), of("waits, non_blocking")
-    said = f"{asynchronous.median:g} instead of {blocking.median:g}"
-    if asynchronous.median <= FEW * blocking.median and blocking.median > 0:
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if asynchronous.median >= blocking.median else "depends", said)
-
-
-def _same_call(of: Measured) -> Judgement:
-    blocking, asynchronous, waits = of.all(
-        "asynchronous copies, blocking", "asynchronous copies, non_blocking", "waits, blocking"
-    )
-    said = f"{blocking.median:g} calls of cudaMemcpyAsync, {asynchronous.median:g} with non_blocking"
-    if not asynchronous.median:
-        return Judgement("unknown", f"{said}; none was recorded")
-    same = blocking.median == asynchronous.median <= waits.median
-    none = not blocking.median or not waits.median
-    said = f"{said}; {waits.median:g} waits behind the blocking ones"
-    return Judgement("confirmed" if same else "refuted" if none else "depends", said)
-
-
-def _generally_faster(of: Measured) -> Judgement:
-    small = of.of("E2")
-    quick, slow = small.maybe("non_blocking, one synchronize"), small.maybe("blocking")
-    pairs = [(of(f"{memory}, non_blocking"), of(f"{memory}, blocking")) for memory in ("pageable", "pinned")]
-    return each_less([*pairs, (quick, slow)] if quick and slow else pairs)
-
-
-def _could(of: Measured, case: str) -> tuple[float, float]:
-    """Return which share of the copy time that the kernels could hide they do hide, at least and at most."""
-    overlapped, possible = of(f"overlapped, {case}"), of(f"possible, {case}")
-    if possible.low <= 0:
-        raise MissingError(f"possible, {case}")
-    return overlapped.low / possible.high, overlapped.high / possible.low
-
-
-def _only_pinned_and_streamed(kernels: str) -> Judge:
-    def judge(of: Measured) -> Judgement:
-        shares = [_could(of, f"{case}{kernels}") for case in CASES]
-        pairs = [(of(f"overlapped, {case}{kernels}"), of(f"possible, {case}{kernels}")) for case in CASES]
-        said = "under kernels are " + "; ".join(
-            f"{shown(overlapped)} of possible {shown(possible)} ({case})"
-            for case, (overlapped, possible) in zip(CASES, pairs, strict=True)
-        )
-        *others, best = shares
-        if best[0] >= COULD and all(most <= COULD_NOT for _, most in others):
-            return Judgement("confirmed", said)
-        refuted = best[1] <= COULD_NOT or any(least >= COULD for least, _ in others)
-        return Judgement("refuted" if refuted else "depends", said)
-
-    return judge
-
-
-def _in_turn(of: Measured) -> Judgement:
-    """Judge whether on the default stream copies and kernels run one after the other."""
-    shares = [_could(of, case) for case in CASES[:2]]
-    said = "; ".join(f"{shown(of(f'overlapped, {case}'))} under kernels ({case})" for case in CASES[:2])
-    if all(most <= COULD_NOT for _, most in shares):
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if all(least >= COULD for least, _ in shares) else "depends", said)
-
-
-def _waits_for_an_engine(name: str, *, expected: bool) -> Judge:
-    """Judge whether a second copy waits for the first: it adds most of a copy's time, or little of it."""
-
-    def judge(of: Measured) -> Judgement:
-        alone, two = of("copy alone"), of(name)
-        said = against(two, alone)
-        if alone.low <= 0:
-            raise MissingError("copy alone")
-        least, most = two.low / alone.high - 1, two.high / alone.low - 1
-        if least > MOSTLY:
-            return Judgement("confirmed" if expected else "refuted", said)
-        return Judgement(("refuted" if expected else "confirmed") if most < MOSTLY else "depends", said)
-
-    return judge
-
-
-def _still_on_the_host(of: Measured) -> Judgement:
-    outcome, said = right("pageable, sent and read on the GPU", "pinned, sent and read on the GPU")(of)
-    opposite: dict[Outcome, Outcome] = {"confirmed": "refuted", "refuted": "confirmed"}
-    return Judgement(opposite[outcome], said)
-
 
 FLOATS = "numbers of 4 bytes in the tensor"
 OF_EACH = "numbers of 4 bytes in each tensor"
@@ -163,7 +53,7 @@ TUTORIALS = (
         (
             Claim(
                 "A copy from pinned memory is faster",
-                (TUTORIAL, ARTICLE, PROCESSES),
+                (TUTORIAL, ARTICLE, ANSWER, PROCESSES),
                 less("pinned.to", "pageable.to"),
                 differs="it turns on how fast one thread of the host stages a pageable copy, and the link a pinned one",
             ),
@@ -177,15 +67,27 @@ TUTORIALS = (
             Claim(
                 "pin_memory().to(device, non_blocking=True) can be up to twice as slow as a plain to(device)",
                 (TUTORIAL,),
-                _can_be_slower,
+                can_be_slower,
                 "of many tensors 324 against 394 ms (E3): by its own figures faster; blocking 573 ms",
                 "as above: what it costs to pin, against what the driver's staging costs",
             ),
             Claim(
                 "In rare cases to pin first is faster than the driver's copy in pieces",
                 (TUTORIAL,),
-                _can_be_faster,
+                can_be_faster,
                 differs="it turns on the same costs; that they are rare, one machine cannot say",
+            ),
+            Claim(
+                "pin_memory() holds the host: what comes behind it begins only when the tensor is pinned",
+                (TUTORIAL,),
+                less("pinned.to", "pageable.pin_memory().to"),
+                differs="where many threads of the host pin, it takes little beside the copy",
+            ),
+            Claim(
+                "A pinned buffer that is kept for all copies remains limited by the copy into it",
+                (TUTORIAL,),
+                less("pinned.to", "pageable.pin_memory().to"),
+                differs="where many threads of the host copy, it takes little beside the copy to the GPU",
             ),
         ),
         (
@@ -202,7 +104,8 @@ TUTORIALS = (
             "pageable.pin_memory().to",
             "pageable.pin_memory().to, non_blocking",
         ),
-        "the copy with non_blocking after pinning is of its opening, not of its program",
+        "the copy with non_blocking after pinning is of its opening, not of its program. Torch keeps the pinned memory "
+        "(E15): after the first run pin_memory() is a copy into a buffer that is kept",
     ),
     Experiment(
         "E2",
@@ -215,11 +118,11 @@ TUTORIALS = (
                 less("non_blocking, one synchronize", "blocking"),
                 differs="it turns on what a wait costs the host beside what a launch costs it",
             ),
-            Claim("The host waits once instead of once per tensor", (TUTORIAL,), _one_wait),
+            Claim("The host waits once instead of once per tensor", (TUTORIAL,), one_wait),
             Claim(
                 "A blocking copy is the same asynchronous copy with a wait behind it",
                 (TUTORIAL,),
-                _same_call,
+                same_call,
                 "profiles: cudaMemcpyAsync in both, cudaStreamSynchronize in the blocking one",
             ),
         ),
@@ -241,30 +144,43 @@ TUTORIALS = (
                 "To pin, copy and wait for each is the worst of six",
                 (TUTORIAL,),
                 extreme("pin and copy, blocking", STRATEGIES, "more"),
+                "its bars; no sentence says so",
                 differs="it turns on what it costs to pin, against what the driver's staging costs",
             ),
             Claim(
                 "Pinned beforehand and non_blocking is the best of six",
                 (TUTORIAL,),
                 extreme("pinned, non_blocking", STRATEGIES, "less"),
+                "its bars; no sentence says so",
                 differs="where pinning keeps up with the link, to pin on the way is as fast",
             ),
             Claim(
                 "Generally, non_blocking=True makes copies to the GPU faster",
                 (TUTORIAL,),
-                _generally_faster,
+                generally_faster,
                 differs="of large pageable tensors the driver's staging takes the time, whoever waits for it",
             ),
+            Claim(
+                "How much it gains varies with the number and size of the tensors",
+                (TUTORIAL,),
+                gain_varies,
+                differs="it turns on what a wait costs beside the copy that is waited for",
+            ),
+            Claim(
+                "To pin in the main thread undoes much of that gain: no faster than to leave it to the driver",
+                (TUTORIAL,),
+                not_less("pin and copy, non_blocking", "pageable, non_blocking"),
+                differs="the host pins the next tensor while the last one is copied, faster than the driver stages",
+            ),
+            Claim(
+                "The tutorial's conclusions hold on other systems too: what is faster there is faster here",
+                (TUTORIAL,),
+                ranks_alike,
+                differs="it turns on what one thread stages, what the host pins and what the link copies in a second",
+            ),
         ),
-        (
-            Published("pageable, blocking", 394.3),
-            Published("pageable, non_blocking", 316.2),
-            Published("pinned, blocking", 315.1),
-            Published("pinned, non_blocking", 300.0),
-            Published("pin and copy, blocking", 573.3),
-            Published("pin and copy, non_blocking", 324.2),
-        ),
-        (Size("tensors", 1000, "how many tensors", quick=200), Size("floats", 1_000_000, OF_EACH)),
+        PUBLISHED_STRATEGIES,
+        (Size("tensors", 1000, "how many tensors", quick=100), Size("floats", 1_000_000, OF_EACH)),
         STRATEGIES,
     ),
     Experiment(
@@ -275,33 +191,39 @@ TUTORIALS = (
             Claim(
                 "A copy overlaps kernels only if it is pinned and on a side stream",
                 (TUTORIAL,),
-                _only_pinned_and_streamed(""),
+                only_pinned_and_streamed(""),
                 "four traces; the copy is beside the kernel in one: side stream, pinned",
                 "kernels launched after the copy was staged cannot hide it",
             ),
             Claim(
                 "So it does with the text's own two kernels, as far as they are long enough",
                 (TUTORIAL,),
-                _only_pinned_and_streamed(TEXTS_KERNELS),
+                only_pinned_and_streamed(TEXTS_KERNELS),
                 "the same four traces",
                 "the kernels end long before the copy: only their own length can be hidden",
             ),
             Claim(
+                "Of code that comes to the GPU kernel by kernel, transfers may take most of the time",
+                (ARTICLE,),
+                takes_longer_than_kernels,
+                differs="it turns on how many kernels use what was copied",
+            ),
+            Claim(
                 "On the default stream a copy and kernels take turns",
                 (TUTORIAL,),
-                _in_turn,
+                in_turn,
                 "two traces of the four",
             ),
             Claim(
                 "A copy needs a free copy engine: beside another one the same way it waits",
                 (TUTORIAL,),
-                _waits_for_an_engine(TWO_COPIES[1], expected=True),
+                waits_for_an_engine(TWO_COPIES[1], expected=True),
                 differs="a second engine the same way helps only where one alone does not fill the link",
             ),
             Claim(
                 "Modern GPUs have more than one: a copy the other way runs beside it",
                 (TUTORIAL,),
-                _waits_for_an_engine(TWO_COPIES[2], expected=False),
+                waits_for_an_engine(TWO_COPIES[2], expected=False),
                 differs="both ways share the host's memory, and the link carries requests beside data",
             ),
         ),
@@ -332,7 +254,7 @@ TUTORIALS = (
             Claim(
                 "What is used right after a non_blocking copy to the GPU may still be on the host",
                 (ANSWER,),
-                _still_on_the_host,
+                still_on_the_host,
                 differs="the kernel that reads it is behind the copy on its stream; no thread copies in the background",
             ),
         ),
@@ -356,7 +278,7 @@ TUTORIALS = (
         "a source overwritten on the host right after its copy to the GPU was queued, before or behind a long kernel",
         (
             Claim(
-                "What is written into a pinned source right after a non_blocking copy reaches the GPU",
+                "What is written into a pinned source right after a non_blocking copy may reach the GPU",
                 (TUTORIAL,),
                 wrong("pinned source, copy then kernel"),
                 "within two tries",
@@ -415,7 +337,19 @@ TUTORIALS = (
                     "less",
                 ),
                 "302 ms against 317 to 397 ms",
-                "measured only where tensordict is installed",
+                "it turns on what four threads pin in a second; measured only where tensordict is installed",
+            ),
+            Claim(
+                "Of small tensors, threads that pin gain less: they may cost more than they bring",
+                (TUTORIAL,),
+                gains_less("small"),
+                differs="it turns on what a thread costs to be given work",
+            ),
+            Claim(
+                "Of few tensors, threads that pin gain less",
+                (TUTORIAL,),
+                gains_less("few"),
+                differs="it turns on what a thread costs to be given work",
             ),
         ),
         (
@@ -425,12 +359,12 @@ TUTORIALS = (
             Published("pin in threads then copy", 301.9),
         ),
         (
-            Size("tensors", 1000, "how many tensors", quick=200),
+            Size("tensors", 1000, "how many tensors", quick=100),
             Size("floats", 1_000_000, OF_EACH),
             Size("threads", 4, "threads that pin"),
         ),
         ("blocking", "non_blocking", "pin then copy", "pin in threads then copy"),
         "the text has TensorDict do it; here a dictionary and a pool of threads do the same, and TensorDict too where "
-        "it is installed",
+        "it is installed. It has no program for small tensors and few: here they are of 4 kB, and four",
     ),
 )

@@ -14,6 +14,7 @@ import torch
 from pinprof.capture.agreement import Agreement
 from pinprof.capture.job import rank_of_process
 from pinprof.capture.lines import line_window
+from pinprof.capture.memory import host_memory, loaders_pin
 from pinprof.capture.plain import Clock, PlainBounds, PlainStep, Progress, clock_of_program, plain_window, uses_cuda
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
 from pinprof.capture.warmup import WarmUpBounds, warm_up
@@ -127,6 +128,7 @@ class Recording:
         self._agreement: Agreement | None = None
         self._count: Callable[[], int] = lambda: self.steps_seen
         self._steps_before = 0
+        self._loaders_pin: bool | None = None
         self._window = ""
         self._boundaries = self._run_windows()
 
@@ -227,6 +229,7 @@ class Recording:
         return PlainBounds(int(agreed), 0.0, float("inf")) if plain else None
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
+        self._loaders_pin = loaders_pin()
         with as_capture_error("the profiler did not start"):
             profiler = self._make_profiler(self.windows.steps)
             profiler.start()
@@ -253,13 +256,17 @@ class Recording:
         self.recorded_steps = steps
 
     def _description(self) -> dict[str, object]:
-        described = description(self.plain, self.marker) | {"steps_before": self._steps_before}
+        described = description(self.plain, self.marker)
+        described |= {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin}
         return described | ({"apart": self._agreement.apart} if self._agreement else {})
 
 
 def description(plain: PlainStep | None, marker: str) -> dict[str, object]:
-    """Return what pinprof stores in the trace: versions, GPU, rank, what marks a step, the step without profiler."""
-    rank = rank_of_process()
+    """Return what pinprof stores in the trace: versions, GPU, rank, what marks a step, the step without profiler.
+
+    And how much memory is pinned now.
+    """
+    rank, memory = rank_of_process(), host_memory()
     return {
         "pinprof_version": VERSION,
         "torch_version": torch.__version__,
@@ -267,6 +274,7 @@ def description(plain: PlainStep | None, marker: str) -> dict[str, object]:
         "gpu": torch.cuda.get_device_name() if uses_cuda() else None,
         "marker": marker,
         "plain": asdict(plain) if plain else None,
+        "host_memory": asdict(memory) if memory else None,
         **(rank._asdict() if rank else {}),
     }
 

@@ -227,8 +227,13 @@ def step_known(step: StepEstimate) -> tuple[str, str] | None:
     return duration(step.step_ns), f"{how} ({between(*step.range_ns)})"
 
 
+NOT_TOLD = "what fixing this saves cannot be told"
+
+
 def worth(finding: Finding, profile: Profile) -> str:
     """Return what fixing a finding alone brings; where no replay tells, what goes with it."""
+    if finding.saving is None and not finding.evidence.cost_ns:
+        return NOT_TOLD
     if finding.saving is None:
         return f"{duration(finding.evidence.cost_ns)} of GPU idle or exposed copy time"
     return _saves(finding.saving, profile) if finding.saving.saving_ns else "fixing this alone saves nothing"

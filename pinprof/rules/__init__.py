@@ -8,7 +8,7 @@ from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt, Doubted
 from pinprof.replay import Replay
-from pinprof.rules import copies, guarded, hazards, loading, overlap, waits
+from pinprof.rules import copies, guarded, hazards, loading, memory, overlap, waits
 from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
@@ -32,7 +32,7 @@ __all__ = [
     "unsearched",
 ]
 
-RULES = (*copies.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES)
+RULES = (*copies.RULES, *memory.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES)
 """All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards."""
 
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
@@ -45,6 +45,7 @@ they are batches of a DataLoader."""
 
 RESTS_ON: tuple[tuple[tuple[Rule, ...], Callable[[Doubted], tuple[Doubt | None, ...]]], ...] = (
     (copies.RULES, lambda why: (why.per_step, why.copies, why.overlap, why.drain)),
+    (memory.RULES, lambda _: ()),
     (waits.RULES, lambda why: (why.per_step, why.stalls, why.drain)),
     (overlap.RULES, lambda why: (why.per_step, why.busy, why.overlap, why.causes, why.drain)),
     (loading.RULES, lambda why: (why.step, why.per_step, why.busy)),

@@ -1,6 +1,7 @@
 """Rules 1xx: copies between host and GPU that cost more than they must."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,24 +32,28 @@ SLOW_LINK_GBPS = 10.0
 """A PCIe 3.0 x16 link carries 12 GB/s from pinned memory, and newer ones more: less is slow on any GPU of a server."""
 
 
-def _sources_of_batches(details: Details) -> str | None:
-    """Return why batches of a DataLoader are pageable: it does not pin, or a custom batch is not pinned; else None."""
-    loader = details.loader
-    if not loader.waits or loader.pinned is not False:
-        return None
-    return "custom" if loader.pin_thread else "loader"
+WHY_PAGEABLE = {
+    False: "the DataLoader has no pin_memory=True",
+    True: "the DataLoader has pin_memory=True, but this memory is not pinned",
+    None: "the trace does not tell whether the DataLoader has pin_memory=True: if so, the batches are of a class "
+    "without a method pin_memory() (PIN105)",
+}
+"""Why batches are pageable, by whether the DataLoader pins."""
 
 
 def rule_of_batches(details: Details) -> str | None:
     """Return the rule for HtoD copies of pageable memory where they are batches of a DataLoader, else None."""
-    return {"loader": "PIN104", "custom": "PIN105"}.get(_sources_of_batches(details) or "")
+    loader = details.loader
+    if not loader.waits or loader.pinned is not False:
+        return None
+    return "PIN105" if loader.pins else "PIN104"
 
 
 def _pageable(code: int) -> Look:
     """Look for copies of pageable memory in this direction, those apart that an op of a library makes of its own."""
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
-        if code == HTOD and _sources_of_batches(details):
+        if code == HTOD and rule_of_batches(details):
             return  # batches have a rule of their own
         rows = details.overlap.row
         launch = details.trace.links.launch[rows]
@@ -61,14 +66,15 @@ def _pageable(code: int) -> Look:
     return look
 
 
-def _batches(source: str, what: str) -> Look:
+def _batches(rule: str, what: str) -> Look:
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
-        if _sources_of_batches(details) != source:
+        if rule_of_batches(details) != rule:
             return
-        rows = details.overlap.row
-        chosen = (details.trace.gpu.direction[rows] == HTOD) & (details.trace.gpu.host_memory[rows] == PAGEABLE)
+        rows, gpu = details.overlap.row, details.trace.gpu
+        chosen = (gpu.direction[rows] == HTOD) & (gpu.host_memory[rows] == PAGEABLE)
         for copies in copies_in_steps(details, profile, chosen):
-            yield _pageable_evidence(details, profile, copies, what)
+            evidence = _pageable_evidence(details, profile, copies, what)
+            yield replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[details.loader.pins]}")
 
     return look
 
@@ -225,8 +231,8 @@ RULES = (
     ),
     Rule(
         "PIN104",
-        "a DataLoader that does not pin",
-        "Batches that come from a DataLoader and are copied from pageable memory, with no pinning thread at work.",
+        "batches that are not pinned",
+        "Batches that come from a DataLoader and are copied from pageable memory; nothing shows that it pins.",
         "Pageable batches are staged by the driver while the host waits; a DataLoader can pin them in a thread of its "
         "own, beside the step.",
         "DataLoader(..., pin_memory=True), and non_blocking=True in the copies. A batch of a class of your own is "
@@ -239,15 +245,18 @@ RULES = (
         "    train(x.to(device, non_blocking=True), y.to(device, non_blocking=True))",
         "The host has memory for the pinned batches (prefetch_factor times num_workers of them), which cannot be "
         "swapped. Nothing writes to a batch on the host after its copy was queued.",
-        _batches("loader", "HtoD copies of pageable batches"),
+        _batches("PIN104", "HtoD copies of pageable batches"),
     ),
     Rule(
         "PIN105",
         "batches that pin_memory does not pin",
-        "Batches copied from pageable memory although a DataLoader's pinning thread is at work.",
-        "The pinning thread pins tensors, and those in lists, tuples, mappings and named tuples. An object of any "
-        "other class passes as it is unless it has a method pin_memory().",
-        "Give the batch class a method pin_memory() that pins its tensors and returns the batch.",
+        "Batches copied from pageable memory although their DataLoader has pin_memory=True: pinprof recorded so, or "
+        "aten::pin_memory, a thread that pins or torch's Python function for it are in the trace.",
+        "A DataLoader pins tensors, and those in lists, tuples, mappings and named tuples. An object of any other "
+        "class passes as it is unless it has a method pin_memory(). What the step makes of a batch on the host, "
+        "x.float() for instance, is pageable again.",
+        "Give the batch class a method pin_memory() that pins its tensors and returns the batch. Change batches in the "
+        "collate_fn, or on the GPU.",
         "class Batch:  # pin_memory=True of the DataLoader passes it as it is\n"
         "    def __init__(self, x, y):\n"
         "        self.x, self.y = x, y",
@@ -259,7 +268,7 @@ RULES = (
         "        return self",
         "Nothing keeps the unpinned tensors and expects them to be the batch's. The copies have non_blocking=True, and "
         "nothing writes to the batch afterwards.",
-        _batches("custom", "HtoD copies of batches that were not pinned"),
+        _batches("PIN105", "HtoD copies of pageable batches"),
     ),
     Rule(
         "PIN106",

@@ -114,8 +114,8 @@ RULES = (
     ),
     Rule(
         "PIN303",
-        "device memory allocated and freed in the step",
-        "cudaMalloc, cudaFree and their like within the step.",
+        "device memory allocated and freed while training",
+        "cudaMalloc, cudaFree and their like in the complete steps; in all of a trace in which no step was found.",
         "cudaMalloc and cudaFree stop the host, and cudaFree waits for the device. PyTorch's allocator keeps memory to "
         "avoid both; empty_cache(), growing shapes and memory that is short defeat it.",
         "No torch.cuda.empty_cache() in the loop; keep shapes constant, or warm up with the largest one; let segments "

@@ -12,7 +12,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after
-from pinprof.trace.tables import NONE
+from pinprof.trace.tables import NONE, WHOLE_TRACE
 from pinprof.units import duration, how_many, shortened
 from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
@@ -63,12 +63,13 @@ def _at_sites(details: Details, profile: Profile, sites: Sequence[Site]) -> Evid
     )
     names = list(dict.fromkeys(f"{shortened(site.op or site.call, LONGEST_NAME)}{at(site.place)}" for site in sites))
     named = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
-    left = f"{idle_gpu(len(details.devices), [(site, site.total) for site in sites])} idle for {duration(idle)} {in_or_after(costs)} "
-    left += "it" if len(sites) == 1 else "them"
+    which = idle_gpu(len(details.devices), [(site, site.total) for site in sites])
+    left = f"{which} idle for {duration(idle)} {in_or_after(costs)} "
+    left += "it" if len(sites) == 1 and count <= 1 else "them"
     return Evidence(
         idle,
         f"{named}: {how_many(count)} {profile.steps.per}; as traced, the host waits {duration(stall)} and {left}"
-        f"{_only_moves(details, sites)}",
+        f"{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
         *at_line.place,
     )
 
@@ -79,6 +80,13 @@ def _only_moves(details: Details, sites: Sequence[Site]) -> str:
     if not others:
         return ""
     return f"; alone it may only move: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
+
+
+def _once_or_often(profile: Profile, sites: Sequence[Site]) -> str:
+    """Return what is to be known of memory that is allocated in a trace without steps: every program does so once."""
+    if profile.steps.source != WHOLE_TRACE or not any(site.cause in ALLOCATIONS for site in sites):
+        return ""
+    return "; no step was found, so the trace does not tell whether that recurs: only then is it worth a change"
 
 
 RULES = (
@@ -292,8 +300,8 @@ RULES = (
     ),
     Rule(
         "PIN211",
-        "pinned memory allocated in the step",
-        "cudaHostAlloc and cudaFreeHost within the step.",
+        "pinned memory allocated while training",
+        "cudaHostAlloc and cudaFreeHost in the complete steps; in all of a trace in which no step was found.",
         "Pinning pages takes milliseconds and a lock of the driver, which holds up other threads; freeing them waits "
         "for the device.",
         "Allocate pinned memory once, before the loop, for the largest shape; refill it, each time behind an event "

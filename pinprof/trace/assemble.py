@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -41,6 +41,7 @@ from pinprof.trace.tables import (
     Cut,
     Device,
     HostEvents,
+    HostMemory,
     Info,
     Int8s,
     Int32s,
@@ -62,6 +63,8 @@ LONGEST_KIND = 1000
 KINDS = {direction.lower(): direction for direction in DIRECTIONS} | {"9": "HtoH"}
 """torch's own CUPTI backend writes kinds that it has no name for as CUPTI numbers them (CUpti_ActivityMemcpyKind)."""
 OTHER = DIRECTIONS.index("other")
+
+Kind = TypeVar("Kind")
 
 
 def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Shared, cut: str | None = None) -> Trace:
@@ -298,9 +301,11 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         torch_version=_text(pinprof.get("torch_version")),
         devices=tuple(Device(int(index), names.get(int(index))) for index in np.unique(gpu.device)),
         step_marker=_text(pinprof.get("marker")),
-        plain_step=_plain_step(pinprof.get("plain")),
+        plain_step=_converted(pinprof.get("plain"), PlainStep),
         steps_before=_integer(pinprof.get("steps_before")),
         lines=lines_of_metadata(_decoded(metadata.lines)),
+        loaders_pin=_converted(pinprof.get("loaders_pin"), bool),
+        host_memory=_converted(pinprof.get("host_memory"), HostMemory),
         by_pinprof=bool(pinprof),
     )
 
@@ -310,9 +315,10 @@ def recorded_rank(metadata: Metadata) -> int | None:
     return _integer(_mapping(metadata.distributed).get("rank", _mapping(metadata.pinprof).get("rank")))
 
 
-def _plain_step(entry: object) -> PlainStep | None:
+def _converted(entry: object, kind: type[Kind]) -> Kind | None:
+    """Return an entry of pinprof's metadata, None where it is missing or not of its form."""
     try:
-        return msgspec.convert(entry, PlainStep)
+        return msgspec.convert(entry, kind)
     except msgspec.ValidationError:
         return None
 

@@ -170,6 +170,33 @@ class PlainStep:
 
 
 @dataclass(frozen=True)
+class HostMemory:
+    """What a program has pinned of the machine's memory, as pinprof recorded it behind the last step; bytes.
+
+    What torch's allocator has pinned: nobody counts what others pin by themselves (NCCL, `cudaHostRegister`).
+    """
+
+    pinned_bytes: int
+    """In use or kept for later; each size is rounded up as the allocator does."""
+    used_bytes: int
+    """The part in use, by tensors and by copies that have not ended."""
+    peak_bytes: int
+    """The most that was pinned so far."""
+    total_bytes: int
+    """The machine's memory."""
+    available_bytes: int
+    """What the machine could still give to programs, its page cache included (`MemAvailable`)."""
+    limit_bytes: int | None
+    """What the process may have by its cgroups; None without a limit below the machine's memory."""
+
+    @property
+    def unpinned_bytes(self) -> int:
+        """What the program could have if it had pinned nothing."""
+        room = self.available_bytes + self.pinned_bytes
+        return room if self.limit_bytes is None else min(room, self.limit_bytes)
+
+
+@dataclass(frozen=True)
 class Info:
     """What the trace says about itself; None where it does not."""
 
@@ -185,6 +212,9 @@ class Info:
     steps_before: int | None = None
     """How many steps the program had made before those recorded."""
     lines: tuple[RecordedLines, ...] = ()
+    loaders_pin: bool | None = None
+    """Whether the DataLoaders at work had `pin_memory=True`; None also without one, or if some had and some not."""
+    host_memory: HostMemory | None = None
     by_pinprof: bool = False
     """Whether pinprof recorded it: whoever did so need not be told to use pinprof, but what to change."""
 

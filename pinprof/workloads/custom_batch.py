@@ -1,6 +1,7 @@
 """E9: a batch of a class of one's own, and the method without which a DataLoader cannot pin it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import current_thread, main_thread
 from typing import Any, final
 
 import torch
@@ -66,7 +67,7 @@ def as_dictionary(samples: Sequence[Sample]) -> dict[str, Tensor]:
 Collate = Callable[[Sequence[Sample]], Any]
 
 
-def loader_of(collate: Collate | None, rows: int) -> "DataLoader[Sample]":
+def loader_of(collate: Collate | None, rows: int) -> "DataLoader[Any]":
     """Return a loader whose batches are made so; by default they are lists of tensors."""
     return DataLoader(Samples(rows), batch_size=rows, collate_fn=collate, pin_memory=True)
 
@@ -84,13 +85,40 @@ def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
 
 
 def are_pinned(sizes: Sizes) -> Iterator[Figure]:
-    """Yield for each kind of batch whether the loader pinned it."""
+    """Yield whether tensors are pinned, and each kind of batch of a loader, and whether a thread of its own does it."""
+    made = torch.ones(FEATURES)
+    pinned = made.pin_memory()
+    yield answer("pinned, a tensor as it is made", [made.is_pinned()])
+    yield answer("pinned, by pin_memory()", [pinned.is_pinned()])
+    yield answer("pinned, made with pin_memory=True", [_made_pinned().is_pinned()])
     kinds: tuple[tuple[str, Collate | None, Callable[[Any], Iterable[Tensor]]], ...] = (
         ("without pin_memory()", PlainBatch, lambda batch: (batch.inputs, batch.targets)),
         ("with pin_memory()", PinnableBatch, lambda batch: (batch.inputs, batch.targets)),
+        (
+            "elements without pin_memory()",
+            lambda samples: [PlainBatch(samples)],
+            lambda batch: (batch[0].inputs, batch[0].targets),
+        ),
         ("a list of tensors", None, lambda batch: batch),
         ("a dictionary of tensors", as_dictionary, lambda batch: batch.values()),
     )
     for name, collate, tensors in kinds:
         batches = loader_of(collate, sizes["rows"])
         yield answer(f"pinned, {name}", [all(each.is_pinned() for each in tensors(batch)) for batch in batches])
+    yield answer("pinned by a thread of its own", [batch.in_thread for batch in loader_of(_Witness, sizes["rows"])])
+
+
+def _made_pinned() -> Tensor:
+    """Return a tensor that its constructor makes in pinned memory, which only a machine with a GPU has."""
+    return torch.ones(FEATURES, pin_memory=torch.cuda.is_available())
+
+
+class _Witness:
+    """A batch that knows whether a thread other than the main one has pinned it."""
+
+    def __init__(self, _samples: Sequence[Sample]) -> None:
+        self.in_thread = False
+
+    def pin_memory(self) -> "_Witness":
+        self.in_thread = current_thread() is not main_thread()
+        return self

@@ -159,7 +159,7 @@ PROGRAMS: Mapping[str, Program] = {
     "E4": Program(overlap.copy_overlap, tell=_overlapped_and_drawn, told=overlap.BESIDE_KERNELS),
     "E5": Program(hazards.early_read, timing=_tries(hazards.early_read), rounds=1),
     "E6": Program(hazards.early_write, timing=_tries(hazards.early_write), rounds=1),
-    "E7": Program(transfers.threaded_pinning),
+    "E7": Program(transfers.threaded_pinning, besides=transfers.small_and_few),
     "E8": Program(
         training.loader,
         steps=training.STEPS,
@@ -174,7 +174,7 @@ PROGRAMS: Mapping[str, Program] = {
     "E11": Program(processes.each_copies, timing=processes.first_and_later, rounds=SOME_ROUNDS),
     "E12": Program(processes.as_sent, timing=processes.pinned_in_object, rounds=SOME_ROUNDS),
     "E13": Program(bandwidth.directions, timing=bandwidth.bandwidth),
-    "E14": Program(training.training_loop, steps=training.STEPS, tell=_waits_and_overlap),
+    "E14": Program(training.training_loop, timing=training.loop_times, tell=_waits_and_overlap),
     "E15": Program(limits.allocations, timing=limits.limits, rounds=SOME_ROUNDS),
 }
 

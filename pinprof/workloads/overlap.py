@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pinprof.bench.catalogue import experiment
-from pinprof.bench.tutorial import CASES, TEXTS_KERNELS, TWO_COPIES
+from pinprof.bench.tutorial_judges import CASES, TEXTS_KERNELS, TWO_COPIES
 from pinprof.workloads.model import Step
 from pinprof.workloads.timing import Cases
 from pinprof.workloads.transfers import Sizes

@@ -16,6 +16,10 @@ from pinprof.workloads.timing import Budget, Cases, Stopwatch, answer, by_events
 from pinprof.workloads.transfers import Sizes
 
 LATER_COPIES = 5
+START_S = 60
+"""How long the processes may take to start, the slowest of them."""
+Call = tuple[Callable[..., None], tuple[object, ...]]
+"""A function, which is called with the process's number and a queue before all else, and its arguments."""
 Times = Mapping[str, list[float]]
 
 
@@ -48,20 +52,22 @@ def first_and_later(device: torch.device, sizes: Sizes, _budget: Budget) -> Iter
 
     Sending a tensor moves it to shared memory in the parent too, so each program has tensors of its own.
     """
-
-    def tensors() -> tuple[Tensor, Tensor]:
-        return torch.randn(sizes["floats"]), _pinned(torch.randn(sizes["floats"]), device)
-
-    pageable, pinned = tensors()
-    yield answer("pinned in the parent", [pinned.is_pinned()])
-    for first, second in _spawned(_copy_both, sizes, pageable, pinned, str(device)):
+    sources = [(torch.randn(sizes["floats"]), _pinned(torch.randn(sizes["floats"]), device)) for _ in range(3)]
+    yield answer("pinned in the parent", [all(pinned.is_pinned() for _, pinned in sources)])
+    as_written, other_order, warm = sources
+    runs = _spawned(
+        sizes,
+        (_copy_both, (*as_written, str(device))),
+        (_copy_both, (*reversed(other_order), str(device))),
+        (_warm_up_and_copy, (*warm, str(device))),
+    )
+    for first, second in next(runs):
         yield from _times({"pageable, first": [first], "pinned, second": [second]})
         yield figure("times as fast, as written", "times", [first / second])
-    pageable, pinned = tensors()
-    for first, second in _spawned(_copy_both, sizes, pinned, pageable, str(device)):
+    for first, second in next(runs):
         yield from _times({"pinned, first": [first], "pageable, second": [second]})
         yield figure("times as fast, other order", "times", [second / first])
-    for is_pinned, is_shared, times in _spawned(_warm_up_and_copy, sizes, *tensors(), str(device)):
+    for is_pinned, is_shared, times in next(runs):
         yield answer("pinned on arrival", [is_pinned])
         yield answer("shared on arrival", [is_shared])
         yield from _times(times)
@@ -75,17 +81,43 @@ def _times(times: Times) -> Iterator[Figure]:
         yield figure(name, "ms", taken)
 
 
-def _spawned(target: Callable[..., None], sizes: Sizes, *arguments: object) -> list[Any]:
-    """Call a function in processes of their own, as the text does, and return what each puts into the queue.
+def _spawned(sizes: Sizes, *calls: Call) -> Iterator[list[Any]]:
+    """Make each call in processes of its own, as the text does, and yield what its processes put into their queue.
 
+    To start a process and import torch takes longer than all that it does then. So all start at once; no call begins
+    before all have started, nor before the processes of the one before have ended.
     Raises RuntimeError with the last line of what one of them says if it fails.
     """
-    answers = multiprocessing.get_context("spawn").SimpleQueue()
+    context, count = multiprocessing.get_context("spawn"), sizes["processes"]
+    started = context.Barrier(count * len(calls))
+    turns, queues = [context.Event() for _ in calls], [context.SimpleQueue() for _ in calls]
+    running = []
     try:
-        spawn(target, (answers, *arguments), nprocs=sizes["processes"], join=True)  # type: ignore[no-untyped-call]
+        for (target, arguments), turn, answers in zip(calls, turns, queues, strict=True):
+            given = (started, turn, target, answers, *arguments)
+            running.append(spawn(_in_turn, given, nprocs=count, join=False))  # type: ignore[no-untyped-call]
+        for processes, turn, answers in zip(running, turns, queues, strict=True):
+            turn.set()
+            _join(processes)
+            yield [answers.get() for _ in range(count)]
+    finally:
+        for process in (each for processes in running for each in processes.processes):
+            process.kill()  # one that waits for its turn would wait for ever
+            process.join()
+
+
+def _in_turn(rank: int, started: Any, turn: Any, target: Callable[..., None], *arguments: object) -> None:
+    started.wait(START_S)
+    turn.wait()
+    target(rank, *arguments)
+
+
+def _join(processes: Any) -> None:
+    try:
+        while not processes.join():
+            pass
     except ProcessException as error:
         raise RuntimeError(str(error).strip().splitlines()[-1]) from error
-    return [answers.get() for _ in range(sizes["processes"])]
 
 
 def _copy_both(_rank: int, answers: Any, first: Tensor, second: Tensor, device: str) -> None:
@@ -137,7 +169,8 @@ def pinned_in_object(device: torch.device, sizes: Sizes, budget: Budget) -> Iter
     held = Holder(torch.randn(sizes["floats"]), _pinned(torch.randn(sizes["floats"]), device))
     bare = _pinned(torch.randn(sizes["floats"]), device)
     yield answer("pinned in the parent", [held.pinned.is_pinned() and bare.is_pinned()])
-    for is_pinned, bare_is_pinned, times in _spawned(_copy_what_was_sent, sizes, held, bare, str(device), budget):
+    (sent,) = _spawned(sizes, (_copy_what_was_sent, (held, bare, str(device), budget)))
+    for is_pinned, bare_is_pinned, times in sent:
         yield answer("pinned in the child", [is_pinned])
         yield answer("pinned, bare in the child", [bare_is_pinned])
         yield from _times(times)

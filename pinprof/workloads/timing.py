@@ -14,6 +14,8 @@ Run = Callable[[], object]
 Cases = Mapping[str, Run]
 Clock = Callable[[], float]
 """Returns seconds."""
+Turns = Sequence[tuple[float, ...]]
+"""Milliseconds of cases that ran in turn: one of each in a turn."""
 Stopwatch = Callable[[Run], float]
 """Runs a case once and returns its milliseconds."""
 
@@ -98,6 +100,17 @@ def repeated(run: Run, stopwatch: Stopwatch, budget: Budget, clock: Clock = time
     end = clock() + budget.seconds
     while len(taken) < budget.least or (len(taken) < budget.most and clock() < end):
         taken.append(stopwatch(run))
+    return taken
+
+
+def in_turn(runs: Sequence[Run], stopwatch: Stopwatch, budget: Budget, clock: Clock = time.perf_counter) -> Turns:
+    """Return the milliseconds of several cases that run in turn, so that what slows the machine slows all alike."""
+    for run in runs:
+        stopwatch(run)
+    taken: list[tuple[float, ...]] = []
+    end = clock() + len(runs) * budget.seconds
+    while len(taken) < budget.least or (len(taken) < budget.most and clock() < end):
+        taken.append(tuple(stopwatch(run) for run in runs))
     return taken
 
 

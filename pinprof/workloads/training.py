@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from pinprof.errors import PinprofError
 from pinprof.workloads.loaders import BatchStream
 from pinprof.workloads.model import CLASSES, Sizes, Step, forever, host_batches, trainer
 from pinprof.workloads.prefetcher import Prefetcher
-from pinprof.workloads.timing import Budget, Cases, by_host, figure, repeated
+from pinprof.workloads.timing import Budget, Cases, by_host, figure, in_turn, repeated
 from pinprof.workloads.transfers import Sizes as Chosen
 
 STEPS = 10
@@ -137,6 +138,17 @@ def training_loop(device: torch.device, chosen: Chosen) -> Cases:
     """E14: the article's loop, and one that keeps loss and hits on the device; with its batches and larger ones."""
     larger = {**chosen, "rows": chosen["larger"]}
     return {**_loops(device, chosen, ""), **_loops(device, larger, ", larger")}
+
+
+def loop_times(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
+    """E14: yield what a step of each loop takes, and how much longer one with .item() takes than the next without."""
+    cases, stopwatch = training_loop(device, chosen), by_host(device, steps=STEPS)
+    for size in ("", ", larger"):
+        names = (f"as written{size}", f"without .item(){size}")
+        turns = in_turn([cases[name] for name in names], stopwatch, budget)
+        for name, times in zip(names, zip(*turns, strict=True), strict=True):
+            yield figure(name, "ms", times)
+        yield figure(f"cost of .item(){size}", "%", [median(100 * (read / kept - 1) for read, kept in turns)])
 
 
 def _loops(device: torch.device, chosen: Chosen, name: str) -> Cases:

@@ -1,6 +1,6 @@
 """E1, E2, E3, E7: tensors on their way to the GPU, by every strategy that the tutorial compares."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
@@ -9,8 +9,9 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from pinprof.bench.tutorial import TENSORDICT
-from pinprof.workloads.timing import Cases, synchronize
+from pinprof.bench.results import Figure
+from pinprof.bench.tutorial_judges import FEW_TENSORS, SMALL_FLOATS, TENSORDICT
+from pinprof.workloads.timing import Budget, Cases, by_host, synchronize, time_cases
 
 Sizes = Mapping[str, int]
 
@@ -62,24 +63,36 @@ def six_strategies(device: torch.device, sizes: Sizes) -> Cases:
 def threaded_pinning(device: torch.device, sizes: Sizes) -> Cases:
     """E7: a dictionary of tensors, pinned in the main thread or by others while the first ones are copied."""
     tensors = dict(enumerate(many(sizes)))
+    return {
+        "blocking": lambda: {key: tensor.to(device) for key, tensor in tensors.items()},
+        "non_blocking": lambda: {key: tensor.to(device, non_blocking=True) for key, tensor in tensors.items()},
+        **_pinned_on_the_way(device, tensors, ThreadPoolExecutor(sizes["threads"])),
+        **_by_tensordict(device, tensors, sizes["threads"]),
+    }
 
+
+def small_and_few(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
+    """E7: yield what it takes to pin and copy small tensors, and few large ones, in the main thread or in others."""
+    pool = ThreadPoolExecutor(sizes["threads"])
+    others = {
+        "small": {**sizes, "floats": min(sizes["floats"], SMALL_FLOATS)},
+        "few": {**sizes, "tensors": min(sizes["tensors"], FEW_TENSORS)},
+    }
+    for which, chosen in others.items():
+        cases = _pinned_on_the_way(device, dict(enumerate(many(chosen))), pool)
+        yield from time_cases({f"{which}, {name}": run for name, run in cases.items()}, by_host(device), budget)
+
+
+def _pinned_on_the_way(device: torch.device, tensors: Mapping[int, Tensor], pool: ThreadPoolExecutor) -> Cases:
     def pin_then_copy() -> dict[int, Tensor]:
         pinned = {key: tensor.pin_memory() for key, tensor in tensors.items()}
         return {key: tensor.to(device, non_blocking=True) for key, tensor in pinned.items()}
-
-    pool = ThreadPoolExecutor(sizes["threads"])
 
     def pin_in_threads_then_copy() -> dict[int, Tensor]:
         pinned = pool.map(Tensor.pin_memory, tensors.values())
         return {key: tensor.to(device, non_blocking=True) for key, tensor in zip(tensors, pinned, strict=True)}
 
-    return {
-        "blocking": lambda: {key: tensor.to(device) for key, tensor in tensors.items()},
-        "non_blocking": lambda: {key: tensor.to(device, non_blocking=True) for key, tensor in tensors.items()},
-        "pin then copy": pin_then_copy,
-        "pin in threads then copy": pin_in_threads_then_copy,
-        **_by_tensordict(device, tensors, sizes["threads"]),
-    }
+    return {"pin then copy": pin_then_copy, "pin in threads then copy": pin_in_threads_then_copy}
 
 
 def _by_tensordict(device: torch.device, tensors: Mapping[int, Tensor], threads: int) -> Cases:

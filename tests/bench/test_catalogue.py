@@ -57,7 +57,7 @@ def test_unknown_name_lists_the_known_ones() -> None:
 def test_chosen_sizes_win() -> None:
     chosen = resized(experiment("E3"), {"floats": 7})
     assert chosen.defaults() == {"tensors": 1000, "floats": 7}
-    assert chosen.defaults(quick=True) == {"tensors": 200, "floats": 7}
+    assert chosen.defaults(quick=True) == {"tensors": 100, "floats": 7}
     assert resized(experiment("E3"), {"tensors": 500}).defaults(quick=True)["tensors"] == 500
 
 

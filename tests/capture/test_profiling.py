@@ -13,6 +13,7 @@ from pinprof.capture.plain import Clock, PlainBounds, PlainStep
 from pinprof.capture.profiling import Recording, Windows, profile, writable_target
 from pinprof.capture.warmup import WarmUpBounds, is_steady
 from pinprof.errors import CaptureError
+from pinprof.trace.tables import HostMemory
 
 MS = 1_000_000
 
@@ -133,7 +134,8 @@ def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profile
     run(record(TWO_OF_EACH), clock, [2.0] * 8)
     described = profiler.metadata["pinprof"]
     versions = {"pinprof_version", "torch_version", "cuda_version"}
-    assert described.keys() == {*versions, "gpu", "marker", "plain", "steps_before"}
+    of_memory = {"host_memory", "loaders_pin"}
+    assert described.keys() == {*versions, *of_memory, "gpu", "marker", "plain", "steps_before"}
     assert described["torch_version"] == torch.__version__
     assert described["plain"] == {
         "steps": 2,
@@ -142,6 +144,35 @@ def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profile
         "p10_ms": 2.0,
         "p90_ms": 2.0,
         "clock": "host",
+    }
+
+
+def test_metadata_holds_the_memory_behind_the_last_step_and_the_loaders_before_the_first(
+    record: Record, clock: FakeClock, profiler: FakeProfiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def memory() -> HostMemory:
+        asked.append(("memory", profiler.calls.count("step")))
+        return HostMemory(4096, 2048, 8192, 1 << 30, 1 << 29, None)
+
+    def pin() -> bool:
+        asked.append(("loaders", profiler.calls.count("start")))
+        return True
+
+    monkeypatch.setattr("pinprof.capture.profiling.host_memory", memory)
+    monkeypatch.setattr("pinprof.capture.profiling.loaders_pin", pin)
+    run(record(TWO_OF_EACH), clock, [2.0] * 8)
+    assert asked == [("loaders", 0), ("memory", 3)]
+    described = profiler.metadata["pinprof"]
+    assert described["loaders_pin"] is True
+    assert described["host_memory"] == {
+        "pinned_bytes": 4096,
+        "used_bytes": 2048,
+        "peak_bytes": 8192,
+        "total_bytes": 1 << 30,
+        "available_bytes": 1 << 29,
+        "limit_bytes": None,
     }
 
 

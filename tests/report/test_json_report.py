@@ -71,6 +71,18 @@ def test_the_names_are_those_that_scripts_rely_on(recorded: dict[str, Any]) -> N
     assert recorded["findings"][0]["fix_code"].keys() == {"before", "after"}
 
 
+def test_what_is_pinned_is_there_as_recorded(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 80, launch=10)
+    (without,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
+    assert without["host_memory"] is None
+    recorded = {"pinned_bytes": 3, "used_bytes": 2, "peak_bytes": 4, "total_bytes": 9, "available_bytes": 5}
+    builder.metadata["pinprof"] = {"host_memory": {**recorded, "limit_bytes": None}, "loaders_pin": True}
+    (there,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
+    assert there["host_memory"] == {**recorded, "limit_bytes": None}
+    assert there["loader"]["pins"] is True
+
+
 def test_times_are_milliseconds_and_add_up(recorded: dict[str, Any]) -> None:
     gpu = recorded["gpu"][0]
     assert gpu["busy_ms"] + gpu["idle_ms"] == pytest.approx(gpu["span_ms"], abs=1e-6)

@@ -1,17 +1,18 @@
 """Each experiment gives its figures by name; on the CPU those that mean something there, with tiny sizes."""
 
-from collections.abc import Callable, Iterator, Mapping
+import multiprocessing
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
 import pytest
 import torch
-from bench_parts import fails
+from bench_parts import fails, says_when
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Figure
-from pinprof.bench.tutorial import TENSORDICT
+from pinprof.bench.tutorial_judges import TENSORDICT
 from pinprof.measurement.profile import measure
 from pinprof.trace import read_trace
 from pinprof.workloads import limits, overlap, processes, training
@@ -48,11 +49,13 @@ NAMES = {
     "E5": "read at once; read after synchronize; pageable, sent and read on the GPU; pinned, sent and read on the GPU",
     "E6": "pinned source, copy then kernel; pageable source, copy then kernel; "
     "pinned source; pageable source; pinned source, written after synchronize",
-    "E7": "blocking; non_blocking; pin then copy; pin in threads then copy",
+    "E7": "blocking; non_blocking; pin then copy; pin in threads then copy; small, pin then copy; "
+    "small, pin in threads then copy; few, pin then copy; few, pin in threads then copy",
     "E8": "pageable, blocking; pageable, non_blocking; pinned, blocking; pinned, non_blocking; no copy; "
     "batch, N workers",
-    "E9": "pinned, without pin_memory(); pinned, with pin_memory(); pinned, a list of tensors; "
-    "pinned, a dictionary of tensors",
+    "E9": "pinned, a tensor as it is made; pinned, by pin_memory(); pinned, made with pin_memory=True; "
+    "pinned, without pin_memory(); pinned, with pin_memory(); pinned, elements without pin_memory(); "
+    "pinned, a list of tensors; pinned, a dictionary of tensors; pinned by a thread of its own",
     "E10": "plain loop; prefetcher; prefetcher, pageable; no copy",
     "E11": "pinned in the parent; pageable, first; pinned, second; times as fast, as written; "
     "pinned, first; pageable, second; times as fast, other order; pinned on arrival; shared on arrival; "
@@ -61,7 +64,8 @@ NAMES = {
     "E12": "pinned in the parent; pinned in the child; pinned, bare in the child; pageable; pinned, sent to the child; "
     "pinned, sent bare; pinned in the child itself",
     "E13": "HtoD pageable; HtoD pinned; DtoH pageable; DtoH pinned; DtoD; blocked, HtoD pageable; blocked, HtoD pinned",
-    "E14": "as written; without .item(); as written, larger; without .item(), larger",
+    "E14": "as written; without .item(); cost of .item(); as written, larger; without .item(), larger; "
+    "cost of .item(), larger",
     "E15": "allocate, pageable; allocate, pinned; allocate, pinned again; too much raises an error; "
     "the GPU works after it; host copy, nothing pinned; host copy, much pinned",
 }
@@ -144,15 +148,24 @@ def test_a_tensor_that_is_sent_to_a_process_arrives_there() -> None:
 
 def test_a_spawned_process_that_fails_is_told_in_its_own_words() -> None:
     with pytest.raises(RuntimeError, match=r"^ValueError: process 0 has no GPU$"):
-        processes._spawned(fails, {"processes": 1})
+        list(processes._spawned({"processes": 1}, (says_when, ("early",)), (fails, ()), (says_when, ("never",))))
+    assert not multiprocessing.active_children()  # the one behind it, whose turn never came
+
+
+def test_spawned_processes_start_together_and_run_one_call_after_the_other() -> None:
+    calls = [(says_when, (name,)) for name in ("first", "second")]
+    first, second = processes._spawned({"processes": 2}, *calls)
+    assert [name for name, *_ in (*first, *second)] == ["first"] * 2 + ["second"] * 2
+    assert max(end for *_, end in first) <= min(begin for _, begin, _ in second)
 
 
 def test_the_texts_program_copies_in_both_orders_and_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    def call_here(target: Callable[..., None], sizes: Mapping[str, int], *arguments: object) -> list[Any]:
-        answers: Queue[Any] = Queue()
-        for rank in range(sizes["processes"]):
-            target(rank, answers, *arguments)
-        return [answers.get() for _ in range(sizes["processes"])]
+    def call_here(sizes: Mapping[str, int], *calls: processes.Call) -> Iterator[list[Any]]:
+        for target, arguments in calls:
+            answers: Queue[Any] = Queue()
+            for rank in range(sizes["processes"]):
+                target(rank, answers, *arguments)
+            yield [answers.get() for _ in range(sizes["processes"])]
 
     monkeypatch.setattr(processes, "_spawned", call_here)
     found = list(time_experiment("E11", {**tiny("E11"), "processes": 2}, quick=True, device="cpu"))
@@ -230,7 +243,9 @@ def test_the_safe_form_is_never_wrong(number: str, case: str) -> None:
 @pytest.mark.gpu
 def test_only_the_batch_that_can_pin_itself_is_pinned() -> None:
     found = {figure.name: figure.median for figure in time_experiment("E9", tiny("E9"), quick=True)}
+    assert found.pop("pinned, a tensor as it is made") == 0
     assert found.pop("pinned, without pin_memory()") == 0
+    assert found.pop("pinned, elements without pin_memory()") == 0
     assert set(found.values()) == {1}
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pinprof.bench.results import Figure
-from pinprof.workloads.timing import Budget, by_host, figure, repeated, time_cases
+from pinprof.workloads.timing import Budget, by_host, figure, in_turn, repeated, time_cases
 
 CPU = torch.device("cpu")
 
@@ -49,6 +49,13 @@ def test_a_budget_counts_the_time_of_all_steps_of_a_run() -> None:
     clock = Clock()
     budget = Budget(least=1, most=50, seconds=20)
     assert repeated(clock.taking(1), by_host(CPU, steps=10, clock=clock), budget, clock) == [1000, 1000]
+
+
+def test_cases_run_in_turn_after_a_warm_up_of_each() -> None:
+    clock = Clock()
+    budget = Budget(least=1, most=9, seconds=4.5)  # of each, nine in all
+    turns = in_turn([clock.taking(9, 1, 2, 1), clock.taking(9, 3)], by_host(CPU, clock=clock), budget, clock)
+    assert turns == [(1000, 3000), (2000, 3000)]
 
 
 def test_what_is_done_before_a_run_is_not_timed() -> None:

@@ -6,7 +6,7 @@ from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.step import OUTSIDE, because, busiest, busiest_idle_times, of_step, unit
-from pinprof.report.words import printable, step_known
+from pinprof.report.words import NOT_TOLD, printable, step_known
 from pinprof.rules import Findings, unsearched
 from pinprof.rules.sums import at
 from pinprof.units import duration, how_many, percent
@@ -151,7 +151,9 @@ def _saves(findings: Findings) -> float:
 
 def _first(findings: Findings, step: float | None) -> tuple[str, int]:
     first = findings[0]
-    if first.saving is None:
+    if first.saving is None and not first.evidence.cost_ns:
+        brings = NOT_TOLD
+    elif first.saving is None:
         brings = f"{duration(first.evidence.cost_ns)} of idle GPU or exposed copy go with it"
     elif first.saving.saving_ns:
         share = f" ({percent(first.saving.saving_ns / step)})" if step else ""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from pinprof.analyses.parts import MeanStep
@@ -128,7 +129,9 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
             else None,
             "pinned": profile.loader.pinned,
             "pin_thread": profile.loader.pin_thread,
+            "pins": profile.loader.pins,
         },
+        "host_memory": asdict(info.host_memory) if info.host_memory else None,
         "findings": [_finding(finding, step) for finding in findings],
         "joint": _joint(findings.joint, step),
     }

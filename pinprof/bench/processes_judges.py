@@ -1,0 +1,232 @@
+"""How figures judge what is said of processes, rates and the limits of pinned memory (E11, E12, E13, E15)."""
+
+from collections.abc import Sequence
+
+from pinprof.bench.experiment import (
+    MIB,
+    Published,
+)
+from pinprof.bench.judging import (
+    Judgement,
+    Measured,
+    MissingError,
+    against,
+    beyond,
+    pairs_by_size,
+    ratios,
+    reverse,
+)
+from pinprof.bench.link import link_of
+from pinprof.bench.order import order, shown, times
+from pinprof.bench.results import Figure
+from pinprof.units import percent, rate, size
+
+EIGHTY_ONE = 81.0
+"""How many times as fast pinned memory was in the first of the text's two processes; 90 in the other."""
+TWICE = 2.0
+MOSTLY = 0.5
+"""A share that is more than this is most of it."""
+REACHES = 0.9
+"""Of the usual rate of a link: a machine that has this of it has what the link gives."""
+LARGE_BYTES = MIB
+"""From this size on a copy shows the rate of the link; below it the time to start decides."""
+PUBLISHED_BYTES = 16 * MIB
+HELD_SHARE = 0.1
+"""A call that takes up to this share of another's time is nothing beside it."""
+WAYS = ("HtoD", "DtoH")
+ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned: no pinned memory is timed"
+
+
+def as_fast_as_published(of: Measured) -> Judgement:
+    """Judge by memory that is pinned where it is copied; the text's own figure, taken as it takes it, stands beside."""
+    written = of.maybe("times as fast, as written")
+    outcome, said = beyond("times as fast, pinned in the child", EIGHTY_ONE)(of)
+    return Judgement(outcome, f"pinned in the child {said}" + (f"; as written {shown(written)}" if written else ""))
+
+
+def was_first_use(of: Measured) -> Judgement:
+    """Judge whether the copy that came first was slow, whichever it was, and mostly by the first use of CUDA."""
+    pageable_first, pinned_second = of.all("pageable, first", "pinned, second")
+    pinned_first, pageable_second = of.all("pinned, first", "pageable, second")
+    use = of("first use of CUDA")
+    follows = [order(pinned_second, pageable_first), order(pageable_second, pinned_first)]
+    share = use.median / pageable_first.median if pageable_first.median > 0 else 0.0
+    said = (
+        f"{against(pinned_second, pageable_first)}; in the other order {against(pageable_second, pinned_first)}; "
+        f"the first use of CUDA alone takes {shown(use)}, {percent(share)} of the first copy"
+    )
+    if all(relation == "less" for relation in follows) and share > MOSTLY:
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if "more" in follows or "same" in follows else "depends", said)
+
+
+def reaches_the_link(of: Measured) -> Judgement:
+    """Judge whether the best pinned rates are what a link of this kind usually gives."""
+    best = [max(of.by_size(f"{way} pinned"), key=lambda figure: figure.median) for way in WAYS]
+    of.asked.extend(best)
+    link = link_of(of.bench.machine)
+    said = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in best)
+    if link is None:
+        return Judgement("unknown", f"{said}; the driver does not tell the generation and width of the link")
+    said += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} are usual"
+    if any(figure.low > link.theoretical for figure in best):
+        return Judgement("unknown", f"{said}: the link is faster than the driver reports")
+    if all(figure.low >= REACHES * link.usual for figure in best):
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if all(figure.high < REACHES * link.usual for figure in best) else "depends", said)
+
+
+def slower_pageable(of: Measured) -> Judgement:
+    """Judge whether pageable copies are slower than pinned ones, both ways and at every size from 1 MiB on."""
+    relations, said = [], []
+    for way in WAYS:
+        pairs = list(pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES))
+        if not pairs:
+            raise MissingError(f"{way} pageable and pinned from 1 MiB on")
+        relations += [order(*pair) for pair in pairs]
+        best = [max(each, key=lambda figure: figure.median) for each in zip(*pairs, strict=True)]
+        said.append(f"{way} {rate(best[0].median)} pageable, {rate(best[1].median)} pinned at best")
+    if all(relation == "less" for relation in relations):
+        return Judgement("confirmed", "; ".join(said))
+    return Judgement("depends" if "less" in relations else "refuted", "; ".join(said))
+
+
+def more_than_twice(of: Measured) -> Judgement:
+    """Judge whether pinned copies have more than twice the rate at the published size, both ways."""
+    pairs = [(of(f"{way} pinned", PUBLISHED_BYTES), of(f"{way} pageable", PUBLISHED_BYTES)) for way in WAYS]
+    factors = [ratios(*pair) for pair in pairs]
+    said = "; ".join(against(*pair) for pair in pairs)
+    if all(least > TWICE for least, _ in factors):
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if all(most <= TWICE for _, most in factors) else "depends", said)
+
+
+def own_memory_is_faster(of: Measured) -> Judgement:
+    """Judge whether copies on the GPU have a much higher rate than those over the link: more than twice."""
+    own, link = of.by_size("DtoD")[-1], of.by_size("HtoD pinned")[-1]
+    of.asked.extend((own, link))
+    least, most = ratios(own, link)
+    said = f"at {size(own.size or 0)} {against(own, link)}"
+    if least > TWICE:
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if most <= TWICE else "depends", said)
+
+
+def slower_though_in_memory(of: Measured) -> Judgement:
+    """Judge whether it is the disk that makes pageable copies slow: of memory just written none is on disk."""
+    outcome, said = reverse(slower_pageable(of))
+    return Judgement(outcome, f"of memory just written {said}")
+
+
+def gains_more_when_large(of: Measured) -> Judgement:
+    """Judge whether pinned memory is more times as fast at the largest size than at the smallest, by way HtoD."""
+    pairs = list(pairs_by_size(of, "HtoD pinned", "HtoD pageable"))
+    if len({pinned.size for pinned, _ in pairs}) < 2:  # noqa: PLR2004  the smallest and the largest
+        raise MissingError("HtoD pinned and pageable at two sizes")
+    small, large = pairs[0], pairs[-1]
+    of.asked.extend((*small, *large))
+    said = " and ".join(
+        f"{times(pinned.median, pageable.median)} as fast at {size(pinned.size or 0)}"
+        for pinned, pageable in (small, large)
+    )
+    (small_least, small_most), (large_least, large_most) = ratios(*small), ratios(*large)
+    if large_least > small_most:
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if large_most <= small_least else "depends", said)
+
+
+def turns_on_the_machine(of: Measured) -> Judgement:
+    """Judge whether this machine has other rates than the text's."""
+    relations, said = [], []
+    for each in PUBLISHED_RATES:
+        here = of(each.figure, each.size)
+        there = Figure(each.figure, here.unit, each.value, each.value, each.value, 1, each.size)
+        relations.append(order(there, here))
+        said.append(f"{each.figure} {shown(here)} here, {shown(there)} there")
+    if {"less", "more"} & set(relations):
+        return Judgement("confirmed", "; ".join(said))
+    return Judgement("depends" if "unsure" in relations else "refuted", "; ".join(said))
+
+
+def more_predictable(of: Measured) -> Judgement:
+    """Judge whether copies of pinned memory vary less: by what share of the median the spread is, size by size."""
+    pairs = [pair for way in WAYS for pair in pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)]
+    if not pairs:
+        raise MissingError("pageable and pinned from 1 MiB on")
+    steadier = sum(_variation(pinned) < _variation(pageable) for pageable, pinned in pairs)
+    said = (
+        f"of {len(pairs)} sizes and ways from {size(LARGE_BYTES)} on pinned copies vary less in {steadier}: by "
+        f"{percent(_middle([_variation(pinned) for _, pinned in pairs]))} against "
+        f"{percent(_middle([_variation(pageable) for pageable, _ in pairs]))} of the median, in the middle"
+    )
+    share = steadier / len(pairs)
+    if share > 1 - HELD_SHARE:
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if share < MOSTLY else "depends", said)
+
+
+def _variation(figure: Figure) -> float:
+    return (figure.high - figure.low) / figure.median if figure.median > 0 else 0.0
+
+
+def _middle(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def host_is_free(of: Measured) -> Judgement:
+    """Judge whether calls of pinned copies return at once while the stream is busy: against pageable ones that wait."""
+    pinned, pageable = of.by_size("blocked, HtoD pinned")[-1], of.by_size("blocked, HtoD pageable")[-1]
+    of.asked.extend((pinned, pageable))
+    if pinned.size != pageable.size or not pageable.median:
+        raise MissingError("blocked, HtoD pinned and pageable at one size")
+    said = f"at {size(pinned.size or 0)} the call takes {against(pinned, pageable)}"
+    if pinned.high <= HELD_SHARE * pageable.low:
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if order(pinned, pageable) in {"same", "more"} else "depends", said)
+
+
+def pageable_holds_the_host(of: Measured) -> Judgement:
+    """Judge whether non_blocking copies of pageable memory return at once as well, at the largest size."""
+    smallest, *_, largest = of.by_size("blocked, HtoD pageable")
+    of.asked.extend((smallest, largest))
+    said = (
+        f"the call takes {shown(smallest)} at {size(smallest.size or 0)}, {shown(largest)} at {size(largest.size or 0)}"
+    )
+    if order(smallest, largest) == "less" and largest.low > smallest.high / HELD_SHARE:
+        return Judgement("refuted", said)
+    return Judgement("confirmed" if order(smallest, largest) in {"same", "more"} else "depends", said)
+
+
+def always_anew(of: Measured) -> Judgement:
+    """Judge whether pinned memory costs as much again as the first time."""
+    return reverse(again_is_cheap(of))
+
+
+def costs_more(of: Measured) -> Judgement:
+    """Judge whether pinned memory costs more to get than pageable memory, at the largest size."""
+    pinned, pageable = of.by_size("allocate, pinned")[-1], of.by_size("allocate, pageable")[-1]
+    of.asked.extend((pinned, pageable))
+    relation = order(pinned, pageable)
+    said = f"{size(pinned.size or 0)}: {against(pinned, pageable)}"
+    if relation == "more":
+        return Judgement("confirmed", said)
+    return Judgement("depends" if relation == "unsure" else "refuted", said)
+
+
+def again_is_cheap(of: Measured) -> Judgement:
+    """Judge whether pinned memory costs less again than the first time, at the largest size."""
+    first, again = of.by_size("allocate, pinned")[-1], of.by_size("allocate, pinned again")[-1]
+    of.asked.extend((again, first))
+    relation = order(again, first)
+    said = f"{size(first.size or 0)}: {against(again, first)}"
+    if relation == "less":
+        return Judgement("confirmed", said)
+    return Judgement("depends" if relation == "unsure" else "refuted", said)
+
+
+PUBLISHED_RATES = (
+    Published("HtoD pageable", 2.308439, PUBLISHED_BYTES),
+    Published("DtoH pageable", 2.316220, PUBLISHED_BYTES),
+    Published("HtoD pinned", 5.774224, PUBLISHED_BYTES),
+    Published("DtoH pinned", 5.958834, PUBLISHED_BYTES),
+)

@@ -1,0 +1,81 @@
+"""What the program has pinned of the machine's memory, and whether its DataLoaders pin."""
+
+import gc
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from pinprof.trace.tables import HostMemory
+
+MACHINE, CGROUP, LIMITS = Path("/proc/meminfo"), Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+ENTRY = re.compile(r"^(MemTotal|MemAvailable):\s*(\d+) kB$", re.MULTILINE)
+KIB = 1024
+"""The unit of /proc/meminfo, which calls it kB."""
+PINNED_AND_USED = (("allocated_bytes", "active_bytes"), ("reserved_bytes", "allocated_bytes"))
+"""What torch calls the bytes that it has pinned, and those of them in use: now, and in the first versions that counted
+(the second names tell which they are)."""
+
+
+def loaders_pin() -> bool | None:
+    """Return whether the DataLoaders at work have `pin_memory=True`; None without one, and if some do and some do not.
+
+    It looks at all objects: to be asked where no profiler is watching.
+    """
+    things = [thing for thing in gc.get_objects() if issubclass(type(thing), _BaseDataLoaderIter)]
+    pin = {bool(thing._pin_memory) for thing in things}  # noqa: SLF001  only the iterators show who is at work
+    return pin.pop() if len(pin) == 1 else None
+
+
+def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
+    """Return what is pinned now, and how much memory there is.
+
+    None where torch does not count (an old one, or one that has used no GPU), and where the system does not tell.
+    """
+    stats = _allocator_stats()
+    kinds = next((kinds for kinds in PINNED_AND_USED if all(f"{kind}.current" in stats for kind in kinds)), None)
+    if kinds is None:
+        return None
+    pinned, used = kinds
+    try:
+        total, available = _memory_of_machine(machine)
+    except (OSError, KeyError):
+        return None
+    limit = min(_limits(cgroup, limits), default=total)
+    return HostMemory(
+        stats[f"{pinned}.current"],
+        stats[f"{used}.current"],
+        stats[f"{pinned}.peak"],
+        total,
+        available,
+        limit if limit < total else None,
+    )
+
+
+def _allocator_stats() -> Mapping[str, int]:
+    """Return what torch's allocator of pinned memory counts; nothing where it does not, or has not begun."""
+    ask = getattr(torch.cuda, "host_memory_stats", dict)
+    with suppress(RuntimeError, AttributeError):
+        return dict(ask())
+    return {}
+
+
+def _memory_of_machine(machine: Path) -> tuple[int, int]:
+    """Return all memory of the machine and what is available. Raises OSError or KeyError."""
+    told = dict(ENTRY.findall(machine.read_text()))
+    return int(told["MemTotal"]) * KIB, int(told["MemAvailable"]) * KIB
+
+
+def _limits(cgroup: Path, limits: Path) -> Iterator[int]:
+    """Yield the limits that this process has by its cgroup and by those around it (version 2)."""
+    with suppress(OSError, StopIteration):
+        entry = next(line for line in cgroup.read_text().splitlines() if line.startswith("0::"))
+        own = limits / entry.removeprefix("0::").strip("/")
+        for folder in (own, *own.parents):
+            with suppress(OSError, ValueError):  # no such file where there is no limit to set; "max" is none
+                yield int((folder / "memory.max").read_text())
+            if folder == limits:
+                break

@@ -1,0 +1,57 @@
+"""Rules 1xx of the memory that copies need: what is pinned is taken from everything else on the machine."""
+
+from collections.abc import Iterator
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.snippets import REFILL, SAFE_REFILL
+from pinprof.units import percent, size
+
+LARGE_SHARE = 0.5
+"""From this share on a program has locked more than it has left for its workers, the page cache from which they read,
+and all other processes. NVIDIA warns of too much, and names no figure."""
+
+
+def _too_much(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
+    memory = profile.info.host_memory
+    if memory is None or memory.pinned_bytes <= 0 or memory.pinned_bytes < LARGE_SHARE * memory.unpinned_bytes:
+        return
+    room = memory.unpinned_bytes
+    whose = "its cgroup allows" if room == memory.limit_bytes else "the machine could give it"
+    yield Evidence(
+        0.0,
+        f"torch has pinned {size(memory.pinned_bytes)} ({size(memory.used_bytes)} of it in use, at most "
+        f"{size(memory.peak_bytes)} so far): {percent(memory.pinned_bytes / max(room, 1))} of the {size(room)} that "
+        f"{whose} if nothing were pinned. From {percent(LARGE_SHARE)} on more is locked than is left for the workers, "
+        "the page cache and all other processes",
+        at_any_cost=True,
+    )
+
+
+RULES = (
+    Rule(
+        "PIN109",
+        "too much pinned memory",
+        "What torch's allocator has pinned behind the last recorded step, of what the program could have if nothing "
+        f"were pinned: {percent(LARGE_SHARE)} or more, as then more is locked than is left for everything else. Only "
+        "in traces that pinprof recorded, with a torch that has torch.cuda.host_memory_stats.",
+        "Pinned memory cannot be swapped or reclaimed: it is taken from the page cache, out of which a DataLoader "
+        "reads, from its workers and from other processes, which are killed when none is left. torch rounds each "
+        "pinned tensor up to a power of two, and keeps what is freed for the next one.",
+        "Keep few pinned tensors and refill them, each time behind an event that tells that its last copy has ended. "
+        "Let a DataLoader have fewer batches ready: prefetch_factor times num_workers of them may be pinned. What "
+        "is not in use goes back with torch.accelerator.empty_host_cache(), in older versions "
+        "torch._C._host_emptyCache(); the next pinned tensor is then slow to come.",
+        "pinned = [x.pin_memory() for x in batches]  # all of them at once\n"
+        "for x in pinned:\n"
+        "    train(x.to(device, non_blocking=True))\n\n"
+        "# or many batches ready:\n"
+        "loader = DataLoader(data, batch_size=64, num_workers=4, prefetch_factor=32, pin_memory=True)",
+        f"{REFILL}\n\n"
+        "# or few batches ready:\n"
+        "loader = DataLoader(data, batch_size=64, num_workers=4, prefetch_factor=2, pin_memory=True)",
+        f"{SAFE_REFILL} The workers keep up with fewer batches ready.",
+        _too_much,
+    ),
+)
