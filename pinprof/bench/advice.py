@@ -94,7 +94,7 @@ def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
     if result is None or not found:
         return
     pageable, pinned, pinning = found
-    cost = f"to pin {_size_of(result)} costs {shown(pinning)}"
+    cost = f"to pin {size_of(result)} costs {shown(pinning)}"
     if order(pinned, pageable) != "less":
         text = f"Do not pin for copies of this size: {cost}, and no copy is faster for it."
         yield Advice("pinning_paid_after", text, None, "copies")
@@ -108,7 +108,8 @@ def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
     yield Advice("pinning_paid_after", text, copies, "copies")
 
 
-def _size_of(result: Result) -> str:
+def size_of(result: Result) -> str:
+    """Return how large the tensors of an experiment are: "3.81 MiB"."""
     floats = result.sizes.get("floats")
     return size(floats * FLOAT_BYTES) if floats else "a tensor"
 
