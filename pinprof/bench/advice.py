@@ -120,14 +120,17 @@ def _pin_then_copy(bench: Bench) -> Iterator[Advice]:
     many = _figures(bench.result("E3"), "pin and copy, blocking", "pageable, blocking")
     if not (found or many):
         return
-    pinning, plain = found or many
-    relation = order(pinning, plain)
+    both = [pair for pair in (found, many) if pair]
+    relations = [order(pinning, plain) for pinning, plain in both]
+    relation = next((each for each in relations if each != "unsure"), "unsure")
     do = {
         "more": "Write x.to(device), not x.pin_memory().to(device)",
         "less": "x.pin_memory().to(device) is faster than x.to(device)",
-    }.get(relation, "x.pin_memory().to(device) brings nothing over x.to(device)")
-    both = [pair for pair in (found, many) if pair]
+        "same": "x.pin_memory().to(device) brings nothing over x.to(device)",
+        "unsure": "Whether x.pin_memory().to(device) is faster than x.to(device) is not sure",
+    }[relation]
     figures = " and for many tensors ".join(f"{shown(pair[0])} against {shown(pair[1])}" for pair in both)
+    pinning, plain = both[0]
     ratio = pinning.median / plain.median if plain.median > 0 else None
     yield Advice("pin_then_copy", f"{do}: it takes {figures}.", _rounded(ratio), "times the time")
 
