@@ -25,12 +25,12 @@ class MachineFile(NamedTuple):
     path: str
     pinning: "Pinning"
     is_default: bool
-    """Whether the environment names it: then it counts where it matters, and no command need repeat it."""
+    """Whether the environment names it, so that it counts only where it matters."""
 
     @property
     def words(self) -> str:
-        """The option that gives it, to follow a command; nothing where the environment does."""
-        return "" if self.is_default else f" --machine {shlex.quote(self.path)}"
+        """The option that gives it, to follow a command."""
+        return f" --machine {shlex.quote(self.path)}"
 
 
 def _read(context: click.Context, option: click.Parameter, path: str | None) -> MachineFile | None:

@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.bench.rates import Pinning
 from pinprof.rules.rule import Evidence
 from pinprof.trace.tables import Int64s, Trace
-from pinprof.units import counted, size
+from pinprof.units import size
 from pinprof.whatif import Edits
 
 ADVISED = frozenset({"PIN101", "PIN103"})
@@ -48,7 +48,4 @@ def _held_against(least: float | None, sizes: Int64s) -> str:
     if large < least:
         return f"pinned memory pays only from {size(least)} on, but {these}"
     paying = int((sizes >= least).sum())
-    return (
-        f"pinned memory pays only from {size(least)} on: {these}, and {paying:,} of "
-        f"{counted(len(sizes), 'copy', 'copies')} in the complete steps reach that"
-    )
+    return f"pinned memory pays only from {size(least)} on: {these}, and {paying:,} of {len(sizes):,} reach that"
