@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from pinprof.cli.machine import MachineFile, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, page_options, progress, say, show, write
 from pinprof.urls import STANDARD_INPUT, shown
 
@@ -43,16 +44,19 @@ jobs_option = click.option(
 )
 
 
-def measured_traces(arguments: Sequence[str]) -> "Iterator[tuple[Trace, Profile, Findings]]":
+def measured_traces(
+    arguments: Sequence[str], machine: MachineFile | None = None
+) -> "Iterator[tuple[Trace, Profile, Findings]]":
     """Yield each trace with its measurements and findings; see `each_trace`."""
-    return each_trace(arguments, measured_trace)
+    return each_trace(arguments, partial(measured_trace, machine=machine))
 
 
-def measured_trace(trace: "Trace") -> "tuple[Trace, Profile, Findings]":
+def measured_trace(trace: "Trace", machine: MachineFile | None = None) -> "tuple[Trace, Profile, Findings]":
     """Return a trace with its measurements and findings."""
     from pinprof.rules import examine
 
-    examined = examine(trace)
+    examined = examine(trace, machine and machine.pinning)
+    say_if_of_other_gpu(machine, [trace.info])
     return trace, examined.profile, examined.findings
 
 
@@ -183,7 +187,7 @@ def chosen_job(measured: "Measured", job: JobOptions) -> "tuple[Measured, list[s
     return [(file_of[id(part)], part) for part in chosen.parts], chosen.remarks
 
 
-def measured_ranks(paths: Sequence[str], job: JobOptions) -> "Measured":
+def measured_ranks(paths: Sequence[str], job: JobOptions, machine: MachineFile | None = None) -> "Measured":
     """Return each file with what was measured of it, in this order; what is no trace is skipped with a word."""
     from pinprof.errors import PinprofError, TraceError
     from pinprof.pool import cluster, measure_files
@@ -191,10 +195,11 @@ def measured_ranks(paths: Sequence[str], job: JobOptions) -> "Measured":
 
     checked_pattern(job.rank_from)
     client = cluster(job.scheduler) if job.scheduler else None
+    jobs, pinning = click.get_current_context().meta.get(JOBS), machine and machine.pinning
     found = {}
     with (
         closing(client) if client else nullcontext(),
-        closing(measure_files(paths, click.get_current_context().meta.get(JOBS), client)) as outcomes,
+        closing(measure_files(paths, jobs, client, pinning)) as outcomes,
         progress(f"measuring {len(paths)} traces") as update,
     ):
         for done, (path, outcome) in enumerate(outcomes, start=1):
@@ -205,6 +210,7 @@ def measured_ranks(paths: Sequence[str], job: JobOptions) -> "Measured":
                 found[path] = outcome
     if not found:
         raise TraceError(f"{shown(paths[0])}: neither this nor any of the {len(paths) - 1} other files is a trace")
+    say_if_of_other_gpu(machine, (part.profile.info for part in found.values()))
     return [(path, found[path]) for path in paths if path in found]
 
 

@@ -11,6 +11,7 @@ from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import step_windows
 from pinprof.analyses.syncs import Stalls, Syncs
+from pinprof.bench.rates import Pinning
 from pinprof.intervals import Intervals, covered
 from pinprof.measure import Profile
 from pinprof.rules import Findings, examine
@@ -42,9 +43,9 @@ class RankPart:
     """Why its busiest GPU was idle in the complete steps; None where that is not known."""
 
 
-def measure_rank(trace: Trace) -> RankPart:
-    """Return what the report on a job needs of one rank."""
-    profile, findings, model = examine(trace)
+def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
+    """Return what the report on a job needs of one rank; `machine` is as for `find`."""
+    profile, findings, model = examine(trace, machine)
     return RankPart(
         _summary(profile),
         findings.summary(),

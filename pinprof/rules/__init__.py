@@ -1,12 +1,15 @@
 """What is wrong and what to do about it: rules in plain sight, and what they find in a profile."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from pinprof.analyses.syncs import CAUSES
+from pinprof.bench.rates import Pinning
 from pinprof.measure import Profile, measure_with_model
 from pinprof.rules import copies, guarded, hazards, loading, memory, overlap, waits
 from pinprof.rules.copies import rule_of_batches
+from pinprof.rules.pinning import as_measured
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
@@ -66,35 +69,48 @@ class Examined(NamedTuple):
     model: Model
 
 
-def examine(trace: Trace) -> Examined:
+def examine(trace: Trace, machine: Pinning | None = None) -> Examined:
     """Return what `measure` and `find` do of a trace, with one replay for both."""
     profile, model = measure_with_model(trace)
     if profile.step.step_ns is None:
         model = Model(model.ranks, profile.steps.traced_ns)
-    return Examined(profile, _find(profile, trace, model), model)
+    return Examined(profile, _find(profile, trace, model, machine), model)
 
 
-def find(profile: Profile, trace: Trace) -> Findings:
-    """Return what the rules find, the largest saving first, then the largest cost, hazards last."""
+def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Findings:
+    """Return what the rules find, the largest saving first, then the largest cost, hazards last.
+
+    `machine` is what pinned memory brings and costs on the user's; without it usual rates are assumed.
+    """
     rank = Recorded(trace, profile.syncs, profile.steps, profile.loader)
-    return _find(profile, trace, Model([rank], profile.step_ns))
+    return _find(profile, trace, Model([rank], profile.step_ns), machine)
 
 
-def _find(profile: Profile, trace: Trace, model: Model) -> Findings:
+def _find(profile: Profile, trace: Trace, model: Model, machine: Pinning | None) -> Findings:
     step = profile.step_ns
-    if not step:
-        return Findings()
-    found = [
-        Finding(rule, "suspect" if rule in hazards.RULES else _severity(evidence.cost_ns / step), evidence)
+    findings = Findings()
+    if step:
+        found = list(_found(profile, trace, step, machine))
+        # where the estimate is withheld, a replay would run without what the trace lacks
+        findings = _weighed(with_savings(found, None if "estimate" in profile.withheld else model), step)
+    findings.machine = machine.rates.gpu if machine else None
+    return findings
+
+
+def _found(profile: Profile, trace: Trace, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:
+    """Yield what the rules see, weighed by its cost."""
+    looked = (
+        (rule, evidence)
         for rules, figures in RESTS_ON.items()
         if not figures & profile.withheld.keys()
         for rule in rules
         if rule.look
         for evidence in rule.look(profile, trace)
-        if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step
-    ]
-    # where the estimate is withheld, a replay would run without what the trace lacks
-    return _weighed(with_savings(found, None if "estimate" in profile.withheld else model), step)
+        if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step_ns
+    )
+    for rule, evidence in looked:
+        severity = "suspect" if rule in hazards.RULES else _severity(evidence.cost_ns / step_ns)
+        yield Finding(rule, severity, as_measured(evidence, rule.id, trace, machine) if machine else evidence)
 
 
 def _weighed(findings: Findings, step_ns: float) -> Findings:

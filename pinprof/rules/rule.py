@@ -107,14 +107,16 @@ class Finding:
     """If `evidence.then` were done as well; None where that brings no more."""
 
 
-class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds one thing more
+class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds two things more
     """Findings, the largest saving first."""
 
     joint: Saving | None = None
     """What all their fixes bring together; None where a replay cannot tell."""
+    machine: str | None = None
+    """The GPU on which the rates of copies that become pinned were measured; None where they are assumed."""
 
     def summary(self) -> "Findings":
         """Return the same without the rows of the trace that the fixes are about."""
         short = Findings(replace(each, evidence=each.evidence.summary()) for each in self)
-        short.joint = self.joint
+        short.joint, short.machine = self.joint, self.machine
         return short
