@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from pinprof.bench.rates import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile, profile_of
 from pinprof.replay import Replay
@@ -24,11 +25,11 @@ class Analysis:
         return self.details.trace
 
 
-def analyse(trace: Trace) -> Analysis:
-    """Return what was measured and found of a trace, with one replay for both."""
+def analyse(trace: Trace, machine: Pinning | None = None) -> Analysis:
+    """Return what was measured and found of a trace, with one replay for both; `machine` is as for `find`."""
     details = details_of(trace)
     replay = Replay([details])
     profile = profile_of(details, replay)
     if profile.estimate.step_ns is None:
         replay = Replay([details], profile.steps.traced_ns)
-    return Analysis(details, replay, profile, look(details, profile, replay))
+    return Analysis(details, replay, profile, look(details, profile, replay, machine))

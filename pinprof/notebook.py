@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pinprof.analysis import Analysis, analyse
+from pinprof.bench.rates import read_machine
 from pinprof.comparison import Comparison
 from pinprof.comparison import compare as compared
 from pinprof.errors import PinprofError, TraceError
@@ -142,10 +143,15 @@ class Report(_Page):
         return to_html([self.analysis])
 
 
-def analyze(source: str | os.PathLike[str] | Trace) -> Report:
-    """Return the report on a trace, or on the file or URL of one; TraceError if that cannot be read as a trace."""
+def analyze(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLike[str] | None = None) -> Report:
+    """Return the report on a trace, or on the file or URL of one; TraceError if that cannot be read as a trace.
+
+    `machine` is a file of `pinprof bench --json`: copies that become pinned then run at its rates, and what is said of
+    pinning is as measured there. PinprofError if that file cannot be read as one.
+    """
+    pinning = None if machine is None else read_machine(machine)
     trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
-    return Report(analyse(trace))
+    return Report(analyse(trace, pinning))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,18 +223,21 @@ def analyze_job(
     jobs: int | None = None,
     rank_from: str | None = None,
     run: int | None = None,
+    machine: str | os.PathLike[str] | None = None,
 ) -> JobReport:
     """Return the report on the ranks of a job: a folder, a pattern, a URL of either, or files.
 
     They are measured in `jobs` processes of this machine, by default one for each core, or by the workers of a
-    `dask.distributed.Client`, which stays open. `rank_from` and `run` are as for `pinprof report`.
+    `dask.distributed.Client`, which stays open. `rank_from` and `run` are as for `pinprof report`,
+    `machine` as for `analyze`.
 
-    Raises TraceError if the traces are not the ranks of a job, PinprofError if the cluster cannot be used.
+    Raises TraceError if the traces are not the ranks of a job, PinprofError if the cluster or `machine` cannot be used.
     """
     checked_pattern(rank_from)
+    pinning = None if machine is None else read_machine(machine)
     given = [traces] if isinstance(traces, str | os.PathLike) else traces
     files = [path for each in given for path in trace_files(os.fspath(each))]
-    found = dict(measure_files(files, jobs, client))
+    found = dict(measure_files(files, jobs, client, pinning))
     parts = [outcome for path in files if isinstance(outcome := found[path], RankPart)]
     skipped = {path: str(outcome) for path, outcome in found.items() if isinstance(outcome, PinprofError)}
     if not parts:

@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from pinprof.bench.rates import Pinning
 from pinprof.errors import PinprofError, TraceError
 from pinprof.processes import in_processes
 from pinprof.ranks import RankPart, measure_rank
@@ -25,32 +26,33 @@ Outcome = tuple[str, RankPart | PinprofError]
 
 
 def measure_files(
-    paths: Sequence[str], workers: int | None = None, client: Any = None
+    paths: Sequence[str], workers: int | None = None, client: Any = None, machine: Pinning | None = None
 ) -> Generator[Outcome, None, None]:
     """Yield each file with what was measured of it, as soon as that is there.
 
     Each worker reads its files itself, one after the other, and gives back what `RankPart` holds, some ten kB.
     `workers` are processes of this machine, by default one for each core (cores that are left read the files with more
     threads); `client` is a `dask.distributed.Client` to use instead, whose workers must reach the files by the same
-    names; it stays open. A file that is no trace, or that a process dies of, costs no other one. Raises PinprofError if
-    the cluster cannot be used.
+    names; it stays open. `machine` is as for `find`. A file that is no trace, or that a process dies of, costs no other
+    one. Raises PinprofError if the cluster cannot be used.
     """
     if client is not None:
-        yield from _on_cluster(paths, client)
+        yield from _on_cluster(paths, client, machine)
         return
     cores = workers or available_cores()
     if len(paths) == 1 or any(path.startswith(OF_THIS_PROCESS) for path in paths):
         for path in paths:
-            yield path, _outcome(path, cores)
+            yield path, _outcome(path, machine, cores)
         return
     count = min(cores, len(paths))
-    for path, outcome in in_processes(partial(_outcome, jobs=max(1, cores // max(count, 1))), paths, count):
+    measured = partial(_outcome, machine=machine, jobs=max(1, cores // max(count, 1)))
+    for path, outcome in in_processes(measured, paths, count):
         yield path, _death(path) if outcome is None else outcome
 
 
-def _outcome(path: str, jobs: int = 1) -> RankPart | PinprofError:
+def _outcome(path: str, machine: Pinning | None, jobs: int = 1) -> RankPart | PinprofError:
     try:
-        return measure_rank(read_trace(path, jobs))
+        return measure_rank(read_trace(path, jobs), machine)
     except PinprofError as error:
         return error
     except MemoryError:
@@ -63,10 +65,11 @@ def _death(path: str) -> TraceError:
     return TraceError(f"{shown(path)}: the process that read it died, as it does when memory runs out")
 
 
-def _on_cluster(paths: Sequence[str], client: Any) -> Iterator[Outcome]:
+def _on_cluster(paths: Sequence[str], client: Any, machine: Pinning | None) -> Iterator[Outcome]:
     from dask.distributed import as_completed  # noqa: PLC0415  only where a cluster is used
 
-    futures = {client.submit(_outcome, path, pure=False): path for path in paths}  # a cluster that grows sees the work
+    # one task for each file: a cluster that grows sees the work
+    futures = {client.submit(_outcome, path, machine, pure=False): path for path in paths}
     try:
         _check_workers(client)
         for future in as_completed(list(futures)):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinprof.trace import read_trace
-from pinprof.whatif import Scenario, model_of, predict
+from pinprof.whatif import Scenario, replay_of, predict
 
 MS = 1e6
 FEWEST = 2
@@ -58,23 +58,23 @@ def scores(folder: Path) -> list[Score]:
 def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
     """Return the score of one pair, of one process or of several ranks."""
     files = sorted(folder.glob(f"{name}.rank*.before.json.gz")) or [folder / f"{name}.before.json.gz"]
-    model = model_of([read_trace(file) for file in files])
+    replay = replay_of([read_trace(file) for file in files])
     before, after = pair["before_ms"]["median"], pair["after_ms"]["median"]
     changes: dict[str, Any] = {
         key: (value,) if key == "drop_syncs" else value for key, value in pair["scenario"].items()
     }
-    prediction = predict([rank.trace for rank in model.ranks], Scenario(**changes), before)
-    low, high = model.step.range_ns or (0.0, 0.0)
+    prediction = predict([rank.trace for rank in replay.ranks], Scenario(**changes), before)
+    low, high = replay.step.range_ns or (0.0, 0.0)
     return Score(
         name,
         pair["looked_at"],
         " ".join(f"--{key.replace('_', '-')}" for key in pair["scenario"]),
         before,
-        max(rank.times.traced_ns or 0.0 for rank in model.ranks) / MS,
-        (model.step.step_ns or 0.0) / MS,
+        max(rank.times.traced_ns or 0.0 for rank in replay.ranks) / MS,
+        (replay.step.step_ns or 0.0) / MS,
         low / MS,
         high / MS,
-        max(rank.times.busy_ns or 0.0 for rank in model.ranks) < NS_BOUND * before * MS,
+        max(rank.times.busy_ns or 0.0 for rank in replay.ranks) < NS_BOUND * before * MS,
         prediction.predicted_ns / MS,
         after,
     )

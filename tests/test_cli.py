@@ -6,13 +6,21 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from bench_builder import H200, BenchBuilder, gbps
 from command_line import copying_trace, invoke, is_one_line_error
 from page_reader import Page
 from trace_builder import TraceBuilder, without_known_events
 
+from pinprof.bench.rates import read_machine
 from pinprof.bench.results import to_json
+from pinprof.capture.agreement import Agreement, Written
+from pinprof.capture.job import Rank
+from pinprof.capture.script import ScriptRun
+from pinprof.cli.job import report_job
+from pinprof.cli.machine import MachineFile
+from pinprof.cli.run import run
 
 COMMANDS = (
     "report",
@@ -414,6 +422,100 @@ def test_a_machine_without_rates_is_one_line(trace: Path, tmp_path: Path) -> Non
     file.write_text(to_json(BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 20, 0.0)).build()))
     assert is_one_line_error(empty := invoke("whatif", trace, "--pin", "--machine", file))
     assert "pinprof bench --only E13" in empty.stderr
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    """Write the bench of an A100 on which a MB takes 2 ms from pinned memory."""
+    file = tmp_path / "bench.json"
+    made = BenchBuilder(replace(H200, gpu="NVIDIA A100"))
+    made.add("E13", gbps("HtoD pinned", 1 << 20, 0.5), gbps("HtoD pageable", 1 << 20, 0.4))
+    file.write_text(to_json(made.build()))
+    return file
+
+
+def savings(document: str) -> list[float]:
+    return [finding["saving_ms"] for trace in json.loads(document)["traces"] for finding in trace["findings"]]
+
+
+def test_a_report_reads_the_bench_of_a_machine(trace: Path, bench: Path) -> None:
+    without = invoke("report", trace, "--json", "-").stdout
+    assert "machine" not in json.loads(without)
+    assert all(savings(without))
+    document = invoke("report", trace, "--machine", bench, "--json", "-").stdout
+    assert json.loads(document)["machine"] == {"gpu": "NVIDIA A100"}
+    assert savings(document) == [0]
+    assert "As measured on NVIDIA A100: pinned memory pays" in document
+    result = invoke("report", trace, "--machine", bench)
+    assert "copies that become pinned run at the rates measured on NVIDIA A100" in result.stdout
+    assert f"Next: pinprof report {trace} --machine {bench} --html report.html" in result.stderr
+
+
+def test_a_report_with_rates_of_another_gpu_says_so(bench: Path) -> None:
+    ranks = [RECORDED / "ranks" / f"pageable_ranks.rank{number}.before.json.gz" for number in range(2)]
+    for traces in ([RECORDED / "pageable_blocking.json.gz"], ranks):
+        result = invoke("report", *traces, "--machine", bench)
+        assert result.exit_code == 0
+        assert result.stderr.count(f"Note: {bench} was measured on NVIDIA A100, the trace is of NVIDIA H200") == 1
+        flowing = " ".join(result.stdout.split())
+        assert "run at the rates measured on NVIDIA A100; the trace is of NVIDIA H200" in flowing
+
+
+def test_run_reports_by_the_bench(bench: Path, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = ScriptRun(trace, 4, 4, None, "step()", stopped=True, exit_status=0)
+    monkeypatch.setattr("pinprof.capture.script.run_script", lambda **_: outcome)
+    (tmp_path / "train.py").touch()
+    result = invoke("run", "--machine", bench, "--force", "-o", trace, tmp_path / "train.py")
+    assert result.exit_code == 0
+    assert "run at the rates measured on NVIDIA A100" in result.stdout
+    assert "As measured on NVIDIA A100: pinned memory pays" in trace.with_name("trace.html").read_text()
+
+
+def test_run_reports_on_a_job_by_the_bench(
+    bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranks = [RECORDED / "ranks" / f"pageable_ranks.rank{number}.before.json.gz" for number in range(2)]
+    written = {number: Written("here", str(path), path.stat().st_size) for number, path in enumerate(ranks)}
+    monkeypatch.setattr(Agreement, "traces", lambda *_: written)
+    agreement = Agreement(Rank(0, 2), lambda: None)
+    with click.Context(run):
+        machine = MachineFile(str(bench), read_machine(bench), is_default=False)
+        assert report_job(agreement, str(tmp_path / "job.html"), "pinprof report run/", machine)
+    assert "run at the rates measured on NVIDIA A100" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_environment_can_name_the_bench(trace: Path, bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = invoke("report", trace, "--machine", bench, "--json", "-").stdout
+    monkeypatch.setenv("PINPROF_MACHINE", str(bench))
+    assert invoke("report", trace, "--json", "-").stdout == given
+    usual = json.loads(invoke("whatif", trace, "--json", "-").stdout)
+    assert f"--pin --machine {bench}" in [scenario["options"] for scenario in usual["scenarios"]]
+    assert "at the rates measured on NVIDIA A100" in invoke("whatif", trace, "--pin").stdout
+    unpinned = invoke("whatif", trace, "--non-blocking", "--json", "-")  # that is no mistake of the one who called
+    assert json.loads(unpinned.stdout)["scenario"]["machine"] is None
+    assert "NVIDIA A100" not in unpinned.stderr
+
+
+@pytest.mark.parametrize("command", ["report", "whatif", "run"])
+def test_a_bench_that_cannot_be_read_is_one_line_with_the_name_of_the_variable(
+    command: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bench.json"
+    assert is_one_line_error(given := invoke(command, "--machine", file, trace))
+    assert given.stderr.startswith(f"Error: {file}: No such file or directory; measure it with: pinprof bench --json")
+    monkeypatch.setenv("PINPROF_MACHINE", str(file))
+    assert is_one_line_error(missing := invoke(command, trace))
+    assert missing.stderr.startswith(f"Error: PINPROF_MACHINE: {file}: No such file or directory")
+    file.write_text("{}")
+    assert is_one_line_error(broken := invoke(command, trace))
+    assert broken.stderr.startswith(f"Error: PINPROF_MACHINE: {file}: is no result of pinprof bench")
+    assert invoke(command, "--help").exit_code == 0
+
+
+def test_a_report_is_not_written_over_the_bench(trace: Path, bench: Path) -> None:
+    text = bench.read_text()
+    assert is_one_line_error(invoke("report", trace, "--machine", bench, "--json", bench, "--force"))
+    assert bench.read_text() == text
 
 
 def test_a_place_without_a_wait_is_one_line_with_the_places_there_are() -> None:

@@ -55,6 +55,19 @@ def test_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
         analyze(tmp_path / "missing.json")
 
 
+def test_a_report_can_rest_on_the_bench_of_a_machine(tmp_path: Path) -> None:
+    file = TRACE.parent / "bench.h100.json"
+    report = analyze(TRACE.parent / "pageable_blocking.json.gz", machine=file)
+    assert report.findings.machine == "NVIDIA H100 80GB HBM3"
+    rates = "opies that become pinned run at the rates measured on NVIDIA H100 80GB HBM3; the trace is of NVIDIA H200"
+    assert f"c{rates}" in " ".join(str(report).split())
+    assert f"C{rates}." in report._repr_html_()
+    report.json(tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text())["machine"] == {"gpu": "NVIDIA H100 80GB HBM3"}
+    with pytest.raises(PinprofError, match="No such file or directory; measure it with: pinprof bench --json"):
+        analyze(TRACE, machine=tmp_path / "missing.json")
+
+
 def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
     report = analyze(str(without_known_events().write(tmp_path / "empty.json")))
     assert "GPU activities" in str(report)

@@ -9,15 +9,20 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
+from bench_builder import H200, BenchBuilder, gbps
 from click.testing import CliRunner, Result
+from command_line import copying_trace
 from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
+from pinprof.bench.rates import pinning
+from pinprof.bench.results import to_json
 from pinprof.cli import main
 from pinprof.errors import PinprofError, TraceError
 from pinprof.pool import measure_files
@@ -118,6 +123,30 @@ def test_processes_and_this_one_measure_the_same(tmp_path: Path) -> None:
     assert bytes_of(dict(measure_files(paths, workers=2))) == bytes_of(here)
 
 
+SLOW = BenchBuilder(replace(H200, gpu="slow")).add("E13", gbps("HtoD pinned", 4096, 0.5)).build()
+"""Of a machine on which a MB takes 2 ms, longer than a step of these traces."""
+
+
+def copying(folder: Path) -> list[str]:
+    """Write traces whose copies are worth pinning at usual rates."""
+    folders = [folder / str(number) for number in range(3)]
+    for each in folders:
+        each.mkdir()
+    return [str(copying_trace(each)) for each in folders]
+
+
+def savings(outcomes: Iterable[tuple[str, RankPart | PinprofError]]) -> list[float]:
+    parts = [part for _, part in outcomes if isinstance(part, RankPart)]
+    return [finding.saving.saving_ns for part in parts for finding in part.findings if finding.saving]
+
+
+def test_processes_are_given_the_machine(tmp_path: Path) -> None:
+    paths = copying(tmp_path)
+    assert min(savings(measure_files(paths, workers=2))) > 0
+    assert savings(measure_files(paths, workers=2, machine=pinning(SLOW))) == [0, 0, 0]
+    assert savings(measure_files(paths[:1], machine=pinning(SLOW))) == [0]
+
+
 def test_a_program_without_a_guard_can_measure(tmp_path: Path) -> None:
     """`multiprocessing` would run it again in every process."""
     paths = written(tmp_path, 2)
@@ -169,6 +198,14 @@ def test_a_cluster_whose_worker_is_killed_meanwhile_measures_all(client: Any, tm
     assert bytes_of(found) == bytes_of(dict(measure_files([*paths, str(broken)], workers=2)))
     assert "is not JSON" in str(found[str(broken)])
     assert client.status == "running"
+
+
+def test_workers_of_a_cluster_are_given_the_machine(client: Any, tmp_path: Path) -> None:
+    assert savings(measure_files(copying(tmp_path), client=client, machine=pinning(SLOW))) == [0, 0, 0]
+    file = tmp_path / "bench.json"
+    file.write_text(to_json(SLOW))
+    report = pinprof.analyze_job(written(tmp_path, 3), client=client, machine=file)
+    assert report.parts[0].findings.machine == "slow"
 
 
 def test_what_is_not_asked_for_any_more_is_not_measured(client: Any, tmp_path: Path, endless: Path) -> None:

@@ -3,10 +3,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench_builder import BenchBuilder, gbps, ms
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
+from pinprof.bench.rates import Pinning
+from pinprof.bench.rates import pinning as pinning_of
 from pinprof.measurement.profile import measure
 from pinprof.report.trace.headline import headline
 from pinprof.report.words import worth
@@ -20,7 +23,7 @@ Scene = Callable[[TraceBuilder, float], None]
 """Adds one step's events, from the given time on."""
 
 
-def findings_of(scene: Scene, folder: Path) -> tuple[Finding, ...]:
+def findings_of(scene: Scene, folder: Path, machine: Pinning | None = None) -> tuple[Finding, ...]:
     builder = TraceBuilder()
     for number in range(4):
         builder.step(number, 1000 * number, 990)
@@ -28,7 +31,7 @@ def findings_of(scene: Scene, folder: Path) -> tuple[Finding, ...]:
         scene(builder, 1000 * number)
         builder.kernel(1000 * number + 800, 180, launch=1000 * number + 790)
     trace = read_trace(builder.write(folder / "trace.json"))
-    return find(measure(trace), trace)
+    return find(measure(trace), trace, machine)
 
 
 def wait(builder: TraceBuilder, start: float, op: str) -> None:
@@ -572,3 +575,103 @@ def test_copies_to_the_host_go_nowhere_ahead_and_nothing_more_is_offered_where_i
     for each in findings_of(pageable, tmp_path):
         if each.with_then and each.saving:
             assert each.with_then.saving_ns > each.saving.saving_ns
+
+
+# On the user's machine
+
+
+def machine(*pinned_gbps: float, plain: float = 2.0, fresh_ms: float = 0.8) -> Pinning:
+    """Return what a bench tells with these rates of pinned copies to the GPU of 4 KiB, 64 KiB, 1 MiB and so on.
+
+    Pageable ones reach `plain` at all sizes. To pin a fresh tensor of 4 MiB and to copy it takes `fresh_ms`, to copy
+    it 0.4 ms.
+    """
+    bench = BenchBuilder().add(
+        "E13",
+        *(gbps("HtoD pinned", 4096 * 16**place, rate) for place, rate in enumerate(pinned_gbps)),
+        *(gbps("HtoD pageable", 4096 * 16**place, plain) for place in range(len(pinned_gbps))),
+    )
+    times = ms("pageable.pin_memory().to", fresh_ms), ms("pageable.to", 0.4)
+    return pinning_of(bench.add("E1", *times, sizes={"floats": 1 << 20}).build())
+
+
+FRESH = "for 4.00 MiB write x.to(device), not x.pin_memory().to(device): it takes 800 µs against 400 µs"
+
+
+def test_copies_that_become_pinned_take_as_long_as_on_the_machine(tmp_path: Path) -> None:
+    """At 0.5 GB/s a MB takes 2 ms: the step of 1 ms would only become longer."""
+    (assumed,) = findings_of(pageable, tmp_path)
+    (fast,) = findings_of(pageable, tmp_path, machine(25, 25, 25))
+    (slow,) = (found := findings_of(pageable, tmp_path, machine(0.5, 0.5, 0.5)))
+    assert assumed.saving
+    assert fast.saving
+    assert slow.saving
+    assert fast.saving.saving_ns == pytest.approx(assumed.saving.saving_ns, abs=2_000)  # a start of 2 µs
+    assert assumed.saving.saving_ns > 50_000
+    assert slow.saving.saving_ns == 0
+    assert isinstance(found, Findings)
+    assert found.joint
+    assert found.joint.saving_ns == 0
+    assert found.summary().machine == found.machine == "NVIDIA H200"
+
+
+@pytest.mark.parametrize(
+    ("pinned_gbps", "sizes", "said"),
+    [
+        ((4, 10, 30), (1_000_000,), "pinned memory pays from 4.00 KiB on, and these copies have 977 KiB"),
+        (
+            (4, 10, 30),
+            (4096, 1 << 20),
+            "pinned memory pays from 4.00 KiB on, and these copies have 4.00 KiB to 1.00 MiB",
+        ),
+        (
+            (1, 2, 30),
+            (4096, 65536),
+            "pinned memory pays only from 1.00 MiB on, but these copies have 4.00 KiB to 64.0 KiB",
+        ),
+        (
+            (1, 2, 30),
+            (4096, 65536, 1 << 20),
+            "pinned memory pays only from 1.00 MiB on: these copies have 4.00 KiB to 1.00 MiB, and 4 of 12 reach that",
+        ),
+        ((1, 2, 2), (4096,), "copies to the GPU are no faster from pinned memory"),
+    ],
+)
+def test_sizes_are_held_against_that_from_which_pinning_pays(
+    tmp_path: Path, pinned_gbps: tuple[float, ...], sizes: tuple[int, ...], said: str
+) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        for place, size in enumerate(sizes):
+            at = start + 150 + 200 * place
+            builder.copy("HtoD (Pageable -> Device)", at + 50, 100, launch=at, call=160, size=size)
+
+    (finding,) = findings_of(scene, tmp_path, machine(*pinned_gbps))
+    assert finding.rule.id == "PIN101"
+    assert finding.evidence.text.endswith(f". As measured on NVIDIA H200: {said}; {FRESH}")
+
+
+@pytest.mark.parametrize(
+    ("fresh_ms", "said"),
+    [
+        (0.8, FRESH),
+        (0.2, "for 4.00 MiB x.pin_memory().to(device) is faster than x.to(device): it takes 200 µs against 400 µs"),
+    ],
+)
+def test_pinning_in_each_step_is_advised_as_measured(tmp_path: Path, fresh_ms: float, said: str) -> None:
+    (plain,) = findings_of(pinning, tmp_path)
+    (finding,) = findings_of(pinning, tmp_path, machine(30, fresh_ms=fresh_ms))
+    assert finding.rule.id == "PIN103"
+    assert finding.evidence.text == f"{plain.evidence.text}. As measured on NVIDIA H200: {said}"
+
+
+def test_a_bench_without_what_is_asked_for_adds_no_words(tmp_path: Path) -> None:
+    rates = pinning_of(BenchBuilder().add("E13", gbps("HtoD pinned", 4096, 30)).build())
+    for scene in (pageable, pinning):
+        (plain,), (finding,) = findings_of(scene, tmp_path), findings_of(scene, tmp_path, rates)
+        assert finding.evidence.text == plain.evidence.text
+
+
+def test_other_rules_say_nothing_of_pinning(tmp_path: Path) -> None:
+    (plain,), (finding,) = findings_of(item, tmp_path), findings_of(item, tmp_path, machine(30, 30))
+    assert finding.evidence.text == plain.evidence.text
+    assert finding.saving == plain.saving

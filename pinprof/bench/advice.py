@@ -94,7 +94,7 @@ def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
     if result is None or not found:
         return
     pageable, pinned, pinning = found
-    cost = f"to pin {_size_of(result)} costs {shown(pinning)}"
+    cost = f"to pin {size_of(result)} costs {shown(pinning)}"
     if order(pinned, pageable) != "less":
         text = f"Do not pin for copies of this size: {cost}, and no copy is faster for it."
         yield Advice("pinning_paid_after", text, None, "copies")
@@ -108,7 +108,8 @@ def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
     yield Advice("pinning_paid_after", text, copies, "copies")
 
 
-def _size_of(result: Result) -> str:
+def size_of(result: Result) -> str:
+    """Return how large the tensors of an experiment are: "3.81 MiB"."""
     floats = result.sizes.get("floats")
     return size(floats * FLOAT_BYTES) if floats else "a tensor"
 
@@ -119,14 +120,17 @@ def _pin_then_copy(bench: Bench) -> Iterator[Advice]:
     many = _figures(bench.result("E3"), "pin and copy, blocking", "pageable, blocking")
     if not (found or many):
         return
-    pinning, plain = found or many
-    relation = order(pinning, plain)
+    both = [pair for pair in (found, many) if pair]
+    relations = [order(pinning, plain) for pinning, plain in both]
+    relation = next((each for each in relations if each != "unsure"), "unsure")
     do = {
         "more": "Write x.to(device), not x.pin_memory().to(device)",
         "less": "x.pin_memory().to(device) is faster than x.to(device)",
-    }.get(relation, "x.pin_memory().to(device) brings nothing over x.to(device)")
-    both = [pair for pair in (found, many) if pair]
+        "same": "x.pin_memory().to(device) brings nothing over x.to(device)",
+        "unsure": "Whether x.pin_memory().to(device) is faster than x.to(device) is not sure",
+    }[relation]
     figures = " and for many tensors ".join(f"{shown(pair[0])} against {shown(pair[1])}" for pair in both)
+    pinning, plain = both[0]
     ratio = pinning.median / plain.median if plain.median > 0 else None
     yield Advice("pin_then_copy", f"{do}: it takes {figures}.", _rounded(ratio), "times the time")
 

@@ -15,6 +15,7 @@ from pinprof.units import counted
 
 if TYPE_CHECKING:
     from pinprof.capture.agreement import Agreement, Written
+    from pinprof.cli.machine import MachineFile
     from pinprof.errors import PinprofError
 
 TRACES_WITHIN_S = 300.0
@@ -23,7 +24,7 @@ VISIBLE_WITHIN_S = 5.0
 """So long a file that another machine has written to a shared folder may need to be seen here."""
 
 
-def report_job(agreement: "Agreement", page: str, later: str) -> bool:
+def report_job(agreement: "Agreement", page: str, later: str, machine: "MachineFile | None" = None) -> bool:
     """Report on the traces of all ranks once they are written; return whether there are several to report on.
 
     `later` is the command that does so later.
@@ -36,7 +37,7 @@ def report_job(agreement: "Agreement", page: str, later: str) -> bool:
         _say_what_is_missing(rank, written.get(rank))
     if len(here) > 1:
         say(f"Wrote the traces of {counted(len(here), 'rank')}; to report on them again: {later}")
-        click.get_current_context().invoke(report, traces=tuple(here), html_file=page, force=True)
+        click.get_current_context().invoke(report, traces=tuple(here), html_file=page, machine=machine, force=True)
     return len(here) > 1
 
 

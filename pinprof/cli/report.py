@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.cli.hta import hta_of, print_hta
+from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, show, write
 from pinprof.cli.traces import (
     JobOptions,
@@ -38,6 +39,7 @@ NAMED = 4
 @click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only that.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page: charts, an interactive timeline.")
 @click.option("--hta", "with_hta", is_flag=True, help="Also the breakdowns of HolisticTraceAnalysis, also in JSON.")
+@machine_option
 @job_options
 @jobs_option
 @force_option
@@ -47,6 +49,7 @@ def report(
     html_file: str | None,
     *,
     with_hta: bool,
+    machine: MachineFile | None,
     job: JobOptions,
     force: bool,
 ) -> None:
@@ -70,19 +73,20 @@ def report(
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
       pinprof report trace.json.gz --hta
+      pinprof report trace.json.gz --machine bench.json
       pinprof report run/ --html job.html --json job.json
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.trace.json import to_json
 
-    check_outputs((json_file, html_file), force=force, reads=traces)
+    check_outputs((json_file, html_file), force=force, reads=(*traces, machine and machine.path))
     files = files_of(traces)
     if len(files) > 1 and STANDARD_INPUT not in files:
-        _several(files, json_file, html_file, job, with_hta=with_hta)
+        _several(files, json_file, html_file, job, machine, with_hta=with_hta)
     else:
         hta = hta_of([(path, None) for path in files]) if with_hta else {}
-        measured = list(analyses(traces))
+        measured = list(analyses(traces, machine))
         if "-" not in (json_file, html_file):
             for each in measured:
                 print_report(each.profile, each.findings)
@@ -94,16 +98,22 @@ def report(
         say_what_is_in_vain(job)
     if not json_file and not html_file and STANDARD_INPUT not in files:  # which can be read once
         named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
-        say(f"Next: pinprof report {named} --html report.html")
+        say(f"Next: pinprof report {named}{machine.words if machine else ''} --html report.html")
 
 
 def _several(
-    files: list[str], json_file: str | None, html_file: str | None, job: JobOptions, *, with_hta: bool
+    files: list[str],
+    json_file: str | None,
+    html_file: str | None,
+    job: JobOptions,
+    machine: MachineFile | None,
+    *,
+    with_hta: bool,
 ) -> None:
     """Report on several files: as the ranks of a job if they are that, else one by one."""
     from pinprof.report.trace.json import to_json
 
-    measured = measured_ranks(files, job)
+    measured = measured_ranks(files, job, machine)
     of_job = chosen_job(measured, job)
     if of_job:
         _job(*of_job, json_file, html_file, with_hta=with_hta)

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from pinprof.cli.job import command_for, give_up, report_job, say_where
+from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals
 from pinprof.cli.traces import analyses, print_report, write_page
 from pinprof.errors import CaptureError
@@ -81,6 +82,7 @@ WINDOWS = ("plain", "lean", "lines")
     help="Record nothing; run the script to its end and find host memory that is used before its asynchronous copy "
     "has ended.",
 )
+@machine_option
 @force_option
 def run(
     script: str,
@@ -90,6 +92,7 @@ def run(
     windows: str,
     job_report: bool,
     guard: bool,
+    machine: MachineFile | None,
     force: bool,
     **options: Any,
 ) -> None:
@@ -126,7 +129,7 @@ def run(
     check_outputs(
         (outputs.trace, outputs.page if outputs.is_first else None),
         force=force,
-        reads=() if options["module"] else (script,),
+        reads=(None if options["module"] else script, machine and machine.path),
     )
     from pinprof.capture.agreement import agreement_of_process
 
@@ -144,9 +147,9 @@ def run(
     if outcome.path and not outputs.is_first:
         say_where(outputs.trace, os.environ.get("LOCAL_RANK"))
     elif outcome.path and (
-        agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again))
+        agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again, machine))
     ):
-        _report(outputs, outcome.marker)
+        _report(outputs, outcome.marker, machine)
         if agreement is not None and not (job_report and agreement.in_contact):
             say(f"Next, once all ranks have written theirs: {outputs.again}")
     if outcome.exit_status:
@@ -193,10 +196,10 @@ def _recorded(outputs: _Outputs, agreement: "Agreement | None", **options: Any) 
     return outcome
 
 
-def _report(outputs: _Outputs, marker: str) -> None:
+def _report(outputs: _Outputs, marker: str, machine: MachineFile | None) -> None:
     """Report on one trace."""
     path = outputs.trace
-    measured = list(analyses([path]))
+    measured = list(analyses([path], machine))
     for each in measured:
         print_report(each.profile, each.findings)
     write_page(outputs.page, measured)

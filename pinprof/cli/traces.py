@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from pinprof.cli.machine import MachineFile, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, page_options, progress, say, show, write
 from pinprof.urls import STANDARD_INPUT, shown
 
@@ -44,11 +45,15 @@ jobs_option = click.option(
 )
 
 
-def analyses(arguments: Sequence[str]) -> "Iterator[Analysis]":
+def analyses(arguments: Sequence[str], machine: MachineFile | None = None) -> "Iterator[Analysis]":
     """Yield what was measured and found of each trace; see `each_trace`."""
     from pinprof.analysis import analyse
 
-    return each_trace(arguments, analyse)
+    def made(trace: "Trace") -> "Analysis":
+        say_if_of_other_gpu(machine, [trace.info])
+        return analyse(trace, machine and machine.pinning)
+
+    return each_trace(arguments, made)
 
 
 def each_trace(arguments: Sequence[str], make: "Callable[[Trace], Made]") -> Iterator[Made]:
@@ -178,7 +183,7 @@ def chosen_job(measured: "Measured", job: JobOptions) -> "tuple[Measured, list[s
     return [(file_of[id(part)], part) for part in chosen.parts], chosen.remarks
 
 
-def measured_ranks(paths: Sequence[str], job: JobOptions) -> "Measured":
+def measured_ranks(paths: Sequence[str], job: JobOptions, machine: MachineFile | None = None) -> "Measured":
     """Return each file with what was measured of it, in this order; what is no trace is skipped with a word."""
     from pinprof.errors import PinprofError, TraceError
     from pinprof.pool import cluster, measure_files
@@ -186,10 +191,11 @@ def measured_ranks(paths: Sequence[str], job: JobOptions) -> "Measured":
 
     checked_pattern(job.rank_from)
     client = cluster(job.scheduler) if job.scheduler else None
+    jobs, pinning = click.get_current_context().meta.get(JOBS), machine and machine.pinning
     found = {}
     with (
         closing(client) if client else nullcontext(),
-        closing(measure_files(paths, click.get_current_context().meta.get(JOBS), client)) as outcomes,
+        closing(measure_files(paths, jobs, client, pinning)) as outcomes,
         progress(f"measuring {len(paths)} traces") as update,
     ):
         for done, (path, outcome) in enumerate(outcomes, start=1):
@@ -200,6 +206,7 @@ def measured_ranks(paths: Sequence[str], job: JobOptions) -> "Measured":
                 found[path] = outcome
     if not found:
         raise TraceError(f"{shown(paths[0])}: neither this nor any of the {len(paths) - 1} other files is a trace")
+    say_if_of_other_gpu(machine, (part.profile.info for part in found.values()))
     return [(path, found[path]) for path in paths if path in found]
 
 

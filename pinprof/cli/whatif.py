@@ -2,11 +2,11 @@
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinprof.cli.machine import MachineFile, machine_option, say_if_of_other_gpu
 from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
 from pinprof.cli.traces import each_trace, jobs_option, one_trace
 from pinprof.urls import STANDARD_INPUT
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pinprof.details import Details
     from pinprof.measurement.profile import Profile
     from pinprof.replay import Replay
-    from pinprof.trace import Trace
-    from pinprof.whatif import PinnedRates, Prediction, Scenario
+    from pinprof.whatif import Prediction, Scenario
 
 LEAST, MOST = 1e-6, 1e9
 """Between these lies every time, rate and speed that means something."""
@@ -48,13 +47,7 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
     callback=_positive,
     help="Rate of pinned copies [that of --machine, else best in the trace, else 55 for PCIe 5 and 25 for PCIe 4].",
 )
-@click.option(
-    "--machine",
-    "machine_file",
-    metavar="BENCH.json",
-    type=click.Path(),
-    help="Rates of pinned copies by direction and size, as pinprof bench --json measured them.",
-)
+@machine_option
 @click.option("--non-blocking", is_flag=True, help="Copies no longer block the host.")
 @click.option("--overlap-copies", is_flag=True, help="HtoD copies move one step ahead onto a stream of their own.")
 @click.option("--drop-allocs", is_flag=True, help="Device and pinned memory is neither allocated nor freed.")
@@ -70,7 +63,7 @@ def whatif(
     traces: tuple[str, ...],
     *,
     drop_syncs: tuple[str, ...],
-    machine_file: str | None,
+    machine: MachineFile | None,
     step_ms: float | None,
     json_file: str | None,
     force: bool,
@@ -98,22 +91,22 @@ def whatif(
     from pinprof.whatif import Scenario, predict_scenario, replay_of
     from pinprof.whatif.fixes import changes_of, predict_usual
 
-    check_outputs((json_file,), force=force, reads=(*traces, machine_file))
+    check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
     given = {name: value for name, value in options.items() if value is not None}
-    machine = _machine(machine_file) if machine_file else None
-    scenario = Scenario(drop_syncs=drop_syncs, machine=machine, **given)
-    usual = replace(scenario, pinned_gbps=None, machine=None) == Scenario()
-    if (scenario.pinned_gbps or machine) and not scenario.pin and not usual:
-        fail(f"--{'pinned-gbps' if scenario.pinned_gbps else 'machine'} is about copies that become pinned; add --pin")
+    scenario = Scenario(drop_syncs=drop_syncs, **given)
+    usual = replace(scenario, pinned_gbps=None) == Scenario()
+    if not scenario.pin and not usual:
+        _refuse_rates(machine, scenario)
+        machine = None
+    scenario = replace(scenario, machine=machine and machine.pinning.rates)
     recorded = list(each_trace(traces, lambda trace: trace))
-    if machine:
-        _warn_of_other_gpu(machine, machine_file, recorded)
+    say_if_of_other_gpu(machine, (trace.info for trace in recorded))
     with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         replay = replay_of(recorded, step_ms)
         _refuse_unfit(replay)
         prediction = predict_scenario(replay, scenario)
         made = predict_usual(replay, scenario) if usual else []
-    named = [(name, _options(each.scenario, machine_file), each) for name, each in made] or None
+    named = [(name, _options(each.scenario, machine), each) for name, each in made] or None
     ranks = [(rank.trace, changes_of(rank, prediction.scenario)) for rank in replay.ranks]
     width, color = page_options()
     if json_file != "-":
@@ -131,6 +124,12 @@ def whatif(
     say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
 
 
+def _refuse_rates(machine: MachineFile | None, scenario: "Scenario") -> None:
+    """Refuse rates of pinned copies that were given for a change that pins none."""
+    if scenario.pinned_gbps or (machine and not machine.is_default):
+        fail(f"--{'pinned-gbps' if scenario.pinned_gbps else 'machine'} is about copies that become pinned; add --pin")
+
+
 def _refuse_unfit(replay: "Replay") -> None:
     """Refuse traces that are less than they seem, where that takes the estimates from their reports."""
     from pinprof.measurement.profile import doubts_of
@@ -142,29 +141,7 @@ def _refuse_unfit(replay: "Replay") -> None:
             fail(f"{rank.trace.path}: has {reason.what}, so that no change can be predicted; {reason.remedy}")
 
 
-def _machine(path: str) -> "PinnedRates":
-    """Return the rates that a bench measured."""
-    from pinprof.bench.rates import pinned_rates
-    from pinprof.bench.results import BenchError, from_json
-
-    try:
-        bench = from_json(Path(path).read_bytes(), path)
-    except OSError as error:
-        fail(f"{path}: {error.strerror}; measure it with: pinprof bench --json {shlex.quote(path)}")
-    try:
-        return pinned_rates(bench)
-    except BenchError as error:
-        fail(f"{path}: {error}")
-
-
-def _warn_of_other_gpu(machine: "PinnedRates", path: str | None, traces: "Sequence[Trace]") -> None:
-    """Say so if the rates are those of another GPU than the traces'."""
-    names = sorted({device.name for trace in traces for device in trace.info.devices if device.name})
-    if names and machine.gpu not in names:
-        say(f"Note: {path} was measured on {machine.gpu}, the trace is of {' and '.join(names)}")
-
-
-def _options(scenario: "Scenario", machine_file: str | None) -> str:
+def _options(scenario: "Scenario", machine: MachineFile | None) -> str:
     """Return the options that make a scenario."""
     from dataclasses import fields
 
@@ -173,9 +150,7 @@ def _options(scenario: "Scenario", machine_file: str | None) -> str:
     words += [f"--{name.replace('_', '-')}" for name in flags]
     if scenario.pinned_gbps:
         words.append(f"--pinned-gbps {scenario.pinned_gbps:g}")
-    if scenario.machine and machine_file:
-        words.append(f"--machine {shlex.quote(machine_file)}")
-    return " ".join(words)
+    return " ".join(words) + (machine.words if scenario.machine and machine else "")
 
 
 def _next(

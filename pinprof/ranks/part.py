@@ -8,6 +8,7 @@ import numpy as np
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.parts import step_windows
 from pinprof.analysis import Analysis, analyse
+from pinprof.bench.rates import Pinning
 from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
@@ -35,9 +36,9 @@ class RankPart:
     """Why its busiest GPU was idle in the complete steps; None where that is not known."""
 
 
-def measure_rank(trace: Trace) -> RankPart:
-    """Return what the report on a job needs of one rank."""
-    analysis = analyse(trace)
+def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
+    """Return what the report on a job needs of one rank; `machine` is as for `find`."""
+    analysis = analyse(trace, machine)
     return RankPart(analysis.profile, analysis.findings.summary(), _alone(analysis.replay), idle=_idle(analysis))
 
 

@@ -258,6 +258,15 @@ def joint_worth(findings: Findings, profile: Profile) -> str:
     return f"all of these together: {between(step_ns, after)}; {_saves(findings.joint, profile)}"
 
 
+def rates_of(findings: Findings, profile: Profile) -> str:
+    """Return whose rates copies have that become pinned; nothing where they are assumed or nothing was replayed."""
+    if not findings.machine or not any(finding.saving for finding in findings):
+        return ""
+    names = sorted({device.name for device in profile.info.devices if device.name})
+    other = f"; the trace is of {' and '.join(names)}" if names and findings.machine not in names else ""
+    return f"copies that become pinned run at the rates measured on {findings.machine}{other}"
+
+
 def saved(before_ns: float, after_ns: float, whole: str = "step") -> str:
     """Return what a step of another length brings: "saves 2.18 ms, 16 % of the step", or what it costs.
 

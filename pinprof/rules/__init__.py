@@ -1,15 +1,17 @@
 """What is wrong and what to do about it: rules in plain sight, and what they find in a profile."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from pinprof.analyses.syncs import CAUSES
+from pinprof.bench.rates import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt, Doubted
 from pinprof.replay import Replay
 from pinprof.rules import copies, guarded, hazards, loading, memory, overlap, waits
 from pinprof.rules.copies import rule_of_batches
+from pinprof.rules.pinning import as_measured
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
@@ -58,37 +60,47 @@ NEGLIGIBLE = 0.001
 """A cost below this share of the step is not worth a line."""
 
 
-def find(profile: Profile, trace: Trace) -> Findings:
-    """Return what the rules find, the largest saving first, then the largest cost, hazards last."""
+def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Findings:
+    """Return what the rules find, the largest saving first, then the largest cost, hazards last.
+
+    `machine` is what pinned memory brings and costs on the user's; without it usual rates are assumed.
+    """
     details = details_of(trace)
-    return look(details, profile, Replay([details], profile.step_ns))
+    return look(details, profile, Replay([details], profile.step_ns), machine)
 
 
-def look(details: Details, profile: Profile, replay: Replay) -> Findings:
+def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | None = None) -> Findings:
     """Return what the rules find of a trace, as `find` does; `replay` tells what their fixes save."""
     step = profile.step_ns
-    if not step:
-        return Findings()
-    found = [
-        Finding(rule, "suspect" if rule in hazards.RULES else _severity(evidence.cost_ns / step), evidence)
+    found = list(_found(details, profile, step, machine)) if step else []
+    # where the estimate is withheld, a replay would run without what the trace lacks
+    ordered, joint = with_savings(found, None if profile.withheld.estimate else replay)
+    return Findings(
+        (_weighed(finding, step or 1.0) for finding in ordered), joint, machine.rates.gpu if machine else None
+    )
+
+
+def _found(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:
+    """Yield what the rules see, weighed by its cost."""
+    looked = (
+        (rule, evidence)
         for rules, figures in RESTS_ON
         if not any(figures(profile.withheld))
         for rule in rules
         if rule.look
         for evidence in rule.look(details, profile)
-        if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step
-    ]
-    # where the estimate is withheld, a replay would run without what the trace lacks
-    return _weighed(with_savings(found, None if profile.withheld.estimate else replay), step)
-
-
-def _weighed(findings: Findings, step_ns: float) -> Findings:
-    """Return the findings with the severity of what their fixes save, as far as a replay tells: not of their cost."""
-    weighed = Findings(
-        replace(each, severity=_severity(each.saving.saving_ns / step_ns)) if each.saving else each for each in findings
+        if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step_ns
     )
-    weighed.joint = findings.joint
-    return weighed
+    for rule, evidence in looked:
+        severity = "suspect" if rule in hazards.RULES else _severity(evidence.cost_ns / step_ns)
+        seen = as_measured(evidence, rule.id, details.trace, machine) if machine else evidence
+        yield Finding(rule, severity, seen)
+
+
+def _weighed(finding: Finding, step_ns: float) -> Finding:
+    """Return a finding with the severity of what its fix saves, as far as a replay tells: not of its cost."""
+    saving = finding.saving
+    return replace(finding, severity=_severity(saving.saving_ns / step_ns)) if saving else finding
 
 
 def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:

@@ -91,11 +91,11 @@ def _pageable_evidence(details: Details, profile: Profile, copies: Copies, what:
         f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
         edits=Edits(pinned=frozenset(copies.rows.tolist())),
-        then=_prefetched(details, profile, copies) if details.trace.gpu.direction[copies.rows[0]] == HTOD else None,
+        then=_prefetched(details, copies) if details.trace.gpu.direction[copies.rows[0]] == HTOD else None,
     )
 
 
-def _prefetched(details: Details, profile: Profile, copies: Copies) -> Further:
+def _prefetched(details: Details, copies: Copies) -> Further:
     """Return the change that makes copies, once they are pinned, one step ahead: before, that would hide nothing."""
     rows = frozenset(copies.rows.tolist())
     edits = Edits(ahead=rows) | without_blocking(details, rows)
@@ -157,10 +157,11 @@ def _slow(details: Details, profile: Profile) -> Iterator[Evidence]:
         for copies in copies_in_steps(details, profile, slow):
             got = (copies.bytes or 0) / copies.time_ns
             share = 1 - got / best if best >= SLOW_LINK_GBPS else 1 - got / SLOW_LINK_GBPS
+            reason = _why_slow(details.trace, rows[slow])
             yield Evidence(
                 copies.exposed_ns * share,
                 f"{copies.named(f'pinned {DIRECTIONS[code]} copies')}, at {rate(got)}; "
-                f"the fastest in this trace reaches {rate(best)}. Likely reason: {_why_slow(details.trace, rows[slow])}",
+                f"the fastest in this trace reaches {rate(best)}. Likely reason: {reason}",
                 *copies.place,
             )
 

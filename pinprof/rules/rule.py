@@ -1,6 +1,6 @@
 """What a rule is, what it sees in a trace, and what follows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -107,14 +107,23 @@ class Finding:
     """If `evidence.then` were done as well; None where that brings no more."""
 
 
-class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds one thing more
+class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds two things more
     """Findings, the largest saving first."""
 
-    joint: Saving | None = None
+    joint: Saving | None
     """What all their fixes bring together; None where a replay cannot tell."""
+    machine: str | None
+    """The GPU on which the rates of copies that become pinned were measured; None where they are assumed."""
+
+    def __new__(  # noqa: PYI034  Self is from Python 3.11 on
+        cls, found: Iterable[Finding] = (), joint: Saving | None = None, machine: str | None = None
+    ) -> "Findings":
+        """Return findings, and what is to be said of all of them."""
+        made = super().__new__(cls, found)
+        made.joint, made.machine = joint, machine
+        return made
 
     def summary(self) -> "Findings":
         """Return the same without the rows of the trace that the fixes are about."""
-        short = Findings(replace(each, evidence=each.evidence.summary()) for each in self)
-        short.joint = self.joint
-        return short
+        short = (replace(each, evidence=each.evidence.summary()) for each in self)
+        return Findings(short, self.joint, self.machine)

@@ -6,7 +6,7 @@ from functools import reduce
 from operator import or_
 
 from pinprof.replay import Replay
-from pinprof.rules.rule import Finding, Findings, Saving
+from pinprof.rules.rule import Finding, Saving
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, after
@@ -17,21 +17,18 @@ NOTHING = 0.002
 """A saving below this share of the step is none."""
 
 
-def with_savings(found: Sequence[Finding], replay: Replay | None) -> Findings:
-    """Return the findings with what their fixes bring by the replay, the largest saving first, then the largest cost."""
+def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Saving | None]:
+    """Return the findings with what their fixes bring, by saving, then by cost; and what all fixes bring together."""
     by_cost = sorted(found, key=lambda finding: -finding.evidence.cost_ns)
     if replay is None or not any(finding.evidence.edits for finding in found) or not _runs(replay):
-        return Findings(by_cost)
+        return by_cost, None
     replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
     saved = {id(finding): _with_saving(finding, replay) for finding in replayed}
-    result = Findings(
-        sorted(
-            (saved.get(id(finding), finding) for finding in by_cost),
-            key=lambda finding: -finding.saving.saving_ns if finding.saving else 0.0,
-        )
+    by_saving = sorted(
+        (saved.get(id(finding), finding) for finding in by_cost),
+        key=lambda finding: -finding.saving.saving_ns if finding.saving else 0.0,
     )
-    result.joint = _saving(replay, reduce(or_, map(_all_edits, saved.values()), NO_EDITS))
-    return result
+    return by_saving, _saving(replay, reduce(or_, map(_all_edits, saved.values()), NO_EDITS))
 
 
 def _with_saving(finding: Finding, replay: Replay) -> Finding:

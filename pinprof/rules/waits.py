@@ -35,13 +35,13 @@ def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> tuple
             if site.cause in causes and site.is_of_the_code and site.in_steps.count
         ]
         for numbers in [found] if are_one and found else [[number] for number in found]:
-            edits = reduce(or_, (_fixed(details, profile, number) for number in numbers)) if fixable else NO_EDITS
+            edits = reduce(or_, (_fixed(details, number) for number in numbers)) if fixable else NO_EDITS
             yield replace(_at_sites(details, profile, [details.syncs.sites[number] for number in numbers]), edits=edits)
 
     return look, causes
 
 
-def _fixed(details: Details, profile: Profile, site: int) -> Edits:
+def _fixed(details: Details, site: int) -> Edits:
     """Return what the fix of a site changes: blocking copies stay, but nobody waits for them."""
     stalls = details.syncs.stalls
     rows, cause = details.syncs.rows[site], details.syncs.sites[site].cause

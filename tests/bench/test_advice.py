@@ -80,6 +80,18 @@ def test_to_pin_and_copy_is_told_for_what_it_is(pinning: float, words: str) -> N
     assert words in said(bench, "pin_then_copy").text
 
 
+def test_what_one_tensor_does_not_tell_of_to_pin_and_copy_many_do() -> None:
+    bench = BenchBuilder().add("E1", ms("pageable.pin_memory().to", 0.2, 0.1, 0.4), ms("pageable.to", 0.3, 0.2, 0.5))
+    assert said(bench, "pin_then_copy").text == (
+        "Whether x.pin_memory().to(device) is faster than x.to(device) is not sure: it takes 200 µs against 300 µs."
+    )
+    bench.add("E3", ms("pin and copy, blocking", 200), ms("pageable, blocking", 400))
+    assert said(bench, "pin_then_copy").text == (
+        "x.pin_memory().to(device) is faster than x.to(device): it takes 200 µs against 300 µs and for many tensors "
+        "200 ms against 400 ms."
+    )
+
+
 @pytest.mark.parametrize(
     ("ahead", "words"), [(10, "Copy on a side stream"), (12, "brings nothing"), (14, "Leave copies on the default")]
 )

@@ -59,10 +59,11 @@ def _caption(profile: Profile, sites: Sequence[tuple[WaitSite, Cost]]) -> str:
     count = profile.steps.count
     stall = sum(cost.stall_ns for _, cost in sites) / count
     bubble = sum(cost.idle_ns for _, cost in sites) / count
+    which, when = idle_after(profile, (site for site, _ in sites)), in_or_after(cost for _, cost in sites)
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
         f"As traced, the host stands {duration(stall)} {profile.steps.per} in calls that wait, and "
-        f"{idle_after(profile, (site for site, _ in sites))} idle for {duration(bubble)} {in_or_after(cost for _, cost in sites)} them. While the "
+        f"{which} idle for {duration(bubble)} {when} them. While the "
         "GPU works on what was queued before, a stall is no loss. A fix may save more than the idle "
         f"time: the host has lost its lead, so that later launches are late, too.{left}"
     )

@@ -8,7 +8,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.elements import escaped, unbroken
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.trace.headline import beside_findings, nothing_found
-from pinprof.report.words import joint_worth, place, then_worth, worth
+from pinprof.report.words import joint_worth, place, rates_of, then_worth, worth
 from pinprof.rules import Finding, Findings, unsearched
 from pinprof.units import counted, duration, percent
 
@@ -85,6 +85,9 @@ def cards(number: int, analysis: Analysis) -> Iterator[str]:
     together = joint_worth(findings, profile)
     if together:
         yield f"<p><strong>{escaped(together[0].upper() + together[1:])}.</strong></p>"
+    rates = rates_of(findings, profile)
+    if rates:
+        yield f'<p class="note">{escaped(rates[0].upper() + rates[1:])}.</p>'
 
 
 def _card(number: int, rank: int, finding: Finding, in_timeline: str, profile: Profile) -> str:

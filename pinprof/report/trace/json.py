@@ -25,15 +25,23 @@ def to_json(entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[s
     """Return the report on the traces as JSON text; fields that nothing filled are null or empty.
 
     `ranks` compares the traces if they are the ranks of one job; `hta` is what HTA tells of them, by path.
+    Where findings rest on the bench of a machine, `machine` names its GPU.
     """
     told = {path: _hta(breakdown) for path, breakdown in (hta or {}).items()}
     document = {
         "schema": REPORT_SCHEMA,
         "pinprof_version": VERSION,
+        **_machine(findings for _, findings in entries),
         "traces": [_trace(profile, findings) | {"hta": told.get(profile.path)} for profile, findings in entries],
         "ranks": None if ranks is None else _ranks(ranks),
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _machine(found: Iterable[Findings]) -> dict[str, Any]:
+    """Return the machine whose bench findings rest on; nothing where they rest on none."""
+    gpu = next((findings.machine for findings in found if findings.machine), None)
+    return {"machine": {"gpu": gpu}} if gpu else {}
 
 
 def _hta(breakdown: Breakdown) -> dict[str, Any]:

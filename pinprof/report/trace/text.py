@@ -29,6 +29,7 @@ from pinprof.report.words import (
     joint_worth,
     place,
     printable,
+    rates_of,
     some_in_steps,
     steps,
     surprises,
@@ -229,6 +230,6 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         further = then_worth(finding, profile)
         if further:
             yield Padding(Text(f"Then: {further}"), (0, 0, 0, 6))
-    together = joint_worth(findings, profile)
-    if together:
-        yield bullet(together)
+    for sentence in (joint_worth(findings, profile), rates_of(findings, profile)):
+        if sentence:
+            yield bullet(printable(sentence))
