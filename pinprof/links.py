@@ -69,7 +69,7 @@ def _link_of(name: str) -> Link | None:
     model = name.strip()
     while (shorter := VENDOR.sub("", model)) != model:
         model = shorter
-    found = (
-        pcie(generation, lanes) for models, generation, lanes in MODELS if re.match(rf"{models}(?![\dA-Z])", model)
-    )
-    return next(found, None)
+    for models, generation, lanes in MODELS:
+        if re.match(rf"{models}(?![\dA-Z])", model):
+            return pcie(generation, lanes)
+    return None
