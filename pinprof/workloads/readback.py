@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import Step, on_device
+from pinprof.workloads.model import Step, on_device, sizes
 
 
 @contextmanager
@@ -53,6 +53,7 @@ class LateReader:
 def readback_async(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Copy the network's output on a side stream and read it one step later."""
     training, batch = on_device(device, scale)
+    size = sizes(scale)
     late = LateReader(torch.empty(size.rows, size.classes, device=device)) if device.type == "cuda" else None
 
     def step() -> None:
