@@ -259,8 +259,10 @@ def _overlap(profile: Profile) -> dict[str, Any]:
 
 def _syncs(profile: Profile) -> dict[str, Any]:
     waits = [site for site in profile.sites if site.is_wait]
-    total = _together(site.total for site in waits)
-    in_steps = _together(site.in_steps for site in waits)
+    total, in_steps = (
+        None if profile.withheld.stalls else _together(costs)
+        for costs in ([site.total for site in waits], [site.in_steps for site in waits])
+    )
     return {
         "count": total and total.count,
         "per_step": _per(profile, in_steps),
