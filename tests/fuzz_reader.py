@@ -22,7 +22,8 @@ with atheris.instrument_imports(include=["pinprof"]):
     from pinprof.report.trace.json import to_json
     from pinprof.report.trace.text import to_text
     from pinprof.rules import find
-    from pinprof.trace import blocks, read_trace
+    from pinprof.trace import read_trace
+    from pinprof.trace.scan import blocks
 
 RECORDINGS = Path(__file__).parents[1] / "traces"
 SEEDS = (

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
-from pinprof.analyses.loader import measure_loader
-from pinprof.analyses.syncs import Stalls, measure_syncs
+from pinprof.analyses.syncs import Stalls
+from pinprof.details import details_of
 from pinprof.intervals import intersect, length, subtract, union
-from pinprof.replay.bound import gaps_with_causes
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.calls import ALLOCATING
 
@@ -25,9 +24,8 @@ every_recording = pytest.mark.parametrize("path", [pytest.param(path, id=path.na
 
 @cache
 def measured(path: Path) -> tuple[Trace, Stalls, tuple[IdleGaps, ...]]:
-    trace = read_trace(path)
-    syncs = measure_syncs(trace)
-    return trace, syncs.stalls, gaps_with_causes(trace, syncs, measure_loader(trace))
+    details = details_of(read_trace(path))
+    return details.trace, details.syncs.stalls, details.gaps
 
 
 @every_recording

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from trace_builder import MAIN, TraceBuilder, without_known_events
 
+from pinprof.measurement.known import Known
 from pinprof.measurement.profile import Profile, measure
 from pinprof.trace import read_trace
 
@@ -21,19 +22,19 @@ def steps(builder: TraceBuilder, *, busy: float, period: float = 1000, count: in
 
 
 def missing_of(profile: Profile) -> list[str]:
-    return [gap.what for gap in profile.missing]
+    return [doubt.what for doubt in profile.doubts]
 
 
 def test_a_measured_step_is_taken_as_it_is(tmp_path: Path) -> None:
     builder = steps(TraceBuilder(), busy=300)
     builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": 0.7, "p10_ms": 0.6, "p90_ms": 0.9}}
-    step = profile_of(builder, tmp_path).step
+    step = profile_of(builder, tmp_path).estimate
     assert (step.step_ns, step.source, step.range_ns) == (700_000, "measured", (600_000, 900_000))
 
 
 def test_the_traced_step_is_the_step_when_the_gpu_works_all_the_time(tmp_path: Path) -> None:
     profile = profile_of(steps(TraceBuilder(), busy=990), tmp_path)
-    assert (profile.step.step_ns, profile.step.source, profile.bound) == (1_000_000, "estimated", "gpu")
+    assert (profile.estimate.step_ns, profile.estimate.source, profile.bound) == (1_000_000, "estimated", "gpu")
 
 
 def test_an_inflated_step_is_not_given_as_the_truth_but_corrected_and_bounded(tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_an_inflated_step_is_not_given_as_the_truth_but_corrected_and_bounded(tm
         if at % 1000 < 900 and at % 3 == 0:
             builder.op("aten::add", at, 1)  # 290 ops in each step
     profile = profile_of(builder, tmp_path)
-    step = profile.step
+    step = profile.estimate
     assert step.source == "estimated"
     assert step.range_ns is not None
     assert step.step_ns == pytest.approx(990_000 - 300 * 1_100, rel=0.02)  # 0.55 of a launch for each of 300 ops
@@ -66,7 +67,7 @@ def test_blocked_time_belongs_to_the_copies_that_block(tmp_path: Path) -> None:
     builder.copy("HtoD (Pinned -> Device)", 200, 100, launch=190)
     builder.kernel(310, 10, launch=305)
     blocked = {group.host_memory: group.host_blocked_ns for group in profile_of(builder, tmp_path).copies}
-    assert blocked == {"pageable": 105_000, "pinned": 0}
+    assert blocked == {"pageable": Known(105_000), "pinned": Known(0)}
 
 
 def test_what_the_trace_lacks_is_said(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_a_trace_of_one_side_alone_is_measured(tmp_path: Path, gpu: bool) -> Non
 
 def test_a_trace_without_any_known_event_is_measured(tmp_path: Path) -> None:
     profile = profile_of(without_known_events(), tmp_path)
-    assert (profile.span_ns, profile.devices, profile.copies, profile.bound) == (0, (), (), None)
+    assert (profile.span_ns, profile.gpus, profile.copies, profile.bound) == (0, (), (), None)
 
 
 def test_a_step_that_is_longer_without_the_profiler_waited_for_input(tmp_path: Path) -> None:

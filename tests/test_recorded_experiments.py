@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.rules import examine
+from pinprof.analysis import analyse
+from pinprof.measurement.known import Known
 from pinprof.trace import read_trace
 
 RECORDED = Path(__file__).parents[1] / "traces" / "experiments"
@@ -46,10 +47,14 @@ HTOD_PAGEABLE, HTOD_PINNED = ("HtoD", "pageable"), ("HtoD", "pinned")
 def test_a_recorded_experiment_shows_what_it_is_about(
     name: str, waits: int, overlapped: float | None, htod: tuple[str, str] | None, rule: str | None
 ) -> None:
-    profile, findings, _ = examine(read_trace(RECORDED / f"{name}.json.gz"))
-    assert profile.per_step
-    assert profile.per_step.waits == waits
-    assert profile.overlap.fraction == (overlapped if overlapped is None else pytest.approx(overlapped, abs=0.02))
+    analysis = analyse(read_trace(RECORDED / f"{name}.json.gz"))
+    profile, findings = analysis.profile, analysis.findings
+    assert profile.sums
+    assert isinstance(profile.sums.waits, Known)
+    assert profile.sums.waits.value.count == waits
+    assert isinstance(profile.overlap, Known)
+    fraction = profile.overlap.value.fraction
+    assert fraction == (overlapped if overlapped is None else pytest.approx(overlapped, abs=0.02))
     assert {(group.direction, group.host_memory) for group in profile.copies if group.direction == "HtoD"} == (
         {htod} if htod else set()
     )
@@ -59,12 +64,12 @@ def test_a_recorded_experiment_shows_what_it_is_about(
 def test_batches_of_a_class_are_not_said_to_come_from_a_loader_that_does_not_pin() -> None:
     """E9's DataLoader has pin_memory=True and no workers: of its batches without pin_memory() no event tells so."""
     trace = read_trace(RECORDED / "e9.pinned-without-pin_memory.json.gz")
-    found = [each for each in examine(trace).findings if each.rule.id in {"PIN104", "PIN105"}]
+    found = [each for each in analyse(trace).findings if each.rule.id in {"PIN104", "PIN105"}]
     said = "the trace does not tell whether the DataLoader has pin_memory=True: if so, the batches are of a class"
     assert {each.rule.id for each in found} == {"PIN104"}
     assert all(said in each.evidence.text for each in found)
     told = replace(trace, info=replace(trace.info, loaders_pin=True))  # as it is recorded of a DataLoader that lives on
-    found = [each for each in examine(told).findings if each.rule.id in {"PIN104", "PIN105"}]
+    found = [each for each in analyse(told).findings if each.rule.id in {"PIN104", "PIN105"}]
     assert {each.rule.id for each in found} == {"PIN105"}
     assert all("has pin_memory=True, but this memory is not pinned" in each.evidence.text for each in found)
 

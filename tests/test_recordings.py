@@ -5,13 +5,14 @@ import json
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from pinprof.measurement.profile import Profile, measure
-from pinprof.rules import find
-from pinprof.trace import Trace, read_trace
+from pinprof.analysis import Analysis, analyse
+from pinprof.measurement.known import Known, Perhaps
+from pinprof.measurement.profile import Profile
+from pinprof.trace import read_trace
 
 TRACES = Path(__file__).parents[1] / "traces"
 TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]
@@ -31,16 +32,21 @@ GPU_BOUND = (
 """Workloads whose GPU has work all the time, at the pace of the GPU alone."""
 
 Range = tuple[int, int]
+T = TypeVar("T")
 
 
 @cache
-def loaded(name: str) -> tuple[Trace, Profile]:
-    trace = read_trace(TRACES / name)
-    return trace, measure(trace)
+def loaded(name: str) -> Analysis:
+    return analyse(read_trace(TRACES / name))
 
 
 def profile_of(workload: str) -> Profile:
-    return loaded(LEAN[workload])[1]
+    return loaded(LEAN[workload]).profile
+
+
+def known(figure: Perhaps[T]) -> T:
+    assert isinstance(figure, Known)
+    return figure.value
 
 
 @cache
@@ -72,37 +78,39 @@ def swept(inside: list[Range], under: list[Range] | None = None) -> int:
 
 @pytest.mark.parametrize("name", FILES)
 def test_busy_and_idle_time_equal_a_sweep_over_the_raw_events(name: str) -> None:
-    (device,) = loaded(name)[1].devices
+    (gpu,) = loaded(name).profile.gpus
+    device = known(gpu.time)
     ranges = raw_ranges(name, "kernel", "gpu_memcpy", "gpu_memset")
     assert device.busy_ns == swept(ranges)
     assert device.kernel_ns == swept(raw_ranges(name, "kernel"))
     assert device.span_ns == max(end for _, end in ranges) - min(start for start, _ in ranges)
     assert device.busy_ns + device.idle_ns == device.span_ns
-    assert sum(time for _, time in device.idle_by_cause) == device.idle_ns
+    assert sum(time for _, time in known(gpu.idle_by_cause)) == device.idle_ns
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_overlap_equals_a_sweep_over_the_raw_events(name: str) -> None:
-    overlap = loaded(name)[1].overlap
+    profile = loaded(name).profile
     copies, kernels = raw_ranges(name, "gpu_memcpy"), raw_ranges(name, "kernel")
-    assert sum(device.copy_ns for device in overlap.devices) == swept(copies)
-    assert sum(device.overlapped_ns for device in overlap.devices) == swept(copies, kernels)
-    assert sum(exposed for _, _, exposed in overlap.by_reason) == swept(copies) - swept(copies, kernels)
+    assert known(profile.copy_ns) == swept(copies)
+    assert known(profile.overlap).overlapped_ns == swept(copies, kernels)
+    assert sum(known(exposed.exposed_ns) for exposed in profile.exposed) == swept(copies) - swept(copies, kernels)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_copies_equal_the_raw_events(name: str) -> None:
-    groups = loaded(name)[1].copies
+    groups = loaded(name).profile.copies
+    copied, hidden = [known(group.copied) for group in groups], [known(group.hidden) for group in groups]
     copies = [event for event in raw_events(name) if event["cat"] == "gpu_memcpy"]
-    assert sum(group.count for group in groups) == len(copies)
-    assert sum(group.bytes or 0 for group in groups) == sum(event["args"]["bytes"] for event in copies)
-    assert sum(group.time_ns for group in groups) == sum(int(event["dur"] * 1000) for event in copies)
-    assert all(group.overlapped_ns + group.exposed_ns == group.time_ns for group in groups)
+    assert sum(each.count for each in copied) == len(copies)
+    assert sum(each.bytes or 0 for each in copied) == sum(event["args"]["bytes"] for event in copies)
+    assert sum(each.time_ns for each in copied) == sum(int(event["dur"] * 1000) for event in copies)
+    assert [each.overlapped_ns + each.exposed_ns for each in hidden] == [each.time_ns for each in copied]
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_parts_of_every_stall_add_up(name: str) -> None:
-    stalls = loaded(name)[1].syncs.stalls
+    stalls = loaded(name).details.syncs.stalls
     assert (stalls.stall_ns == stalls.drain_ns + stalls.own_ns + stalls.overhead_ns).all()
     assert (stalls.overhead_ns >= 0).all()
     assert (stalls.bubble_ns >= 0).all()
@@ -110,23 +118,23 @@ def test_the_parts_of_every_stall_add_up(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_bubbles_are_no_longer_than_the_idle_time(name: str) -> None:
-    profile = loaded(name)[1]
-    idle = sum(device.idle_ns for device in profile.devices)
-    assert profile.syncs.stalls.bubble_ns.sum() <= idle
-    assert sum(site.total.bubble_ns for site in profile.syncs.sites) <= idle
+    details = loaded(name).details
+    idle = sum(device.idle_ns for device in details.devices)
+    assert details.syncs.stalls.bubble_ns.sum() <= idle
+    assert sum(site.total.idle_ns for site in details.syncs.sites) <= idle
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_profilers_own_synchronize_is_found_once(name: str) -> None:
-    sites = loaded(name)[1].syncs.sites
-    assert sum(site.total.count for site in sites if site.verdict == "profiler") == 1
+    sites = loaded(name).profile.sites
+    assert sum(known(site.total).count for site in sites if site.verdict == "profiler") == 1
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_launch_of_a_step_is_linked(name: str) -> None:
-    trace, profile = loaded(name)
+    trace, profile = loaded(name).trace, loaded(name).profile
     assert profile.skipped == {}
-    assert not [gap for gap in profile.missing if "launch" in gap.what]
+    assert not [doubt for doubt in profile.doubts if "launch" in doubt.what]
     assert profile.steps.count == trace.steps.complete.sum() == TRUTH[name.split(".", maxsplit=1)[0]]["files"][name]
 
 
@@ -146,8 +154,8 @@ def test_a_host_bound_workload_is_called_so_and_its_traced_step_is_not_taken_for
     plain_ns = TRUTH["small_kernels"]["plain_ms"]["median"] * 1e6
     assert profile.bound == "host"
     assert (profile.steps.traced_ns or 0) > 1.3 * plain_ns
-    assert profile.step.source == "measured"
-    assert profile.step.step_ns == pytest.approx(plain_ns, rel=0.15)  # two processes, at the mercy of the host
+    assert profile.estimate.source == "measured"
+    assert profile.estimate.step_ns == pytest.approx(plain_ns, rel=0.15)  # two processes, at the mercy of the host
 
 
 @pytest.mark.parametrize(
@@ -172,7 +180,7 @@ def test_the_copies_are_what_the_workload_makes(workload: str, direction: str, m
 @pytest.mark.parametrize("workload", ["prefetch", "readback_async"])
 def test_copies_on_a_side_stream_are_hidden(workload: str) -> None:
     (group,) = profile_of(workload).copies
-    assert group.overlapped_ns >= 0.8 * group.time_ns
+    assert known(group.hidden).overlapped_ns >= 0.8 * known(group.copied).time_ns
 
 
 @pytest.mark.parametrize(
@@ -188,8 +196,8 @@ def test_copies_on_a_side_stream_are_hidden(workload: str) -> None:
 )
 def test_an_exposed_copy_has_the_reason_that_the_workload_gives_it(workload: str, reason: str) -> None:
     (group,) = profile_of(workload).copies
-    assert group.overlapped_ns == 0
-    assert [found for found, _, _ in profile_of(workload).overlap.by_reason] == [reason]
+    assert known(group.hidden).overlapped_ns == 0
+    assert [known(exposed.reason) for exposed in profile_of(workload).exposed] == [reason]
 
 
 @pytest.mark.parametrize(
@@ -209,18 +217,18 @@ def test_an_exposed_copy_has_the_reason_that_the_workload_gives_it(workload: str
 )
 def test_the_waits_are_what_the_workload_makes(workload: str, cause: str, per_step: int) -> None:
     profile = profile_of(workload)
-    waits = sum(site.in_steps.count for site in profile.syncs.sites if site.cause == cause)
+    waits = sum(known(site.in_steps).count for site in profile.sites if site.cause == cause)
     assert waits == per_step * profile.steps.count
 
 
 @pytest.mark.parametrize("workload", ["pinned_non_blocking", "pin_then_copy", "prefetch", "clean", "small_kernels"])
 def test_a_workload_that_waits_for_nothing_has_no_stall(workload: str) -> None:
-    assert {site.verdict for site in profile_of(workload).syncs.sites} == {"profiler"}
+    assert {site.verdict for site in profile_of(workload).sites} == {"profiler"}
 
 
 def test_host_work_after_a_wait_shows_as_its_bubble() -> None:
     bubbles = {
-        workload: sum(site.in_steps.bubble_ns for site in profile.syncs.sites) / profile.steps.count / 1e6
+        workload: sum(known(known(site.in_steps).whole).idle_ns for site in profile.sites) / profile.steps.count / 1e6
         for workload in ("loss_item", "loss_item_host_work")
         for profile in [profile_of(workload)]
     }
@@ -230,8 +238,8 @@ def test_host_work_after_a_wait_shows_as_its_bubble() -> None:
 
 @pytest.mark.parametrize("workload", ["prefetch", "clean", "readback_async", "small_kernels"])
 def test_nothing_is_found_in_a_clean_workload(workload: str) -> None:
-    trace, profile = loaded(LEAN[workload])
-    assert [finding.rule.id for finding in find(profile, trace) if finding.severity != "low"] == []
+    findings = loaded(LEAN[workload]).findings
+    assert [finding.rule.id for finding in findings if finding.severity != "low"] == []
 
 
 @pytest.mark.parametrize(
@@ -253,7 +261,7 @@ def test_nothing_is_found_in_a_clean_workload(workload: str) -> None:
 def test_the_line_of_a_wait_is_the_line_that_waits(workload: str, cause: str, code: str) -> None:
     root = TRACES.parent
     for name in (LEAN[workload], f"{workload}.stack.json.gz"):
-        sites = [site for site in loaded(name)[1].syncs.sites if site.cause == cause and site.line is not None]
+        sites = [site for site in loaded(name).profile.sites if site.cause == cause and site.line is not None]
         lines = [(root / str(site.file)).read_text().splitlines()[(site.line or 0) - 1] for site in sites]
         assert any(code in line for line in lines), lines
 
@@ -268,15 +276,14 @@ def test_the_line_of_a_wait_is_the_line_that_waits(workload: str, cause: str, co
     ],
 )
 def test_of_the_four_ways_to_copy_beside_kernels_one_overlaps(workload: str, reason: str | None) -> None:
-    trace, profile = loaded(LEAN[workload])
-    share = sum(each.overlapped_ns for each in profile.overlap.devices) / sum(
-        each.copy_ns for each in profile.overlap.devices
-    )
-    found = {finding.rule.id for finding in find(profile, trace)}
+    analysis = loaded(LEAN[workload])
+    overlap = known(analysis.profile.overlap)
+    share = overlap.overlapped_ns / known(analysis.profile.copy_ns)
+    found = {finding.rule.id for finding in analysis.findings}
     if reason is None:
         assert share > 0.6
         assert not {"PIN101", "PIN301"} & found  # PIN302: the copy begins some 30 µs before the first kernel
         return
     assert share < 0.1
-    assert profile.overlap.by_reason[0][0] == reason
+    assert known(analysis.profile.exposed[0].reason) == reason
     assert ("PIN101" if reason == "pageable" else "PIN301") in found

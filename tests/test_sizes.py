@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from trace_builder import TraceBuilder
 
+from pinprof.analyses.copies import Copied
+from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import compare
-from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.known import Known
+from pinprof.measurement.profile import CopySums, Profile
 from pinprof.report.trace.json import to_json
 from pinprof.report.words import copy_cells
-from pinprof.rules import find
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import read_trace
 from pinprof.trace.sizes import MOST_BYTES, Bytes, total_bytes
 from pinprof.units import sizes
 
@@ -35,13 +37,23 @@ def copying(*given: int | None, kind: str = PAGEABLE) -> TraceBuilder:
     return builder
 
 
-def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
-    trace = read_trace(builder.write(folder / "trace.json"))
-    return trace, measure(trace)
+def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
+    return analyse(read_trace(builder.write(folder / "trace.json")))
+
+
+def only_copies(profile: Profile) -> tuple[CopySums, Copied]:
+    (group,) = profile.copies
+    assert isinstance(group.copied, Known)
+    return group, group.copied.value
 
 
 def missing(profile: Profile) -> list[str]:
-    return [entry.what for entry in profile.missing if entry.check == "copy_sizes"]
+    return [doubt.what for doubt in profile.doubts if doubt.check == "copy_sizes"]
+
+
+def said_of_copies(analysis: Analysis) -> str:
+    (text,) = [finding.evidence.text for finding in analysis.findings if "copies" in finding.evidence.text]
+    return text
 
 
 @pytest.mark.parametrize(
@@ -62,50 +74,46 @@ def test_sums_of_sizes_read_as_known_as_least_or_as_unknown() -> None:
 
 
 def test_copies_without_a_size_have_none_in_any_report(tmp_path: Path) -> None:
-    trace, profile = measured(copying(None, None), tmp_path)
-    (group,) = profile.copies
-    assert (group.count, group.bytes, group.unsized, group.bandwidth_gbps) == (6, None, 6, None)
+    analysis = analysed(copying(None, None), tmp_path)
+    profile = analysis.profile
+    group, copied = only_copies(profile)
+    assert (copied.count, copied.bytes, group.unsized, copied.bandwidth_gbps) == (6, None, 6, None)
     assert next(copy_cells(profile))[3] == "unknown size"
-    assert profile.per_step
-    assert profile.per_step.pageable_bytes is None
+    assert profile.sums
+    assert profile.sums.pageable_bytes == Known(None)
     assert missing(profile) == ["no size of 6 of 6 copies"]
-    (text,) = [finding.evidence.text for finding in find(profile, trace) if "copies" in finding.evidence.text]
-    assert "2 HtoD copies of pageable memory per step (unknown size), exposed" in text
+    assert "2 HtoD copies of pageable memory per step (unknown size), exposed" in said_of_copies(analysis)
 
 
 def test_where_some_sizes_are_known_the_sum_is_the_least(tmp_path: Path) -> None:
-    trace, profile = measured(copying(2_000_000, None), tmp_path)
-    (group,) = profile.copies
-    assert (group.bytes, group.unsized) == (6_000_000, 3)
-    assert group.bandwidth_gbps == 20.0  # 2 MB in 100 µs: of the others the size is unknown, not 0
-    assert next(copy_cells(profile))[3] == "at least 5.72 MiB"
-    (text,) = [finding.evidence.text for finding in find(profile, trace) if "copies" in finding.evidence.text]
-    assert "(at least 1.91 MiB), exposed" in text
+    analysis = analysed(copying(2_000_000, None), tmp_path)
+    group, copied = only_copies(analysis.profile)
+    assert (copied.bytes, group.unsized) == (6_000_000, 3)
+    assert copied.bandwidth_gbps == 20.0  # 2 MB in 100 µs: of the others the size is unknown, not 0
+    assert next(copy_cells(analysis.profile))[3] == "at least 5.72 MiB"
+    assert "(at least 1.91 MiB), exposed" in said_of_copies(analysis)
 
 
 def test_sizes_that_no_copy_has_are_not_summed_and_are_reported(tmp_path: Path) -> None:
-    _, profile = measured(copying(2**63 - 1, 2**62, 1000), tmp_path)
-    (group,) = profile.copies
-    assert (group.bytes, group.unsized) == (3000, 6)
+    profile = analysed(copying(2**63 - 1, 2**62, 1000), tmp_path).profile
+    group, copied = only_copies(profile)
+    assert (copied.bytes, group.unsized) == (3000, 6)
     assert missing(profile) == ["no size of 6 of 9 copies; 6 recorded sizes are corrupt"]
 
 
 def test_recorded_sizes_are_not_reported(tmp_path: Path) -> None:
-    assert missing(measured(copying(0, MOST_BYTES), tmp_path)[1]) == []
+    assert missing(analysed(copying(0, MOST_BYTES), tmp_path).profile) == []
 
 
 def test_json_has_null_for_a_size_that_is_unknown(tmp_path: Path) -> None:
-    trace, profile = measured(copying(None), tmp_path)
-    document: dict[str, Any] = json.loads(to_json([(profile, find(profile, trace))]))
+    analysis = analysed(copying(None), tmp_path)
+    document: dict[str, Any] = json.loads(to_json([(analysis.profile, analysis.findings)]))
     (copies,) = document["traces"][0]["copies"]
     assert (copies["bytes"], copies["unsized"], copies["bandwidth_gbps"]) == (None, 3, None)
 
 
 def test_a_comparison_does_not_take_an_unknown_size_for_a_small_one(tmp_path: Path) -> None:
-    before, after = (
-        (trace, profile, find(profile, trace))
-        for trace, profile in (measured(copying(size), tmp_path) for size in (1000, None))
-    )
+    before, after = (analysed(copying(size), tmp_path) for size in (1000, None))
     (change,) = compare(before, after).copies
     assert change.bytes.before.value == 1000
     assert change.bytes.after.value is None
@@ -114,5 +122,5 @@ def test_a_comparison_does_not_take_an_unknown_size_for_a_small_one(tmp_path: Pa
 
 
 def test_a_pageable_copy_of_unknown_size_may_block(tmp_path: Path) -> None:
-    assert len(measured(copying(None), tmp_path)[1].syncs.stalls.call) == 3
-    assert len(measured(copying(1000), tmp_path)[1].syncs.stalls.call) == 0
+    assert len(analysed(copying(None), tmp_path).details.syncs.stalls.call) == 3
+    assert len(analysed(copying(1000), tmp_path).details.syncs.stalls.call) == 0

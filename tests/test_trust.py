@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
+from pinprof.analysis import analyse
 from pinprof.check.figures import measure_figures
 from pinprof.measurement.profile import Profile, measure
 from pinprof.measurement.trust import CHECKS, FIGURES
-from pinprof.measurement.trust.doubt import LEVELS
+from pinprof.measurement.trust.doubt import LEVELS, Doubt, doubted
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
-from pinprof.rules import RESTS_ON, RULES, find
+from pinprof.rules import RESTS_ON, RULES, unsearched
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import MEMCPY, NONE, Cut
 
@@ -158,7 +159,7 @@ def read(builder: TraceBuilder, folder: Path) -> Trace:
 
 def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
     """Return what each check that fires invalidates."""
-    return {entry.check: set(entry.invalidates) for entry in measure(read(builder, folder)).missing}
+    return {entry.check: set(entry.withholds) for entry in measure(read(builder, folder)).doubts}
 
 
 @pytest.mark.parametrize(
@@ -267,12 +268,12 @@ def test_a_file_that_was_cut_is_said(tmp_path: Path) -> None:
     trace = read(steps(), tmp_path)
     (entry,) = (
         entry
-        for entry in measure(replace(trace, cut=Cut("the JSON ends too early; copy it again", None))).missing
+        for entry in measure(replace(trace, cut=Cut("the JSON ends too early; copy it again", None))).doubts
         if entry.check == "truncated"
     )
     assert entry.level == "invalid"
-    assert entry.invalidates == {"busy", "causes"}
-    assert "truncated" not in {entry.check for entry in measure(trace).missing}
+    assert entry.withholds == {"busy", "causes"}
+    assert "truncated" not in {entry.check for entry in measure(trace).doubts}
 
 
 def test_the_host_alone_lacks_no_launches(tmp_path: Path) -> None:
@@ -285,12 +286,12 @@ def test_the_host_alone_lacks_no_launches(tmp_path: Path) -> None:
 
 def remedies(builder: TraceBuilder, folder: Path) -> dict[str, str]:
     """Return the way out that each check names."""
-    return {entry.check: entry.remedy for entry in measure(read(builder, folder)).missing}
+    return {entry.check: entry.remedy for entry in measure(read(builder, folder)).doubts}
 
 
 def test_lines_are_missed_only_where_there_is_a_wait_or_a_copy_to_locate(tmp_path: Path) -> None:
     def effect(builder: TraceBuilder) -> list[str]:
-        return [entry.effect for entry in measure(read(builder, tmp_path)).missing if entry.check == "source_lines"]
+        return [entry.effect for entry in measure(read(builder, tmp_path)).doubts if entry.check == "source_lines"]
 
     builder = steps()
     assert effect(builder) == []
@@ -327,7 +328,7 @@ def test_an_estimate_that_is_not_given_is_not_announced(tmp_path: Path) -> None:
     builder.step(1, 0, 100)
     builder.step(2, 100, 100)
     builder.kernel(500, 50, launch=450)
-    (effect,) = [entry.effect for entry in measure(read(builder, tmp_path)).missing if entry.check == "profiler_cost"]
+    (effect,) = [entry.effect for entry in measure(read(builder, tmp_path)).doubts if entry.check == "profiler_cost"]
     assert effect.startswith("it cannot be told")
 
 
@@ -335,7 +336,7 @@ def test_the_gravest_comes_first(tmp_path: Path) -> None:
     builder = steps(lost=5)
     builder.event("cpu_op", "broken", 10, -5)
     builder.call("cudaStreamSynchronize", 50, 1)  # of which nothing tells the line
-    levels = [LEVELS.index(entry.level) for entry in measure(read(builder, tmp_path)).missing]
+    levels = [LEVELS.index(entry.level) for entry in measure(read(builder, tmp_path)).doubts]
     assert levels == sorted(levels)
     assert set(levels) == {0, 1, 2}
 
@@ -354,7 +355,7 @@ def test_every_check_says_who_found_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
 def test_our_recordings_raise_no_false_alarm(path: Path) -> None:
-    assert {entry.check for entry in measure(read_trace(path)).missing} <= ALWAYS_RIGHT
+    assert {entry.check for entry in measure(read_trace(path)).doubts} <= ALWAYS_RIGHT
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=f"there is no {CORPUS.parent.name}/{CORPUS.name}")
@@ -364,7 +365,7 @@ def test_recordings_of_others_raise_no_false_alarm(path: Path) -> None:
     absent = {"no_gpu"} if not len(trace.gpu) else set()
     marks = {"no_step_marks"} if trace.steps.source == "whole_trace" else set()
     sizes = {"copy_sizes"} if (trace.gpu.bytes[trace.gpu.category == MEMCPY] == NONE).any() else set()
-    assert {entry.check for entry in measure(trace).missing} <= ALWAYS_RIGHT | absent | marks | sizes
+    assert {entry.check for entry in measure(trace).doubts} <= ALWAYS_RIGHT | absent | marks | sizes
 
 
 # ---------------------------------------------------------------- reports
@@ -389,18 +390,21 @@ def copying(*, every_second_is_lost: bool) -> TraceBuilder:
 
 
 def reports(builder: TraceBuilder, folder: Path) -> tuple[Profile, str, str, dict[str, Any]]:
-    trace = read(builder, folder)
-    profile = measure(trace)
-    findings = find(profile, trace)
+    analysis = analyse(read(builder, folder))
+    profile, findings = analysis.profile, analysis.findings
     document = json.loads(to_json([(profile, findings)]))["traces"][0]
-    return profile, to_text(profile, findings, width=140), to_html([(trace, profile, findings)]), document
+    return profile, to_text(profile, findings, width=140), to_html([analysis]), document
+
+
+def withheld(profile: Profile) -> set[str]:
+    return {figure for figure in FIGURES if getattr(profile.withheld, figure)}
 
 
 def test_what_is_wrong_is_not_printed(tmp_path: Path) -> None:
     profile, text, page, document = reports(copying(every_second_is_lost=True), tmp_path)
-    assert profile.withheld.keys() == LOST
+    assert withheld(profile) == LOST
     assert profile.bound is None
-    assert profile.step.step_ns is None
+    assert profile.estimate.step_ns is None
     assert "- no GPU work of 4 launches (25 %)" in text
     assert text.index("Before you trust this trace") < text.index("\nStep\n")
     assert "        -  where it goes: not shown (no GPU work of 4 launches (25 %))" in text
@@ -432,15 +436,15 @@ def test_a_recording_that_was_cut_before_its_steps_is_not_held_against_its_step(
     path.write_bytes(gzip.decompress((ROOT / "traces" / "mask_loss.json.gz").read_bytes())[:150_000])
     profile = measure(read_trace(path))
     assert profile.steps.source == "whole_trace"
-    assert profile.step.step_ns is not None  # as measured in the run
-    missing = {entry.check: entry for entry in profile.missing}
-    assert "profiler_cost" not in missing
-    assert missing["no_gpu"].remedy == missing["no_step_marks"].remedy == missing["truncated"].remedy
+    assert profile.estimate.step_ns is not None  # as measured in the run
+    doubts = {entry.check: entry for entry in profile.doubts}
+    assert "profiler_cost" not in doubts
+    assert doubts["no_gpu"].remedy == doubts["no_step_marks"].remedy == doubts["truncated"].remedy
 
 
 def test_a_whole_trace_is_printed_as_it_is(tmp_path: Path) -> None:
     profile, text, page, document = reports(copying(every_second_is_lost=False), tmp_path)
-    assert profile.withheld == {}
+    assert withheld(profile) == set()
     assert "not shown" not in text
     assert "not shown (" not in page
     assert document["gpu"][0]["busy_ms"] > 0
@@ -451,7 +455,7 @@ def test_a_trace_without_problems_shows_nothing(tmp_path: Path) -> None:
     builder = timed(9.5)
     builder.function("train.py(1): step", 0, 4 * STEP_US)
     profile, text, page, document = reports(builder, tmp_path)
-    assert profile.missing == ()
+    assert profile.doubts == ()
     assert "Before you trust" not in text + page
     assert "Not in this trace" not in text + page
     assert document["missing"] == []
@@ -471,22 +475,27 @@ def test_a_trace_without_problems_shows_nothing(tmp_path: Path) -> None:
 )
 def test_withheld_figures_of_every_kind_have_reports(tmp_path: Path, recording: Recording) -> None:
     profile, text, page, document = reports(recording(), tmp_path)
-    assert profile.withheld
+    assert withheld(profile)
     assert "Before you trust this trace" in text
     assert "Before you trust this trace" in page
-    assert [entry["what"] for entry in document["missing"]] == [entry.what for entry in profile.missing]
+    assert [entry["what"] for entry in document["missing"]] == [entry.what for entry in profile.doubts]
 
 
 def test_every_rule_says_which_figures_it_rests_on() -> None:
     of_traces = tuple(rule for rule in RULES if rule.look)  # the guard's look at the running program
-    assert tuple(rule for rules in RESTS_ON for rule in rules) == of_traces
-    assert set().union(*RESTS_ON.values()) <= FIGURES.keys()
+    assert tuple(rule for rules, _ in RESTS_ON for rule in rules) == of_traces
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_report_says_why_some_rules_are_silent_where_they_are(tmp_path: Path, figure: str) -> None:
+    doubt = Doubt("a doubt", "its effect", "a remedy", frozenset({figure}))
+    profile = replace(measure(read(steps(), tmp_path)), withheld=doubted([doubt]))
+    are_silent = any(any(figures(profile.withheld)) for _, figures in RESTS_ON)
+    assert unsearched(profile) == (doubt if are_silent else None)
 
 
 def test_limits_are_not_kept_by_figures_that_are_withheld(tmp_path: Path) -> None:
-    trace = read(copying(every_second_is_lost=True), tmp_path)
-    profile = measure(trace)
-    figures = measure_figures(profile, trace, find(profile, trace)).figures
+    figures = measure_figures(analyse(read(copying(every_second_is_lost=True), tmp_path))).figures
     for key in ("max_exposed_ms", "min_overlap", "max_step_ms"):
         assert figures[key].value is None
         assert "no GPU work of 4 launches" in figures[key].note

@@ -20,16 +20,16 @@ def test_copies_are_grouped_by_direction_and_host_memory(tmp_path: Path) -> None
     builder.copy("DtoD (Device -> Device)", 400, 10, launch=4, size=4)
     builder.copy("HtoD (Host -> Device)", 500, 10, launch=5, size=4)
     groups = groups_of(builder, tmp_path)
-    assert {kind: group.count for kind, group in groups.items()} == {
+    assert {kind: group.copied.count for kind, group in groups.items()} == {
         ("HtoD", "pageable"): 1,
         ("HtoD", "pinned"): 2,
         ("DtoH", "pinned"): 1,
         ("DtoD", "none"): 1,
         ("HtoD", "unknown"): 1,
     }
-    assert groups["HtoD", "pinned"].bytes == 10_000_000
-    assert groups["HtoD", "pinned"].time_ns == 200_000
-    assert groups["HtoD", "pinned"].bandwidth_gbps == 50.0
+    assert groups["HtoD", "pinned"].copied.bytes == 10_000_000
+    assert groups["HtoD", "pinned"].copied.time_ns == 200_000
+    assert groups["HtoD", "pinned"].copied.bandwidth_gbps == 50.0
 
 
 def test_each_copy_is_split_by_the_kernels_of_its_own_device(tmp_path: Path) -> None:
@@ -38,7 +38,8 @@ def test_each_copy_is_split_by_the_kernels_of_its_own_device(tmp_path: Path) -> 
     builder.copy("HtoD (Pinned -> Device)", 0, 100, launch=1, stream=SIDE)  # 50 before the kernel, 50 under it
     builder.copy("HtoD (Pinned -> Device)", 0, 100, launch=2, stream=SIDE, device=1)  # no kernel there
     group = groups_of(builder, tmp_path)["HtoD", "pinned"]
-    assert (group.time_ns, group.overlapped_ns, group.exposed_ns) == (200_000, 50_000, 150_000)
+    assert group.copied.time_ns == 200_000
+    assert (group.hidden.overlapped_ns, group.hidden.exposed_ns) == (50_000, 150_000)
 
 
 def test_a_rate_is_made_of_the_copies_whose_size_is_recorded(tmp_path: Path) -> None:
@@ -46,13 +47,13 @@ def test_a_rate_is_made_of_the_copies_whose_size_is_recorded(tmp_path: Path) -> 
     builder.copy("HtoD (Pinned -> Device)", 0, 100, launch=0, size=1_000_000)
     builder.copy("HtoD (Pinned -> Device)", 200, 100, launch=1)
     del builder.events[-1]["args"]["bytes"]
-    assert groups_of(builder, tmp_path)["HtoD", "pinned"].bandwidth_gbps == 10.0
+    assert groups_of(builder, tmp_path)["HtoD", "pinned"].copied.bandwidth_gbps == 10.0
 
 
 def test_a_copy_of_no_time_has_no_rate(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.copy("HtoD (Pinned -> Device)", 0, 0, launch=0)
-    assert groups_of(builder, tmp_path)["HtoD", "pinned"].bandwidth_gbps is None
+    assert groups_of(builder, tmp_path)["HtoD", "pinned"].copied.bandwidth_gbps is None
 
 
 def test_a_trace_without_copies_has_no_groups(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ NOTHING = Cost(0, 0, 0, 0, 0, 0, 0)
 
 
 def site(cause: str, function: str, line: int | None = None, op: str = "aten::item") -> Site:
-    return Site(cause, op, "call", "train.py", line, function, (), (0,), "main", "hidden", NOTHING, NOTHING)
+    place = ("train.py", line, function)
+    return Site(cause, op, "call", *place, (), (0,), "main", "hidden", total=NOTHING, in_steps=NOTHING)
 
 
 A, B, C = (site("item", function) for function in "abc")

@@ -9,7 +9,8 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.overlap import REASONS, Overlap, _exposed, _kernels_were_queued, measure_overlap
 from pinprof.intervals import Intervals, length, subtract, union
-from pinprof.measurement.profile import measure
+from pinprof.measurement.known import Known
+from pinprof.measurement.profile import OverlapSums, Profile, measure
 from pinprof.trace import read_trace
 from pinprof.trace.tables import KERNEL
 
@@ -32,6 +33,10 @@ def test_a_copy_under_a_kernel_is_overlapped_and_the_rest_exposed(tmp_path: Path
     assert (device.copy_ns, device.overlapped_ns, device.exposed_ns) == (100_000, 50_000, 50_000)
 
 
+def profile_of(builder: TraceBuilder, folder: Path) -> Profile:
+    return measure(read_trace(builder.write(folder / "trace.json")))
+
+
 def readbacks(kernel: int) -> TraceBuilder:
     """Return three steps of 1000 µs: a kernel of this length from their start, then a copy of 300 µs beside nothing."""
     builder = TraceBuilder()
@@ -45,22 +50,22 @@ def readbacks(kernel: int) -> TraceBuilder:
 def test_a_copy_that_only_the_end_of_the_recording_exposes_counts_neither_in_the_share_nor_per_step(
     tmp_path: Path,
 ) -> None:
-    profile = measure(read_trace(readbacks(1000).write(tmp_path / "trace.json")))
-    overlap = profile.overlap
+    overlap, profile = overlap_of(readbacks(1000), tmp_path), profile_of(readbacks(1000), tmp_path)
     assert overlap.by_reason == (("end_of_recording", 1, 300_000),)
     assert overlap.counts.tolist() == [True, True, False]
     assert (overlap.known_ns, overlap.fraction) == (600_000, 1.0)
-    assert profile.per_step
-    assert profile.per_step.exposed_ns == 0
-    assert (profile.mean_steps[0].copy_ns, profile.mean_steps[0].both_ns) == (0, 200_000)  # of three steps, in two
+    assert profile.overlap == Known(OverlapSums(600_000, 300_000, 600_000, 1.0))
+    assert profile.sums
+    assert profile.sums.exposed_ns == Known(0)
+    assert (profile.parts[0].copy_ns, profile.parts[0].both_ns) == (0, 200_000)  # of three steps, in two
 
 
 def test_a_copy_after_the_last_kernel_counts_where_those_before_it_are_exposed_too(tmp_path: Path) -> None:
-    profile = measure(read_trace(readbacks(700).write(tmp_path / "trace.json")))
-    assert profile.overlap.counts.all()
-    assert (profile.overlap.known_ns, profile.overlap.fraction) == (900_000, 0.0)
-    assert profile.per_step
-    assert profile.per_step.exposed_ns == 300_000
+    profile = profile_of(readbacks(700), tmp_path)
+    assert overlap_of(readbacks(700), tmp_path).counts.all()
+    assert profile.overlap == Known(OverlapSums(0, 900_000, 900_000, 0.0))
+    assert profile.sums
+    assert profile.sums.exposed_ns == Known(300_000)
 
 
 def test_a_single_copy_after_the_last_kernel_counts(tmp_path: Path) -> None:

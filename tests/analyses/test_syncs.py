@@ -4,7 +4,7 @@ import pytest
 from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.syncs import CAUSES, Site, Syncs, measure_syncs
-from pinprof.measurement.profile import measure
+from pinprof.details import details_of
 from pinprof.trace import read_trace
 
 ITEM_COPY = "DtoH (Device -> Pinned)"
@@ -39,7 +39,7 @@ def test_item_drains_the_stream_then_waits_for_its_own_copy(tmp_path: Path) -> N
     assert cost.stall_ns == 404_000  # from 106 to 510
     assert cost.drain_ns == 394_000  # until the kernel ends at 500
     assert cost.own_ns == 2_000
-    assert cost.bubble_ns == 28_000  # from the copy's end at 502 to the next kernel at 530
+    assert cost.idle_ns == 28_000  # from the copy's end at 502 to the next kernel at 530
     assert cost.count == site.in_steps.count == 1
 
 
@@ -51,7 +51,7 @@ def test_a_wait_that_leaves_the_gpu_busy_costs_no_bubble(tmp_path: Path) -> None
     builder.kernel(530, 100, launch=520)
     cost = only_site(builder, tmp_path).total
     assert cost.drain_ns == 394_000
-    assert cost.bubble_ns == 0
+    assert cost.idle_ns == 0
 
 
 def test_idle_time_within_later_calls_of_the_allocator_is_theirs_and_not_also_that_of_the_wait(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_recording_that_begins_with_a_wait_for_work_in_flight_shows_what_it_co
     stalls = syncs_of(builder, tmp_path).stalls
     assert stalls.drain_ns.tolist() == [13_633_000]  # from 100 to the end of the kernel, 7 µs before it returns
     assert stalls.bubble_ns.tolist() == stalls.idle_ns.tolist() == [5_980_000]
-    (device,) = measure(read_trace(tmp_path / "trace.json")).devices
+    (device,) = details_of(read_trace(tmp_path / "trace.json")).devices
     assert dict(device.idle_by_cause) == {"sync_bubble": 5_980_000, "kernel_wait": 1_000}
 
 
@@ -118,7 +118,7 @@ def test_a_device_synchronize_waits_for_all_streams(tmp_path: Path) -> None:
     builder.kernel(600, 10, launch=590)
     site = only_site(builder, tmp_path)
     assert (site.cause, site.verdict) == ("device_synchronize", "explicit")
-    assert (site.total.drain_ns, site.total.own_ns, site.total.bubble_ns) == (450_000, 0, 100_000)
+    assert (site.total.drain_ns, site.total.own_ns, site.total.idle_ns) == (450_000, 0, 100_000)
 
 
 def test_a_stream_synchronize_waits_for_the_stream_that_cupti_names(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_blocking_pageable_copy_is_one_wait_of_two_calls(tmp_path: Path) -> No
     assert cost.stall_ns == 350_000
     assert cost.drain_ns == 50_000  # 50 to 100
     assert cost.own_ns == 285_000  # 110 to 390 in the copy's call, 395 to 400 in the synchronize
-    assert cost.bubble_ns == 20_000  # 400 to 420, once
+    assert cost.idle_ns == 20_000  # 400 to 420, once
 
 
 def test_a_pageable_copy_blocks_although_asynchronous(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_the_profilers_own_synchronize_is_marked(tmp_path: Path) -> None:
     builder.kernel(20, 480, launch=10)
     builder.call("cudaDeviceSynchronize", 150, 355)
     site = only_site(builder, tmp_path)
-    assert (site.verdict, site.total.bubble_ns) == ("profiler", 0)
+    assert (site.verdict, site.total.idle_ns) == ("profiler", 0)
 
 
 def test_a_synchronize_at_the_end_of_the_last_step_is_the_users(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_the_profilers_synchronize_and_buffers_are_its_own(tmp_path: Path) -> No
     builder.overhead("Activity Buffer Request", 101, 240)
     builder.call("cudaDeviceSynchronize", 450, 65)
     site = only_site(builder, tmp_path)
-    assert (site.cause, site.verdict, site.total.count, site.total.bubble_ns) == ("profiler", "profiler", 2, 0)
+    assert (site.cause, site.verdict, site.total.count, site.total.idle_ns) == ("profiler", "profiler", 2, 0)
 
 
 def test_only_the_last_synchronize_without_steps_is_the_profilers(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@ from pathlib import Path
 
 from trace_builder import COMPUTE, LAUNCH_US, SIDE, TraceBuilder
 
-from pinprof.measurement.trust.losses import unlinked_activities
 from pinprof.measurement.trust.doubt import Seen
+from pinprof.measurement.trust.losses import unlinked_activities
 from pinprof.trace import Trace, read_trace
 
 

@@ -13,7 +13,7 @@ from bench_parts import fails, says_when
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Figure
 from pinprof.bench.tutorial_judges import TENSORDICT
-from pinprof.measurement.profile import measure
+from pinprof.details import details_of
 from pinprof.trace import read_trace
 from pinprof.workloads import limits, overlap, processes, training
 from pinprof.workloads.custom_batch import PinnableBatch, PlainBatch
@@ -181,7 +181,7 @@ def test_what_is_told_of_a_plain_loop() -> None:
     trace = read_trace(str(TRACES / "pinned_non_blocking.json.gz"))
     tell = PROGRAMS["E10"].tell
     assert tell is not None
-    waits, overlapped, ahead = (each for each in tell("loop", trace, measure(trace)) if isinstance(each, Figure))
+    waits, overlapped, ahead = (each for each in tell("loop", trace, details_of(trace)) if isinstance(each, Figure))
     assert (waits.name, waits.median, overlapped.median) == ("waits, loop", 0, 0)
     assert ahead.name == "ahead, loop"
     assert 20 < ahead.low < 30  # in ms: the host is two or three steps of 10 ms ahead, and more with each step
@@ -191,7 +191,7 @@ def test_what_kernels_could_hide_is_their_length() -> None:
     trace = read_trace(str(TRACES / "overlap_default_pageable.json.gz"))
     tell = PROGRAMS["E4"].tell
     assert tell is not None
-    _, possible, _ = tell("copy", trace, measure(trace))
+    _, possible, _ = tell("copy", trace, details_of(trace))
     assert isinstance(possible, Figure)
     assert possible.name == "possible, copy"
     assert possible.median == pytest.approx(60, abs=1)  # 0.7 ms of kernels beside a copy of 1.1 ms
@@ -285,6 +285,6 @@ def test_the_share_under_kernels_is_that_of_each_copy(recording: str, least: flo
     trace = read_trace(str(TRACES / f"overlap_{recording}.json.gz"))
     tell = PROGRAMS["E10"].tell
     assert tell is not None
-    _, found, _ = (each for each in tell("copy", trace, measure(trace)) if isinstance(each, Figure))
+    _, found, _ = (each for each in tell("copy", trace, details_of(trace)) if isinstance(each, Figure))
     assert (found.name, found.unit, found.runs) == ("overlapped, copy", "%", 5)
     assert least <= found.low <= found.median <= found.high <= most

@@ -5,7 +5,7 @@ from pathlib import Path
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.bench.results import Bar, Figure, Picture
-from pinprof.measurement.profile import measure
+from pinprof.details import details_of
 from pinprof.trace import read_trace
 from pinprof.workloads.experiments import PROGRAMS
 from pinprof.workloads.pictures import picture
@@ -22,7 +22,7 @@ def drawn(path: Path, copy: str, stream: int) -> Picture:
         builder.call("cudaStreamSynchronize", start + 130, 600)
         builder.call("cudaEventRecord", start + 740, 5)
     trace = read_trace(str(builder.write(path)))
-    return picture("a case", trace, measure(trace))
+    return picture("a case", trace, details_of(trace))
 
 
 def test_bars_of_host_and_streams_from_the_start_of_the_step(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_without_steps_or_copies_there_is_still_a_picture(tmp_path: Path) -> Non
     builder = TraceBuilder()
     builder.kernel(10, 5, launch=1)
     trace = read_trace(str(builder.write(tmp_path / "trace.json")))
-    assert picture("none", trace, measure(trace)).why == "no copy was recorded"
+    assert picture("none", trace, details_of(trace)).why == "no copy was recorded"
 
 
 def test_figures_of_a_trace(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_figures_of_a_trace(tmp_path: Path) -> None:
         builder.call("cudaStreamSynchronize", start + 130, 600)
         builder.call("cudaDeviceSynchronize", start + 740, 5)
     trace = read_trace(str(builder.write(tmp_path / "trace.json")))
-    measured = measure(trace)
+    measured = details_of(trace)
     found: dict[str, float] = {}
     for experiment, case in (("E2", "non_blocking, one synchronize"), ("E14", "as written"), ("E10", "prefetcher")):
         tell = PROGRAMS[experiment].tell
