@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pinprof.bench.link import link_of
 from pinprof.bench.order import amount, by_size, order, shown
 from pinprof.bench.results import Bench, Figure, Result
 from pinprof.units import counted, rate, size
@@ -206,7 +205,7 @@ def _link(bench: Bench) -> Iterator[Advice]:
         return
     reached = max(best, key=lambda figure: figure.median)
     ways = ", ".join(f"{figure.name.split()[0]} {rate(figure.median)}" for figure in best)
-    link = link_of(bench.machine)
+    link = bench.machine.link
     if link is None:
         text = f"Pinned copies reach {ways}; the driver does not tell what the link could carry."
         yield Advice("link_reached", text, None, "of the link")

@@ -16,7 +16,6 @@ from pinprof.bench.judging import (
     ratios,
     reverse,
 )
-from pinprof.bench.link import link_of
 from pinprof.bench.order import order, shown, times
 from pinprof.bench.results import Figure
 from pinprof.units import percent, rate, size
@@ -64,7 +63,7 @@ def reaches_the_link(of: Measured) -> Judgement:
     """Judge whether the best pinned rates are what a link of this kind usually gives."""
     best = [max(of.by_size(f"{way} pinned"), key=lambda figure: figure.median) for way in WAYS]
     of.asked.extend(best)
-    link = link_of(of.bench.machine)
+    link = of.bench.machine.link
     said = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in best)
     if link is None:
         return Judgement("unknown", f"{said}; the driver does not tell the generation and width of the link")

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from pinprof.errors import PinprofError
+from pinprof.links import Link, pcie
 
 SCHEMA: Literal["pinprof.bench/1"] = "pinprof.bench/1"
 
@@ -127,6 +128,11 @@ class Machine:
     cores: int
     pcie_generation: int | None
     pcie_width: int | None
+
+    @property
+    def link(self) -> Link | None:
+        """The link that the driver reports; None if it does not, or reports one that is not known."""
+        return pcie(self.pcie_generation, self.pcie_width)
 
 
 @dataclass(frozen=True)

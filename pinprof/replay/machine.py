@@ -22,7 +22,7 @@ from pinprof.replay.program import (
 from pinprof.trace.calls import QUEUE_DEPTH
 from pinprof.trace.tables import NONE
 
-WAITS = frozenset({STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT})
+WAITS = (STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT)
 """Kinds of calls that return once what they wait for has ended."""
 
 SIDE = -2

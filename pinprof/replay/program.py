@@ -5,6 +5,7 @@ The threads that launch work are one timeline: the main thread waits while the a
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 import numpy as np
 
@@ -25,10 +26,24 @@ from pinprof.trace.calls import (
 )
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 
-ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = range(11)
-"""What a call does: launches; waits for a stream, the device or an event; stages a pageable copy; waits for the device
-and then works; records an event; makes a stream wait for one; waits for the kernel that it launched; takes time; or
-copies for the next step on a stream of its own, of which its stream waits for the copy of the step before."""
+
+class CallKind(Enum):
+    """What a call does."""
+
+    ISSUE = "launches"
+    STREAM_WAIT = "waits for a stream"
+    DEVICE_WAIT = "waits for the device"
+    EVENT_WAIT = "waits for an event"
+    STAGED = "stages a pageable copy"
+    DRAIN = "waits for the device, then works"
+    RECORD = "records an event"
+    ORDER = "makes a stream wait for an event"
+    OWN_WAIT = "waits for the kernel that it launched"
+    PAUSE = "takes time"
+    AHEAD = "copies for the next step, on a stream that waits for the copy of the step before"
+
+
+ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = CallKind
 
 DEFAULT_LATENCY_NS = 6_000.0
 """From the start of a launch call to the start of its work on an idle GPU, where the trace has no such launch."""
@@ -65,7 +80,7 @@ class Call:
 
     row: int
     """Row in `Trace.calls`."""
-    kind: int
+    kind: CallKind
     gap_ns: float
     """Host time since the launch before began, or since the end of the wait before."""
     fixed_ns: float = 0.0

@@ -61,7 +61,7 @@ def _pageable(code: int) -> Look:
         by_library[by_library] = in_library(details.trace, launch[by_library])
         chosen = (details.overlap.reason == REASONS.index("pageable")) & (details.trace.gpu.direction[rows] == code)
         for copies in copies_in_steps(details, profile, chosen & ~by_library):
-            yield _pageable_evidence(details, profile, copies, f"{DIRECTIONS[code]} copies of pageable memory")
+            yield _pageable_evidence(details, copies, f"{DIRECTIONS[code]} copies of pageable memory")
 
     return look
 
@@ -73,13 +73,13 @@ def _batches(rule: str, what: str) -> Look:
         rows, gpu = details.overlap.row, details.trace.gpu
         chosen = (gpu.direction[rows] == HTOD) & (gpu.host_memory[rows] == PAGEABLE)
         for copies in copies_in_steps(details, profile, chosen):
-            evidence = _pageable_evidence(details, profile, copies, what)
+            evidence = _pageable_evidence(details, copies, what)
             yield replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[details.loader.pins]}")
 
     return look
 
 
-def _pageable_evidence(details: Details, profile: Profile, copies: Copies, what: str) -> Evidence:
+def _pageable_evidence(details: Details, copies: Copies, what: str) -> Evidence:
     blocked = f"; as traced, the host is blocked for {duration(copies.blocked_ns)}" if copies.blocked_ns else ""
     idle = f" and the GPU is idle for {duration(copies.bubble_ns)} afterwards" if copies.bubble_ns else ""
     speed = (

@@ -126,10 +126,15 @@ class _Columns:
         """When the last event of the file began, if it is GPU work or its launch."""
         self._thread = _inverse(threads, len(keys))
         self._keys: tuple[ThreadKey, ...] = keys
-        self.tracks: tuple[ThreadKey, ...] = ()
-        """Those of GPU work, in the order in which `activities` numbers them."""
-        self.absurd_sizes = 0
-        """Sizes of GPU work that `activities` took to be corrupt."""
+        self._gpu = self._rows(*CATEGORIES)
+        tracks = by_appearance([rows.thread[self._gpu]], len(keys))
+        self._track = _inverse(tracks, len(keys))
+        self.tracks: tuple[ThreadKey, ...] = tuple(keys[code] for code in tracks)
+        """Those of GPU work, in the order in which its table numbers them."""
+        size = self._id(self._gpu, "bytes")
+        self._is_absurd = (size < NONE) | (size > MOST_BYTES)
+        self.absurd_sizes = int(self._is_absurd.sum())
+        """Sizes of GPU work that none can have."""
 
     def host_events(self, category: str) -> HostEvents:
         rows = self._rows(category)
@@ -141,9 +146,7 @@ class _Columns:
         return Calls(*self._common(rows), thread=thread, correlation=self._id(rows, "correlation"))
 
     def activities(self) -> Activities:
-        rows = self._rows(*CATEGORIES)
-        tracks = by_appearance([self._file.thread[rows]], len(self._keys))
-        self.tracks = tuple(self._keys[code] for code in tracks)
+        rows = self._gpu
         category = (self._file.category[rows] - KNOWN_CATEGORIES.index(CATEGORIES[KERNEL])).astype(np.int8)
         direction, host_memory = self._copy_kinds(rows, category == MEMCPY)
         collective, group = (self._text(rows, name) for name in ("collective", "group"))
@@ -153,12 +156,12 @@ class _Columns:
             device=self._device(rows),
             stream=self._stream(rows),
             correlation=self._id(rows, "correlation"),
-            bytes=self._bytes(rows),
+            bytes=np.where(self._is_absurd, NONE, self._id(rows, "bytes")),
             direction=direction,
             host_memory=host_memory,
             collective=collective,
             group=group,
-            track=_inverse(tracks, len(self._keys))[self._file.thread[rows]],
+            track=self._track[self._file.thread[rows]],
         )
 
     def syncs(self) -> SyncEvents:
@@ -211,13 +214,6 @@ class _Columns:
         unknown = np.flatnonzero(stream == NONE)
         stream[unknown] = of_track[self._file.thread[rows[unknown]]]
         return stream
-
-    def _bytes(self, rows: Int64s) -> Int64s:
-        """Return the sizes; of those that none can have it is noted how many they are."""
-        size = self._id(rows, "bytes")
-        absurd = (size < NONE) | (size > MOST_BYTES)
-        self.absurd_sizes = int(absurd.sum())
-        return np.where(absurd, NONE, size)
 
     def _copy_kinds(self, rows: Int64s, is_copy: Bools) -> tuple[Int8s, Int8s]:
         """Return direction and host memory of each copy, -1 for other activities, parsed once per text.

@@ -8,36 +8,16 @@ import numpy as np
 
 from pinprof.details import Details
 from pinprof.intervals import Intervals, union
+from pinprof.links import link_of_gpus
 from pinprof.replay.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
 from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
-from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Device, Trace
+from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Trace
 from pinprof.whatif.rates import PinnedRates
 
 LARGE_COPY_BYTES = 1 << 20
 """Copies from this size on show the rate of the link; below it latency decides how long a copy takes."""
-PCIE_5_GBPS, PCIE_4_GBPS = 55.0, 25.0
-"""Pinned copies reach 55.6 GB/s on an H100 (nvbandwidth) and 25.1 on an A100 (nvbandwidth #42)."""
-PCIE_5_GPUS = ("H100", "H200", "H800", "H20", "B100", "B200", "B300", "RTX 50", "MI300")
-PCIE_3_GBPS = 12.0
-PCIE_4_GPUS = (
-    "A100",
-    "A800",
-    "A10",
-    "A16",
-    "A30",
-    "A40",
-    "L4",
-    "RTX 30",
-    "RTX 40",
-    "RTX A",
-    "MI100",
-    "MI200",
-    "MI210",
-    "MI250",
-)
-PCIE_3_GPUS = ("V100", "P100", "P40", "T4", "RTX 20", "MI50", "MI60")
-COHERENT_GPUS = ("GH200", "GB200", "GB300")
-"""These have a link of NVIDIA's own to their CPU."""
+ASSUMED_GBPS = 25.0
+"""What pinned copies are taken to reach where neither the trace nor the GPU's name tells: as on PCIe 4.0 x16."""
 COPY_START_NS = 2_000.0
 """A pinned copy takes this long besides its bytes."""
 
@@ -77,35 +57,22 @@ class Edits:
 NO_EDITS = Edits()
 
 
-class Link(NamedTuple):
-    """What connects a GPU with its host, and what it carries from pinned memory."""
+class PinnedRate(NamedTuple):
+    """The rate at which copies run that become pinned, in GB/s."""
 
-    name: str
     gbps: float
+    is_known: bool
+    """Whether the trace or the GPU's link tells it; else it is assumed."""
 
 
-def link_of(devices: Iterable[Device]) -> Link | None:
-    """Return the link of the GPUs, by their names; None where these do not tell, or tell several."""
-    links = {_link(device.name or "") for device in devices}
-    return links.pop() if len(links) == 1 else None
-
-
-def _link(name: str) -> Link | None:
-    if any(gpu in name for gpu in COHERENT_GPUS):
-        return None
-    known = ((5, PCIE_5_GBPS, PCIE_5_GPUS), (4, PCIE_4_GBPS, PCIE_4_GPUS), (3, PCIE_3_GBPS, PCIE_3_GPUS))
-    found = (Link(f"PCIe {number}.0 x16", gbps) for number, gbps, gpus in known if any(gpu in name for gpu in gpus))
-    return next(found, None)
-
-
-def pinned_rate(trace: Trace) -> float:
-    """Return the best rate of a large pinned copy in the trace, else what the GPU's link is known for; GB/s."""
+def pinned_rate(trace: Trace) -> PinnedRate:
+    """Return the best rate of a large pinned copy in the trace, else what the GPU's link usually gives."""
     gpu = trace.gpu
     large = (gpu.host_memory == PINNED) & (gpu.bytes >= LARGE_COPY_BYTES) & (gpu.duration_ns > 0)
     if large.any():
-        return float((gpu.bytes[large] / gpu.duration_ns[large]).max())
-    names = " ".join(device.name or "" for device in trace.info.devices)
-    return PCIE_5_GBPS if any(name in names for name in PCIE_5_GPUS) else PCIE_4_GBPS
+        return PinnedRate(float((gpu.bytes[large] / gpu.duration_ns[large]).max()), is_known=True)
+    link = link_of_gpus(device.name for device in trace.info.devices)
+    return PinnedRate(link.usual if link else ASSUMED_GBPS, is_known=link is not None)
 
 
 def edited(program: Program, details: Details, edits: Edits) -> Program:
@@ -123,7 +90,7 @@ class _Change:
         trace = details.trace
         self.trace, self.stalls, self.edits = trace, details.syncs.stalls, edits
         self.stall_of = {int(call): row for row, call in enumerate(self.stalls.call.tolist())}
-        self.gbps = edits.pinned_gbps or pinned_rate(trace)
+        self.gbps = edits.pinned_gbps or pinned_rate(trace).gbps
         self.removed = self._removed_times()
         launches = np.unique(trace.links.launch[trace.links.launch != NONE])
         self.launch_ns = float(np.median(trace.calls.duration_ns[launches])) if len(launches) else 0.0

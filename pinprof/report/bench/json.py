@@ -5,14 +5,13 @@ from typing import Any
 import msgspec
 
 from pinprof.bench.advice import advice
-from pinprof.bench.link import link_of
 from pinprof.bench.results import Bench
 from pinprof.bench.verdicts import verdicts
 
 
 def to_json(bench: Bench) -> str:
     """Return the bench as JSON text that `results.from_json` reads again."""
-    link = link_of(bench.machine)
+    link = bench.machine.link
     document: dict[str, Any] = msgspec.to_builtins(bench)
     document["link"] = link._asdict() if link else None
     document["verdicts"] = msgspec.to_builtins(verdicts(bench))

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from pinprof.bench.advice import advice
 from pinprof.bench.experiment import Experiment
-from pinprof.bench.link import link_of
 from pinprof.bench.results import Bench, Result
 from pinprof.bench.verdicts import Verdict, verdicts
 from pinprof.report.bench.words import (
@@ -137,7 +136,7 @@ def _charts(bench: Bench, known: Experiment, result: Result) -> Iterator[Chart]:
     times = times_chart(result.figures, published)
     if times:
         yield times
-    rates = bandwidth_chart(result, link_of(bench.machine))
+    rates = bandwidth_chart(result, bench.machine.link)
     if rates:
         yield rates
     end = max((bar.end_ms for picture in result.pictures for bar in picture.bars), default=0.0)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from pinprof.bench.advice import Advice
 from pinprof.bench.catalogue import EXPERIMENTS
 from pinprof.bench.experiment import SOURCES, Experiment
-from pinprof.bench.link import link_of
 from pinprof.bench.order import amount, shown, spread
 from pinprof.bench.results import Bench, Figure, Result
 from pinprof.bench.verdicts import Verdict
@@ -61,7 +60,7 @@ class Grid(NamedTuple):
 
 def machine_line(bench: Bench) -> str:
     """Return where it was measured."""
-    machine, link = bench.machine, link_of(bench.machine)
+    machine, link = bench.machine, bench.machine.link
     parts = (
         machine.gpu,
         link.name if link else None,

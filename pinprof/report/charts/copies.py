@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from pinprof.links import Link, link_of_gpus
 from pinprof.report.charts.chart import Chart, Key, layout, line_across
 from pinprof.report.timeline.kinds import COPY, KINDS
 from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
 from pinprof.units import counted, duration, rate, size
-from pinprof.whatif.edits import Link, link_of
 
 MAX_MARKS = 2000
 """More marks lie on each other, and make the page slow and large."""
@@ -45,7 +45,7 @@ def copies_chart(trace: Trace) -> Chart | None:
         key = Key(f"{label}: {_copies(len(members))}", KINDS[COPY + kind].colour, _symbol(direction, memory))
         data.append(_marks(trace, members, label, key, best, gathered=len(rows) > MAX_MARKS))
         keys.append(key)
-    link = link_of(trace.info.devices) if crossing.any() else None
+    link = link_of_gpus(device.name for device in trace.info.devices) if crossing.any() else None
     caption = _caption(rows, int((gpu.category == MEMCPY).sum()), int(copies.sum()), best, link)
     return Chart(caption, data, _shape(gpu.bytes[rows], best, link), tuple(keys))
 
@@ -106,13 +106,13 @@ def _shape(sizes: Int64s, best: float, link: Link | None) -> dict[str, object]:
         "ticktext": [size(tick).replace(".00", "").replace(".0", "") for tick in ticks],
         "tickangle": 0,
     }
-    across = line_across(link.gbps, f"{link.name}: {rate(link.gbps)}") if link else {}
-    top = max(best, link.gbps if link else 0.0) * 1.15
+    across = line_across(link.usual, f"{link.name}: {rate(link.usual)}") if link else {}
+    top = max(best, link.usual if link else 0.0) * 1.15
     return layout(260, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [-0.04 * top, top]}, **across)
 
 
 def _caption(rows: Int64s, copies: int, drawable: int, best: float, link: Link | None) -> str:
-    reached = f"; {link.name} carries about {rate(link.gbps)} from pinned memory" if link else ""
+    reached = f"; {link.name} carries about {rate(link.usual)} from pinned memory" if link else ""
     without = f" Not drawn: {drawable - len(rows):,} without a recorded size or length." if drawable > len(rows) else ""
     without += f" Not drawn: {copies - drawable:,} that are not between host and GPU." if copies > drawable else ""
     merged = " A mark stands for all copies of about the same size and rate." if len(rows) > MAX_MARKS else ""

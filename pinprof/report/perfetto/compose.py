@@ -20,8 +20,9 @@ __all__ = ["CATEGORY", "events"]
 def events(analysis: Analysis, said: Sequence[str], first: int) -> Iterator[bytes]:
     """Yield the events, each as JSON: a process `first` with pinprof's tracks, whose threads have the next numbers.
 
-    Times are those of the trace, in µs with three decimals. `said` is what is not to be seen, which is said at the start of
-    the trace. Nothing that the profile withholds is made into a slice. Texts of the trace are encoded, and never read as anything else.
+    Times are those of the trace, in µs with three decimals. `said` is what is not to be seen, which is said at the
+    start of the trace. Nothing that the profile withholds is made into a slice. Texts of the trace are encoded, and
+    never read as anything else.
     """
     trace = analysis.trace
     tracks = [*finding_tracks(analysis), *_said(trace, said), *_steps(trace)]

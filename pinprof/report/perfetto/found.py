@@ -4,14 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.analyses.overlap import REASONS
-from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis
+from pinprof.details import Details
+from pinprof.report.instances import worst_instance
 from pinprof.report.perfetto.tracks import Label, Track
 from pinprof.report.words import printable, worth
 from pinprof.rules import Finding
-from pinprof.rules.rule import Evidence
-from pinprof.trace.tables import DIRECTIONS, Trace
+from pinprof.trace.tables import Trace
 
 
 def finding_tracks(analysis: Analysis) -> Iterator[Track]:
@@ -19,7 +18,7 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
     findings = analysis.findings
     if not findings:
         return
-    places = [worst_instance(analysis, finding) for finding in findings]
+    places = [_begin(analysis.details, finding) for finding in findings]
     elsewhere = _first_step(analysis.trace)
     time = np.array([elsewhere if worst is None else worst for worst in places], np.int64)
     order = np.argsort(time, kind="stable")
@@ -40,42 +39,16 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
     yield Track("findings, each at its worst place", time[order], time[order], describe, instants=True)
 
 
-def worst_instance(analysis: Analysis, finding: Finding) -> int | None:
+def _begin(details: Details, finding: Finding) -> int | None:
     """Return when a finding is at its worst, in ns; None if it is about no single wait or copy."""
-    rule, evidence = finding.rule, finding.evidence
-    stalls = analysis.details.syncs.stalls
-    waits = [
-        row
-        for row in np.flatnonzero(~stalls.profiler).tolist()
-        if CAUSES[analysis.details.syncs.cause[row]] in rule.causes and _is_at_site(analysis, row, evidence)
-    ]
-    if waits:
-        worst = max(waits, key=lambda row: (int(stalls.bubble_ns[row]), int(stalls.stall_ns[row])))
-        return int(analysis.trace.calls.start_ns[stalls.call[worst]])
-    overlap = analysis.details.overlap
-    copies = [
-        number
-        for number in np.flatnonzero(overlap.exposed_ns > 0).tolist()
-        if (REASONS[overlap.reason[number]], DIRECTIONS[analysis.trace.gpu.direction[overlap.row[number]]])
-        in rule.exposures
-        and _is_copied_at(analysis, number, evidence)
-    ]
-    if copies:
-        worst = max(copies, key=lambda number: int(overlap.exposed_ns[number]))
-        return int(analysis.trace.gpu.start_ns[overlap.row[worst]])
-    return None
-
-
-def _is_at_site(analysis: Analysis, row: int, evidence: Evidence) -> bool:
-    site = analysis.details.syncs.sites[analysis.details.syncs.site[row]]
-    return evidence.function is None or site.place == evidence.place
-
-
-def _is_copied_at(analysis: Analysis, number: int, evidence: Evidence) -> bool:
-    place = analysis.details.copy_places[number]
-    if evidence.function is None:
-        return True
-    return place is not None and (place.file, place.function) == (evidence.file, evidence.function)
+    worst = worst_instance(details, finding)
+    if worst is None:
+        return None
+    if worst.stall is not None:
+        return int(details.trace.calls.start_ns[details.syncs.stalls.call[worst.stall]])
+    if worst.copy is not None:
+        return int(details.trace.gpu.start_ns[details.overlap.row[worst.copy]])
+    return int(details.loader.times.start[worst.input_wait or 0])
 
 
 def _first_step(trace: Trace) -> int:

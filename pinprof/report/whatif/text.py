@@ -146,7 +146,11 @@ def _pinned(trace: Trace, scenario: Scenario | None) -> str:
     """Return at which rate pinned copies run in a scenario."""
     if scenario and scenario.machine and not scenario.pinned_gbps:
         return f"the rates measured on {printable(scenario.machine.gpu)}"
-    return rate((scenario and scenario.pinned_gbps) or pinned_rate(trace))
+    if scenario and scenario.pinned_gbps:
+        return rate(scenario.pinned_gbps)
+    usual = pinned_rate(trace)
+    assumed = "" if usual.is_known else ", which is assumed: the link of this GPU is not known"
+    return f"{rate(usual.gbps)}{assumed}"
 
 
 def _at(sites: Sequence[Site]) -> str:

@@ -12,9 +12,9 @@ import msgspec
 
 from pinprof.trace.scan.events import Event, Metadata, decode_event
 
-SEAM = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
+BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
 """What lies between two events, if it is not within the arguments of one."""
-WIDEST = 8
+MOST_JOINED = 8
 """An event that holds more seams than this is taken for broken."""
 LIST_END = re.compile(rb"\}\s*\](?=\s*(?:[,}]|\Z))")
 MOST_RESTS = 16
@@ -47,14 +47,14 @@ def salvage(text: bytes, *, is_last: bool) -> Salvaged:
 
     Each event is read by itself; one that is no JSON is repaired where that is possible, and else counted.
     """
-    cuts = [0, *(match.end() for match in SEAM.finditer(text))]
+    cuts = [0, *(match.end() for match in BETWEEN.finditer(text))]
     bounds = [*cuts[1:], len(text)]
     if is_last:
         bounds[-1] = cuts[-1] + _whole(text[cuts[-1] :])
     events: list[Event] = []
     repaired = malformed = place = 0
     while place < len(cuts):
-        event, width = _event(text, cuts[place], bounds[place : place + WIDEST])
+        event, width = _event(text, cuts[place], bounds[place : place + MOST_JOINED])
         if event is None and (event := _repaired(_stripped(text[cuts[place] : bounds[place]]))):
             repaired += 1
         if event is not None:

@@ -1,0 +1,75 @@
+"""What the link between a GPU and its host carries, by what the driver reports or by the name of the GPU."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+LANES = {
+    1: (2.5, 8 / 10),
+    2: (5.0, 8 / 10),
+    3: (8.0, 128 / 130),
+    4: (16.0, 128 / 130),
+    5: (32.0, 128 / 130),
+    6: (64.0, 242 / 256),
+}
+"""By generation of PCI Express: transfers per second of a lane in 10^9, each of one bit, and the share of the bits that
+the encoding leaves (of generation 6: the bytes of a flit of 256 that are not check sums)."""
+REACHED = {3: 0.78, 4: 0.80, 5: 0.88}
+"""What copies of pinned memory reach of that, by generation: 12.3 GB/s on a V100, 25.1 on an A100 (nvbandwidth #42) and
+55.6 on an H100 (nvbandwidth, `host_to_device_memcpy_ce`). The rest are headers and acknowledgements."""
+USUAL = 0.88
+"""The same of generations of which no copy was measured."""
+
+VENDOR = re.compile(r"^(?:NVIDIA|AMD|Instinct|Tesla|GeForce|Quadro|TITAN|Radeon)\s+", re.IGNORECASE)
+QUADRO = re.compile(r"Quadro RTX|TITAN RTX", re.IGNORECASE)
+MODELS = (
+    (r"(H100|H200|H800|H20|B100|B200|B300|MI300[AX]?|MI325X|MI350X|MI355X|RTX 50(70|80|90)|RTX PRO [456]000)", 5, 16),
+    (r"RTX 5060", 5, 8),
+    (r"(A100|A800|A10G?|A16|A30|A40|L4|L20|L40S?|MI100|MI2[015]0X?|RTX A[456]\d00|RTX 30[6789]0|RTX 40[789]0)", 4, 16),
+    (r"RTX (4000|4500|5000|5880|6000) Ada", 4, 16),
+    (r"(A2|RTX A2000|RTX 2000 Ada|RTX 3050|RTX 4060)", 4, 8),
+    (r"(V100S?|P100|P40|P4|T4|MI50|MI60|GTX \d{4}|RTX 20[678]0)", 3, 16),
+)
+"""GPUs by the beginning of their names without that of the vendor, with the generation and the lanes of their link."""
+
+
+class Link(NamedTuple):
+    """A link by name, with the rate in one direction in GB/s: by its specification, and as pinned copies reach it."""
+
+    name: str
+    theoretical: float
+    usual: float
+
+
+def pcie(generation: int | None, lanes: int | None) -> Link | None:
+    """Return a link of PCI Express; None if there is no such generation or number of lanes.
+
+    The rate is transfers x lanes x encoding / 8 bits: 32 x 16 x 128/130 / 8 = 63.0 GB/s of PCIe 5.0 x16 (PCI Express
+    Base Specification).
+    """
+    if generation not in LANES or lanes is None or lanes < 1:
+        return None
+    transfers, encoding = LANES[generation]
+    rate = transfers * lanes * encoding / 8
+    return Link(f"PCIe {generation}.0 x{lanes}", rate, REACHED.get(generation, USUAL) * rate)
+
+
+def link_of_gpus(names: Iterable[str | None]) -> Link | None:
+    """Return the link of GPUs by their names; None where one of them does not tell it, or they have several.
+
+    GPUs that are joined with their CPU by a link of their own (GH200, GB200) have no PCI Express to tell of.
+    """
+    links = {_link_of(name or "") for name in names}
+    return links.pop() if len(links) == 1 else None
+
+
+def _link_of(name: str) -> Link | None:
+    if QUADRO.search(name):  # of the same numbers as newer ones
+        return pcie(3, 16)
+    model = name.strip()
+    while (shorter := VENDOR.sub("", model)) != model:
+        model = shorter
+    for models, generation, lanes in MODELS:
+        if re.match(rf"{models}(?![\dA-Z])", model):
+            return pcie(generation, lanes)
+    return None
