@@ -103,10 +103,10 @@ def test_no_output_is_an_input_by_any_name(tmp_path: Path, words: tuple[str, ...
 
 def test_what_nobody_thought_of_is_one_line_with_two(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for error in (KeyError("x\ny"), RecursionError("deep"), EOFError(), AssertionError(), MemoryError()):
-        monkeypatch.setattr("pinprof.rules.examine", _raises(error))
+        monkeypatch.setattr("pinprof.analysis.analyse", _raises(error))
         assert is_one_line_error(invoke("check", trace, "--max-hidden-syncs", "0"))
     monkeypatch.setenv("PINPROF_TRACEBACK", "1")
-    monkeypatch.setattr("pinprof.rules.examine", _raises(KeyError("x")))
+    monkeypatch.setattr("pinprof.analysis.analyse", _raises(KeyError("x")))
     result = invoke("report", trace)
     assert result.exit_code == 2
     assert "Traceback" in result.stderr

@@ -76,7 +76,7 @@ def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
 
 def test_in_a_notebook_it_is_the_page_in_a_frame_of_its_own(report: Report) -> None:
     frame = frame_of(report)
-    assert frame["srcdoc"] == to_html([(report.trace, report.profile, report.findings)])
+    assert frame["srcdoc"] == to_html([report.analysis])
     assert "src" not in frame
     assert frame["sandbox"] == "allow-scripts allow-downloads"  # no same origin: it cannot reach the notebook
 
@@ -171,7 +171,7 @@ def test_a_step_is_called_until_recorded_and_nothing_is_left_behind(temporary: P
     report = profile_step(step.run, "batch", steps=3, **FEW)
     assert step.seen == ["batch"] * 8  # 1 to warm up, 2 plain, 2 for the profiler to warm up, 3 recorded
     assert len(report.trace.steps) == 3
-    assert report.profile.step.source == "measured"
+    assert report.profile.estimate.source == "measured"
     assert [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")] == []
 
 

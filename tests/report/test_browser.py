@@ -12,13 +12,12 @@ from playwright.sync_api import Browser, Locator, Page
 from playwright.sync_api import TimeoutError as TookTooLong
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.measurement.profile import Profile, measure
+from pinprof.analysis import Analysis, analyse
 from pinprof.notebook import analyze
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import fragment
 from pinprof.report.trace.page import to_html
-from pinprof.rules import find
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import read_trace
 
 pytestmark = pytest.mark.browser
 
@@ -50,13 +49,11 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
     contexts = []
 
     def open_report(
-        *paths: Path, width: int = 1440, scheme: str = "light", made: Callable[[Trace, Profile], str] | None = None
+        *paths: Path, width: int = 1440, scheme: str = "light", made: Callable[[Analysis], str] | None = None
     ) -> Page:
-        traces = [read_trace(path) for path in paths]
-        profiles = [measure(trace) for trace in traces]
-        entries = [(trace, profile, find(profile, trace)) for trace, profile in zip(traces, profiles, strict=True)]
+        entries = [analyse(read_trace(path)) for path in paths]
         file = tmp_path / "report.html"
-        text = page_around("timelines", made(traces[0], profiles[0])) if made else to_html(entries)
+        text = page_around("timelines", made(entries[0])) if made else to_html(entries)
         file.write_text(text, encoding="utf-8")
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
         contexts.append(context)
@@ -253,7 +250,7 @@ def test_searching_counts_and_goes_to_what_was_found(opened: Opened) -> None:
 
 
 def test_timelines_that_share_a_view_move_together(opened: Opened, tmp_path: Path) -> None:
-    page = opened(TRACES / "loss_item.json.gz", made=lambda trace, profile: 2 * fragment(trace, profile, shared="both"))
+    page = opened(TRACES / "loss_item.json.gz", made=lambda analysis: 2 * fragment(analysis, shared="both"))
     second = page.locator(".timeline").nth(1)
     second.scroll_into_view_if_needed()
     page.wait_for_function("document.querySelectorAll('.timeline[data-drawn]').length == 2")
@@ -265,7 +262,7 @@ def test_timelines_that_share_a_view_move_together(opened: Opened, tmp_path: Pat
 
 
 def test_what_is_merged_in_the_page_is_drawn_as_blocks(opened: Opened) -> None:
-    page = opened(TRACES / "loss_item.json.gz", made=lambda trace, profile: fragment(trace, profile, max_events=600))
+    page = opened(TRACES / "loss_item.json.gz", made=lambda analysis: fragment(analysis, max_events=600))
     assert "of them are here in full. Elsewhere " in page.locator(".timeline .note").inner_text()
     page.locator(".plot").focus()
     page.keyboard.press("0")

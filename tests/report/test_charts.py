@@ -10,6 +10,8 @@ from page_reader import Page
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.analysis import analyse
+from pinprof.details import details_of
 from pinprof.measurement.profile import Profile, measure
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.report.charts import (
@@ -151,13 +153,13 @@ def test_of_different_gpus_no_link_is_drawn() -> None:
 
 
 def test_the_bars_of_a_site_are_its_stall_and_its_bubble(tmp_path: Path) -> None:
-    _, profile = measured(waiting(), tmp_path)
+    trace, profile = measured(waiting(), tmp_path)
     chart = syncs_chart(profile)
-    site = profile.syncs.sites[0].in_steps
+    cost = details_of(trace).syncs.sites[0].in_steps
     drain, own, rest, bubble = sums(chart, "x").values()
-    assert drain + own + rest == pytest.approx(site.stall_ns / 3e6)
+    assert drain + own + rest == pytest.approx(cost.stall_ns / 3e6)
     assert own == 0.03
-    assert bubble == pytest.approx(site.bubble_ns / 3e6)
+    assert bubble == pytest.approx(cost.idle_ns / 3e6)
     assert chart
     assert chart.layout["annotations"][0]["text"] == "pageable copy: aten::to"
     assert {series["y"][0] for series in chart.data[:3]} == {0.0}  # one bar
@@ -172,8 +174,9 @@ def test_of_many_sites_the_costliest_are_drawn(tmp_path: Path) -> None:
 
 
 def test_the_causes_of_idle_time_add_up_to_it(tmp_path: Path) -> None:
-    _, profile = measured(waiting(), tmp_path)
-    assert sum(sums(idle_chart(profile), "x").values()) == pytest.approx(profile.devices[0].idle_ns / 1e6)
+    trace, profile = measured(waiting(), tmp_path)
+    (device,) = details_of(trace).devices
+    assert sum(sums(idle_chart(profile), "x").values()) == pytest.approx(device.idle_ns / 1e6)
 
 
 def test_steps_that_are_unlike_the_others_are_marked(tmp_path: Path) -> None:
@@ -244,13 +247,15 @@ def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
         ("step", {"Each bar is a step", "in the middle"}),
     ],
 )
-def test_what_the_trace_is_not_fit_for_is_not_drawn(tmp_path: Path, figure: str, absent: set[str]) -> None:
-    trace, profile = measured(waiting(), tmp_path)
-    whole = Page(to_html([(trace, profile, find(profile, trace))])).text
+def test_what_the_trace_is_not_fit_for_is_not_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: str, absent: set[str]
+) -> None:
+    trace = read_trace(waiting().write(tmp_path / "trace.json"))
+    whole = Page(to_html([analyse(trace)])).text
     lost = Doubt("a test", "is one", "stop it", frozenset({figure}))
-    less = replace(profile, missing=(lost,))
+    monkeypatch.setattr("pinprof.measurement.profile.doubts_of", lambda *_: (lost,))
     assert figure in FIGURES
-    text = Page(to_html([(trace, less, find(less, trace))])).text
+    text = Page(to_html([analyse(trace)])).text
     assert "The chart is not shown (a test)" in text
     for words in absent:
         assert words in whole

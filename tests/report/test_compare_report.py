@@ -10,13 +10,12 @@ import pytest
 from page_reader import Page
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.comparison import Comparison, Recording, compare
-from pinprof.measurement.profile import measure
+from pinprof.analysis import Analysis, analyse
+from pinprof.comparison import Comparison, compare
 from pinprof.report.comparison.json import to_json
 from pinprof.report.comparison.page import to_html, typical_step
 from pinprof.report.comparison.text import to_text
 from pinprof.report.comparison.words import verdict
-from pinprof.rules import find
 from pinprof.trace import read_trace
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -25,25 +24,24 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m"
 PAIRS = [("pageable_blocking", "prefetch"), ("mask_loss", "clean"), ("clean", "loss_item"), ("clean", "clean.stack")]
 
 
-def recording(path: Path) -> Recording:
+def recording(path: Path) -> Analysis:
     """Read and measure a trace; its name is without folders, whose length would change how lines are broken."""
-    trace = read_trace(path)
-    profile = measure(trace)
-    return trace, replace(profile, path=path.name), find(profile, trace)
+    analysis = analyse(read_trace(path))
+    return replace(analysis, profile=replace(analysis.profile, path=path.name))
 
 
 @cache
-def recorded(name: str) -> Recording:
+def recorded(name: str) -> Analysis:
     return recording(TRACES / f"{name}.json.gz")
 
 
-def shown(before: Recording, after: Recording) -> tuple[Comparison, str, Page]:
+def shown(before: Analysis, after: Analysis) -> tuple[Comparison, str, Page]:
     """Return a comparison, its text and its page."""
     made = compare(before, after)
-    return made, to_text(made, width=WIDTH), Page(to_html(before[0], after[0], made))
+    return made, to_text(made, width=WIDTH), Page(to_html(before, after, made))
 
 
-def host_alone(folder: Path) -> Recording:
+def host_alone(folder: Path) -> Analysis:
     builder = TraceBuilder()
     for number in range(4):
         builder.step(number, 1000 * number, 990)

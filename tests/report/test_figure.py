@@ -9,8 +9,8 @@ import pytest
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
+from pinprof.analysis import analyse
 from pinprof.errors import PinprofError, TraceError
-from pinprof.measurement.profile import measure
 from pinprof.notebook import Report, analyze
 from pinprof.report.timeline import arrange
 from pinprof.report.timeline.bars import timeline_figure
@@ -67,7 +67,7 @@ def test_bars_lie_at_their_times_in_the_colours_of_the_page(trace: Path) -> None
 
 def test_lanes_are_those_of_the_page(report: Report) -> None:
     figure = report.timeline()
-    drawing = arrange(report.trace, report.profile)
+    drawing = arrange(report.trace, report.analysis)
     assert sum(len(one.x) for one in figure.data) == sum(map(len, drawing.lanes))
     named = [text for text in rows(figure).values() if not text.startswith("<b>")]
     assert named == [lane.label for lane in drawing.lanes if lane.label]
@@ -119,7 +119,7 @@ def test_it_can_be_restyled(trace: Path) -> None:
 
 def test_what_is_merged_is_said() -> None:
     recorded = read_trace(RECORDED)
-    figure = timeline_figure(recorded, measure(recorded), max_bars=100)
+    figure = timeline_figure(recorded, analyse(recorded), max_bars=100)
     assert sum(len(one.x) for one in figure.data) < 250
     assert "are merged into" in figure.layout.title.subtitle.text
 
@@ -148,11 +148,11 @@ def test_names_are_escaped(tmp_path: Path) -> None:
 def test_a_report_has_figures_of_its_numbers(report: Report) -> None:
     figures = report.figures()
     assert list(figures) == ["timeline", "copies", "busy", "stalls"]
-    profile = report.profile
+    details = report.analysis.details
     for name, expected in (
-        ("copies", sum(group.time_ns for group in profile.copies)),
-        ("busy", sum(device.span_ns for device in profile.devices)),
-        ("stalls", sum(site.total.stall_ns for site in profile.syncs.sites if site.verdict != "profiler")),
+        ("copies", sum(device.copy_ns for device in details.overlap.devices)),
+        ("busy", sum(device.span_ns for device in details.devices)),
+        ("stalls", sum(site.total.stall_ns for site in details.syncs.sites if site.verdict != "profiler")),
     ):
         assert sum(sum(one.x) for one in figures[name].data) == pytest.approx(expected / 1e6)
 
@@ -162,7 +162,10 @@ def test_withheld_numbers_have_no_figure(tmp_path: Path) -> None:
     for number in range(100):
         builder.call("cudaLaunchKernel", 910 + number / 2, 0.2)  # their kernels are lost
     report = analyze(builder.write(tmp_path / "trace.json"))
-    assert {"overlap", "busy", "drain"} <= report.profile.withheld.keys()
+    why = report.profile.withheld
+    assert why.overlap
+    assert why.busy
+    assert why.drain
     assert report.figures().keys() == {"timeline"}
 
 

@@ -3,11 +3,10 @@ from pathlib import Path
 from page_reader import Page
 from trace_builder import TraceBuilder
 
-from pinprof.measurement.profile import measure
+from pinprof.analysis import analyse
 from pinprof.report.trace.headline import HOST_ALONE, MOSTLY_HOST, NOTHING_KNOWN, Headline, headline
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
-from pinprof.rules import find
 from pinprof.trace import Trace, read_trace
 
 PAUSE = (
@@ -41,9 +40,9 @@ def recorded(folder: Path, *, item: bool = False, busy: bool = False) -> Trace:
 
 def said(trace: Trace) -> tuple[Headline, str, str]:
     """Return the sentence on top, the text for the terminal in one line, and the text of the page."""
-    profile = measure(trace)
-    findings = find(profile, trace)
-    page = Page(to_html([(trace, profile, findings)])).text
+    analysis = analyse(trace)
+    profile, findings = analysis.profile, analysis.findings
+    page = Page(to_html([analysis])).text
     text = " ".join(to_text(profile, findings).split())
     return headline(profile, findings), text, page.replace("\N{NO-BREAK SPACE}", " ")
 

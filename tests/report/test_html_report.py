@@ -6,11 +6,10 @@ import pytest
 from page_reader import Page
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
-from pinprof.measurement.profile import measure
+from pinprof.analysis import Analysis, analyse
 from pinprof.report.elements import Column, Share, facts, shares, table
 from pinprof.report.page import page
-from pinprof.report.trace.page import Entry, timeline_page, to_html
-from pinprof.rules import find
+from pinprof.report.trace.page import timeline_page, to_html
 from pinprof.trace import read_trace
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -19,10 +18,8 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 MAX_BYTES = 6_000_000
 
 
-def entry_of(path: Path) -> Entry:
-    trace = read_trace(path)
-    profile = measure(trace)
-    return trace, profile, find(profile, trace)
+def entry_of(path: Path) -> Analysis:
+    return analyse(read_trace(path))
 
 
 def report_of(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> Page:
@@ -196,7 +193,7 @@ def test_several_traces_have_a_section_each_and_share_the_room(tmp_path: Path) -
 
 def test_the_timeline_alone_has_the_same_figure(tmp_path: Path) -> None:
     entry = entry_of(copying().write(tmp_path / "trace.json"))
-    alone = Page(timeline_page(entry[0], entry[1]))
+    alone = Page(timeline_page(entry))
     assert alone.figures == Page(to_html([entry])).figures
     assert "What to do" not in alone.text
 

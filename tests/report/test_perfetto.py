@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from perfetto_checker import Event, arrows, events_of, loaded, names_of, shown, slices_by_track
 from trace_builder import AUTOGRAD, TraceBuilder, without_known_events
 
+from pinprof.analysis import Analysis, analyse
+from pinprof.details import details_of
 from pinprof.measurement.profile import Profile, measure
-from pinprof.replay.bound import gaps_with_causes
 from pinprof.report.perfetto import CATEGORY, events, hidden_slices, notes
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS
 from pinprof.report.perfetto.hidden import hidden_of
 from pinprof.report.perfetto.tracks import APART_NS, rows_of
-from pinprof.rules import find
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.insert import WithEvents
 from pinprof.trace.scan.unpack import Unpacked
@@ -34,13 +34,23 @@ FILES = sorted(str(path.relative_to(TRACES)) for path in TRACES.glob("**/*.json.
 SOME = FILES[::6]
 """Recordings, evenly chosen, that are looked at in full."""
 
+ROWS = ("devices", "overlap", "copy_places", "syncs", "loader", "hazards")
+"""What a profile has the sums of only."""
+
 
 class Exported(NamedTuple):
-    trace: Trace
-    profile: Profile
+    analysis: Analysis
     original: list[Event]
     data: bytes
     events: list[Event]
+
+    @property
+    def trace(self) -> Trace:
+        return self.analysis.trace
+
+    @property
+    def profile(self) -> Profile:
+        return self.analysis.profile
 
     @property
     def own(self) -> list[Event]:
@@ -59,16 +69,12 @@ class Exported(NamedTuple):
 
 def exported(path: Path) -> Exported:
     data = path.read_bytes()
-    trace = read_trace(path)
-    profile = measure(trace)
-    idle = gaps_with_causes(trace, profile.syncs, profile.loader)
-    said = notes(trace, profile, idle)
-    text = WithEvents(
-        Unpacked(io.BytesIO(data)), lambda first: events(trace, profile, find(profile, trace), idle, said, first)
-    )
+    analysis = analyse(read_trace(path))
+    said = notes(analysis)
+    text = WithEvents(Unpacked(io.BytesIO(data)), lambda first: events(analysis, said, first))
     plain = gzip.decompress(data) if path.suffix == ".gz" else data
     written = b"".join(text)
-    return Exported(trace, profile, events_of(loaded(plain)), written, events_of(loaded(written)))
+    return Exported(analysis, events_of(loaded(plain)), written, events_of(loaded(written)))
 
 
 @cache
@@ -111,19 +117,18 @@ def test_perfetto_shows_every_slice_that_pinprof_adds(name: str) -> None:
 @pytest.mark.parametrize("name", SOME)
 def test_what_is_shown_adds_up_to_what_was_measured(name: str) -> None:
     found = recorded(name)
-    profile, stalls, withheld = found.profile, found.profile.syncs.stalls, found.profile.withheld
+    details, stalls, withheld = found.analysis.details, found.analysis.details.syncs.stalls, found.profile.withheld
     expected = {
-        "stalls of host thread": 0 if "stalls" in withheld else int(stalls.stall_ns.sum()),
-        "bubbles": 0 if {"stalls", "drain"} & set(withheld) else int(stalls.bubble_ns.sum()),
-        "exposed copies": 0 if "overlap" in withheld else int(profile.overlap.exposed_ns.sum()),
+        "stalls of host thread": 0 if withheld.stalls else int(stalls.stall_ns.sum()),
+        "bubbles": 0 if withheld.stalls or withheld.drain else int(stalls.bubble_ns.sum()),
+        "exposed copies": 0 if withheld.overlap else int(details.overlap.exposed_ns.sum()),
     }
     assert {title: total_ns(found.tracks(title)) for title in expected} == expected
-    gaps = gaps_with_causes(found.trace, profile.syncs, profile.loader)
-    for device, idle in zip(profile.devices, gaps, strict=True):
+    for device, idle in zip(details.devices, details.gaps, strict=True):
         lasts = idle.times.end - idle.times.start
         assert lasts.sum() == device.idle_ns
         slices = found.tracks(f"GPU {device.device}: idle")
-        assert total_ns(slices) == (0 if "busy" in withheld else lasts[lasts >= SHORT_GAP_NS].sum())
+        assert total_ns(slices) == (0 if withheld.busy else lasts[lasts >= SHORT_GAP_NS].sum())
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -132,7 +137,8 @@ def test_counters_are_in_order_and_end_at_nothing(name: str) -> None:
     for event in recorded(name).own:
         if event["ph"] == "C":
             counters[event["name"]].append((Decimal(event["ts"]), event["args"]))
-    assert counters or {"busy", "overlap", "copies"} <= recorded(name).profile.withheld.keys()
+    why = recorded(name).profile.withheld
+    assert counters or (why.busy and why.overlap and why.copies)
     for values in counters.values():
         times = [time for time, _ in values]
         assert times == sorted(set(times))
@@ -148,6 +154,8 @@ def test_the_export_measures_as_the_trace_does(name: str, tmp_path: Path) -> Non
     own = again.counts.pop(CATEGORY)
     assert own == sum(event["ph"] == "X" for event in found.own)
     assert same(measure(again), found.profile)
+    rows, before = details_of(again), found.analysis.details
+    assert all(same(getattr(rows, name), getattr(before, name)) for name in ROWS)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -272,13 +280,16 @@ def test_figures_that_are_withheld_are_not_shown(export: Export) -> None:
     for number in range(100):
         builder.call("cudaLaunchKernel", 540 + number, 0.5)  # their kernels are lost
     found = export(builder)
-    assert {"overlap", "busy", "drain"} <= found.profile.withheld.keys()
+    why = found.profile.withheld
+    assert why.overlap
+    assert why.busy
+    assert why.drain
     assert not [event for title in ("idle", "bubbles", "exposed") for event in found.tracks(f"GPU 0: {title}")]
     assert [event for event in found.own if event["ph"] in "sf"] == []
     stall = found.tracks("stalls")[0]
     assert "drain_ms" not in stall["args"]
     said = [event["name"] for event in found.tracks("not in these tracks")]
-    assert f"not shown: overlap ({found.profile.withheld['overlap'].what})" in said
+    assert f"not shown: overlap ({why.overlap.what})" in said
 
 
 def test_an_empty_trace_gets_a_process_without_tracks(export: Export) -> None:

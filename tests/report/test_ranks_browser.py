@@ -1,6 +1,7 @@
 """Opens the page of a job of 1,024 ranks in a real Chromium: the heat map of its ranks."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from chromium import chromium, open_file
 from job_builder import job
 from playwright.sync_api import Browser, Page
 
+from pinprof.analysis import analyse
 from pinprof.ranks import compare_ranks
 from pinprof.report.job.page import to_html
 
@@ -23,7 +25,8 @@ ORDER = f"() => {CANVAS}._fullLayout.xaxis._categories"
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
     parts, trace = job(folder, MANY, slowest=SLOW)
-    text = to_html(compare_ranks(parts), parts, (trace, parts[SLOW].profile, parts[SLOW].findings))
+    shown = replace(analyse(trace), profile=parts[SLOW].profile, findings=parts[SLOW].findings)
+    text = to_html(compare_ranks(parts), parts, shown)
     (folder / "job.html").write_text(text, encoding="utf-8")
     return folder / "job.html"
 

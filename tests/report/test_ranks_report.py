@@ -10,6 +10,7 @@ from job_builder import job, rank_trace
 from page_reader import Page
 from trace_builder import TraceBuilder
 
+from pinprof.analysis import analyse
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
 from pinprof.report.charts import Chart, ranks_chart
@@ -39,7 +40,7 @@ def page_of(folder: Path, count: int, *, slowest: int | None = None) -> str:
 def page(parts: list[RankPart], trace: Trace, ranks: Ranks | None = None) -> str:
     ranks = ranks or compare_ranks(parts)
     shown = parts[ranks.shown_rank]
-    return to_html(ranks, parts, (trace, shown.profile, shown.findings))
+    return to_html(ranks, parts, replace(analyse(trace), profile=shown.profile, findings=shown.findings))
 
 
 def chart_of(ranks: Ranks) -> Chart:
@@ -53,9 +54,12 @@ def heat(chart: Chart, series: int = 0) -> dict[str, list[float]]:
     return dict(zip(chart.data[series]["y"], chart.data[series]["z"], strict=True))
 
 
-def with_doubt(part: RankPart, *figures: str) -> RankPart:
-    doubt = Doubt("launches", "some are lost", "record again", frozenset(figures), check="lost_launches")
-    return replace(part, profile=replace(part.profile, missing=(doubt,)))
+def without_stalls(folder: Path, count: int) -> list[RankPart]:
+    """Return the ranks of a job whose traces are not fit for stalls."""
+    doubt = Doubt("launches", "some are lost", "record again", frozenset({"stalls"}), check="lost_launches")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pinprof.measurement.profile.doubts_of", lambda *_: (doubt,))
+        return job(folder, count)[0]
 
 
 # words
@@ -110,7 +114,7 @@ def test_the_figures_of_each_rank_add_up(tmp_path: Path) -> None:
 
 def test_what_a_trace_is_not_fit_for_is_no_number(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
-    row = compare_ranks([with_doubt(parts[0], "stalls"), *parts[1:]]).rows[0]
+    row = compare_ranks([*without_stalls(tmp_path, 3)[:1], *parts[1:]]).rows[0]
     assert (row.stall_ns, row.stalls) == (None, ())
     broken = rank_trace(0, 10)
     broken.events = [event for event in broken.events if event["cat"] not in {"kernel", "gpu_memcpy"}]
@@ -186,7 +190,7 @@ def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Pat
 
 def test_text_says_once_which_ranks_lack_figures(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 4)
-    parts[1:3] = [with_doubt(part, "stalls") for part in parts[1:3]]
+    parts[1:3] = without_stalls(tmp_path, 4)[1:3]
     text = to_text(compare_ranks(parts), parts)
     assert text.count("launches") == 1
     assert "  - ranks 1, 2: launches: some are lost (not shown: " in text

@@ -7,11 +7,11 @@ import pytest
 from page_reader import Page
 from trace_builder import TraceBuilder
 
+from pinprof.analysis import analyse
 from pinprof.comparison import compare
 from pinprof.report.comparison import text as compare_text
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
-from pinprof.rules import examine
 from pinprof.trace import read_trace
 
 Build = Callable[[TraceBuilder], None]
@@ -105,10 +105,9 @@ def texts(build: Build, folder: Path) -> tuple[str, str]:
     """Return the report for the terminal in one line, and the text of the page."""
     builder = TraceBuilder()
     build(builder)
-    trace = read_trace(builder.write(folder / "trace.json"))
-    profile, findings, _ = examine(trace)
-    page = Page(to_html([(trace, profile, findings)])).text.replace("\N{NO-BREAK SPACE}", " ")
-    return " ".join(to_text(profile, findings, width=200).split()), page
+    analysis = analyse(read_trace(builder.write(folder / "trace.json")))
+    page = Page(to_html([analysis])).text.replace("\N{NO-BREAK SPACE}", " ")
+    return " ".join(to_text(analysis.profile, analysis.findings, width=200).split()), page
 
 
 def test_idle_time_around_the_only_work_of_a_step_has_no_other_cause(tmp_path: Path) -> None:
@@ -192,9 +191,8 @@ def test_the_gpu_is_not_said_to_work_while_what_is_queued_waits(tmp_path: Path) 
 def test_a_comparison_says_of_what_its_figures_are(build: Build, tmp_path: Path) -> None:
     builder = TraceBuilder()
     build(builder)
-    trace = read_trace(builder.write(tmp_path / "trace.json"))
-    profile, findings, _ = examine(trace)
-    side = trace, profile, findings
+    side = analyse(read_trace(builder.write(tmp_path / "trace.json")))
     text = compare_text.to_text(compare(side, side), width=200)
-    assert f"Figures, {profile.steps.per}" in text
-    assert (profile.steps.per == "per step") == (build is one_kernel)
+    per = side.profile.steps.per
+    assert f"Figures, {per}" in text
+    assert (per == "per step") == (build is one_kernel)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measurement.profile import Profile, measure
+from pinprof.analysis import Analysis, analyse
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
 from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.timeline.columns import Block
@@ -29,14 +29,14 @@ TRACES = Path(__file__).parents[2] / "traces"
 HOSTILE = "</script><img src=x onerror=alert(1)><b>%{x}"
 
 
-def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
-    trace = read_trace(builder.write(folder / "trace.json"))
-    return trace, measure(trace)
+def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Analysis]:
+    analysis = analyse(read_trace(builder.write(folder / "trace.json")))
+    return analysis.trace, analysis
 
 
-def drawn(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile, Drawing]:
-    trace, profile = measured(builder, folder)
-    return trace, profile, arrange(trace, profile)
+def drawn(builder: TraceBuilder, folder: Path) -> tuple[Trace, Analysis, Drawing]:
+    trace, analysis = measured(builder, folder)
+    return trace, analysis, arrange(trace, analysis)
 
 
 def loop(steps: int, kernels: int = 10) -> TraceBuilder:
@@ -224,8 +224,8 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
 
 
 def test_there_are_no_more_rectangles_than_asked_for(tmp_path: Path) -> None:
-    trace, profile = measured(loop(3, kernels=11), tmp_path)
-    whole, few = arrange(trace, profile), arrange(trace, profile, max_rectangles=60)
+    trace, analysis = measured(loop(3, kernels=11), tmp_path)
+    whole, few = arrange(trace, analysis), arrange(trace, analysis, max_rectangles=60)
     assert sum(map(len, few.lanes)) <= 60 < sum(map(len, whole.lanes))
     assert sum(lane.count.sum() for lane in few.lanes) == sum(lane.count.sum() for lane in whole.lanes)
     assert few.narrow_ns > whole.narrow_ns
@@ -274,18 +274,18 @@ def test_signed_numbers_are_folded() -> None:
 
 
 def test_all_of_a_trace_is_in_the_page_if_it_is_small(tmp_path: Path) -> None:
-    trace, profile = measured(loop(7), tmp_path)
-    detail = detailed(trace, profile, choose_window(trace))
+    trace, analysis = measured(loop(7), tmp_path)
+    detail = detailed(trace, analysis, choose_window(trace))
     assert sum(len(lane) for lane in detail.lanes if lane.source == "gpu") == len(trace.gpu)
     assert detail.narrow_ns == 0
-    assert "Each event is here" in fragment(trace, profile)
+    assert "Each event is here" in fragment(analysis)
 
 
 def test_of_a_large_trace_the_steps_that_matter_are_in_the_page_in_full(tmp_path: Path) -> None:
     builder = loop(20)
     builder.call("cudaDeviceSynchronize", 3920, 60)
-    trace, profile = measured(builder, tmp_path)
-    detail = detailed(trace, profile, choose_window(trace), max_events=400)
+    trace, analysis = measured(builder, tmp_path)
+    detail = detailed(trace, analysis, choose_window(trace), max_events=400)
     assert sum(map(len, detail.lanes)) <= 400
     assert {3, 9, 10} <= set(detail.full)
     for source, table in (("gpu", trace.gpu), ("ops", trace.ops), ("calls", trace.calls)):
@@ -296,7 +296,7 @@ def test_of_a_large_trace_the_steps_that_matter_are_in_the_page_in_full(tmp_path
     (place,) = (place for place, lane in enumerate(detail.lanes) if lane.label == "overlap")
     band = detail.lanes[place]
     assert detail.shares[place].sum(axis=0).tolist() == band.busy_ns.tolist()
-    text = fragment(trace, profile, max_events=400)
+    text = fragment(analysis, max_events=400)
     assert f"{len(detail.full)} of them are here in full. Elsewhere " in text
 
 
@@ -317,8 +317,8 @@ def test_steps_have_the_names_of_the_trace(tmp_path: Path) -> None:
 
 
 def test_times_are_ms_since_the_first_step_drawn(tmp_path: Path) -> None:
-    trace, profile = measured(loop(7), tmp_path)
-    (steps,) = [bars for bars in timeline_figure(trace, profile).data if bars.name == "step"]
+    trace, analysis = measured(loop(7), tmp_path)
+    (steps,) = [bars for bars in timeline_figure(trace, analysis).data if bars.name == "step"]
     assert list(steps.base) == pytest.approx([0, 1, 2])
     assert list(steps.x) == pytest.approx([0.99] * 3)
 
@@ -329,8 +329,8 @@ def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
     builder.op("aten::to", 895, 40)
     builder.op("aten::copy_", 896, 38)
     builder.copy("HtoD (Pageable -> Device)", 920, 10, launch=900, size=48 * 2**20)
-    trace, profile = measured(builder, tmp_path)
-    (text,) = hovers(timeline_figure(trace, profile), "copy HtoD pageable")
+    trace, analysis = measured(builder, tmp_path)
+    (text,) = hovers(timeline_figure(trace, analysis), "copy HtoD pageable")
     assert text.split("<br>") == [
         "<b>Memcpy HtoD (Pageable -&gt; Device)</b>",
         "starts 920 µs into ProfilerStep#0",
@@ -350,8 +350,8 @@ def test_work_of_the_autograd_thread_is_from_the_function_that_runs_backward(tmp
     builder.function("<built-in method run_backward of torch._C._EngineBase object at 0x7f00>", 100, 800)
     builder.op("autograd::engine::evaluate_function: MmBackward0", 200, 100, thread=AUTOGRAD)
     builder.kernel(300, 50, launch=210, thread=AUTOGRAD)
-    trace, profile = measured(builder, tmp_path)
-    (text,) = hovers(timeline_figure(trace, profile), "kernel")
+    trace, analysis = measured(builder, tmp_path)
+    (text,) = hovers(timeline_figure(trace, analysis), "kernel")
     assert text.split("<br>")[-1] == "from train_step (/home/me/train.py)"
 
 
@@ -360,8 +360,8 @@ def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) ->
     builder.kernel(910, 50, launch=905)
     builder.call("cudaDeviceSynchronize", 920, 60)
     builder.kernel(1000, 50, launch=985)
-    trace, profile = measured(builder, tmp_path)
-    (text,) = hovers(timeline_figure(trace, profile), "device synchronize")
+    trace, analysis = measured(builder, tmp_path)
+    (text,) = hovers(timeline_figure(trace, analysis), "device synchronize")
     assert text.split("<br>") == [
         "<b>device synchronize</b>: cudaDeviceSynchronize",
         "starts 920 µs into ProfilerStep#0",
@@ -371,8 +371,8 @@ def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) ->
 
 
 def test_a_block_tells_how_many_events_it_holds(tmp_path: Path) -> None:
-    trace, profile = measured(loop(3), tmp_path)
-    fig = timeline_figure(trace, profile, max_bars=1)
+    trace, analysis = measured(loop(3), tmp_path)
+    fig = timeline_figure(trace, analysis, max_bars=1)
     text = next(text for text in hovers(fig, "kernel") if "merged" in text)
     assert re.match(r"<b>\d+ of kernel</b>, merged<br>.* in .*<br>the longest of them:<br><b>gemm</b>", text)
 
@@ -381,12 +381,12 @@ def test_names_of_the_trace_stay_text_in_hovers(tmp_path: Path) -> None:
     builder = loop(1)
     builder.kernel(950, 20, launch=940, name=HOSTILE)
     builder.op(HOSTILE, 935, 10)
-    trace, profile = measured(builder, tmp_path)
-    fig = timeline_figure(trace, profile)
+    trace, analysis = measured(builder, tmp_path)
+    fig = timeline_figure(trace, analysis)
     texts = [text for name in ("kernel", "op") for text in hovers(fig, name)]
     assert sum("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&lt;b&gt;%{x}" in text for text in texts) == 2
     assert not any("<img" in text for text in texts)
-    assert "</script>" not in fragment(trace, profile).split('class="columns">')[1].split("</script>")[0]
+    assert "</script>" not in fragment(analysis).split('class="columns">')[1].split("</script>")[0]
 
 
 # names
@@ -417,33 +417,33 @@ def test_a_label_is_the_name_without_arguments(name: str, expected: str) -> None
 
 
 def test_an_empty_trace_has_nothing_to_draw(tmp_path: Path) -> None:
-    trace, profile, drawing = drawn(without_known_events(), tmp_path)
+    trace, analysis, drawing = drawn(without_known_events(), tmp_path)
     assert drawing.lanes == ()
     assert sum(map(len, drawing.lanes)) == 0
-    assert "Nothing to draw" in fragment(trace, profile)
-    assert len(timeline_figure(trace, profile).data) == 0
+    assert "Nothing to draw" in fragment(analysis)
+    assert len(timeline_figure(trace, analysis).data) == 0
 
 
 def test_a_trace_of_the_host_alone_has_no_gpu_lanes(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.op("aten::add", 0, 5)
-    trace, profile, drawing = drawn(builder, tmp_path)
+    _, analysis, drawing = drawn(builder, tmp_path)
     assert [lane.label for lane in drawing.lanes] == ["ops"]
-    assert "The whole trace, 5.00 µs." in fragment(trace, profile)
+    assert "The whole trace, 5.00 µs." in fragment(analysis)
 
 
 def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.activity("kernel", "k", 0, 5, correlation=0, device=0, stream=7)
-    trace, profile, drawing = drawn(builder, tmp_path)
+    trace, analysis, drawing = drawn(builder, tmp_path)
     assert [lane.label for lane in drawing.lanes] == ["overlap", "stream 7"]
-    assert "its launch is not in the trace" in hovers(timeline_figure(trace, profile), "kernel")[0]
+    assert "its launch is not in the trace" in hovers(timeline_figure(trace, analysis), "kernel")[0]
 
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)
 def test_the_rectangles_of_a_lane_and_kind_never_overlap(path: Path) -> None:
     trace = read_trace(path)
-    drawing = arrange(trace, measure(trace))
+    drawing = arrange(trace, analyse(trace))
     assert drawing.lanes
     for lane in drawing.lanes:
         for kind in np.unique(lane.kind):

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs import measure_syncs
-from pinprof.measurement.profile import measure
+from pinprof.analysis import analyse
+from pinprof.details import details_of
 from pinprof.report.whatif import json as whatif_json
 from pinprof.report.whatif import text as whatif_text
 from pinprof.report.whatif import verification as verify_report
@@ -26,7 +26,7 @@ CONTRACT = {
 
 def predicted(name: str, scenario: Scenario) -> tuple[list[tuple[Trace, tuple[Change, ...]]], Prediction]:
     trace = read_trace(TRACES / f"{name}.json.gz")
-    return [(trace, changes_of(trace, measure_syncs(trace), scenario))], predict(trace, scenario)
+    return [(trace, changes_of(details_of(trace), scenario))], predict(trace, scenario)
 
 
 def kept(text: str) -> str:
@@ -53,7 +53,7 @@ def test_a_trace_without_steps_saves_of_the_trace(tmp_path: Path) -> None:
     builder.kernel(2010, 500, launch=2000)
     trace, scenario = read_trace(builder.write(tmp_path / "trace.json")), Scenario(host_speed=2.0)
     made = predict(trace, scenario)
-    text = whatif_text.to_text([(trace, changes_of(trace, measure_syncs(trace), scenario))], made, width=WIDTH)
+    text = whatif_text.to_text([(trace, changes_of(details_of(trace), scenario))], made, width=WIDTH)
     assert "of the trace" in text
     assert "of the step" not in text
     assert "of the trace" in whatif_text.to_overview([trace], made, [("faster", "--host-speed 2", made)], width=WIDTH)
@@ -70,9 +70,9 @@ def test_the_usual_scenarios_read_as_kept(golden: Callable[[str, str], None]) ->
     ("before", "after"), [("pageable_blocking", "prefetch"), ("mask_loss", "clean"), ("clean", "loss_item")]
 )
 def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[str, str], None]) -> None:
-    old, new = (read_trace(TRACES / f"{name}.json.gz") for name in (before, after))
-    made = verify(old, measure(old), new, measure(new))
-    golden(f"verify-{before}-{after}.txt", kept(verify_report.to_text(old, made, width=WIDTH)))
+    old, new = (analyse(read_trace(TRACES / f"{name}.json.gz")) for name in (before, after))
+    made = verify(old.details, old.profile, new.details, new.profile)
+    golden(f"verify-{before}-{after}.txt", kept(verify_report.to_text(old.trace, made, width=WIDTH)))
     document = json.loads(verify_report.to_json(made))
     assert document["schema"] == "pinprof.verify/1"
     assert document["predicted_saving_ms"] == pytest.approx(
