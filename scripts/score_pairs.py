@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinprof.trace import read_trace
-from pinprof.whatif import Scenario, replay_of, predict
+from pinprof.whatif import Scenario, predict, replay_of
 
 MS = 1e6
 FEWEST = 2
@@ -70,11 +70,11 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
         pair["looked_at"],
         " ".join(f"--{key.replace('_', '-')}" for key in pair["scenario"]),
         before,
-        max(rank.times.traced_ns or 0.0 for rank in replay.ranks) / MS,
+        max(rank.steps.traced_ns or 0.0 for rank in replay.ranks) / MS,
         (replay.step.step_ns or 0.0) / MS,
         low / MS,
         high / MS,
-        max(rank.times.busy_ns or 0.0 for rank in replay.ranks) < NS_BOUND * before * MS,
+        max(rank.steps.busy_ns or 0.0 for rank in replay.ranks) < NS_BOUND * before * MS,
         prediction.predicted_ns / MS,
         after,
     )
