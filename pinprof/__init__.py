@@ -25,9 +25,7 @@ pinprof.step()                                  # ends a step in a script that `
 PYTEST_DONT_REWRITE: pytest, which has a plugin here, would else warn where the package was imported before it began.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pinprof.errors import CaptureError, PinprofError, TraceError, UnsafeCopyError
@@ -121,14 +119,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Return all names, also those not imported so far."""
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """The package, in which `measure` is the function also after the module of that name has been imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _ROOMS and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

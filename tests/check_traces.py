@@ -4,9 +4,8 @@ from pathlib import Path
 
 from trace_builder import SIDE, TraceBuilder
 
+from pinprof.analysis import analyse
 from pinprof.check import Checked, Limits, Measured, judge, measure_figures
-from pinprof.measurement.profile import measure
-from pinprof.rules import find
 from pinprof.trace import read_trace
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
@@ -54,9 +53,7 @@ def with_waits(steps: int = 4) -> TraceBuilder:
 
 def measured(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> Measured:
     """Return the figures of a trace."""
-    trace = read_trace(builder.write(folder / name))
-    profile = measure(trace)
-    return measure_figures(profile, trace, find(profile, trace))
+    return measure_figures(analyse(read_trace(builder.write(folder / name))))
 
 
 def checked(builder: TraceBuilder, folder: Path, limits: Limits) -> Checked:

@@ -6,6 +6,7 @@ import pytest
 from check_traces import checked, hidden_copy, item, measured, pageable, plain, with_waits
 from trace_builder import TraceBuilder, without_known_events
 
+from pinprof.analysis import analyse
 from pinprof.check import (
     KEPT,
     NOT_JUDGED,
@@ -132,11 +133,10 @@ def test_copies_that_expose_next_to_nothing_keep_the_overlap(tmp_path: Path) -> 
 
 
 def test_the_line_of_a_copy_is_that_of_the_wait_for_it() -> None:
-    trace = read_trace(TRACES / "loader_pageable.stack.json.gz")
-    profile = measure(trace)
+    analysis = analyse(read_trace(TRACES / "loader_pageable.stack.json.gz"))
     from pinprof.check import measure_figures  # noqa: PLC0415  only here the trace is none of the builder's
 
-    (place,) = measure_figures(profile, trace, find(profile, trace)).figures["max_exposed_ms"].places
+    (place,) = measure_figures(analysis).figures["max_exposed_ms"].places
     assert (place.file, place.function) == ("pinprof/workloads/loaders.py", "step")
     assert place.line is not None
 
@@ -258,13 +258,11 @@ def test_a_trace_is_no_worse_than_itself(tmp_path: Path) -> None:
 def test_a_recorded_trace_is_no_worse_than_itself(tmp_path: Path, path: Path) -> None:
     from pinprof.check import measure_figures  # noqa: PLC0415
 
-    trace = read_trace(path)
-    profile = measure(trace)
-    findings = find(profile, trace)
+    analysis = analyse(read_trace(path))
     report = tmp_path / "baseline.json"
-    report.write_text(to_json([(profile, findings)]))
+    report.write_text(to_json([(analysis.profile, analysis.findings)]))
     (baseline,) = read_baseline(report).traces
-    assert outcome([judge(measure_figures(profile, trace, findings), Limits(), baseline)]) == KEPT
+    assert outcome([judge(measure_figures(analysis), Limits(), baseline)]) == KEPT
 
 
 def test_a_new_wait_fails_even_where_others_have_gone(tmp_path: Path) -> None:
@@ -517,10 +515,9 @@ def cut(builder: TraceBuilder, folder: Path, until: float) -> Measured:
     path.write_text(lost)
     trace = read_trace(path)
     assert trace.cut
-    profile = measure(trace)
     from pinprof.check import measure_figures  # noqa: PLC0415
 
-    return measure_figures(profile, trace, find(profile, trace))
+    return measure_figures(analyse(trace))
 
 
 @pytest.mark.parametrize(

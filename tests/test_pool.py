@@ -53,9 +53,12 @@ def invoke(*words: object) -> Result:
 
 def bytes_of(outcomes: dict[str, RankPart | PinprofError]) -> dict[str, object]:
     """Return what was measured as what does not depend on the process; of errors their texts."""
-    return {
-        path: str(each) if isinstance(each, PinprofError) else pickle.dumps(each) for path, each in outcomes.items()
-    }
+    return {path: str(each) if isinstance(each, PinprofError) else sent(each) for path, each in outcomes.items()}
+
+
+def sent(part: RankPart) -> bytes:
+    """Return the pickle of a part that was sent before: only of such parts the same texts are the same objects."""
+    return pickle.dumps(pickle.loads(pickle.dumps(part)))
 
 
 def until(condition: Callable[[], Any]) -> Any:

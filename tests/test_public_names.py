@@ -20,16 +20,40 @@ def test_other_names_are_not() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import pinprof.measurement.profile; print(pinprof.measurement.profile.__name__)",
-        "import pinprof, pinprof.rules; print(pinprof.measurement.profile.__name__)",
+        "import pinprof.measurement.profile; print(pinprof.measure.__name__)",
+        "import pinprof, pinprof.rules; print(pinprof.measure.__name__)",
         "from pinprof import measure; print(measure.__name__)",
         "from pinprof import *; print(measure.__name__)",
-        "from pinprof.measurement.profile import measure; import pinprof; print(pinprof.measurement.profile.__name__)",
+        "from pinprof.measurement.profile import measure; import pinprof; print(pinprof.measure.__name__)",
     ],
 )
 def test_measure_is_the_function_however_it_is_imported(code: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "measure"
+
+
+EVERY_MODULE = """
+import importlib, pkgutil, sys
+import pinprof
+
+before = {name: getattr(pinprof, name) for name in pinprof.__all__}
+modules = [found.name for found in pkgutil.walk_packages(pinprof.__path__, "pinprof.")]
+for module in modules:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:  # it needs a library that is not installed here
+        assert not error.name.startswith("pinprof"), error
+print(len(modules), sum(module in sys.modules for module in modules))
+print([name for name, value in before.items() if getattr(pinprof, name) is not value])
+"""
+
+
+def test_no_public_name_becomes_a_module_when_all_are_imported() -> None:
+    done = subprocess.run([sys.executable, "-c", EVERY_MODULE], capture_output=True, text=True, check=True)
+    counts, changed = done.stdout.splitlines()
+    every, imported = map(int, counts.split())
+    assert imported > 0.9 * every
+    assert changed == "[]"
 
 
 @pytest.mark.parametrize("module", ["pinprof", "pinprof.pytest_plugin"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from trace_builder import TraceBuilder
 
+from pinprof.measurement.known import Known
 from pinprof.ranks import Ranks, compare_ranks, measure_rank
 from pinprof.report.job.text import to_text
 from pinprof.trace import read_trace
@@ -78,7 +79,7 @@ def test_ranks_that_meet_have_the_step_of_the_one_that_sets_the_pace(tmp_path: P
     ]
     parts = [measure_rank(trace) for trace in traces]
     estimated = [
-        replace(part, profile=replace(part.profile, step=replace(part.profile.step, step_ns=step)))
+        replace(part, profile=replace(part.profile, step=Known(replace(part.profile.estimate, step_ns=step))))
         for part, step in zip(parts, (900e3, 700e3, 600e3, 500e3), strict=True)
     ]
     assert [row.step_ns for row in compare_ranks(estimated).rows] == [900e3, 900e3, 500e3, 500e3]
@@ -114,7 +115,7 @@ def test_what_is_kept_of_a_rank_hardly_grows_with_its_trace(tmp_path: Path) -> N
             builder.copy("HtoD (Pageable -> Device)", 900 + number, 1, launch=500 + number, call=1)
         return len(pickle.dumps(measure_rank(read_trace(builder.write(tmp_path / f"{copies}.json")))))
 
-    assert kept(1000) < 1.1 * kept(10)
+    assert kept(4000) < 1.1 * kept(1000)  # both have copies in several steps, so as many wait sites
 
 
 def test_a_rank_alone_has_nobody_to_wait_for(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """Findings before and after, each made by hand: `(rule, function, line, saving in µs)`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from trace_builder import without_known_events
 
+from pinprof.analysis import analyse
 from pinprof.comparison.changes import FindingChange, finding_changes
 from pinprof.comparison.side import Side
-from pinprof.measurement.profile import measure
 from pinprof.rules import RULES, Evidence, Finding, Findings, Saving
 from pinprof.trace import read_trace
 
@@ -24,12 +25,11 @@ def finding(made: Made) -> Finding:
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Side:
-    trace = read_trace(without_known_events().write(tmp_path / "empty.json"))
-    return Side(trace, measure(trace), Findings())
+    return Side(analyse(read_trace(without_known_events().write(tmp_path / "empty.json"))))
 
 
 def changes(empty: Side, before: list[Made], after: list[Made]) -> list[FindingChange]:
-    sides = (Side(empty.trace, empty.profile, Findings(map(finding, made))) for made in (before, after))
+    sides = (Side(replace(empty.analysis, findings=Findings(map(finding, made)))) for made in (before, after))
     return list(finding_changes(*sides))
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
+from pinprof.details import Details, details_of
 from pinprof.errors import TraceError
-from pinprof.measurement.profile import Profile, measure
-from pinprof.trace import Trace, read_trace
+from pinprof.measurement.profile import Profile, profile_of
+from pinprof.replay import Replay
+from pinprof.trace import read_trace
 from pinprof.whatif.verification import Verification, verify
 
-TRACES = Path(__file__).parents[1] / "traces"
+TRACES = Path(__file__).parents[2] / "traces"
 TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]
 
 FIXES = [
@@ -32,9 +34,9 @@ FIXES = [
 
 
 @cache
-def loaded(path: Path) -> tuple[Trace, Profile]:
-    trace = read_trace(path)
-    return trace, measure(trace)
+def loaded(path: Path) -> tuple[Details, Profile]:
+    details = details_of(read_trace(path))
+    return details, profile_of(details, Replay([details]))
 
 
 def verified(before: Path, after: Path) -> Verification:
@@ -124,10 +126,12 @@ def test_a_trace_without_gpu_work_is_refused_by_name(tmp_path: Path, *, empty_is
 
 
 def test_several_waits_of_one_kind_on_lines_of_one_function_are_all_found_again() -> None:
-    trace, profile = loaded(TRACES / "loss_item.json.gz")
-    (site,) = (site for site in profile.syncs.sites if site.is_of_the_code)
+    details, profile = loaded(TRACES / "loss_item.json.gz")
+    (site,) = (site for site in details.syncs.sites if site.is_of_the_code)
     other = replace(site, line=(site.line or 0) + 1)
-    twice = replace(profile, syncs=replace(profile.syncs, sites=(*profile.syncs.sites, other)))
-    result = verify(trace, twice, trace, twice)
+    twice = details_of(details.trace)
+    vars(twice)["syncs"] = replace(details.syncs, sites=(*details.syncs.sites, other))
+    assert len(twice.syncs.sites) == len(details.syncs.sites) + 1
+    result = verify(twice, profile, twice, profile)
     assert result.changes == ()
     assert result.new_waits == ()

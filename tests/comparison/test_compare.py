@@ -7,20 +7,17 @@ from typing import Any
 import pytest
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
-from pinprof.comparison import Comparison, Figure, Recording, compare
-from pinprof.measurement.profile import measure
-from pinprof.rules import find
+from pinprof.analysis import Analysis, analyse
+from pinprof.comparison import Comparison, Figure, compare
 from pinprof.trace import read_trace
 
 TRACES = Path(__file__).parents[2] / "traces"
 STEPS = 4
-Made = Callable[..., Recording]
+Made = Callable[..., Analysis]
 
 
-def recording(path: Path) -> Recording:
-    trace = read_trace(path)
-    profile = measure(trace)
-    return trace, profile, find(profile, trace)
+def recording(path: Path) -> Analysis:
+    return analyse(read_trace(path))
 
 
 @pytest.fixture
@@ -39,7 +36,7 @@ def made(tmp_path: Path) -> Made:
         stream: int = 7,
         plain: dict[str, Any] | None = None,
         devices: int = 1,
-    ) -> Recording:
+    ) -> Analysis:
         builder = TraceBuilder()
         if plain:
             builder.metadata["pinprof"] = {"plain": plain}
@@ -169,7 +166,7 @@ def test_a_measured_step_is_compared_by_its_percentiles(made: Made, after: dict[
 
 def test_an_estimate_is_as_sure_as_its_range(made: Made) -> None:
     estimated = made(wait=400)
-    low, high = estimated[1].step.range_ns or (0, 0)
+    low, high = estimated.profile.estimate.range_ns or (0, 0)
     inside, below = (low + high) / 2e6 * 0.999, low / 1e6 * 0.9
     assert compare(estimated, made(plain=plain(inside, inside, inside))).verdict == "unsure"
     assert compare(estimated, made(plain=plain(below, below, below))).verdict == "faster"
