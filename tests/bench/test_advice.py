@@ -4,8 +4,6 @@ import pytest
 from bench_builder import BenchBuilder, count, gbps, ms
 
 from pinprof.bench.advice import Advice, advice
-from pinprof.bench.link import link_of
-from pinprof.bench.results import Machine
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -139,17 +137,3 @@ def test_the_link_is_told_with_what_is_reached_of_it() -> None:
     piece = said(rates([1, 31.508], [1, 2]), "link_reached")
     assert piece.value == pytest.approx(0.5, abs=1e-3)
     assert piece.text == ("Pinned copies reach HtoD 31.5 GB/s of the 63.0 GB/s of PCIe 5.0 x16; 55.5 GB/s are usual.")
-
-
-@pytest.mark.parametrize(
-    ("generation", "width", "rate"), [(5, 16, 63.0), (4, 16, 31.5), (3, 8, 7.88), (2, 16, 8.0), (6, 16, 121.0)]
-)
-def test_a_link_carries_its_transfers_times_lanes_less_the_encoding(generation: int, width: int, rate: float) -> None:
-    link = link_of(Machine("", None, None, "", "", None, 1, generation, width))
-    assert link is not None
-    assert link.theoretical == pytest.approx(rate, rel=2e-3)
-
-
-@pytest.mark.parametrize(("generation", "width"), [(None, None), (5, None), (None, 16), (99, 16), (5, 0)])
-def test_a_link_that_is_not_reported_is_none(generation: int | None, width: int | None) -> None:
-    assert link_of(Machine("", None, None, "", "", None, 1, generation, width)) is None

@@ -12,7 +12,6 @@ from chromium import chromium, open_file
 from page_reader import Page
 
 from pinprof.bench.advice import advice
-from pinprof.bench.link import link_of
 from pinprof.bench.results import Bar, Picture
 from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.page import to_html
@@ -87,7 +86,7 @@ def test_a_bar_is_a_time_with_its_spread_and_the_published_one() -> None:
 def test_rates_are_drawn_with_those_of_the_link() -> None:
     result = example().result("E13")
     assert result is not None
-    chart = bandwidth_chart(result, link_of(H200))
+    chart = bandwidth_chart(result, H200.link)
     assert chart is not None
     assert [len(line["x"]) for line in chart.data] == [10] * 4
     assert chart.layout["xaxis"]["type"] == "log"

@@ -35,8 +35,7 @@ from pinprof.report.trace.page import to_html
 from pinprof.report.trace.tables import parts_table
 from pinprof.rules import find
 from pinprof.trace import read_trace
-from pinprof.trace.tables import Device, Trace
-from pinprof.whatif.edits import link_of
+from pinprof.trace.tables import Trace
 
 
 def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
@@ -130,26 +129,6 @@ def test_many_copies_are_gathered_and_the_chart_says_so(tmp_path: Path) -> None:
 
 def test_without_copies_there_is_no_chart_of_them(tmp_path: Path) -> None:
     assert copies_chart(measured(without_known_events(), tmp_path)[0]) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "gbps"),
-    [
-        ("NVIDIA H200", 55),
-        ("NVIDIA A100-SXM4-80GB", 25),
-        ("NVIDIA L40S", 25),
-        ("Tesla V100-SXM2", 12),
-        ("NVIDIA GH200 480GB", None),
-        ("", None),
-    ],
-)
-def test_the_link_is_known_by_the_name_of_the_gpu(name: str, gbps: float | None) -> None:
-    link = link_of([Device(0, name), Device(1, name)])
-    assert (link.gbps if link else None) == gbps
-
-
-def test_of_different_gpus_no_link_is_drawn() -> None:
-    assert link_of([Device(0, "NVIDIA H100"), Device(1, "NVIDIA A100")]) is None
 
 
 def test_the_bars_of_a_site_are_its_stall_and_its_bubble(tmp_path: Path) -> None:
