@@ -21,13 +21,13 @@ WORKER_SECONDS = 300
 OF_THIS_PROCESS = "memory://"
 """Files that no other process sees."""
 
-Outcome = tuple[str, RankPart | PinprofError]
+FileOutcome = tuple[str, RankPart | PinprofError]
 """The file, and what was measured of it or why that was not possible."""
 
 
 def measure_files(
     paths: Sequence[str], workers: int | None = None, client: Any = None, machine: Pinning | None = None
-) -> Generator[Outcome, None, None]:
+) -> Generator[FileOutcome, None, None]:
     """Yield each file with what was measured of it, as soon as that is there.
 
     Each worker reads its files itself, one after the other, and gives back what `RankPart` holds, some ten kB.
@@ -65,7 +65,7 @@ def _death(path: str) -> TraceError:
     return TraceError(f"{shown(path)}: the process that read it died, as it does when memory runs out")
 
 
-def _on_cluster(paths: Sequence[str], client: Any, machine: Pinning | None) -> Iterator[Outcome]:
+def _on_cluster(paths: Sequence[str], client: Any, machine: Pinning | None) -> Iterator[FileOutcome]:
     from dask.distributed import as_completed  # noqa: PLC0415  only where a cluster is used
 
     # one task for each file: a cluster that grows sees the work

@@ -59,7 +59,7 @@ class Allow:
         )
 
 
-class Watch:
+class Watched:
     """The waits of one test for the GPU; the value of the fixture `pinprof_no_sync`."""
 
     def __init__(self, item: pytest.Item, noticing: Noticing, allow: Allow) -> None:
@@ -108,7 +108,7 @@ class Watch:
             self._waits.append(line)
 
 
-WATCH = pytest.StashKey[Watch]()
+WATCH = pytest.StashKey[Watched]()
 GUARD: "pytest.StashKey[Guard]" = pytest.StashKey()
 
 
@@ -122,7 +122,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def pinprof_no_sync(request: pytest.FixtureRequest) -> Watch:
+def pinprof_no_sync(request: pytest.FixtureRequest) -> Watched:
     """Fail the test if it makes the host wait for the GPU, but for blocks of `with pinprof_no_sync.allowed():`."""
     watch = request.node.stash.get(WATCH, None)
     if watch is None:
@@ -157,7 +157,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     noticing = item.config.stash.get(NOTICING, None) or _noticing_of_torch()
     if noticing is None:
         pytest.skip(f"{MARKER}: needs a GPU that torch can see")
-    item.stash[WATCH] = Watch(item, noticing, allow)
+    item.stash[WATCH] = Watched(item, noticing, allow)
 
 
 def _allow(marker: pytest.Mark) -> Allow:
@@ -222,7 +222,7 @@ def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
         yield GUARD_FIXTURE, str(guard)
 
 
-def _text(watch: Watch, config: pytest.Config) -> str:
+def _text(watch: Watched, config: pytest.Config) -> str:
     """Return how often the test has waited and where, one paragraph per place."""
     places = Counter((line.file, line.line, line.function, _within(line)) for line in watch.waits)
     parts = [f"the host waited for the GPU {_times(places.total())}; allowed: {watch.allow.times or 'never'}"]

@@ -5,7 +5,7 @@ from pathlib import Path
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analysis import analyse
-from pinprof.check import Checked, Limits, Measured, judge, measure_figures
+from pinprof.check import Checked, Limits, TraceFigures, judge, measure_figures
 from pinprof.trace import read_trace
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
@@ -51,7 +51,7 @@ def with_waits(steps: int = 4) -> TraceBuilder:
     return builder
 
 
-def measured(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> Measured:
+def measured(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> TraceFigures:
     """Return the figures of a trace."""
     return measure_figures(analyse(read_trace(builder.write(folder / name))))
 

@@ -15,8 +15,8 @@ from pinprof.check import (
     BaselineTrace,
     Checked,
     Limits,
-    Measured,
-    Verdict,
+    LimitVerdict,
+    TraceFigures,
     absent_ranks,
     find_config,
     judge,
@@ -37,7 +37,7 @@ from pinprof.trace import read_trace
 TRACES = Path(__file__).parents[1] / "traces"
 
 
-def verdict_of(builder: TraceBuilder, folder: Path, **limits: float) -> Verdict:
+def verdict_of(builder: TraceBuilder, folder: Path, **limits: float) -> LimitVerdict:
     (verdict,) = checked(builder, folder, Limits(**limits)).verdicts
     return verdict
 
@@ -500,7 +500,7 @@ def test_a_baseline_of_another_program_machine_or_version_is_remarked_on(tmp_pat
 # A file that has lost its end
 
 
-def cut(builder: TraceBuilder, folder: Path, until: float) -> Measured:
+def cut(builder: TraceBuilder, folder: Path, until: float) -> TraceFigures:
     """Return the figures of a trace that lost all GPU work and calls that begin later: torch writes these last."""
     whole = builder.document()
     on_gpu = {"kernel", "gpu_memcpy", "cuda_runtime"}
@@ -592,7 +592,7 @@ def test_steps_without_gpu_work_tell_nothing_of_copies(tmp_path: Path) -> None:
 # The traces of a job
 
 
-def of_rank(rank: int | None, world_size: int | None, folder: Path, name: str | None = None) -> Measured:
+def of_rank(rank: int | None, world_size: int | None, folder: Path, name: str | None = None) -> TraceFigures:
     builder = plain()
     builder.metadata["distributedInfo"] = {"rank": rank, "world_size": world_size}
     return measured(builder, folder, name or f"r{rank}.json")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pinprof.capture.job import Rank, rank_of_process
-from pinprof.capture.meeting import Meeting
+from pinprof.capture.meeting import Rendezvous
 from pinprof.capture.plain import Progress
 from pinprof.capture.warmup import WarmUpBounds
 
@@ -118,14 +118,14 @@ class Agreement:
         return store
 
     @cached_property
-    def _begin(self) -> Meeting | None:
-        return Meeting(self._store, "begin", self.ranks) if self._store is not None else None
+    def _begin(self) -> Rendezvous | None:
+        return Rendezvous(self._store, "begin", self.ranks) if self._store is not None else None
 
     @cached_property
-    def _end(self) -> Meeting | None:
-        return Meeting(self._store, "end", self.ranks) if self._store is not None else None
+    def _end(self) -> Rendezvous | None:
+        return Rendezvous(self._store, "end", self.ranks) if self._store is not None else None
 
-    def _reached(self, meeting: Meeting | None, place: int, text: str) -> str | None:
+    def _reached(self, meeting: Rendezvous | None, place: int, text: str) -> str | None:
         """Return what was decided; a rank without contact decides alone."""
         if meeting is None or self._lost:
             return text
@@ -135,7 +135,7 @@ class Agreement:
             self._lose(exc)
             return text
 
-    def _insist(self, meeting: Meeting | None) -> None:
+    def _insist(self, meeting: Rendezvous | None) -> None:
         with suppress(*LOST):  # if it is lost, the next question tells
             if meeting is not None:
                 meeting.insist()

@@ -30,7 +30,7 @@ EVALUATED_BATCHES = 200
 then it may evaluate its model before it trains it."""
 
 
-class Event(NamedTuple):
+class MarkerEvent(NamedTuple):
     """A batch that is drawn, or an optimizer step that was made."""
 
     kind: Literal["batch", "optimizer"]
@@ -44,12 +44,12 @@ class Event(NamedTuple):
 class Choice:
     """The event that marks the steps. `cycle` is the optimizer step whose cycle is a step, None if there is none."""
 
-    event: Event
-    cycle: Event | None
+    event: MarkerEvent
+    cycle: MarkerEvent | None
     text: str
 
 
-def choose(events: Sequence[Event], optimizers: Callable[[], int], how: How = "auto") -> Choice | None:
+def choose(events: Sequence[MarkerEvent], optimizers: Callable[[], int], how: How = "auto") -> Choice | None:
     """Return what marks the steps of a program that did this, None if more must be seen.
 
     A step is one cycle of the least frequent of the optimizers that recur. If it draws one batch, the draw marks it:
@@ -77,15 +77,15 @@ def _seen_enough_steps(most_steps: int, most_draws: int, optimizers: Callable[[]
     return most_steps >= FEW_STEPS and optimizers() <= 1
 
 
-def _positions(steps: Sequence[Event]) -> dict[Event, list[int]]:
+def _positions(steps: Sequence[MarkerEvent]) -> dict[MarkerEvent, list[int]]:
     """Return where each optimizer's steps are in the sequence of all optimizer steps."""
-    positions: dict[Event, list[int]] = defaultdict(list)
+    positions: dict[MarkerEvent, list[int]] = defaultdict(list)
     for position, event in enumerate(steps):
         positions[event].append(position)
     return positions
 
 
-def _slowest(steps: dict[Event, list[int]]) -> Event | None:
+def _slowest(steps: dict[MarkerEvent, list[int]]) -> MarkerEvent | None:
     """Return the least frequent of the optimizers that recur; of equally frequent ones that which steps last."""
     now = sum(map(len, steps.values()))
     recurring = {
@@ -96,7 +96,7 @@ def _slowest(steps: dict[Event, list[int]]) -> Event | None:
     return min(recurring, key=lambda step: (len(recurring[step]), -recurring[step][0]), default=None)
 
 
-def _cycle_of(step: Event, events: Sequence[Event], how: How) -> Choice | None:
+def _cycle_of(step: MarkerEvent, events: Sequence[MarkerEvent], how: How) -> Choice | None:
     """Return what marks the cycles that end with this optimizer step."""
     ends = [place for place, event in enumerate(events) if event == step]
     cycles = [Counter(event for event in events[start:end] if event.kind == "batch") for start, end in pairwise(ends)]
@@ -122,9 +122,9 @@ class Chooser:
         self.seen: Counter[str] = Counter()
         self._optimizers = cache(optimizers)
         self._how: How = how
-        self._since: deque[Event] = deque(maxlen=LONGEST_MEMORY)
+        self._since: deque[MarkerEvent] = deque(maxlen=LONGEST_MEMORY)
         """Since the marker last came, and while there is none since the beginning."""
-        self._counts: Counter[Event] = Counter()
+        self._counts: Counter[MarkerEvent] = Counter()
         """How often each event is in there."""
         self._exhausted = False
 
@@ -133,7 +133,7 @@ class Chooser:
         """How many optimizer steps the program has made so far; batches drawn, if these alone mark its steps."""
         return self.seen["batch" if self.choice is not None and self.choice.cycle is None else "optimizer"]
 
-    def see(self, event: Event) -> bool:
+    def see(self, event: MarkerEvent) -> bool:
         """Return whether a step ends with this event."""
         self.seen[event.kind] += 1
         choice = self.choice
@@ -149,7 +149,7 @@ class Chooser:
             self._follow(choice)
         return False
 
-    def exhausted(self, draw: Event) -> None:
+    def exhausted(self, draw: MarkerEvent) -> None:
         """Take back the draw just seen: the DataLoader had no more batches.
 
         If it ended a step, the first draw of the next epoch does not: what is between them belongs to the step in
@@ -162,7 +162,7 @@ class Chooser:
         elif self.choice is not None and self.choice.event == draw:
             self._exhausted = True
 
-    def _choose_at(self, event: Event) -> bool:
+    def _choose_at(self, event: MarkerEvent) -> bool:
         if self._how == "optimizer" and event.kind == "batch":
             return False
         choice = choose(list(self._since), self._optimizers, self._how)
@@ -189,7 +189,7 @@ class Chooser:
         """
         if choice.cycle is None or not (self._exhausted or self._counts[choice.cycle] > 1):
             return
-        drawn: Counter[Event] = Counter()
+        drawn: Counter[MarkerEvent] = Counter()
         for event in list(self._since)[-2::-1]:
             if event == choice.cycle:
                 break
@@ -198,7 +198,7 @@ class Chooser:
         if once is not None:
             self._go_on_with(once, choice)
 
-    def _go_on_with(self, draw: Event, choice: Choice) -> None:
+    def _go_on_with(self, draw: MarkerEvent, choice: Choice) -> None:
         self.choice, self._exhausted = Choice(draw, choice.cycle, choice.text), False
 
     def _is_lost(self, choice: Choice) -> bool:

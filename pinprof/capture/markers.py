@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from pinprof.capture.choice import HOWS, Chooser, Event, How
+from pinprof.capture.choice import HOWS, Chooser, How, MarkerEvent
 from pinprof.capture.replaced import replaced
 from pinprof.errors import CaptureError
 
@@ -106,15 +106,15 @@ class Marks:
             self._calls += 1
             self._end_step(BY_HAND)
 
-    def _exhausted(self, draw: Event) -> None:
+    def _exhausted(self, draw: MarkerEvent) -> None:
         if self.chooser is not None and _here() == self._owner:
             self.chooser.exhausted(draw)
 
     def _stepped(self, optimizer: Optimizer, *_: object) -> None:
         """Take an optimizer step; torch calls this inside its own range of the step, which so ends a little later."""
-        self._saw(Event("optimizer", id(optimizer), type(optimizer).__name__))
+        self._saw(MarkerEvent("optimizer", id(optimizer), type(optimizer).__name__))
 
-    def _saw(self, event: Event) -> None:
+    def _saw(self, event: MarkerEvent) -> None:
         chooser = self.chooser
         if chooser is None or self._by_hand or _here() != self._owner:
             return
@@ -155,7 +155,7 @@ def _left_to_python(hook: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def _told_of_draws(before: Callable[[Event], None], exhausted: Callable[[Event], None]) -> Iterator[None]:
+def _told_of_draws(before: Callable[[MarkerEvent], None], exhausted: Callable[[MarkerEvent], None]) -> Iterator[None]:
     """Call `before` when a batch is about to be drawn from any DataLoader, `exhausted` if there was none.
 
     An epoch has an iterator of its own; the sampler, which an iterator shares with its DataLoader, tells DataLoaders
@@ -165,7 +165,7 @@ def _told_of_draws(before: Callable[[Event], None], exhausted: Callable[[Event],
 
     @wraps(draw)
     def told(iterator: Any) -> Any:
-        event = Event("batch", id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
+        event = MarkerEvent("batch", id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
         before(event)
         try:
             return draw(iterator)

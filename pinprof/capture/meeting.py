@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 NOT_HERE = "-"
 
 
-class Meeting:
+class Rendezvous:
     """A step boundary at which all ranks do the same, once all have asked for it.
 
     A boundary is known by its place: how many steps the program has made. The first rank to come to a place decides for

@@ -25,7 +25,7 @@ class Progress(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlainStep:
+class PlainWindow:
     """The step without a profiler: `mean_ms` by the host's clock over the window, the rest of single steps."""
 
     steps: int
@@ -115,7 +115,7 @@ def clock_of_program() -> Clock:
     return CudaClock() if uses_cuda() else Clock()
 
 
-def plain_window(clock: Clock, bounds: PlainBounds) -> Generator[Progress, None, PlainStep]:
+def plain_window(clock: Clock, bounds: PlainBounds) -> Generator[Progress, None, PlainWindow]:
     """Wait at every step boundary until the bounds are reached; return what was measured.
 
     The device is synchronized at the two ends only. The mean is the host's time between them, so that it holds whoever
@@ -132,4 +132,4 @@ def plain_window(clock: Clock, bounds: PlainBounds) -> Generator[Progress, None,
     clock.synchronize()
     mean_ms = (clock.now_ns() - start_ns) / NS_PER_MS / steps
     p10_ms, median_ms, p90_ms = (float(ms) for ms in np.percentile(clock.step_ms(), [10, 50, 90]))
-    return PlainStep(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind)
+    return PlainWindow(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind)

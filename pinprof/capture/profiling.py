@@ -15,7 +15,7 @@ from pinprof.capture.agreement import Agreement
 from pinprof.capture.job import rank_of_process
 from pinprof.capture.lines import line_window
 from pinprof.capture.memory import host_memory, loaders_pin
-from pinprof.capture.plain import Clock, PlainBounds, PlainStep, Progress, clock_of_program, plain_window, uses_cuda
+from pinprof.capture.plain import Clock, PlainBounds, PlainWindow, Progress, clock_of_program, plain_window, uses_cuda
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
 from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.errors import CaptureError
@@ -24,7 +24,7 @@ from pinprof.version import VERSION
 
 SUFFIXES = (".json", ".json.gz")
 
-OnProgress = Callable[[str, int, int], None]
+OnWindow = Callable[[str, int, int], None]
 """Called at the start of every step, with the window's name, the step's number in it and how many it will have."""
 
 MakeProfiler = Callable[[int], torch.profiler.profile]
@@ -63,7 +63,7 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     profile_memory: bool = False,
     cuda_sync_events: bool = True,
     force: bool = False,
-    on_progress: OnProgress | None = None,
+    on_progress: OnWindow | None = None,
 ) -> "Recording":
     """Return a recording to be used as a context manager; call its `step()` at the end of every training step.
 
@@ -113,13 +113,13 @@ class Recording:
         make_profiler: MakeProfiler,
         *,
         make_clock: Callable[[], Clock] = clock_of_program,
-        on_progress: OnProgress | None = None,
+        on_progress: OnWindow | None = None,
     ) -> None:
         self.path = path
         self.windows = windows
         self.done = False
         self.steps_seen = 0
-        self.plain: PlainStep | None = None
+        self.plain: PlainWindow | None = None
         self.marker = "p.step()"
         self.recorded_steps = 0
         self._make_profiler = make_profiler
@@ -261,7 +261,7 @@ class Recording:
         return described | ({"apart": self._agreement.apart} if self._agreement else {})
 
 
-def description(plain: PlainStep | None, marker: str) -> dict[str, object]:
+def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
     """Return what pinprof stores in the trace: versions, GPU, rank, what marks a step, the step without profiler.
 
     And how much memory is pinned now.

@@ -22,12 +22,12 @@ OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in (
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
-Change = Callable[[ast.Module], ast.Module]
+Replacement = Callable[[ast.Module], ast.Module]
 """Takes the code of a program and returns what is run instead."""
 
 
 @dataclass(frozen=True)
-class Program:
+class UserProgram:
     """What follows `python` on a command line: a script, or after `-m` the name of a module, and arguments."""
 
     name: str
@@ -59,18 +59,18 @@ class Program:
                 atexit.register(os.chdir, Path.cwd())
             os.chdir(folder)
 
-    def load(self, main: ModuleType, change: Change | None = None) -> CodeType:
+    def load(self, main: ModuleType, change: Replacement | None = None) -> CodeType:
         """Return the code to execute in `main`, which learns where it comes from."""
         return self._load_module(main, change) if self.module else self._load_script(main, change)
 
-    def _load_script(self, main: ModuleType, change: Change | None) -> CodeType:
+    def _load_script(self, main: ModuleType, change: Replacement | None) -> CodeType:
         path = str(Path(self.name).absolute())
         main.__file__ = path
         main.__loader__ = SourceFileLoader("__main__", path)
         with io.open_code(path) as file:
             return _compiled(file.read(), path, change)
 
-    def _load_module(self, main: ModuleType, change: Change | None) -> CodeType:
+    def _load_module(self, main: ModuleType, change: Replacement | None) -> CodeType:
         find: Any = vars(runpy)["_get_module_details"]  # private, but pdb and coverage find modules with it, too
         name, spec, code = find(self.name, CaptureError)
         main.__file__ = sys.argv[0] = spec.origin
@@ -84,7 +84,7 @@ class Program:
         return _compiled(source, spec.origin, change)
 
 
-def _compiled(source: str | bytes, path: str, change: Change | None) -> CodeType:
+def _compiled(source: str | bytes, path: str, change: Replacement | None) -> CodeType:
     code = source if change is None else change(ast.parse(source, path))
     return compile(code, path, "exec", dont_inherit=True)
 

@@ -13,9 +13,9 @@ from pinprof.capture.agreement import Agreement
 from pinprof.capture.frames import INSTALLED
 from pinprof.capture.job import leave_job
 from pinprof.capture.markers import DECORATOR, Marks
-from pinprof.capture.plain import PlainStep
-from pinprof.capture.profiling import OnProgress, Recording, profile
-from pinprof.capture.program import OWN_FOLDERS, Program, exit_as_fork, status_after
+from pinprof.capture.plain import PlainWindow
+from pinprof.capture.profiling import OnWindow, Recording, profile
+from pinprof.capture.program import OWN_FOLDERS, UserProgram, exit_as_fork, status_after
 from pinprof.errors import CaptureError
 
 MARK_STEPS = (
@@ -36,7 +36,7 @@ class ScriptRun:
     path: Path | None
     steps_seen: int
     recorded_steps: int
-    plain: PlainStep | None
+    plain: PlainWindow | None
     marker: str
     stopped: bool
     exit_status: int
@@ -61,7 +61,7 @@ def run_script(
     step_marker: str = "auto",
     keep_going: bool = False,
     agreement: Agreement | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnWindow | None = None,
     **options: Any,
 ) -> ScriptRun:
     """Run `script` as `python script args` would, or as `python -m script args`, recording it; return how it ended.
@@ -83,7 +83,7 @@ def run_script(
     stepper = _Stepper(recording, agreement, keep_going=keep_going)
     marks = Marks(step_marker, stepper.end_step)
     recording.join(agreement, lambda: marks.place)
-    ending = _run_to_its_end(Program(os.fspath(script), args, module), marks, stepper)
+    ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper)
     if not recording.recorded_steps and not ending.exit_status:
         raise CaptureError(_why_nothing_recorded(recording, marks))
     return ScriptRun(
@@ -152,7 +152,7 @@ def _is_installed(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED))
 
 
-def _run_to_its_end(program: Program, marks: Marks, stepper: _Stepper) -> _Ending:
+def _run_to_its_end(program: UserProgram, marks: Marks, stepper: _Stepper) -> _Ending:
     """Run the program within the recording; whatever ends it, the recording is ended too."""
     recording, process = stepper.recording, os.getpid()
     with program.as_main() as main, marks.placed():
@@ -175,7 +175,7 @@ def _run_to_its_end(program: Program, marks: Marks, stepper: _Stepper) -> _Endin
     return ending
 
 
-def _ending_of(program: Program, main: ModuleType, marks: Marks) -> _Ending:
+def _ending_of(program: UserProgram, main: ModuleType, marks: Marks) -> _Ending:
     """Execute the program; return how it ended, its traceback printed if it failed."""
     try:
         code = program.load(main, marks.decorated if marks.in_script else None)

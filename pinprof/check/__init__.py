@@ -2,11 +2,11 @@
 
 from pinprof.check.baseline import Baseline, BaselineTrace, match_traces, read_baseline, remarks_on
 from pinprof.check.config import find_config, read_config
-from pinprof.check.figures import Figure, Measured, Wait, measure_figures
+from pinprof.check.figures import Bounded, HiddenWait, TraceFigures, measure_figures
 from pinprof.check.job import absent_ranks, judge_all
-from pinprof.check.judge import DEFAULT_TOLERANCE, KEPT, NOT_JUDGED, NOT_KEPT, Checked, Verdict, judge, outcome
+from pinprof.check.judge import DEFAULT_TOLERANCE, KEPT, NOT_JUDGED, NOT_KEPT, Checked, LimitVerdict, judge, outcome
 from pinprof.check.limits import QUANTITIES, Limits, Quantity
-from pinprof.check.places import Place
+from pinprof.check.places import CodePlace
 from pinprof.check.remarks import Remark, remarks
 
 __all__ = [
@@ -17,15 +17,15 @@ __all__ = [
     "QUANTITIES",
     "Baseline",
     "BaselineTrace",
+    "Bounded",
     "Checked",
-    "Figure",
+    "CodePlace",
+    "HiddenWait",
+    "LimitVerdict",
     "Limits",
-    "Measured",
-    "Place",
     "Quantity",
     "Remark",
-    "Verdict",
-    "Wait",
+    "TraceFigures",
     "absent_ranks",
     "find_config",
     "judge",

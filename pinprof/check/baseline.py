@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from pinprof.analyses.syncs import SiteIdentity
-from pinprof.check.figures import NOISE_MS, NOISE_SHARE, Figure, Measured
+from pinprof.check.figures import NOISE_MS, NOISE_SHARE, Bounded, TraceFigures
 from pinprof.check.limits import MOST_BYTES, MOST_MS, MOST_WAITS
 from pinprof.errors import PinprofError
 from pinprof.version import REPORT_SCHEMA, VERSION
@@ -159,7 +159,9 @@ def read_baseline(path: str | Path) -> Baseline:
     raise PinprofError(f"{path}: is no baseline: {schema}, not {REPORT_SCHEMA}; {HOW}")
 
 
-def match_traces(measured: Sequence[Measured | None], baseline: Sequence[BaselineTrace]) -> list[BaselineTrace | None]:
+def match_traces(
+    measured: Sequence[TraceFigures | None], baseline: Sequence[BaselineTrace]
+) -> list[BaselineTrace | None]:
     """Return for each trace its counterpart: by rank where the baseline has them all, else by position.
 
     None stands for a trace that could not be read. Raises PinprofError if neither tells which is which.
@@ -179,7 +181,7 @@ def match_traces(measured: Sequence[Measured | None], baseline: Sequence[Baselin
 
 
 def remarks_on(
-    baseline: Baseline, measured: Sequence[Measured | None], matched: Sequence[BaselineTrace | None]
+    baseline: Baseline, measured: Sequence[TraceFigures | None], matched: Sequence[BaselineTrace | None]
 ) -> Iterator[str]:
     """Yield what makes a baseline less fit for traces, which are matched with these of it, in words."""
     if baseline.pinprof_version != VERSION:
@@ -192,7 +194,7 @@ def remarks_on(
             yield from (f"{now.path} is compared with its {before.path}, {unlike}" for unlike in _unlike(now, before))
 
 
-def _unlike(now: Measured, before: BaselineTrace) -> Iterator[str]:
+def _unlike(now: TraceFigures, before: BaselineTrace) -> Iterator[str]:
     """Yield how the recording that a trace is compared with is another one than that, in words."""
     if now.rank is not None and before.rank is not None and now.rank != before.rank:
         yield f"which is rank {before.rank}, not {now.rank}"
@@ -208,16 +210,18 @@ def _unlike(now: Measured, before: BaselineTrace) -> Iterator[str]:
         yield f"whose steps have {kernels:,.0f} kernels, not {now.kernels:,.0f}: is it of this program?"
 
 
-def figure_before(key: str, before: BaselineTrace, now: Figure) -> Figure:
+def figure_before(key: str, before: BaselineTrace, now: Bounded) -> Bounded:
     """Return the baseline's figure of a quantity; `now` is the present one."""
     if key == "max_step_ms":
         return _step(before.steps)
     if key == "min_overlap":
         fraction = before.overlap.fraction
-        return Figure(0.0, 1.0, NOISE_SHARE, NO_COPIES) if fraction is None else Figure(fraction, fraction, NOISE_SHARE)
+        return (
+            Bounded(0.0, 1.0, NOISE_SHARE, NO_COPIES) if fraction is None else Bounded(fraction, fraction, NOISE_SHARE)
+        )
     sums = before.per_step
     if sums is None or not before.gpu:
-        return Figure(0.0, math.inf, now.noise, UNKNOWN_BEFORE)
+        return Bounded(0.0, math.inf, now.noise, UNKNOWN_BEFORE)
     value = {
         "max_hidden_syncs": sums.hidden_syncs,
         "max_stall_ms": sums.hidden_stall_ms,
@@ -225,13 +229,13 @@ def figure_before(key: str, before: BaselineTrace, now: Figure) -> Figure:
         "max_pageable_bytes": sums.pageable_bytes,
     }[key]
     if value is None:
-        return Figure(0.0, math.inf, now.noise, UNKNOWN_BEFORE)
+        return Bounded(0.0, math.inf, now.noise, UNKNOWN_BEFORE)
     perhaps = key == "max_pageable_bytes" and any(group.host_memory == "unknown" for group in before.copies)
-    return Figure(value, math.inf if perhaps else value, now.noise, UNKNOWN_BEFORE if perhaps else "")
+    return Bounded(value, math.inf if perhaps else value, now.noise, UNKNOWN_BEFORE if perhaps else "")
 
 
-def _step(steps: BaselineSteps) -> Figure:
+def _step(steps: BaselineSteps) -> Bounded:
     if steps.step_ms is not None and steps.step_source != "estimated":
-        return Figure(steps.step_ms, steps.step_ms, NOISE_MS)
+        return Bounded(steps.step_ms, steps.step_ms, NOISE_MS)
     low, high = steps.range_ms or (0.0, math.inf)
-    return Figure(low, high, NOISE_MS, UNKNOWN_BEFORE)
+    return Bounded(low, high, NOISE_MS, UNKNOWN_BEFORE)

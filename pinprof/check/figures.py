@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analyses.syncs import Site, SiteIdentity
 from pinprof.analysis import Analysis
 from pinprof.check.limits import QUANTITIES
-from pinprof.check.places import Place, copy_places, finding_places, site_place
+from pinprof.check.places import CodePlace, copy_places, finding_places, site_place
 from pinprof.details import Details
 from pinprof.measurement.known import Known, Perhaps, Withheld
 from pinprof.measurement.profile import Profile
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Figure:
+class Bounded:
     """A measured figure, in the unit of its limit: it lies between `low` and `high`, equal where it is known."""
 
     low: float
@@ -51,7 +51,7 @@ class Figure:
     """What is no difference."""
     note: str = ""
     """Why it is not known, and the way out; or what is special about it."""
-    places: tuple[Place, ...] = ()
+    places: tuple[CodePlace, ...] = ()
     negligible: bool = False
     """What it is about costs too little to matter: it keeps every limit."""
 
@@ -62,17 +62,17 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Wait:
+class HiddenWait:
     """A hidden wait site, by what stays the same while lines shift."""
 
     identity: SiteIdentity
     cost_ms: float
     """The larger of its stall and its bubble, as far as they are given, per step."""
-    place: Place
+    place: CodePlace
 
 
 @dataclass(frozen=True)
-class Measured:
+class TraceFigures:
     """What a check needs to know of a trace; small, and independent of its tables."""
 
     path: str
@@ -83,18 +83,18 @@ class Measured:
     kernels: float | None
     """Per step, roughly: all of the trace, divided by the complete steps; None without these."""
     findings: tuple[Finding, ...]
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Bounded]
     """By the key of the quantity."""
-    waits: tuple[Wait, ...]
+    waits: tuple[HiddenWait, ...]
     no_waits: str
     """Why the trace may not tell of all waits, and the way out; empty where it does."""
 
 
-def measure_figures(analysis: Analysis) -> Measured:
+def measure_figures(analysis: Analysis) -> TraceFigures:
     """Return the figures of a trace; per step means: in the complete steps together, divided by their number."""
     details, profile = analysis.details, analysis.profile
     hidden = [site for site in details.syncs.sites if site.verdict == "hidden"]
-    return Measured(
+    return TraceFigures(
         path=profile.path,
         rank=profile.info.rank,
         world_size=profile.info.world_size,
@@ -119,7 +119,7 @@ def measure_figures(analysis: Analysis) -> Measured:
     )
 
 
-def _of_whole(profile: Profile, figures: dict[str, Figure]) -> dict[str, Figure]:
+def _of_whole(profile: Profile, figures: dict[str, Bounded]) -> dict[str, Bounded]:
     """Return the figures, those per step with the remark that they are of the whole trace, if they are."""
     if profile.steps.whole == "step":
         return figures
@@ -131,7 +131,7 @@ def _of_whole(profile: Profile, figures: dict[str, Figure]) -> dict[str, Figure]
     }
 
 
-def _as_far_as_recorded(profile: Profile, figures: dict[str, Figure]) -> dict[str, Figure]:
+def _as_far_as_recorded(profile: Profile, figures: dict[str, Bounded]) -> dict[str, Bounded]:
     """Return what is known of figures if the file has lost events, as with its end: how much worse these were is not.
 
     The step that was measured without the profiler rests on no event.
@@ -148,7 +148,7 @@ def _as_far_as_recorded(profile: Profile, figures: dict[str, Figure]) -> dict[st
     }
 
 
-def _of_a_part(figure: Figure, why: str, *, at_least: bool) -> Figure:
+def _of_a_part(figure: Bounded, why: str, *, at_least: bool) -> Bounded:
     low, high = (0.0, figure.high) if at_least else (figure.low, math.inf)
     return replace(figure, low=low, high=high, note=why, negligible=False)
 
@@ -191,20 +191,20 @@ def _no_sums(details: Details, profile: Profile, sums: Perhaps[T] | None) -> str
     return _unfit(profile.withheld.per_step or (sums.reason if isinstance(sums, Withheld) else None)) or NO_STEPS
 
 
-def _waits(details: Details, profile: Profile, hidden: list[Site]) -> dict[str, Figure]:
+def _waits(details: Details, profile: Profile, hidden: list[Site]) -> dict[str, Bounded]:
     sums = profile.sums.waits if profile.sums else None
     if not _has_work(details) or not isinstance(sums, Known) or len(details.trace.calls) == 0:
         why = NO_CALLS if len(details.trace.gpu) and not len(details.trace.calls) else _no_sums(details, profile, sums)
         return {
-            "max_hidden_syncs": Figure(0.0, math.inf, NOISE_WAITS, why),
-            "max_stall_ms": Figure(0.0, math.inf, NOISE_MS, why),
+            "max_hidden_syncs": Bounded(0.0, math.inf, NOISE_WAITS, why),
+            "max_stall_ms": Bounded(0.0, math.inf, NOISE_MS, why),
         }
     ordered = sorted((site for site in hidden if site.in_steps.count), key=lambda site: -site.in_steps.stall_ns)
     places = tuple(site_place(details, site) for site in ordered)
     stall_ms = sums.value.hidden_stall_ns / NS_PER_MS
     return {
-        "max_hidden_syncs": Figure(sums.value.hidden, sums.value.hidden, NOISE_WAITS, places=places),
-        "max_stall_ms": Figure(stall_ms, stall_ms, NOISE_MS, places=places),
+        "max_hidden_syncs": Bounded(sums.value.hidden, sums.value.hidden, NOISE_WAITS, places=places),
+        "max_stall_ms": Bounded(stall_ms, stall_ms, NOISE_MS, places=places),
     }
 
 
@@ -218,45 +218,45 @@ def _in_complete_steps(details: Details) -> Bools:
     return details.trace.steps.holds(details.trace.links.activity_step[details.overlap.row])
 
 
-def _exposed(details: Details, profile: Profile) -> Figure:
+def _exposed(details: Details, profile: Profile) -> Bounded:
     sums = profile.sums.exposed_ns if profile.sums else None
     if not _has_work(details) or not isinstance(sums, Known):
-        return Figure(0.0, math.inf, NOISE_MS, _no_sums(details, profile, sums))
+        return Bounded(0.0, math.inf, NOISE_MS, _no_sums(details, profile, sums))
     exposed = details.overlap.exposed_ns
     stepped = _in_complete_steps(details) & details.overlap.counts
     value = sums.value / NS_PER_MS
     places = copy_places(details, stepped & (exposed > 0), exposed, profile.steps.count)
-    return Figure(value, value, NOISE_MS, places=places)
+    return Bounded(value, value, NOISE_MS, places=places)
 
 
-def _overlap(details: Details, profile: Profile) -> Figure:
+def _overlap(details: Details, profile: Profile) -> Bounded:
     if len(details.trace.gpu) == 0:
-        return Figure(0.0, 1.0, NOISE_SHARE, _no_gpu(profile))
+        return Bounded(0.0, 1.0, NOISE_SHARE, _no_gpu(profile))
     why = _unfit(profile.withheld.copies)
     if why or isinstance(profile.overlap, Withheld):
-        return Figure(0.0, 1.0, NOISE_SHARE, why or _unfit(profile.withheld.overlap) or "")
+        return Bounded(0.0, 1.0, NOISE_SHARE, why or _unfit(profile.withheld.overlap) or "")
     rows, sums = details.overlap, profile.overlap.value
     if sums.fraction is None:
-        return Figure(1.0, 1.0, NOISE_SHARE, "the trace has no copies")
+        return Bounded(1.0, 1.0, NOISE_SHARE, "the trace has no copies")
     noise = max(NOISE_SHARE, NOISE_MS * NS_PER_MS * profile.steps.divisor / sums.known_ns)
     places = copy_places(details, (rows.exposed_ns > 0) & rows.counts, rows.exposed_ns, None)
     exposed_ns = (1 - sums.fraction) * sums.known_ns / profile.steps.divisor
     negligible = exposed_ns < NEGLIGIBLE * (profile.step_ns or 0.0)
     note = f"only {duration(exposed_ns)} {profile.steps.per} are exposed, too little to matter" if negligible else ""
-    return Figure(sums.fraction, sums.fraction, noise, note, places, negligible)
+    return Bounded(sums.fraction, sums.fraction, noise, note, places, negligible)
 
 
-def _pageable(details: Details, profile: Profile) -> Figure:
+def _pageable(details: Details, profile: Profile) -> Bounded:
     sums = profile.sums.pageable_bytes if profile.sums else None
     if not _has_work(details) or not isinstance(sums, Known):
-        return Figure(0.0, math.inf, NOISE_BYTES, _no_sums(details, profile, sums))
+        return Bounded(0.0, math.inf, NOISE_BYTES, _no_sums(details, profile, sums))
     gpu, steps, stepped = details.trace.gpu, profile.steps.count, _in_complete_steps(details)
     memory, size = gpu.host_memory[details.overlap.row], gpu.bytes[details.overlap.row]
     sized, pageable, perhaps = size != NONE, memory == PAGEABLE, memory == UNKNOWN
     unsized = bool((stepped & (pageable | perhaps) & ~sized).any())
     more = math.inf if unsized else int(size[stepped & perhaps].sum()) / steps
     least = sums.value or 0.0
-    return Figure(
+    return Bounded(
         least,
         least + more,
         NOISE_BYTES,
@@ -265,28 +265,28 @@ def _pageable(details: Details, profile: Profile) -> Figure:
     )
 
 
-def _step(profile: Profile, findings: tuple[Finding, ...]) -> Figure:
+def _step(profile: Profile, findings: tuple[Finding, ...]) -> Bounded:
     step, places = profile.estimate, finding_places(findings)
     if step.step_ns is not None and _is_measured(profile):
         value = step.step_ns / NS_PER_MS
-        return Figure(value, value, NOISE_MS, places=places)
+        return Bounded(value, value, NOISE_MS, places=places)
     if step.range_ns is None:
         why = _unfit(profile.withheld.estimate or profile.withheld.step) or (
             NO_STEP_TIME if profile.steps.count else NO_STEPS
         )
-        return Figure(0.0, math.inf, NOISE_MS, why, places=places)
+        return Bounded(0.0, math.inf, NOISE_MS, why, places=places)
     low, high = (bound / NS_PER_MS for bound in step.range_ns)
-    return Figure(low, high, NOISE_MS, NO_STEP_TIME, places=places)
+    return Bounded(low, high, NOISE_MS, NO_STEP_TIME, places=places)
 
 
 def _is_measured(profile: Profile) -> bool:
     return profile.estimate.step_ns is not None and profile.estimate.source != "estimated"
 
 
-def _wait(details: Details, profile: Profile, site: Site) -> Wait:
+def _wait(details: Details, profile: Profile, site: Site) -> HiddenWait:
     cost = site.in_steps if profile.steps.count else site.total
     idle_ns = 0 if profile.withheld.drain else cost.idle_ns
-    return Wait(
+    return HiddenWait(
         site.identity,
         max(cost.stall_ns, idle_ns) / profile.steps.divisor / NS_PER_MS,
         site_place(details, site),

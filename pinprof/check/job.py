@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import islice
 
 from pinprof.check.baseline import BaselineTrace
-from pinprof.check.figures import Measured
-from pinprof.check.judge import DEFAULT_TOLERANCE, Checked, Verdict, judge
+from pinprof.check.figures import TraceFigures
+from pinprof.check.judge import DEFAULT_TOLERANCE, Checked, LimitVerdict, judge
 from pinprof.check.limits import Limits
 from pinprof.errors import TraceError
 from pinprof.trace.files import rank_in_name
@@ -20,7 +20,7 @@ WAY_OUT = "give the traces of all ranks, or say with --some-ranks that these wil
 
 
 def judge_all(
-    outcomes: Sequence[tuple[str, Measured | TraceError]],
+    outcomes: Sequence[tuple[str, TraceFigures | TraceError]],
     limits: Limits,
     matched: Sequence[BaselineTrace | None] | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
@@ -32,12 +32,12 @@ def judge_all(
     `matched` is the counterpart of each in the baseline. With `some_ranks` no more ranks than those given are asked
     for.
     """
-    measured = [made for _, made in outcomes if isinstance(made, Measured)]
-    unread = [path for path, made in outcomes if not isinstance(made, Measured)]
+    measured = [made for _, made in outcomes if isinstance(made, TraceFigures)]
+    unread = [path for path, made in outcomes if not isinstance(made, TraceFigures)]
     absent = {} if some_ranks else absent_ranks(measured, unread)
     checked = []
     for (path, made), before in zip(outcomes, matched or [None] * len(outcomes), strict=True):
-        if not isinstance(made, Measured):
+        if not isinstance(made, TraceFigures):
             why = str(made).removeprefix(f"{path}: ")
             checked.append(Checked(path, (_unknown(READABLE, READABLE_WHAT, why),), ()))
             continue
@@ -49,11 +49,11 @@ def judge_all(
     return checked
 
 
-def _unknown(key: str, what: str, sentence: str) -> Verdict:
-    return Verdict(key, what, None, None, None, "unknown", sentence)
+def _unknown(key: str, what: str, sentence: str) -> LimitVerdict:
+    return LimitVerdict(key, what, None, None, None, "unknown", sentence)
 
 
-def absent_ranks(measured: Sequence[Measured], unread: Sequence[str] = ()) -> dict[str, str]:
+def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -> dict[str, str]:
     """Return which ranks are absent, in words, by the path of the first trace of their job.
 
     Traces are of one job if it has as many ranks; of several runs of it, each has to have them all. A rank is the
@@ -72,9 +72,9 @@ def absent_ranks(measured: Sequence[Measured], unread: Sequence[str] = ()) -> di
     return absent
 
 
-def _jobs(measured: Sequence[Measured]) -> Mapping[int, Sequence[Measured]]:
+def _jobs(measured: Sequence[TraceFigures]) -> Mapping[int, Sequence[TraceFigures]]:
     """Return the traces by the number of ranks of their job; what does not tell it is of the only job."""
-    jobs: dict[int, list[Measured]] = defaultdict(list)
+    jobs: dict[int, list[TraceFigures]] = defaultdict(list)
     sizes = {trace.world_size for trace in measured} - {None}
     only = next(iter(sizes)) if len(sizes) == 1 else None
     for trace in measured:
@@ -84,7 +84,7 @@ def _jobs(measured: Sequence[Measured]) -> Mapping[int, Sequence[Measured]]:
     return jobs
 
 
-def _rank(trace: Measured) -> int | None:
+def _rank(trace: TraceFigures) -> int | None:
     return rank_in_name(trace.path) if trace.rank is None else trace.rank
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from pinprof.analyses.syncs import SiteIdentity
 from pinprof.check.baseline import BaselineTrace, figure_before
-from pinprof.check.figures import NOISE_MS, Figure, Measured
+from pinprof.check.figures import NOISE_MS, Bounded, TraceFigures
 from pinprof.check.limits import ALL, QUANTITIES, UNKNOWN, Limits, Quantity
-from pinprof.check.places import Place
+from pinprof.check.places import CodePlace
 from pinprof.rules import Finding
 
 DEFAULT_TOLERANCE = 0.1
@@ -24,7 +24,7 @@ ONE_NEW_WAIT = "hidden wait at a place that the baseline does not have"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LimitVerdict:
     """What became of one limit, or of one comparison with the baseline."""
 
     key: str
@@ -38,7 +38,7 @@ class Verdict:
     """`kept`; `tolerated` (exceeded, but no worse than the baseline); `not compared` (the baseline does not tell);
     broken: `exceeded`, `worse` (than the baseline), `new`; or `unknown`, which could not be judged."""
     sentence: str
-    places: tuple[Place, ...] = ()
+    places: tuple[CodePlace, ...] = ()
     """What is behind it, the largest first; empty unless it is broken or tolerated."""
 
     @property
@@ -67,7 +67,7 @@ class Checked:
     """One trace, checked."""
 
     path: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[LimitVerdict, ...]
     findings: tuple[Finding, ...]
 
 
@@ -80,7 +80,7 @@ def outcome(checked: Sequence[Checked]) -> int:
 
 
 def judge(
-    measured: Measured, limits: Limits, baseline: BaselineTrace | None = None, tolerance: float = DEFAULT_TOLERANCE
+    measured: TraceFigures, limits: Limits, baseline: BaselineTrace | None = None, tolerance: float = DEFAULT_TOLERANCE
 ) -> Checked:
     """Return a verdict per limit; with a baseline and no limit, one per quantity.
 
@@ -102,7 +102,7 @@ def judge(
     return Checked(measured.path, tuple(verdicts), measured.findings)
 
 
-def _limited(quantity: Quantity, now: Figure, limit: float, before: Figure | None, tolerance: float) -> Verdict:
+def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | None, tolerance: float) -> LimitVerdict:
     """Return the verdict on a figure that has a limit."""
     status, sentence = _held(quantity, now, limit), _against_limit(quantity, now, limit)
     if status != "kept" and before is not None:
@@ -117,7 +117,7 @@ def _limited(quantity: Quantity, now: Figure, limit: float, before: Figure | Non
     return _verdict(quantity, now, limit, before, status, sentence)
 
 
-def _compared(quantity: Quantity, now: Figure, before: Figure, tolerance: float) -> Verdict:
+def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> LimitVerdict:
     """Return the verdict on a figure that has no limit but its value in the baseline."""
     change = _change(quantity, now, before, tolerance)
     status = {"same": "kept", "worse": "worse"}.get(change, "not compared" if before.value is None else "unknown")
@@ -130,9 +130,9 @@ def _compared(quantity: Quantity, now: Figure, before: Figure, tolerance: float)
 
 
 def _verdict(
-    quantity: Quantity, now: Figure, limit: float | None, before: Figure | None, status: str, sentence: str
-) -> Verdict:
-    return Verdict(
+    quantity: Quantity, now: Bounded, limit: float | None, before: Bounded | None, status: str, sentence: str
+) -> LimitVerdict:
+    return LimitVerdict(
         key=quantity.key,
         what=quantity.what,
         limit=limit,
@@ -144,7 +144,7 @@ def _verdict(
     )
 
 
-def _held(quantity: Quantity, now: Figure, limit: float) -> str:
+def _held(quantity: Quantity, now: Bounded, limit: float) -> str:
     """Return whether a figure keeps its limit, wherever it lies between its bounds: `kept`, `exceeded` or `unknown`."""
     if now.negligible:
         return "kept"
@@ -161,7 +161,7 @@ def _keeps(quantity: Quantity, value: float, limit: float) -> bool:
     )  # sums of ns, divided: the last digits are not the trace's
 
 
-def _change(quantity: Quantity, now: Figure, before: Figure, tolerance: float) -> str:
+def _change(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> str:
     """Return whether a figure is certainly `worse` than before, certainly not (`same`), or `unknown`."""
     if now.negligible:
         return "same"
@@ -176,7 +176,7 @@ def _change(quantity: Quantity, now: Figure, before: Figure, tolerance: float) -
     return "same" if same else "unknown"
 
 
-def _against_limit(quantity: Quantity, now: Figure, limit: float) -> str:
+def _against_limit(quantity: Quantity, now: Bounded, limit: float) -> str:
     if now.value is None:
         value, bound = _shown(quantity, now), quantity.show(limit)
     else:
@@ -185,11 +185,11 @@ def _against_limit(quantity: Quantity, now: Figure, limit: float) -> str:
     return _with_note(f"{quantity.phrase(value)}, {wanted}", now)
 
 
-def _with_note(sentence: str, now: Figure) -> str:
+def _with_note(sentence: str, now: Bounded) -> str:
     return f"{sentence}: {now.note}" if now.note else sentence
 
 
-def _shown(quantity: Quantity, figure: Figure) -> str:
+def _shown(quantity: Quantity, figure: Bounded) -> str:
     """Return a figure as text: its value, or its bounds."""
     if figure.value is not None:
         return quantity.show(figure.value)
@@ -200,19 +200,19 @@ def _shown(quantity: Quantity, figure: Figure) -> str:
     return f"{quantity.show(figure.low)} to {quantity.show(figure.high)}"
 
 
-def _new_waits(measured: Measured, baseline: BaselineTrace) -> Verdict:
+def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     """Return the verdict on hidden waits at places that the baseline does not have, if they cost anything."""
     places = tuple(_each_new(measured, baseline.waits))
     if measured.no_waits and not places:
         status = "unknown" if baseline.tells_waits else "not compared"
         sentence = f"an unknown number of {NEW_WAITS_WHAT}: {measured.no_waits}"
-        return Verdict(NEW_WAITS, NEW_WAITS_WHAT, None, None, None, status, sentence)
+        return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, None, None, None, status, sentence)
     sentence = f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}"
     status = "new" if places else "kept"
-    return Verdict(NEW_WAITS, NEW_WAITS_WHAT, None, float(len(places)), None, status, sentence, places)
+    return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, None, float(len(places)), None, status, sentence, places)
 
 
-def _each_new(measured: Measured, known: set[SiteIdentity]) -> Iterator[Place]:
+def _each_new(measured: TraceFigures, known: set[SiteIdentity]) -> Iterator[CodePlace]:
     for wait in sorted(measured.waits, key=lambda wait: -wait.cost_ms):
         if wait.identity not in known and wait.cost_ms > NOISE_MS:
             yield wait.place

@@ -10,15 +10,14 @@ from pinprof.analyses.syncs import Site
 from pinprof.details import Details
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
 from pinprof.rules.sums import LONGEST_NAME, idle_gpu, in_or_after
-from pinprof.trace.lines import Place as Source
-from pinprof.trace.lines import Placed
+from pinprof.trace.lines import Place, Placed
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, rows_by
 from pinprof.units import duration, how_many, shortened, sizes
 
 
 @dataclass(frozen=True)
-class Place(Placed):
+class CodePlace(Placed):
     """A place in the program that is behind a figure; None where the trace does not tell."""
 
     file: str | None
@@ -31,13 +30,13 @@ class Place(Placed):
     message: str
 
 
-def site_place(details: Details, site: Site) -> Place:
+def site_place(details: Details, site: Site) -> CodePlace:
     """Return the place of a site, with its cost per complete step."""
     cost, steps, syncs = site.in_steps, details.steps, details.syncs
     times = steps.divisor
     name = shortened(site.op or site.call, LONGEST_NAME)
     first = int(syncs.rows[syncs.number(site)][0])
-    return Place(
+    return CodePlace(
         *site.place,
         rule_of_wait(details, first),
         f"{site.cause} {site.op or site.call}",
@@ -47,10 +46,10 @@ def site_place(details: Details, site: Site) -> Place:
     )
 
 
-def finding_places(findings: Iterable[Finding]) -> tuple[Place, ...]:
+def finding_places(findings: Iterable[Finding]) -> tuple[CodePlace, ...]:
     """Return the places of findings, in their order."""
     return tuple(
-        Place(
+        CodePlace(
             *finding.evidence.place,
             finding.rule.id,
             finding.rule.title,
@@ -60,7 +59,7 @@ def finding_places(findings: Iterable[Finding]) -> tuple[Place, ...]:
     )
 
 
-def copy_places(details: Details, chosen: Bools, weight: Int64s, steps: int | None) -> tuple[Place, ...]:
+def copy_places(details: Details, chosen: Bools, weight: Int64s, steps: int | None) -> tuple[CodePlace, ...]:
     """Return where the chosen copies of `Overlap.row` are made, the largest total weight first.
 
     Copies are told apart by place, direction, host memory and the reason why they are exposed. Numbers are per step, or
@@ -71,9 +70,9 @@ def copy_places(details: Details, chosen: Bools, weight: Int64s, steps: int | No
     rows = overlap.row[position]
     if len(rows) == 0:
         return ()
-    number: dict[Source, int] = {}
+    number: dict[Place, int] = {}
     lines = (details.copy_places[place] for place in position.tolist())
-    source = np.array([number.setdefault(line.place if line else Source(), len(number)) for line in lines])
+    source = np.array([number.setdefault(line.place if line else Place(), len(number)) for line in lines])
     sources = list(number)
     kinds = np.stack((source, gpu.direction[rows], gpu.host_memory[rows], overlap.reason[position]))
     different, group = np.unique(kinds, axis=1, return_inverse=True)
@@ -87,7 +86,7 @@ def copy_places(details: Details, chosen: Bools, weight: Int64s, steps: int | No
         message = f"{_amount(details, mine, texts, steps)} ({texts[2].replace('_', ' ')})"
         subject = " ".join((*texts, "copies"))
         rule = rule_of_exposure(details, texts[2], texts[0])
-        places.append(Place(*sources[int(origin)], rule, subject, message))
+        places.append(CodePlace(*sources[int(origin)], rule, subject, message))
     return tuple(places)
 
 

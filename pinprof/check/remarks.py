@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from pinprof.check.judge import Checked, Verdict
-from pinprof.check.places import Place, finding_places
-from pinprof.trace.lines import Place as Source
+from pinprof.check.judge import Checked, LimitVerdict
+from pinprof.check.places import CodePlace, finding_places
+from pinprof.trace.lines import Place
 
 LEVELS = {"high": "warning", "medium": "warning"}
 """The level of a finding that fails nothing; every other severity is a note."""
 
-Spot = tuple[str, Source]
+Spot = tuple[str, Place]
 """What it is about, and where."""
 
 
@@ -17,10 +17,10 @@ Spot = tuple[str, Source]
 class Remark:
     """A message on a place."""
 
-    place: Place
+    place: CodePlace
     level: str
     """`error` if it is behind a limit that was not kept, or could not be judged; else `warning` or `note`."""
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[LimitVerdict, ...] = ()
     """The limits that were not kept because of it."""
 
     @property
@@ -59,16 +59,16 @@ def remarks(checked: Checked) -> tuple[Remark, ...]:
     return (*errors, *sorted(others, key=lambda remark: remark.level != "warning"))
 
 
-def _blamed(checked: Checked) -> dict[Place, tuple[Verdict, ...]]:
+def _blamed(checked: Checked) -> dict[CodePlace, tuple[LimitVerdict, ...]]:
     """Return the places behind limits that were not kept; what several limits say of one spot is one place."""
-    blamed: dict[Place, tuple[Verdict, ...]] = {}
+    blamed: dict[CodePlace, tuple[LimitVerdict, ...]] = {}
     for verdict in checked.verdicts:
         if not verdict.failed:
             continue
-        earlier: dict[Spot, list[Place]] = {}
+        earlier: dict[Spot, list[CodePlace]] = {}
         for place in blamed:
             earlier.setdefault(_spot(place), []).append(place)
-        nowhere = Place(None, None, None, None, verdict.key, verdict.sentence)
+        nowhere = CodePlace(None, None, None, None, verdict.key, verdict.sentence)
         for place in verdict.places or (nowhere,):
             same = [place] if place in blamed else earlier.get(_spot(place), [place])
             for known in same:
@@ -77,5 +77,5 @@ def _blamed(checked: Checked) -> dict[Place, tuple[Verdict, ...]]:
     return blamed
 
 
-def _spot(place: Place) -> Spot:
+def _spot(place: CodePlace) -> Spot:
     return place.rule or place.subject, place.place

@@ -11,7 +11,7 @@ from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option,
 from pinprof.cli.traces import each_outcome, jobs_option
 
 if TYPE_CHECKING:
-    from pinprof.check import Baseline, BaselineTrace, Checked, Limits, Measured
+    from pinprof.check import Baseline, BaselineTrace, Checked, Limits, TraceFigures
     from pinprof.trace import Trace
 
 FORMATS = ("text", "github", "sarif", "junit")
@@ -91,7 +91,7 @@ def check(
     allowed = _tolerance(tolerance, baseline)
     before = read_baseline(baseline) if baseline is not None else None
 
-    def figures(trace: "Trace") -> "Measured":
+    def figures(trace: "Trace") -> "TraceFigures":
         return measure_figures(analyse(trace))
 
     outcomes = list(each_outcome(traces, figures))
@@ -150,7 +150,7 @@ def _tolerance(tolerance: float | None, baseline: str | None) -> float:
 
 
 def _matched(
-    measured: "Sequence[Measured | None]", before: "Baseline | None", name: str | None
+    measured: "Sequence[TraceFigures | None]", before: "Baseline | None", name: str | None
 ) -> "Sequence[BaselineTrace | None] | None":
     """Return the counterparts of the traces in the baseline, and say in what they are unlike."""
     from pinprof.check import match_traces, remarks_on

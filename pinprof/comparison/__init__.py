@@ -16,7 +16,7 @@ from pinprof.comparison.changes import (
     repinned,
     wait_changes,
 )
-from pinprof.comparison.figure import Figure, Value
+from pinprof.comparison.figure import ComparedFigure, Value
 from pinprof.comparison.figures import all_figures
 from pinprof.comparison.side import Side
 from pinprof.measurement.profile import Profile
@@ -25,9 +25,9 @@ from pinprof.rules import unsearched
 from pinprof.trace.tables import WHOLE_TRACE
 
 __all__ = [
+    "ComparedFigure",
     "Comparison",
     "CopyChange",
-    "Figure",
     "FindingChange",
     "Repinned",
     "Value",
@@ -46,7 +46,7 @@ class Comparison:
 
     before: Profile
     after: Profile
-    figures: tuple[Figure, ...]
+    figures: tuple[ComparedFigure, ...]
     """The step without profiler first."""
     waits: tuple[WaitChange, ...]
     """Empty where they cannot be compared, as `waits_reason` says."""
@@ -61,7 +61,7 @@ class Comparison:
     """Share of the kernels per step that both traces have, by name; None where one has no GPU work, or no steps."""
 
     @property
-    def step(self) -> Figure:
+    def step(self) -> ComparedFigure:
         """The step without profiler."""
         return self.figures[0]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyses.syncs import Counted, Match, Site, match_sites
-from pinprof.comparison.figure import NO_SIZES, Figure, Value
-from pinprof.comparison.side import Kind, Side
+from pinprof.comparison.figure import NO_SIZES, ComparedFigure, Value
+from pinprof.comparison.side import CopyKind, Side
 from pinprof.rules import Finding
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED
 
@@ -31,9 +31,9 @@ class WaitChange:
     after: tuple[Site, ...]
     moved: bool
     """Whether they are in another function after."""
-    count: Figure
-    stall: Figure
-    bubble: Figure
+    count: ComparedFigure
+    stall: ComparedFigure
+    bubble: ComparedFigure
 
     @property
     def status(self) -> str:
@@ -52,11 +52,11 @@ class CopyChange:
 
     direction: str
     host_memory: str
-    count: Figure
-    bytes: Figure
-    time: Figure
-    exposed: Figure
-    rate: Figure
+    count: ComparedFigure
+    bytes: ComparedFigure
+    time: ComparedFigure
+    exposed: ComparedFigure
+    rate: ComparedFigure
     """Bytes by time of their copies."""
 
     @property
@@ -86,7 +86,7 @@ class FindingChange:
     before: tuple[Finding, ...]
     after: tuple[Finding, ...]
     moved: bool
-    saving: Figure
+    saving: ComparedFigure
     """What fixing it alone saves, where a replay tells of one finding on each side."""
 
     @property
@@ -102,7 +102,7 @@ class FindingChange:
         return self.after or self.before
 
 
-def _status(before: object, after: object, figures: Sequence[Figure], *, moved: bool = False) -> str:
+def _status(before: object, after: object, figures: Sequence[ComparedFigure], *, moved: bool = False) -> str:
     if not after:
         return GONE
     if not before:
@@ -125,9 +125,9 @@ def wait_changes(before: Side, after: Side) -> Iterator[WaitChange]:
                 old,
                 new,
                 pair.moved,
-                count=Figure("per_step", "count", cost.count, cost_after.count),
-                stall=Figure("stall_ms", "ns", cost.stall, cost_after.stall),
-                bubble=Figure("bubble_ms", "ns", cost.bubble, cost_after.bubble),
+                count=ComparedFigure("per_step", "count", cost.count, cost_after.count),
+                stall=ComparedFigure("stall_ms", "ns", cost.stall, cost_after.stall),
+                bubble=ComparedFigure("bubble_ms", "ns", cost.bubble, cost_after.bubble),
             )
 
 
@@ -167,11 +167,11 @@ def copy_changes(before: Side, after: Side) -> Iterator[CopyChange]:
     """Yield what became of the copies of each direction and host memory."""
     for kind in sorted({*before.copy_kinds, *after.copy_kinds}):
         values = zip(COPY_FIGURES, _copies(before, kind), _copies(after, kind), strict=True)
-        figures = (Figure(name, unit, old, new) for (name, unit), old, new in values)
+        figures = (ComparedFigure(name, unit, old, new) for (name, unit), old, new in values)
         yield CopyChange(DIRECTIONS[kind[0]], HOST_MEMORIES[kind[1]], *figures)
 
 
-def _copies(side: Side, kind: Kind) -> tuple[Value, ...]:
+def _copies(side: Side, kind: CopyKind) -> tuple[Value, ...]:
     """Return count, bytes, time, exposed time and rate of the copies of a kind, per step."""
     overlap, gpu = side.details.overlap, side.trace.gpu
     position = side.copy_kinds.get(kind, np.empty(0, np.int64))
@@ -245,7 +245,7 @@ def _by_place(findings: Sequence[Finding]) -> dict[tuple[str, str | None, str | 
 
 
 def _finding(before: tuple[Finding, ...], after: tuple[Finding, ...], *, moved: bool = False) -> FindingChange:
-    return FindingChange(before, after, moved, Figure("saving_ms", "ns", _saving(before), _saving(after)))
+    return FindingChange(before, after, moved, ComparedFigure("saving_ms", "ns", _saving(before), _saving(after)))
 
 
 def _saving(findings: tuple[Finding, ...]) -> Value:

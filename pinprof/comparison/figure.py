@@ -24,7 +24,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Figure:
+class ComparedFigure:
     """A figure before and after; times in ns."""
 
     name: str

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pinprof.analyses.syncs import Site
-from pinprof.comparison.figure import NO_SIZES, NO_STEPS, Figure, Floats, Value, over_steps
+from pinprof.comparison.figure import NO_SIZES, NO_STEPS, ComparedFigure, Floats, Value, over_steps
 from pinprof.comparison.side import Side, WaitValues
 from pinprof.intervals import covered
 from pinprof.measurement.known import given
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE
 
 
-def step_figure(before: Side, after: Side) -> Figure:
+def step_figure(before: Side, after: Side) -> ComparedFigure:
     """Return the step without profiler: measured with its p10 and p90, or estimated with the range of the estimate."""
-    return Figure("step_ms", "ns", _step(before), _step(after))
+    return ComparedFigure("step_ms", "ns", _step(before), _step(after))
 
 
 def _step(side: Side) -> Value:
@@ -24,11 +24,11 @@ def _step(side: Side) -> Value:
     return Value(None, step.range_ns, side.why_not_stepped(side.withheld.estimate, side.withheld.step) or NO_STEPS)
 
 
-def all_figures(before: Side, after: Side) -> Iterator[Figure]:
+def all_figures(before: Side, after: Side) -> Iterator[ComparedFigure]:
     """Yield every figure of the whole step."""
 
-    def of_both(name: str, unit: str, measured: Callable[[Side], Value]) -> Figure:
-        return Figure(name, unit, measured(before), measured(after))
+    def of_both(name: str, unit: str, measured: Callable[[Side], Value]) -> ComparedFigure:
+        return ComparedFigure(name, unit, measured(before), measured(after))
 
     yield step_figure(before, after)
     yield of_both("traced_ms", "ns", _traced)
@@ -41,14 +41,14 @@ def all_figures(before: Side, after: Side) -> Iterator[Figure]:
         yield of_both("loader_ms", "ns", _loader)
 
 
-def _of_waits(before: Side, after: Side) -> Iterator[Figure]:
+def _of_waits(before: Side, after: Side) -> Iterator[ComparedFigure]:
     """Yield how often and how long the host waits: where the code did not ask for it, and everywhere."""
     hidden = [_waits(side, lambda site: site.verdict == "hidden") for side in (before, after)]
     every = [_waits(side, lambda site: site.is_wait) for side in (before, after)]
-    yield Figure("hidden_syncs", "count", hidden[0].count, hidden[1].count)
-    yield Figure("hidden_stall_ms", "ns", hidden[0].stall, hidden[1].stall)
-    yield Figure("stall_ms", "ns", every[0].stall, every[1].stall)
-    yield Figure("bubble_ms", "ns", every[0].bubble, every[1].bubble)
+    yield ComparedFigure("hidden_syncs", "count", hidden[0].count, hidden[1].count)
+    yield ComparedFigure("hidden_stall_ms", "ns", hidden[0].stall, hidden[1].stall)
+    yield ComparedFigure("stall_ms", "ns", every[0].stall, every[1].stall)
+    yield ComparedFigure("bubble_ms", "ns", every[0].bubble, every[1].bubble)
 
 
 def _waits(side: Side, chosen: Callable[[Site], bool]) -> WaitValues:
@@ -65,11 +65,11 @@ def _traced(side: Side) -> Value:
     return over_steps(each.astype(np.float64), steps.traced_ns)
 
 
-def _of_devices(before: Side, after: Side) -> Iterator[Figure]:
+def _of_devices(before: Side, after: Side) -> Iterator[ComparedFigure]:
     """Yield for each GPU of either trace the time per step in which it worked, and in which kernels ran."""
     for device in sorted({entry.device for side in (before, after) for entry in side.profile.gpus}):
-        yield Figure("busy_ms", "ns", _worked(before, device), _worked(after, device), device)
-        yield Figure("kernel_ms", "ns", _worked(before, device, KERNEL), _worked(after, device, KERNEL), device)
+        yield ComparedFigure("busy_ms", "ns", _worked(before, device), _worked(after, device), device)
+        yield ComparedFigure("kernel_ms", "ns", _worked(before, device, KERNEL), _worked(after, device, KERNEL), device)
 
 
 def _worked(side: Side, device: int, category: int | None = None) -> Value:

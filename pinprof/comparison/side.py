@@ -16,7 +16,7 @@ from pinprof.trace.tables import NONE, Int32s, Int64s, Trace, rows_by
 SPREAD = 2
 """Steps that have a spread."""
 NOT_STEPPED = "no step was found; call profiler.step() once per training step"
-Kind = tuple[int, int]
+CopyKind = tuple[int, int]
 """Direction and host memory of copies, as numbered in the tables."""
 
 
@@ -156,7 +156,7 @@ class Side:
     # Copies
 
     @cached_property
-    def copy_kinds(self) -> dict[Kind, Int64s]:
+    def copy_kinds(self) -> dict[CopyKind, Int64s]:
         """The positions in `overlap.row` of the copies in complete steps, by kind."""
         gpu, rows = self.trace.gpu, self.details.overlap.row
         inside = np.flatnonzero(self.trace.steps.holds(self.trace.links.activity_step[rows]))

@@ -12,7 +12,7 @@ from hta.trace_analysis import TraceAnalysis
 
 from pinprof.hta.frames import US, frame_of, symbols_of, times_of
 from pinprof.hta.pandas2 import Pandas2Frame
-from pinprof.hta.recording import Recording
+from pinprof.hta.recording import EventColumns
 from pinprof.hta.sources import check_output, document_of
 from pinprof.trace.tables import NONE
 
@@ -77,7 +77,7 @@ class RecordedAnalysis(TraceAnalysis):  # type: ignore[misc]
     get_temporal_breakdown = _without_syncs(TraceAnalysis.get_temporal_breakdown)
 
 
-def analysis_of(recordings: Mapping[int, Recording], *, include_last: bool, exact: bool) -> RecordedAnalysis:
+def analysis_of(recordings: Mapping[int, EventColumns], *, include_last: bool, exact: bool) -> RecordedAnalysis:
     """Return HTA's analysis of recordings by rank."""
     exact = exact or disable_ns_rounding()
     times = {rank: times_of(recording, exact=exact) for rank, recording in recordings.items()}

@@ -21,7 +21,7 @@ SLOW_CALL_US, LATE_US = 50, 100
 
 
 @dataclass(frozen=True)
-class Times:
+class GpuShares:
     """What the GPU does from its first work to its last, in ns; the first three are the whole."""
 
     idle_ns: float
@@ -44,7 +44,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamTimes:
     """A stream's gaps by HTA's cause, in ns, and the work that was launched and had not begun."""
 
     stream: int
@@ -58,7 +58,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Launches:
+class LaunchTimes:
     """Launches whose work is in the trace, and how many are of these kinds."""
 
     count: int
@@ -73,13 +73,13 @@ class Breakdown:
 
     path: str
     rank: int
-    times: Times | None
+    times: GpuShares | None
     overlapped: float | None
     """Share of the time of communication in which the GPU also computes; None without communication."""
     kernels: tuple[Kernel, ...]
     """Most time first."""
-    streams: tuple[Stream, ...]
-    launches: Launches | None
+    streams: tuple[StreamTimes, ...]
+    launches: LaunchTimes | None
     failed: tuple[str, ...]
     """Methods of HTA that raised, with what."""
 
@@ -126,10 +126,10 @@ def _quiet() -> Iterator[None]:
         log.setLevel(level)
 
 
-def _times(analysis: Any, _: int) -> Times | None:
+def _times(analysis: Any, _: int) -> GpuShares | None:
     row = analysis.get_temporal_breakdown(visualize=False).iloc[0]
     parts = ("idle", "compute", "non_compute", "kernel")
-    return Times(*(float(row[f"{part}_time(us)"]) * US for part in parts))
+    return GpuShares(*(float(row[f"{part}_time(us)"]) * US for part in parts))
 
 
 def _overlapped(analysis: Any, _: int) -> float | None:
@@ -145,7 +145,7 @@ def _kernels(analysis: Any, _: int) -> tuple[Kernel, ...]:
     return tuple(sorted(found, key=lambda kernel: -kernel.time_ns))
 
 
-def _streams(analysis: Any, rank: int) -> tuple[Stream, ...]:
+def _streams(analysis: Any, rank: int) -> tuple[StreamTimes, ...]:
     gaps, _ = analysis.get_idle_time_breakdown([rank], visualize=False)
     causes = gaps.pivot_table(index="stream", columns="idle_category", values="idle_time", aggfunc="sum", fill_value=0)
     queues = analysis.get_queue_length_summary([rank])
@@ -155,12 +155,12 @@ def _streams(analysis: Any, rank: int) -> tuple[Stream, ...]:
         host, kernel, other = (float(row.get(cause, 0.0)) * US for cause in ("host_wait", "kernel_wait", "other"))
         queue = queues.get(stream)
         mean, longest = (None, None) if queue is None else (float(queue["mean"]), int(queue["max"]))
-        found.append(Stream(int(stream), host, kernel, other, mean, longest))
+        found.append(StreamTimes(int(stream), host, kernel, other, mean, longest))
     return tuple(found)
 
 
-def _launches(analysis: Any, rank: int) -> Launches:
+def _launches(analysis: Any, rank: int) -> LaunchTimes:
     stats = analysis.get_cuda_kernel_launch_stats([rank], visualize=False)[rank]
     call, work, delay = (stats[column] for column in ("cpu_duration", "gpu_duration", "launch_delay"))
     counts = (work < call, call > SLOW_CALL_US, delay > LATE_US)
-    return Launches(len(stats), *(int(count.sum()) for count in counts))
+    return LaunchTimes(len(stats), *(int(count.sum()) for count in counts))

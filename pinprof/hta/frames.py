@@ -9,7 +9,7 @@ import pandas as pd
 from hta.common.trace import transform_correlation_to_index
 from hta.common.trace_symbol_table import TraceSymbolTable
 
-from pinprof.hta.recording import Recording
+from pinprof.hta.recording import EventColumns
 from pinprof.hta.sources import counters
 from pinprof.trace.scan.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appearance, known_category
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s
@@ -27,7 +27,7 @@ NOT_RECORDED = "-1"
 """What HTA has for shapes that were not recorded."""
 
 
-def symbols_of(recordings: Mapping[int, Recording]) -> TraceSymbolTable:
+def symbols_of(recordings: Mapping[int, EventColumns]) -> TraceSymbolTable:
     """Return the texts that HTA numbers: names and categories of all ranks."""
     table = TraceSymbolTable()
     for recording in recordings.values():
@@ -37,7 +37,7 @@ def symbols_of(recordings: Mapping[int, Recording]) -> TraceSymbolTable:
     return table
 
 
-def times_of(recording: Recording, *, exact: bool) -> tuple[Int64s, Int64s]:
+def times_of(recording: EventColumns, *, exact: bool) -> tuple[Int64s, Int64s]:
     """Return start and duration of each event in ns, rounded inward to whole µs unless they are to be exact.
 
     HTA rounds what a double holds of the sum of start and duration, and so does this. What the GPU does within a
@@ -55,14 +55,14 @@ def times_of(recording: Recording, *, exact: bool) -> tuple[Int64s, Int64s]:
     return begin, np.where(short, np.where(on_gpu, end - start, 0), last - first)
 
 
-def _is_of(recording: Recording, *categories: str) -> Bools:
+def _is_of(recording: EventColumns, *categories: str) -> Bools:
     """Return which events are of one of these categories, whatever its age."""
     wanted = {known_category(category) for category in categories}
     return recording.of_category({text for text in recording.categories if known_category(text) in wanted})
 
 
 def frame_of(
-    recording: Recording, symbols: TraceSymbolTable, times: tuple[Int64s, Int64s], begin_ns: int
+    recording: EventColumns, symbols: TraceSymbolTable, times: tuple[Int64s, Int64s], begin_ns: int
 ) -> pd.DataFrame:
     """Return the frame of a rank with times from `begin_ns` on, as HTA has it before it leaves out incomplete steps."""
     rows = recording.rows
@@ -99,7 +99,7 @@ def _symbols(texts: tuple[str, ...], symbols: TraceSymbolTable) -> Int64s:
     return np.array([symbols.sym_index.get(text, NONE) for text in texts], np.int64)
 
 
-def _numbers(recording: Recording, part: int) -> np.ndarray:
+def _numbers(recording: EventColumns, part: int) -> np.ndarray:
     """Return the process or the thread ids: integers, if those of all events are."""
     used = np.unique(recording.rows.thread)
     ids = [recording.threads[thread][part] for thread in used.tolist()]
@@ -116,7 +116,7 @@ def _microseconds(times: Int64s) -> np.ndarray:
     return times / US if (times % US).any() else times // US
 
 
-def _bandwidths(recording: Recording) -> np.ndarray:
+def _bandwidths(recording: EventColumns) -> np.ndarray:
     """Return the bandwidths of copies as recorded in GB/s, 0 where there is none."""
     codes = recording.text("bandwidth")
     result = np.zeros(len(codes))
@@ -125,7 +125,7 @@ def _bandwidths(recording: Recording) -> np.ndarray:
     return np.nan_to_num(result, nan=0.0, posinf=0.0)
 
 
-def _values(recording: Recording, name: str) -> object:
+def _values(recording: EventColumns, name: str) -> object:
     """Return an argument that is a list; one object for all events that have the same."""
     codes = recording.text(name)
     if (codes == NONE).all():
@@ -136,7 +136,7 @@ def _values(recording: Recording, name: str) -> object:
     return values[codes]  # that of -1 is the last one
 
 
-def _counters(recording: Recording) -> dict[str, list[object]]:
+def _counters(recording: EventColumns) -> dict[str, list[object]]:
     """Return the columns of CUPTI's counters, -1 where not recorded."""
     at = np.flatnonzero(recording.of_category({COUNTERS}))
     if not len(at):
@@ -148,7 +148,7 @@ def _counters(recording: Recording) -> dict[str, list[object]]:
     return columns
 
 
-def _iterations(frame: pd.DataFrame, recording: Recording) -> Int64s:
+def _iterations(frame: pd.DataFrame, recording: EventColumns) -> Int64s:
     """Return the step of each event, -1 for none: of GPU work that of its launch, else the last one marked there.
 
     Where marks overlap, which those of the GPU do with those of the host, HTA takes the last one in the file.

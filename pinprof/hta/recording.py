@@ -22,7 +22,7 @@ IDS = ("stream", "correlation", "bytes", "external_id", "awaited_stream", "await
 
 
 @dataclass(frozen=True)
-class Recording:
+class EventColumns:
     """What a file holds, in its order."""
 
     path: str
@@ -50,7 +50,7 @@ class Recording:
         return np.array([category in wanted for category in self.categories], bool)[self.rows.category]
 
 
-def read_recording(path: str, jobs: int | None = None) -> Recording:
+def read_recording(path: str, jobs: int | None = None) -> EventColumns:
     """Return what HTA keeps of a trace. Raises TraceError, with the file's name."""
     categories = Codes()
     for category in KNOWN_CATEGORIES:
@@ -72,7 +72,7 @@ def read_recording(path: str, jobs: int | None = None) -> Recording:
     if not usable.any():
         raise TraceError(f"{shown(path)}: has no duration events, of which HTA could tell anything")
     columns: list[Any] = [column[usable] for column in rows.columns()]
-    return Recording(
+    return EventColumns(
         path=path,
         rank=recorded_rank(read.metadata),
         metadata=_metadata(read.around),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pinprof.errors import PinprofError, TraceError
-from pinprof.hta.recording import Recording, read_recording
+from pinprof.hta.recording import EventColumns, read_recording
 from pinprof.trace import Trace
 from pinprof.trace.files import open_trace, rank_in_name, trace_files
 from pinprof.trace.scan.unpack import Unpacked
@@ -16,7 +16,9 @@ from pinprof.urls import HIDDEN, STANDARD_INPUT, is_url, shown
 Source: TypeAlias = str | Path | Trace
 
 
-def recorded_ranks(traces: Source | Sequence[Source] | Mapping[int, Source], jobs: int | None) -> dict[int, Recording]:
+def recorded_ranks(
+    traces: Source | Sequence[Source] | Mapping[int, Source], jobs: int | None
+) -> dict[int, EventColumns]:
     """Return what the traces hold, by rank. Raises TraceError and PinprofError as `trace_analysis` does."""
     if isinstance(traces, Mapping):
         named = {rank: _file(source) for rank, source in traces.items()}
@@ -29,8 +31,8 @@ def recorded_ranks(traces: Source | Sequence[Source] | Mapping[int, Source], job
     return found
 
 
-def _by_rank(recordings: Sequence[Recording]) -> dict[int, Recording]:
-    found: dict[int, Recording] = {}
+def _by_rank(recordings: Sequence[EventColumns]) -> dict[int, EventColumns]:
+    found: dict[int, EventColumns] = {}
     for recording in recordings:
         rank = _rank(recording, alone=len(recordings) == 1)
         if rank in found:
@@ -48,7 +50,7 @@ def _file(source: Source) -> str:
     return source.path
 
 
-def _rank(recording: Recording, *, alone: bool) -> int:
+def _rank(recording: EventColumns, *, alone: bool) -> int:
     for rank in (recording.rank, rank_in_name(recording.path)):
         if rank is not None:
             return rank

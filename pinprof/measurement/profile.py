@@ -45,7 +45,7 @@ Times = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuSums:
     """How long a GPU worked and was idle in the whole trace."""
 
     device: int
@@ -166,7 +166,7 @@ class Profile:
     """The step without the profiler."""
     bound: str | None
     """`host`, `gpu`, `input` or `communication`; None without GPU work, and where it cannot be told."""
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[GpuSums, ...]
     copies: tuple[CopySums, ...]
     copy_ns: Perhaps[int]
     """How long copies run."""
@@ -303,9 +303,9 @@ class _Sums:
         step = self.replay.step
         return _unless((self.why.estimate or self.why.step) if step.source == "estimated" else None, lambda: step)
 
-    def gpu(self, device: DeviceTime) -> Gpu:
+    def gpu(self, device: DeviceTime) -> GpuSums:
         """Return the times of a device."""
-        return Gpu(
+        return GpuSums(
             device.device,
             _unless(self.why.busy, lambda: device),
             _unless(self.why.busy or self.why.causes, lambda: device.idle_by_cause),

@@ -33,7 +33,7 @@ Known: TypeAlias = Mapping[Stream, int]
 
 
 @dataclass
-class Clocks:
+class VectorClocks:
     """What streams, events and the host know of each other."""
 
     _streams: dict[Stream, dict[Stream, int]] = field(default_factory=dict)

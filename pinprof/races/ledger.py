@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pinprof.races.clocks import Ticket
 from pinprof.races.memory import Extent
 
-Kind = Literal["read", "write", "view", "unpin"]
+Access = Literal["read", "write", "view", "unpin"]
 """What the host does with memory; a view is handed out to where reads and writes are not seen, as a numpy array is."""
 
 SWEEP = 64
@@ -43,7 +43,7 @@ class Copy:
         """
         return self.protected and self.is_freed() and self.mark.has_ended()
 
-    def conflicts_with(self, kind: Kind) -> bool:
+    def conflicts_with(self, kind: Access) -> bool:
         """Return whether the host must not do this before the copy has ended: only reading its source is safe."""
         return self.to_host or kind != "read"
 

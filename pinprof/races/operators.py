@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pinprof.capture.replaced import replaced
 from pinprof.races.effects import may_copy_within
-from pinprof.races.ledger import Kind
+from pinprof.races.ledger import Access
 from pinprof.races.watch import Watch
 
 # ruff: noqa: SLF001  the stack of modes of one thread, and what prints and pickles, have no public names
@@ -94,7 +94,7 @@ def seen_without_operators(watch: Watch) -> Iterator[None]:
         yield
 
 
-def _others() -> Iterator[tuple[Any, str, Kind, str]]:
+def _others() -> Iterator[tuple[Any, str, Access, str]]:
     yield Tensor, "numpy", "view", "Tensor.numpy"  # __array__ calls it, and so does np.asarray
     yield Tensor, "__dlpack__", "view", "DLPack"
     yield torch.utils.dlpack, "to_dlpack", "view", "DLPack"
@@ -114,7 +114,7 @@ def _always() -> bool:
     return True
 
 
-def _shown(watch: Watch, kind: Kind, action: str, *, only_if: Callable[[], bool] = _always) -> Callable[[Any], Any]:
+def _shown(watch: Watch, kind: Access, action: str, *, only_if: Callable[[], bool] = _always) -> Callable[[Any], Any]:
     def change(function: Any) -> Any:
         @wraps(function)
         def shown(tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -123,7 +123,7 @@ def _shown(watch: Watch, kind: Kind, action: str, *, only_if: Callable[[], bool]
 
             if not only_if():
                 return call()
-            others: list[tuple[Tensor, Kind]] = [(arg, "read") for arg in args if type(arg) in PLAIN]
+            others: list[tuple[Tensor, Access]] = [(arg, "read") for arg in args if type(arg) in PLAIN]
             uses = [(each, use) for each, use in [(tensor, kind), *others] if _is_shown(watch, each)]
             return watch.use(uses, action, call)
 

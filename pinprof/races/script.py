@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from pinprof.capture.program import Program, exit_as_fork, status_after
+from pinprof.capture.program import UserProgram, exit_as_fork, status_after
 from pinprof.errors import CaptureError
 from pinprof.races.watching import Guard
 
@@ -18,7 +18,7 @@ def run_guarded(script: str | os.PathLike[str], args: Sequence[str], guard: Guar
     """
     if not module and not Path(script).is_file():
         raise CaptureError(f"{script}: there is no such script")
-    program, process = Program(os.fspath(script), args, module), os.getpid()
+    program, process = UserProgram(os.fspath(script), args, module), os.getpid()
     with program.as_main() as main, guard:
         status = _status_of(program, main)
     if os.getpid() != process:
@@ -26,7 +26,7 @@ def run_guarded(script: str | os.PathLike[str], args: Sequence[str], guard: Guar
     return status
 
 
-def _status_of(program: Program, main: ModuleType) -> int:
+def _status_of(program: UserProgram, main: ModuleType) -> int:
     try:
         exec(program.load(main), vars(main))  # noqa: S102  running the user's program is the purpose
     except CaptureError:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from pinprof.races.ledger import Copy, Kind, Ledger
+from pinprof.races.ledger import Access, Copy, Ledger
 from pinprof.races.memory import Extent
 from pinprof.races.violation import UnneededWait
 from pinprof.trace.lines import Place, SourceLine
@@ -36,7 +36,7 @@ class Waits:
             self._settled.add(copy)
             self._settled_by[copy] = site
 
-    def used(self, memory: Extent, kind: Kind, is_over: Callable[[Copy], bool]) -> None:
+    def used(self, memory: Extent, kind: Access, is_over: Callable[[Copy], bool]) -> None:
         """Note that memory is used: the synchronizes were needed without which that would not be safe.
 
         `is_over` tells of a copy whether it would have ended before without the host, too.

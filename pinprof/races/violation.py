@@ -4,7 +4,7 @@ import linecache
 from dataclasses import dataclass
 
 from pinprof.races.clocks import Stream
-from pinprof.races.ledger import Kind
+from pinprof.races.ledger import Access
 from pinprof.rules import Rule
 from pinprof.rules.rule import rule_of
 from pinprof.trace.lines import SourceLine
@@ -101,7 +101,7 @@ class UnneededWait:
         return f"{_at(self.place)}: {self.call}, {times}; {waited}, and the host used none of their memory"
 
 
-def rule_for(kind: Kind, *, to_host: bool) -> Rule:
+def rule_for(kind: Access, *, to_host: bool) -> Rule:
     """Return the rule that an access breaks, by what it does and by the direction of the copy."""
     if kind == "unpin":
         return rule_of("PIN505")

@@ -13,26 +13,26 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from pinprof.capture.frames import Stack, nearest_line, stack_from
 from pinprof.capture.program import OWN_FOLDERS
-from pinprof.races.clocks import Clocks, Known, Stream
+from pinprof.races.clocks import Known, Stream, VectorClocks
 from pinprof.races.effects import makes_new, tensors_in, touched
 from pinprof.races.gpu import Gpu, Mark
-from pinprof.races.ledger import Copy, Kind, Ledger
+from pinprof.races.ledger import Access, Copy, Ledger
 from pinprof.races.memory import Extent
 from pinprof.races.transfer import COPIES, Transfer, crosses, device_of, is_non_blocking, parts, transfers
 from pinprof.races.unneeded import Waits
 from pinprof.races.violation import Violation, Wait, rule_for, source_of
 from pinprof.trace.lines import SourceLine
 
-Report = Callable[[Violation], None]
+OnViolation = Callable[[Violation], None]
 """Takes what was found; may raise."""
 
-Use = tuple[Extent, Kind]
-_Conflict = tuple[Copy, Kind, bool]
+Use = tuple[Extent, Access]
+_Conflict = tuple[Copy, Access, bool]
 """A copy, what the host does with its memory, and whether the copy has ended by now."""
 
 AROUND_A_MODE = (os.path.join("torch", "_compile.py"), os.path.join("torch", "_dynamo", "eval_frame.py"))  # noqa: PTH118
 
-VERBS: dict[Kind, str] = {
+VERBS: dict[Access, str] = {
     "read": "reads",
     "write": "writes",
     "view": "hands out a view",
@@ -52,7 +52,7 @@ class Watch:
     def __init__(
         self,
         gpu: Gpu,
-        report: Report,
+        report: OnViolation,
         *,
         before: bool = False,
         waits: Waits | None = None,
@@ -67,7 +67,7 @@ class Watch:
         self._before = before
         self._waits = waits
         self._on_copy = on_copy
-        self._clocks = Clocks()
+        self._clocks = VectorClocks()
         self._ledger = Ledger()
         self._registered: dict[int, int] = {}
         self._in_vain: tuple[str, Stack, int] = "", (), 0
@@ -83,7 +83,7 @@ class Watch:
         if not self._ledger and self._waits is None:
             return op(*args, **kwargs)
         owns = self.gpu.owns
-        uses: list[tuple[Tensor, Kind]] = [
+        uses: list[tuple[Tensor, Access]] = [
             (tensor, "write" if writes else "read") for tensor, writes in touched(op, args, kwargs) if not owns(tensor)
         ]
         if not uses and not self._registered:
@@ -94,7 +94,7 @@ class Watch:
             self._look_for_reuse(tensors_in(result), name)
         return result
 
-    def use(self, used: Iterable[tuple[Tensor, Kind]], action: str, call: Callable[[], Any]) -> Any:
+    def use(self, used: Iterable[tuple[Tensor, Access]], action: str, call: Callable[[], Any]) -> Any:
         """Do what uses memory of the host, and return its result; what is not safe about it is reported."""
         if not self._ledger and self._waits is None:
             return call()
@@ -120,7 +120,7 @@ class Watch:
 
     def _conflicts(self, uses: Iterable[Use], is_over: Callable[[Copy], bool] = lambda _: False) -> list[_Conflict]:
         with self._lock:
-            found: dict[Copy, Kind] = {}
+            found: dict[Copy, Access] = {}
             for extent, kind in uses:
                 if self._waits is not None:
                     self._waits.used(extent, kind, is_over)
@@ -190,7 +190,7 @@ class Watch:
 
     def _use_by_copy(self, made: Transfer, stream: Stream, name: str) -> bool:
         """Look whether a copy uses memory safely; return whether the GPU uses it, and not the host within the call."""
-        kind: Kind = "write" if made.to_host else "read"
+        kind: Access = "write" if made.to_host else "read"
         if not (made.is_direct and self.gpu.is_pinned(made.host)):  # by way of memory that torch or the driver has
             self.use([(made.host, kind)], name, _nothing)
             return False

@@ -1,7 +1,7 @@
 """The ranks of a job: which traces are one job, what is kept of each, and what they are side by side."""
 
 from pinprof.ranks.compare import SKEWED, compare_ranks
-from pinprof.ranks.part import RankPart, Times, measure_rank, number_of, rank_of
+from pinprof.ranks.part import RankPart, TimesPerStep, measure_rank, number_of, rank_of
 from pinprof.ranks.table import CollectiveRow, RankRow, Ranks, SharedFinding
 
 __all__ = [
@@ -11,7 +11,7 @@ __all__ = [
     "RankRow",
     "Ranks",
     "SharedFinding",
-    "Times",
+    "TimesPerStep",
     "compare_ranks",
     "measure_rank",
     "number_of",

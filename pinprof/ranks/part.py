@@ -19,7 +19,7 @@ from pinprof.rules import Findings
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
 
-Times = tuple[tuple[str, float], ...]
+TimesPerStep = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
 
 
@@ -32,7 +32,7 @@ class RankPart:
     alone_ns: tuple[float, float] | None
     """The step that it would have, without profiler, if it waited for no other rank: the least that it may be, and what
     is expected; None if that cannot be told."""
-    idle: Times | None = None
+    idle: TimesPerStep | None = None
     """Why its busiest GPU was idle in the complete steps; None where that is not known."""
 
 
@@ -42,7 +42,7 @@ def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
     return RankPart(analysis.profile, analysis.findings.summary(), _alone(analysis.replay), idle=_idle(analysis))
 
 
-def _idle(analysis: Analysis) -> Times | None:
+def _idle(analysis: Analysis) -> TimesPerStep | None:
     details, why = analysis.details, analysis.profile.withheld
     if why.step or why.per_step or why.busy or why.causes or not details.devices:
         return None
@@ -59,7 +59,7 @@ def _idle(analysis: Analysis) -> Times | None:
     return longest_first(times)
 
 
-def longest_first(times: Iterable[tuple[str, float]]) -> Times:
+def longest_first(times: Iterable[tuple[str, float]]) -> TimesPerStep:
     """Return times in ns by cause, the longest first, without those that are none."""
     return tuple(sorted(((cause, time) for cause, time in times if time), key=lambda each: -each[1]))
 

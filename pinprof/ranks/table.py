@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from statistics import median
 
-from pinprof.ranks.part import Times
+from pinprof.ranks.part import TimesPerStep
 from pinprof.rules import Finding
 
 
@@ -39,13 +39,13 @@ class RankRow:
     """Beside which another kernel runs; with the exposed part all of `communication_ns`."""
     pause_ns: float | None
     """The longest time in which its host ran no op and no call."""
-    stalls: Times
+    stalls: TimesPerStep
     """By cause; they add up to `stall_ns`."""
     idle_ns: float | None
     """Its busiest GPU had no work, as traced."""
     work_ns: float | None
     """Its busiest GPU worked on what the steps launched: the rest of `step_ns` it is idle without the profiler."""
-    idle: Times
+    idle: TimesPerStep
     """By cause; they add up to `idle_ns`."""
 
 

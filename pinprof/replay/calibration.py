@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.replay.machine import Cost, pace
+from pinprof.replay.machine import ProfilerCost, pace
 from pinprof.replay.program import STAGED, Program
 
 KEEP = 0.4
@@ -39,16 +39,16 @@ ROUNDS = 12
 class Calibration:
     """What the profiler may have cost in a recording."""
 
-    cost: Cost
-    low: Cost
+    cost: ProfilerCost
+    low: ProfilerCost
     """As little as it may be."""
-    high: Cost
+    high: ProfilerCost
     """As much as it may be."""
 
 
-def cost_of(per_event_ns: float) -> Cost:
+def cost_of(per_event_ns: float) -> ProfilerCost:
     """Return a cost per event, in a program that runs on and on."""
-    return Cost(per_event_ns, KEEP, steady=True)
+    return ProfilerCost(per_event_ns, KEEP, steady=True)
 
 
 def expected(programs: Sequence[Program], *, stacks: bool) -> Calibration:
@@ -78,7 +78,7 @@ def _host_ns_per_event(program: Program) -> float:
     return float(np.average(np.minimum(per_event, np.percentile(per_event, RARE)), weights=events))
 
 
-def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> Cost:
+def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerCost:
     """Return the cost with which the programs of all ranks run at this step; where none does, the nearest."""
 
     def lasts(cost: float) -> float:

@@ -30,7 +30,7 @@ SIDE = -2
 
 
 @dataclass(frozen=True)
-class Cost:
+class ProfilerCost:
     """What the profiler cost the host in the recording."""
 
     per_event_ns: float = 0.0
@@ -46,7 +46,7 @@ class Cost:
     host_speed: float = 1.0
     """How many times as fast the host is."""
 
-    def faster(self, host_speed: float) -> "Cost":
+    def faster(self, host_speed: float) -> "ProfilerCost":
         """Return the cost on a host of another speed."""
         return replace(self, host_speed=host_speed)
 
@@ -60,11 +60,11 @@ class Cost:
         return call.fixed_ns + own / self.host_speed
 
 
-UNCHANGED = Cost()
+UNCHANGED = ProfilerCost()
 
 
 @dataclass
-class Run:
+class ReplayRun:
     """When things ended, in ns since the first call's start."""
 
     host_ns: float = 0.0
@@ -86,11 +86,11 @@ class Run:
         return max(self.host_ns, *self.ready_ns.values()) if self.ready_ns else self.host_ns
 
 
-class Machine:
+class Simulation:
     """One host timeline, the streams of its GPUs, and their copy engines."""
 
-    def __init__(self, program: Program, cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
-        self.run = Run(ready_ns=dict(program.ready_ns))
+    def __init__(self, program: Program, cost: ProfilerCost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
+        self.run = ReplayRun(ready_ns=dict(program.ready_ns))
         self.program, self.cost, self.gpu_speed = program, cost, gpu_speed
         self._pending: dict[int, deque[float]] = defaultdict(deque)
         self._events: list[float] = []
@@ -210,8 +210,8 @@ class Machine:
 class Job:
     """The machines of all ranks of a job, which meet in collectives; one rank alone meets nobody."""
 
-    def __init__(self, programs: Sequence[Program], cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
-        self.machines = [Machine(program, cost, gpu_speed=gpu_speed) for program in programs]
+    def __init__(self, programs: Sequence[Program], cost: ProfilerCost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
+        self.machines = [Simulation(program, cost, gpu_speed=gpu_speed) for program in programs]
         self._parts = [_parts(program.calls) for program in programs]
         self._members = Counter(
             work.meeting for program in programs for call in program.calls for work in _meeting(call)
@@ -244,7 +244,7 @@ class Job:
         """Return when all ranks have done all."""
         return max(machine.run.completed_ns() for machine in self.machines)
 
-    def pacemaker(self) -> Machine:
+    def pacemaker(self) -> Simulation:
         """Return the machine that waits least for the others."""
         return min(self.machines, key=lambda machine: machine.run.waited_ns)
 
@@ -276,7 +276,12 @@ class Pace:
 
 
 def pace(
-    programs: Sequence[Program], steps: int, cost: Cost = UNCHANGED, *, gpu_speed: float = 1.0, calls: int = 24_000
+    programs: Sequence[Program],
+    steps: int,
+    cost: ProfilerCost = UNCHANGED,
+    *,
+    gpu_speed: float = 1.0,
+    calls: int = 24_000,
 ) -> Pace:
     """Return the steady pace of so many steps on all ranks, from running them until about so many calls are done."""
     total = sum(len(program.calls) for program in programs)

@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, bound_of, is_gpu_bound
 from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fitted
-from pinprof.replay.machine import Cost, Pace, pace
+from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program, build_program
 from pinprof.replay.ranks import alone, joined
 from pinprof.replay.step import StepEstimate, estimate_step, measured_step
@@ -72,7 +72,7 @@ class Replay:
         return bool(self.steps) and all(program.calls for program in self.programs)
 
     @cached_property
-    def cost(self) -> Cost:
+    def cost(self) -> ProfilerCost:
         """The profiler's cost, with which the unchanged programs run at the step's pace."""
         if self.step.step_ns is None or not self.runs:
             return cost_of(USUAL_NS)

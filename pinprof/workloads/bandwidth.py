@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pinprof.bench.results import Figure
 from pinprof.workloads.hazards import long_kernel
-from pinprof.workloads.timing import Budget, Cases, Run, by_events, figure, repeated
+from pinprof.workloads.timing import Budget, Cases, TimedRun, by_events, figure, repeated
 from pinprof.workloads.transfers import Sizes
 
 GROWTH = 4
@@ -30,7 +30,7 @@ def _copies(device: torch.device, count: int) -> Cases:
     pinned = pageable.pin_memory()
     on_device, beside = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
 
-    def copy(target: Tensor, source: Tensor) -> Run:
+    def copy(target: Tensor, source: Tensor) -> TimedRun:
         return lambda: target.copy_(source, non_blocking=True)
 
     return {
@@ -57,12 +57,12 @@ def bandwidth(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Fi
         count *= GROWTH
 
 
-def _row(run: Run, times: int) -> None:
+def _row(run: TimedRun, times: int) -> None:
     for _ in range(times):
         run()
 
 
-def _held(run: Run) -> float:
+def _held(run: TimedRun) -> float:
     """Return the milliseconds that a call holds the host while the stream has a long kernel before it."""
     torch.cuda.synchronize()
     long_kernel()

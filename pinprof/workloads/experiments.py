@@ -38,7 +38,7 @@ Timing = Callable[[torch.device, Sizes, Budget], Iterator[Figure]]
 
 
 @dataclass(frozen=True)
-class Program:
+class Timed:
     """The code of one experiment."""
 
     cases: Callable[[torch.device, Sizes], Mapping[str, Callable[[], object]]]
@@ -152,30 +152,30 @@ def _tries(cases: Callable[[torch.device, Sizes], Mapping[str, hazards.Try]]) ->
     return lambda device, sizes, _budget: hazards.count_wrong(cases(device, sizes), sizes["tries"])
 
 
-PROGRAMS: Mapping[str, Program] = {
-    "E1": Program(transfers.pinning_cost),
-    "E2": Program(transfers.small_tensors, tell=_waits_and_copies),
-    "E3": Program(transfers.six_strategies),
-    "E4": Program(overlap.copy_overlap, tell=_overlapped_and_drawn, told=overlap.BESIDE_KERNELS),
-    "E5": Program(hazards.early_read, timing=_tries(hazards.early_read), rounds=1),
-    "E6": Program(hazards.early_write, timing=_tries(hazards.early_write), rounds=1),
-    "E7": Program(transfers.threaded_pinning, besides=transfers.small_and_few),
-    "E8": Program(
+PROGRAMS: Mapping[str, Timed] = {
+    "E1": Timed(transfers.pinning_cost),
+    "E2": Timed(transfers.small_tensors, tell=_waits_and_copies),
+    "E3": Timed(transfers.six_strategies),
+    "E4": Timed(overlap.copy_overlap, tell=_overlapped_and_drawn, told=overlap.BESIDE_KERNELS),
+    "E5": Timed(hazards.early_read, timing=_tries(hazards.early_read), rounds=1),
+    "E6": Timed(hazards.early_write, timing=_tries(hazards.early_write), rounds=1),
+    "E7": Timed(transfers.threaded_pinning, besides=transfers.small_and_few),
+    "E8": Timed(
         training.loader,
         steps=training.STEPS,
         besides=training.loader_rate,
         tell=_waits_overlap_and_rate,
         told=training.LOADED,
     ),
-    "E9": Program(
+    "E9": Timed(
         custom_batch.custom_batch, timing=lambda _device, sizes, _budget: custom_batch.are_pinned(sizes), rounds=1
     ),
-    "E10": Program(training.prefetching, steps=training.STEPS, tell=_how_the_loop_runs, told=training.FETCHED),
-    "E11": Program(processes.each_copies, timing=processes.first_and_later, rounds=SOME_ROUNDS),
-    "E12": Program(processes.as_sent, timing=processes.pinned_in_object, rounds=SOME_ROUNDS),
-    "E13": Program(bandwidth.directions, timing=bandwidth.bandwidth),
-    "E14": Program(training.training_loop, timing=training.loop_times, tell=_waits_and_overlap),
-    "E15": Program(limits.allocations, timing=limits.limits, rounds=SOME_ROUNDS),
+    "E10": Timed(training.prefetching, steps=training.STEPS, tell=_how_the_loop_runs, told=training.FETCHED),
+    "E11": Timed(processes.each_copies, timing=processes.first_and_later, rounds=SOME_ROUNDS),
+    "E12": Timed(processes.as_sent, timing=processes.pinned_in_object, rounds=SOME_ROUNDS),
+    "E13": Timed(bandwidth.directions, timing=bandwidth.bandwidth),
+    "E14": Timed(training.training_loop, timing=training.loop_times, tell=_waits_and_overlap),
+    "E15": Timed(limits.allocations, timing=limits.limits, rounds=SOME_ROUNDS),
 }
 
 

@@ -18,7 +18,7 @@ from pinprof.workloads.transfers import Sizes
 LATER_COPIES = 5
 START_S = 60
 """How long the processes may take to start, the slowest of them."""
-Call = tuple[Callable[..., None], tuple[object, ...]]
+Sent = tuple[Callable[..., None], tuple[object, ...]]
 """A function, which is called with the process's number and a queue before all else, and its arguments."""
 Times = Mapping[str, list[float]]
 
@@ -81,7 +81,7 @@ def _times(times: Times) -> Iterator[Figure]:
         yield figure(name, "ms", taken)
 
 
-def _spawned(sizes: Sizes, *calls: Call) -> Iterator[list[Any]]:
+def _spawned(sizes: Sizes, *calls: Sent) -> Iterator[list[Any]]:
     """Make each call in processes of its own, as the text does, and yield what its processes put into their queue.
 
     To start a process and import torch takes longer than all that it does then. So all start at once; no call begins

@@ -16,7 +16,7 @@ from pinprof.workloads.machine import describe_machine
 TIMEOUT_S = 120.0
 """How long a part of one experiment may take; on an H200 none takes a minute."""
 
-Part = Callable[[str, dict[str, int], bool], Iterator[Figure | Picture]]
+ExperimentPart = Callable[[str, dict[str, int], bool], Iterator[Figure | Picture]]
 """Yields what it finds of an experiment, given its number, its sizes and whether to be quick; picklable."""
 OnProgress = Callable[[str, Experiment, str], None]
 """Called with how far it is ("round 1, 2 of 15"), the experiment, and what was measured of it last, if any."""
@@ -53,7 +53,7 @@ class Stage:
     """A part of the work that all experiments do before any does the next."""
 
     name: str
-    part: Part
+    part: ExperimentPart
     numbers: frozenset[str] | None = None
     """The experiments that have this part; None for all."""
     fresh: bool = False
@@ -125,7 +125,7 @@ def _teller(on_progress: OnProgress, far: str, known: Experiment) -> Callable[[s
 
 def _run(
     apart: Apart,
-    part: Part,
+    part: ExperimentPart,
     known: Experiment,
     gathered: _Gathered,
     *,

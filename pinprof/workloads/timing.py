@@ -9,14 +9,14 @@ import torch
 
 from pinprof.bench.results import Figure
 
-Run = Callable[[], object]
+TimedRun = Callable[[], object]
 """One case of an experiment, run once."""
-Cases = Mapping[str, Run]
-Clock = Callable[[], float]
+Cases = Mapping[str, TimedRun]
+Timer = Callable[[], float]
 """Returns seconds."""
 Turns = Sequence[tuple[float, ...]]
 """Milliseconds of cases that ran in turn: one of each in a turn."""
-Stopwatch = Callable[[Run], float]
+Stopwatch = Callable[[TimedRun], float]
 """Runs a case once and returns its milliseconds."""
 
 
@@ -48,14 +48,14 @@ def by_host(
     *,
     steps: int = 1,
     before: Callable[[], object] = lambda: None,
-    clock: Clock = time.perf_counter,
+    clock: Timer = time.perf_counter,
 ) -> Stopwatch:
     """Return a stopwatch that runs a case `steps` times, synchronizes on both sides, and gives the time of one.
 
     What is done `before` is not timed.
     """
 
-    def timed(run: Run) -> float:
+    def timed(run: TimedRun) -> float:
         before()
         synchronize(device)
         start = clock()
@@ -67,7 +67,7 @@ def by_host(
     return timed
 
 
-def by_events(run: Run) -> float:
+def by_events(run: TimedRun) -> float:
     """Run a case between two CUDA events of the current stream and return their distance in milliseconds."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()
@@ -93,7 +93,7 @@ def time_cases(cases: Cases, stopwatch: Stopwatch, budget: Budget) -> Iterator[F
         raise problem
 
 
-def repeated(run: Run, stopwatch: Stopwatch, budget: Budget, clock: Clock = time.perf_counter) -> list[float]:
+def repeated(run: TimedRun, stopwatch: Stopwatch, budget: Budget, clock: Timer = time.perf_counter) -> list[float]:
     """Return the milliseconds of each run that counts; `clock` says when the budget is spent."""
     stopwatch(run)
     taken: list[float] = []
@@ -103,7 +103,7 @@ def repeated(run: Run, stopwatch: Stopwatch, budget: Budget, clock: Clock = time
     return taken
 
 
-def in_turn(runs: Sequence[Run], stopwatch: Stopwatch, budget: Budget, clock: Clock = time.perf_counter) -> Turns:
+def in_turn(runs: Sequence[TimedRun], stopwatch: Stopwatch, budget: Budget, clock: Timer = time.perf_counter) -> Turns:
     """Return the milliseconds of several cases that run in turn, so that what slows the machine slows all alike."""
     for run in runs:
         stopwatch(run)

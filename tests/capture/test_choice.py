@@ -5,23 +5,23 @@ from itertools import chain, pairwise, repeat
 
 import pytest
 
-from pinprof.capture.choice import BATCH, Chooser, Event, How, choose
+from pinprof.capture.choice import BATCH, Chooser, How, MarkerEvent, choose
 
-TRAIN, VALID, OTHER = (Event("batch", name) for name in ("train", "valid", "other"))
-ADAM, CRITIC, SGD = (Event("optimizer", name, name) for name in ("Adam", "Critic", "SGD"))
+TRAIN, VALID, OTHER = (MarkerEvent("batch", name) for name in ("train", "valid", "other"))
+ADAM, CRITIC, SGD = (MarkerEvent("optimizer", name, name) for name in ("Adam", "Critic", "SGD"))
 
 
-def times(count: int, *events: Event) -> list[Event]:
+def times(count: int, *events: MarkerEvent) -> list[MarkerEvent]:
     return list(events) * count
 
 
-def follow(events: Iterable[Event], optimizers: int = 1, how: How = "auto") -> tuple[Chooser, list[int]]:
+def follow(events: Iterable[MarkerEvent], optimizers: int = 1, how: How = "auto") -> tuple[Chooser, list[int]]:
     """Return the chooser after these events, and at which of them a step ended."""
     chooser = Chooser(lambda: optimizers, how)
     return chooser, [place for place, event in enumerate(events) if chooser.see(event)]
 
 
-def chosen(events: Iterable[Event], optimizers: int = 1, how: How = "auto") -> str | None:
+def chosen(events: Iterable[MarkerEvent], optimizers: int = 1, how: How = "auto") -> str | None:
     choice = follow(events, optimizers, how)[0].choice
     return choice.text if choice else None
 
@@ -143,14 +143,14 @@ def test_a_second_stage_with_its_own_optimizer_and_loader_is_followed() -> None:
 
 
 def test_a_new_loader_in_every_epoch_is_followed() -> None:
-    epochs = (times(10, Event("batch", epoch), ADAM) for epoch in range(5))
+    epochs = (times(10, MarkerEvent("batch", epoch), ADAM) for epoch in range(5))
     chooser, ends = follow(chain.from_iterable(epochs))
     assert chooser.choice is not None
-    assert chooser.choice.event == Event("batch", 4)
+    assert chooser.choice.event == MarkerEvent("batch", 4)
     assert len(ends) >= 6 + 4 * 8
 
 
-def run_epochs(chooser: Chooser, epochs: Iterable[Event], batches: int) -> Iterator[int]:
+def run_epochs(chooser: Chooser, epochs: Iterable[MarkerEvent], batches: int) -> Iterator[int]:
     """Draw as a `for` loop does: once more than there are batches."""
     for draw in epochs:
         for _ in range(batches):
@@ -168,7 +168,7 @@ def test_the_end_of_an_epoch_makes_no_step_more() -> None:
 
 
 def test_the_end_of_an_epoch_makes_no_step_more_with_a_new_loader_in_each() -> None:
-    epochs = [Event("batch", epoch) for epoch in range(6)]
+    epochs = [MarkerEvent("batch", epoch) for epoch in range(6)]
     assert sum(run_epochs(Chooser(lambda: 1), epochs, 10)) == 60 - 3
 
 
@@ -176,7 +176,7 @@ def test_an_inference_program_with_a_new_loader_in_every_epoch_is_followed() -> 
     chooser = Chooser(lambda: 0)
     ends = 0
     for epoch in range(6):
-        draw = Event("batch", epoch)
+        draw = MarkerEvent("batch", epoch)
         for _ in range(20):
             ends += chooser.see(draw)
         ends += chooser.see(draw)
@@ -199,7 +199,7 @@ def test_epochs_of_one_batch_have_one_step_each() -> None:
         ("optimizer", times(500, TRAIN), None),
     ],
 )
-def test_a_marker_that_was_asked_for_is_kept(how: How, events: list[Event], text: str | None) -> None:
+def test_a_marker_that_was_asked_for_is_kept(how: How, events: list[MarkerEvent], text: str | None) -> None:
     assert chosen(events, how=how) == text
 
 
@@ -208,7 +208,7 @@ def test_nothing_is_chosen_from_nothing() -> None:
 
 
 def test_optimizers_of_which_none_recurs_are_watched_on() -> None:
-    events = [*times(2, ADAM), *(Event("optimizer", number) for number in range(8)), *times(50, TRAIN)]
+    events = [*times(2, ADAM), *(MarkerEvent("optimizer", number) for number in range(8)), *times(50, TRAIN)]
     assert choose(events, lambda: 9) is None
 
 

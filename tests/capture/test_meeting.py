@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from torch._C._distributed_c10d import HashStore
 
-from pinprof.capture.meeting import Meeting
+from pinprof.capture.meeting import Rendezvous
 
 
 def meet(ranks: int, random: Random, *, ready: list[int], ahead: int, ends: dict[int, int] | None = None) -> list[str]:
@@ -15,7 +15,7 @@ def meet(ranks: int, random: Random, *, ready: list[int], ahead: int, ends: dict
     A rank asks from its place in `ready` on, looks at every place from there, and leaves at its place in `ends`.
     """
     store = HashStore()
-    meetings = [Meeting(store, "begin", ranks) for _ in range(ranks)]
+    meetings = [Rendezvous(store, "begin", ranks) for _ in range(ranks)]
     places, found = [0] * ranks, [""] * ranks
     going = set(range(ranks))
     while going:
@@ -54,14 +54,14 @@ def test_a_rank_that_ends_early_lets_the_others_meet(seed: int) -> None:
 
 def test_ranks_that_are_lockstep_meet_right_after_the_last_has_asked() -> None:
     store = HashStore()
-    first, second = (Meeting(store, "begin", 2) for _ in range(2))
+    first, second = (Rendezvous(store, "begin", 2) for _ in range(2))
     assert [first.reached(4, "a"), second.reached(4, "b")] == [None, None]
     assert [second.reached(5, "b"), first.reached(5, "a")] == ["b", "b"]
 
 
 def test_who_insists_meets_at_the_next_place_and_a_late_rank_alone() -> None:
     store = HashStore()
-    first, second, late = (Meeting(store, "begin", 3) for _ in range(3))
+    first, second, late = (Rendezvous(store, "begin", 3) for _ in range(3))
     assert [first.reached(4, "a"), second.reached(4, "b")] == [None, None]
     first.insist()
     assert [first.reached(5, "a"), second.reached(5, "b")] == ["a", "a"]
@@ -71,7 +71,7 @@ def test_who_insists_meets_at_the_next_place_and_a_late_rank_alone() -> None:
 
 def test_a_rank_that_asks_while_another_looks_is_still_waited_for() -> None:
     store = HashStore()
-    ahead = Meeting(store, "begin", 2)
+    ahead = Rendezvous(store, "begin", 2)
 
     class Interrupted:
         """A store where the rank ahead asks between two questions of the other."""
@@ -83,7 +83,7 @@ def test_a_rank_that_asks_while_another_looks_is_still_waited_for() -> None:
                 ahead.reached(22, "ahead")
             return store.add(key, number)
 
-    behind = Meeting(cast("HashStore", Interrupted()), "begin", 2)
+    behind = Rendezvous(cast("HashStore", Interrupted()), "begin", 2)
     assert behind.reached(15, "behind") is None
     assert behind.reached(23, "behind") == "behind"
     assert ahead.reached(23, "ahead") == "behind"

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from pinprof.capture.plain import Clock, PlainBounds, PlainStep
+from pinprof.capture.plain import Clock, PlainBounds, PlainWindow
 from pinprof.capture.profiling import Recording, Windows, profile, writable_target
 from pinprof.capture.warmup import WarmUpBounds, is_steady
 from pinprof.errors import CaptureError
@@ -110,7 +110,7 @@ def test_plain_window_synchronizes_at_its_ends_only_and_leaves_the_warm_up_out(
     windows = Windows(warmup=WarmUpBounds(2), plain=PlainBounds(steps=11, seconds=0.0), steps=1)
     recording = run(record(windows), clock, [100.0, 100.0, *range(1, 12), 50.0, 50.0, 50.0])
     assert clock.synchronized_at_ns == [200 * MS, 266 * MS]
-    assert recording.plain == PlainStep(11, mean_ms=6.0, median_ms=6.0, p10_ms=2.0, p90_ms=10.0, clock="host")
+    assert recording.plain == PlainWindow(11, mean_ms=6.0, median_ms=6.0, p10_ms=2.0, p90_ms=10.0, clock="host")
 
 
 def test_plain_window_lasts_at_least_its_seconds(record: Record, clock: FakeClock) -> None:

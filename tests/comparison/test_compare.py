@@ -8,7 +8,7 @@ import pytest
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.comparison import Comparison, Figure, compare
+from pinprof.comparison import ComparedFigure, Comparison, compare
 from pinprof.trace import read_trace
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -56,14 +56,14 @@ def made(tmp_path: Path) -> Made:
     return make
 
 
-def named(comparison: Comparison, name: str, device: int | None = None) -> Figure:
+def named(comparison: Comparison, name: str, device: int | None = None) -> ComparedFigure:
     (found,) = (
         figure for figure in comparison.figures if figure.name == name and (device is None or figure.device == device)
     )
     return found
 
 
-def values(figure: Figure) -> tuple[float | None, float | None, bool | None]:
+def values(figure: ComparedFigure) -> tuple[float | None, float | None, bool | None]:
     return figure.before.value, figure.after.value, figure.is_within_noise
 
 

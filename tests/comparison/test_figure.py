@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from pinprof.comparison import Figure, Value
+from pinprof.comparison import ComparedFigure, Value
 from pinprof.comparison.figure import over_steps
 
 
-def figure(before: Value, after: Value) -> Figure:
-    return Figure("step_ms", "ns", before, after)
+def figure(before: Value, after: Value) -> ComparedFigure:
+    return ComparedFigure("step_ms", "ns", before, after)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.cli import main
-from pinprof.hta.breakdowns import Kernel, Launches, Stream, Times, breakdown_of
+from pinprof.hta.breakdowns import GpuShares, Kernel, LaunchTimes, StreamTimes, breakdown_of
 from pinprof.report.trace.hta import to_text
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -34,14 +34,14 @@ def two_steps() -> TraceBuilder:
 def test_figures_are_those_of_hta_in_nanoseconds(tmp_path: Path) -> None:
     found = breakdown_of(str(two_steps().write(tmp_path / "rank3.json")))
     assert found.rank == 3
-    assert found.times == Times(10_000, 70_500, 20_000, 100_500)
+    assert found.times == GpuShares(10_000, 70_500, 20_000, 100_500)
     assert found.overlapped is None
     assert found.kernels == (
         Kernel("gemm", "COMPUTATION", 40_000, 40_000, 40_000),
         Kernel("reduce", "COMPUTATION", 30_500, 30_500, 30_500),
         Kernel("Memcpy HtoD (Pinned -> Device)", "MEMORY", 20_000, 20_000, 20_000),
     )
-    assert found.launches == Launches(3, longer_than_work=1, slow=1, late=0)
+    assert found.launches == LaunchTimes(3, longer_than_work=1, slow=1, late=0)
     (stream,) = found.streams
     assert (stream.stream, stream.host_wait_ns, stream.kernel_wait_ns, stream.longest_queue) == (COMPUTE, 10_000, 0, 1)
     assert found.failed == ()
@@ -135,7 +135,7 @@ def test_standard_input_cannot_be_read_twice() -> None:
 
 
 def test_many_traces_are_not_all_listed() -> None:
-    stream = Stream(7, 1000, 0, 0, None, None)
+    stream = StreamTimes(7, 1000, 0, 0, None, None)
     one = breakdown_of(str(TRACES / "loss_item.json.gz"))
     many = [type(one)("x", rank, one.times, None, (), (stream,), None, ()) for rank in range(20)]
     assert "these are 16 of 20 traces; the JSON report has all" in to_text(many)

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.races.clocks import Clocks, Stream, Ticket
+from pinprof.races.clocks import Stream, Ticket, VectorClocks
 
 A, B, C = Stream(0, 0), Stream(0, 7), Stream(1, 0)
 STREAMS = (A, B, C)
@@ -14,7 +14,7 @@ EVENTS = ("e", "f")
 
 
 def test_a_copy_is_not_over_before_the_host_has_waited_for_its_stream() -> None:
-    clocks = Clocks()
+    clocks = VectorClocks()
     copy = clocks.submit(A)
     assert not clocks.is_over(copy)
     assert clocks.host_learns(clocks.behind_stream(A))
@@ -24,7 +24,7 @@ def test_a_copy_is_not_over_before_the_host_has_waited_for_its_stream() -> None:
 
 
 def test_default_streams_of_two_devices_are_two() -> None:
-    clocks = Clocks()
+    clocks = VectorClocks()
     here, there = clocks.submit(A), clocks.submit(C)
     clocks.host_learns(clocks.behind_device(0))
     assert (clocks.is_over(here), clocks.is_over(there)) == (True, False)
@@ -32,7 +32,7 @@ def test_default_streams_of_two_devices_are_two() -> None:
 
 
 def test_what_is_queued_after_a_snapshot_is_no_part_of_it() -> None:
-    clocks = Clocks()
+    clocks = VectorClocks()
     clocks.submit(A)
     known = clocks.behind_stream(A)
     late = clocks.submit(A)
@@ -79,7 +79,7 @@ steps = st.one_of(
 
 @given(st.lists(steps, max_size=40))
 def test_any_program_is_ordered_as_the_graph_of_its_work_says(program: list[tuple[Any, ...]]) -> None:
-    clocks, graph = Clocks(), Graph()
+    clocks, graph = VectorClocks(), Graph()
     for step in program:
         run(step, clocks, graph)
         over = graph.all_before(graph.known)
@@ -87,7 +87,7 @@ def test_any_program_is_ordered_as_the_graph_of_its_work_says(program: list[tupl
             assert clocks.is_over(ticket) == (node in over)
 
 
-def run(step: tuple[Any, ...], clocks: Clocks, graph: Graph) -> None:
+def run(step: tuple[Any, ...], clocks: VectorClocks, graph: Graph) -> None:
     kind, first, *rest = step
     if kind == "copy":
         graph.copies[graph.node(first)] = clocks.submit(first)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.races.clocks import Stream, Ticket
-from pinprof.races.ledger import SWEEP, Copy, Kind, Ledger
+from pinprof.races.ledger import SWEEP, Access, Copy, Ledger
 from pinprof.races.memory import Extent
 
 
@@ -92,5 +92,5 @@ def test_freed_memory_that_torch_looks_after_is_another_tensors(fields: dict[str
         (False, "unpin", True),
     ],
 )
-def test_only_reading_a_source_is_safe(kind: Kind, *, to_host: bool, unsafe: bool) -> None:
+def test_only_reading_a_source_is_safe(kind: Access, *, to_host: bool, unsafe: bool) -> None:
     assert copy(0, 1, to_host=to_host).conflicts_with(kind) == unsafe

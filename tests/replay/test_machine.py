@@ -6,7 +6,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
-from pinprof.replay.machine import Cost, Job, Run, pace
+from pinprof.replay.machine import Job, ProfilerCost, ReplayRun, pace
 from pinprof.replay.program import Program, build_program
 from pinprof.trace import Trace, read_trace
 
@@ -25,7 +25,7 @@ def built(builder: TraceBuilder, folder: Path) -> tuple[Trace, Program]:
     return trace, program_of(trace)
 
 
-def replay(program: Program) -> Run:
+def replay(program: Program) -> ReplayRun:
     job = Job([program])
     job.play()
     return job.machines[0].run
@@ -143,9 +143,9 @@ def test_the_profilers_cost_comes_out_of_the_hosts_time_only(tmp_path: Path) -> 
     _, program = built(builder, tmp_path)
     middle = program.of_steps({1, 2})
     assert pace([middle], 2).step_ns == pytest.approx(1_000_000, rel=0.01)
-    without = pace([middle], 2, Cost(per_event_ns=10_000, keep=0.1))  # an op and a launch in each 100 µs
+    without = pace([middle], 2, ProfilerCost(per_event_ns=10_000, keep=0.1))  # an op and a launch in each 100 µs
     assert without.step_ns == pytest.approx(800_000, rel=0.01)
-    assert pace([middle], 2, Cost(per_event_ns=90_000, keep=0.4)).step_ns == pytest.approx(400_000, rel=0.01)
+    assert pace([middle], 2, ProfilerCost(per_event_ns=90_000, keep=0.4)).step_ns == pytest.approx(400_000, rel=0.01)
 
 
 def test_a_trace_without_calls_is_an_empty_program(tmp_path: Path) -> None:

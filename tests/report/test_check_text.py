@@ -4,7 +4,7 @@ from pathlib import Path
 from check_traces import checked, plain, with_waits
 from trace_builder import without_known_events
 
-from pinprof.check import Checked, Limits, Place, Verdict
+from pinprof.check import Checked, CodePlace, Limits, LimitVerdict
 from pinprof.report.check.text import MAX_PLACES, to_text
 
 ALL = Limits(
@@ -47,8 +47,8 @@ def test_colour_is_there_only_if_asked_for(tmp_path: Path) -> None:
 
 def test_names_of_the_trace_cannot_write_to_the_terminal_and_many_places_are_counted() -> None:
     hostile = "\x1b[2J\ud800[bold]\n"
-    places = tuple(Place(hostile, line, hostile, None, "s", hostile) for line in range(MAX_PLACES + 3))
-    verdict = Verdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", hostile, places)
+    places = tuple(CodePlace(hostile, line, hostile, None, "s", hostile) for line in range(MAX_PLACES + 3))
+    verdict = LimitVerdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", hostile, places)
     text = to_text([Checked(hostile, (verdict,), ())])
     assert "\x1b" not in text
     assert "[bold]" in text

@@ -4,13 +4,13 @@ import pytest
 from check_traces import checked, plain, with_waits
 from trace_builder import without_known_events
 
-from pinprof.check import Checked, Limits, Place, Verdict
+from pinprof.check import Checked, CodePlace, Limits, LimitVerdict
 from pinprof.report.check.github import to_github
 
 
 def commands(file: str | None, line: int | None, function: str | None, message: str = "m") -> str:
-    place = Place(file, line, function, "PIN201", "item", message)
-    verdict = Verdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", "too many", (place,))
+    place = CodePlace(file, line, function, "PIN201", "item", message)
+    verdict = LimitVerdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", "too many", (place,))
     return to_github([Checked("trace.json", (verdict,), ())])
 
 
@@ -52,7 +52,7 @@ def test_findings_are_warnings_and_errors_come_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", ["tolerated", "not compared"])
 def test_what_is_no_failure_but_no_success_is_a_notice(status: str) -> None:
-    verdict = Verdict("max_step_ms", "step", 1, 2, 2, status, "as before")
+    verdict = LimitVerdict("max_step_ms", "step", 1, 2, 2, status, "as before")
     text = to_github([Checked("t.json", (verdict,), ())])
     assert text == "::notice title=pinprof max-step-ms::t.json: as before\n"
 

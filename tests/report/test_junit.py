@@ -3,7 +3,7 @@ from xml.etree import ElementTree as ET
 
 from check_traces import checked, with_waits
 
-from pinprof.check import Checked, Limits, Place, Verdict
+from pinprof.check import Checked, CodePlace, Limits, LimitVerdict
 from pinprof.report.check.junit import to_junit
 
 
@@ -32,8 +32,8 @@ def test_findings_without_a_limit_are_output(tmp_path: Path) -> None:
 
 def test_no_name_of_a_trace_can_break_the_document() -> None:
     hostile = 'a"]]><!--\x00\x1b\x0b\ud800\ufffe\uffff</testsuite>&\n'
-    place = Place(hostile, 1, hostile, "PIN201", hostile, hostile)
-    verdict = Verdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", hostile, (place,))
+    place = CodePlace(hostile, 1, hostile, "PIN201", hostile, hostile)
+    verdict = LimitVerdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", hostile, (place,))
     text = to_junit([Checked(hostile, (verdict,), ())])
     (suite,) = ET.fromstring(text.encode())
     assert suite.attrib["name"].startswith('a"]]><!--\ufffd\ufffd\ufffd')

@@ -16,7 +16,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
 from pinprof.report.timeline.bars import timeline_figure
-from pinprof.report.timeline.columns import Block
+from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import Detail, detailed
 from pinprof.report.timeline.lanes import LeftOut, levels, merged
 from pinprof.report.timeline.names import literal, short, step_names
@@ -254,7 +254,7 @@ def unpacked(text: str) -> tuple[dict[str, Any], bytes]:
 
 @given(st.lists(st.integers(0, 2**53), max_size=20))
 def test_a_column_takes_as_few_bytes_as_hold_its_values(values: list[int]) -> None:
-    block = Block()
+    block = PackedColumns()
     offset, width, count = block.add(np.array(values, np.int64))
     _, stored = unpacked(block.packed({}))
     assert count == len(values)
@@ -268,7 +268,7 @@ def test_a_column_takes_as_few_bytes_as_hold_its_values(values: list[int]) -> No
 
 
 def test_signed_numbers_are_folded() -> None:
-    block = Block()
+    block = PackedColumns()
     assert block.add_signed(np.array([0, -1, 1, -2, 2])) == [0, 1, 5]
     assert unpacked(block.packed({}))[1] == bytes([0, 1, 2, 3, 4])
 

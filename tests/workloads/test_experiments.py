@@ -160,7 +160,7 @@ def test_spawned_processes_start_together_and_run_one_call_after_the_other() -> 
 
 
 def test_the_texts_program_copies_in_both_orders_and_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    def call_here(sizes: Mapping[str, int], *calls: processes.Call) -> Iterator[list[Any]]:
+    def call_here(sizes: Mapping[str, int], *calls: processes.Sent) -> Iterator[list[Any]]:
         for target, arguments in calls:
             answers: Queue[Any] = Queue()
             for rank in range(sizes["processes"]):

@@ -13,7 +13,7 @@ from pinprof.trace.frames import frame
 from pinprof.trace.lines import LINE_MARK, RecordedLines, SourceLine
 from pinprof.trace.tables import NONE, Int64s, Trace
 
-Kind = tuple[str, str]
+StallKind = tuple[str, str]
 """What recorded lines are kept by: the outermost op around a wait, or the call itself, and the role of its thread."""
 
 
@@ -56,7 +56,7 @@ def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tu
     in every second step has two sorts of steps.
     """
     marked = marked_lines(trace, stalls)
-    sequences: dict[Kind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
+    sequences: dict[StallKind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
     kinds, cause, places = _kinds(trace, stalls), name_causes(trace, stalls), _functions_alone(trace, stalls.call)
     for row in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
         line = lines[marked[row]] if marked[row] != NONE else places[row]
@@ -97,10 +97,10 @@ def recorded_lines(trace: Trace, stalls: Stalls) -> list[SourceLine | None]:
     result: list[SourceLine | None] = [None] * len(stalls.call)
     if not trace.info.lines:
         return result
-    known: dict[Kind, dict[int, tuple[SourceLine | None, ...]]] = defaultdict(dict)
+    known: dict[StallKind, dict[int, tuple[SourceLine | None, ...]]] = defaultdict(dict)
     for recorded in trace.info.lines:
         known[recorded.op, recorded.thread][len(recorded.at)] = recorded.at
-    groups: dict[tuple[Kind, int], list[int]] = defaultdict(list)
+    groups: dict[tuple[StallKind, int], list[int]] = defaultdict(list)
     for row, kind in enumerate(_kinds(trace, stalls)):
         if not stalls.profiler[row]:
             groups[kind, int(stalls.call_step[row])].append(row)
@@ -113,7 +113,7 @@ def recorded_lines(trace: Trace, stalls: Stalls) -> list[SourceLine | None]:
     return result
 
 
-def _kinds(trace: Trace, stalls: Stalls) -> list[Kind]:
+def _kinds(trace: Trace, stalls: Stalls) -> list[StallKind]:
     op = outermost_op(trace, stalls.call)
     roles = [trace.threads[thread].role for thread in trace.calls.thread[stalls.call].tolist()]
     names = [trace.ops.name_of(row) if row != NONE else None for row in op.tolist()]

@@ -45,7 +45,7 @@ class View(NamedTuple):
     """Of the series, those whose data change."""
 
 
-class Choice(NamedTuple):
+class ChartChoice(NamedTuple):
     """Views of which one holds at a time, at first the first."""
 
     label: str
@@ -60,7 +60,7 @@ class Chart:
     data: list[dict[str, Any]]
     layout: dict[str, Any]
     keys: tuple[Key, ...] = field(default=())
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[ChartChoice, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
     """What hovering says of each category of the axis x, as `customdata`; HTML, as all texts of plotly."""
     min_width: int = 0
@@ -133,7 +133,7 @@ def shown(chart: Chart) -> Markup:
     )
 
 
-def _buttons(choices: tuple[Choice, ...]) -> str:
+def _buttons(choices: tuple[ChartChoice, ...]) -> str:
     return "".join(
         f'<div class="steer" role="group" aria-label="{escaped(choice.label)}">'
         f'<span class="note">{escaped(choice.label)}</span>'

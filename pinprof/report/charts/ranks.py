@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.ranks import SKEWED, RankRow, Ranks, Times
-from pinprof.report.charts.chart import Chart, Choice, Key, View, layout, plain
+from pinprof.ranks import SKEWED, RankRow, Ranks, TimesPerStep
+from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout, plain
 from pinprof.report.job.words import longest_alone_first, slowest_of, spread
 from pinprof.report.timeline.kinds import BLUE, GREEN, VERMILLION
 from pinprof.units import NS_PER_MS, duration, percent
@@ -129,7 +129,7 @@ def _stalls(rows: Sequence[RankRow]) -> Iterator[Line]:
         yield Line("stall: others", tuple(sums))
 
 
-def _of(times: Times, *causes: str) -> float:
+def _of(times: TimesPerStep, *causes: str) -> float:
     return sum(time for cause, time in times if cause in causes)
 
 
@@ -223,14 +223,14 @@ def _range(count: int) -> list[float]:
     return [-0.5, count - 0.5]
 
 
-def _orders(ranks: Ranks) -> Choice:
+def _orders(ranks: Ranks) -> ChartChoice:
     count = len(ranks.rows)
     by_rank = [str(row.rank) for row in ranks.rows]
     by_time = [str(row.rank) for row in longest_alone_first(ranks.rows)]
     shown = [("rank", by_rank, count), ("step alone, longest first", by_time, count)]
     if count > LONGEST_SHOWN:
         shown.append((f"the {LONGEST_SHOWN} longest alone", by_time, LONGEST_SHOWN))
-    return Choice(
+    return ChartChoice(
         "Order",
         tuple(
             View(label, {}, {"xaxis.categoryarray": order, "xaxis.range": _range(number)})
@@ -239,8 +239,8 @@ def _orders(ranks: Ranks) -> Choice:
     )
 
 
-def _colours() -> Choice:
-    return Choice(
+def _colours() -> ChartChoice:
+    return ChartChoice(
         "Colour",
         (
             View("ms per step", {"visible": [True, False]}, {}, (0, 1)),

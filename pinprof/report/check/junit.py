@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from pinprof.check import Checked, Verdict, remarks
+from pinprof.check import Checked, LimitVerdict, remarks
 from pinprof.report.words import place, printable
 
 
@@ -25,7 +25,7 @@ def to_junit(checked: Sequence[Checked]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
 
 
-def _counts(verdicts: Sequence[Verdict]) -> dict[str, str]:
+def _counts(verdicts: Sequence[LimitVerdict]) -> dict[str, str]:
     counts = {
         "tests": len(verdicts),
         "failures": sum(verdict.broken for verdict in verdicts),
@@ -34,7 +34,7 @@ def _counts(verdicts: Sequence[Verdict]) -> dict[str, str]:
     return {name: str(count) for name, count in counts.items()}
 
 
-def _case(suite: Element, verdict: Verdict) -> None:
+def _case(suite: Element, verdict: LimitVerdict) -> None:
     case = SubElement(suite, "testcase", classname="pinprof.check", name=verdict.name)
     lines = [verdict.sentence, *(_line(verdict, number) for number in range(len(verdict.places)))]
     if verdict.failed:
@@ -45,7 +45,7 @@ def _case(suite: Element, verdict: Verdict) -> None:
         SubElement(case, "system-out").text = "\n".join(map(_text, lines))
 
 
-def _line(verdict: Verdict, number: int) -> str:
+def _line(verdict: LimitVerdict, number: int) -> str:
     at = verdict.places[number]
     where = place(at.place)
     return " ".join(part for part in (where and f"{where}:", at.rule, at.message) if part)

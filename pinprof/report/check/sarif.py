@@ -9,7 +9,7 @@ from pathlib import PureWindowsPath
 from typing import Any
 from urllib.parse import quote
 
-from pinprof.check import NOT_JUDGED, Checked, Remark, Verdict, outcome, remarks
+from pinprof.check import NOT_JUDGED, Checked, LimitVerdict, Remark, outcome, remarks
 from pinprof.report.words import printable
 from pinprof.rules import RULES
 from pinprof.version import VERSION
@@ -66,7 +66,7 @@ def _rule(identity: str, title: str, why: str, fix: str) -> dict[str, Any]:
     }
 
 
-def _limit_rule(verdict: Verdict) -> dict[str, Any]:
+def _limit_rule(verdict: LimitVerdict) -> dict[str, Any]:
     return _rule(
         verdict.name,
         verdict.what,

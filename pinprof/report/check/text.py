@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.check import Checked, Place, Verdict
+from pinprof.check import Checked, CodePlace, LimitVerdict
 from pinprof.report.layout import laid_out
 from pinprof.report.words import place, printable
 from pinprof.rules import RULES
@@ -35,14 +35,14 @@ def _text(checked: Sequence[Checked]) -> Iterable[RenderableType]:
 
 def _trace(trace: Checked) -> Iterable[RenderableType]:
     yield Text(printable(trace.path), "bold")
-    said: set[tuple[Place, ...]] = set()
+    said: set[tuple[CodePlace, ...]] = set()
     for verdict in trace.verdicts:
         yield from _verdict(verdict, repeated=verdict.places in said)
         said.add(verdict.places)
     yield Text("")
 
 
-def _verdict(verdict: Verdict, *, repeated: bool) -> Iterable[RenderableType]:
+def _verdict(verdict: LimitVerdict, *, repeated: bool) -> Iterable[RenderableType]:
     style = "bold red" if verdict.broken else STYLES[verdict.status]
     line = Table.grid()
     line.add_column(width=INDENT)
@@ -61,7 +61,7 @@ def _verdict(verdict: Verdict, *, repeated: bool) -> Iterable[RenderableType]:
         yield _inset(f"and {more}; pinprof report TRACE --json - has all")
 
 
-def _place(at: Place) -> Iterable[RenderableType]:
+def _place(at: CodePlace) -> Iterable[RenderableType]:
     where = place(at.place) or "place unknown"
     yield _inset(f"{at.rule + ' ' if at.rule else ''}{where}")
     yield Padding(Text(printable(at.message)), (0, 0, 0, INDENT + WHY_INDENT))

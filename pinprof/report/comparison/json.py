@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from pinprof.analyses.syncs import Site
-from pinprof.comparison import Comparison, CopyChange, Figure, FindingChange, Value, WaitChange
+from pinprof.comparison import ComparedFigure, Comparison, CopyChange, FindingChange, Value, WaitChange
 from pinprof.measurement.profile import Profile
 from pinprof.report.comparison.words import verdict
 from pinprof.rules import Finding
@@ -66,7 +66,7 @@ def _range(unit: str, value: Value) -> list[float | None] | None:
     return None if value.spread is None else [_number(unit, bound) for bound in value.spread]
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def _figure(figure: ComparedFigure) -> dict[str, Any]:
     unit = figure.unit
     return {
         "before": _number(unit, figure.before.value),

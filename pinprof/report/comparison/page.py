@@ -7,7 +7,7 @@ from pathlib import PurePath
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.comparison import Comparison, Figure
+from pinprof.comparison import ComparedFigure, Comparison
 from pinprof.measurement.profile import Profile
 from pinprof.report.comparison.words import (
     AFTER,
@@ -109,7 +109,7 @@ def _bound(profile: Profile) -> str:
     return f"; {limit.meaning}" if limit else ""
 
 
-def _said(figure: Figure) -> str:
+def _said(figure: ComparedFigure) -> str:
     said = meaning(figure)
     return f"beyond the noise of {noise(figure)}" if said in {"more", "less"} else said
 

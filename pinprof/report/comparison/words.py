@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pinprof.comparison import Comparison, Figure, FindingChange, Repinned, WaitChange
+from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinned, WaitChange
 from pinprof.comparison.changes import GONE, NEW
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NOTHING, place, saved, step_known
@@ -34,7 +34,7 @@ RARE = 0.01
 """Of figures that did not change, so few may look as if they had, without a word."""
 
 
-def label(figure: Figure, *, several_gpus: bool) -> str:
+def label(figure: ComparedFigure, *, several_gpus: bool) -> str:
     """Return what a figure is, with its GPU if there are several."""
     name = LABELS[figure.name]
     return name if figure.device is None or not several_gpus else name.replace("GPU", f"GPU {figure.device}")
@@ -53,7 +53,7 @@ def amount(unit: str, value: float | None) -> str:
     return (shown or how_many)(value)
 
 
-def difference(figure: Figure) -> str:
+def difference(figure: ComparedFigure) -> str:
     """Return the difference with its sign, and as a share of the figure before."""
     change = figure.difference
     if change is None:
@@ -72,7 +72,7 @@ def _share_of(fraction: float) -> str:
     return f"{how_many(1 + fraction)} times as much" if 1 + fraction >= MANY_TIMES else percent(abs(fraction))
 
 
-def noise(figure: Figure) -> str:
+def noise(figure: ComparedFigure) -> str:
     """Return what a difference must exceed."""
     if figure.noise is None:
         return NOTHING
@@ -81,7 +81,7 @@ def noise(figure: Figure) -> str:
     )
 
 
-def meaning(figure: Figure) -> str:
+def meaning(figure: ComparedFigure) -> str:
     """Return what the difference is: beyond noise or within it."""
     if figure.difference is None:
         return "not compared"
@@ -94,12 +94,12 @@ def meaning(figure: Figure) -> str:
     return "the same" if _reads_alike(figure) else "more" if figure.difference > 0 else "less"
 
 
-def _reads_alike(figure: Figure) -> bool:
+def _reads_alike(figure: ComparedFigure) -> bool:
     """Return whether the figures are the same to all digits that are shown: however steady, no difference to tell."""
     return amount(figure.unit, figure.before.value) == amount(figure.unit, figure.after.value)
 
 
-def telling(comparison: Comparison) -> list[Figure]:
+def telling(comparison: Comparison) -> list[ComparedFigure]:
     """Return the figures that say something: not those that are nothing in both traces."""
     return [
         figure
@@ -126,7 +126,7 @@ def not_compared(comparison: Comparison) -> dict[str, list[str]]:
     return reasons
 
 
-def _has_neither(figure: Figure) -> bool:
+def _has_neither(figure: ComparedFigure) -> bool:
     return figure.before.reason == figure.after.reason == "no copies"
 
 
@@ -160,7 +160,7 @@ def instead(before: float, after: float) -> str:
     return between(after, before).replace(" to ", " instead of ")
 
 
-def _share(step: Figure) -> str:
+def _share(step: ComparedFigure) -> str:
     return percent((step.noise or 0.0) / step.before.value) if step.before.value else NOTHING
 
 
@@ -218,7 +218,7 @@ def step_of(profile: Profile) -> tuple[str, str]:
 # Waits, copies, findings
 
 
-def pair(figure: Figure) -> str:
+def pair(figure: ComparedFigure) -> str:
     """Return a figure before and after, once where both read the same."""
     texts = [amount(figure.unit, value.value) for value in (figure.before, figure.after)]
     return texts[0] if texts[0] == texts[1] else f"{texts[0]} {ARROW} {texts[1]}"

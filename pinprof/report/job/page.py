@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
 from pinprof.analysis import Analysis
-from pinprof.ranks import RankPart, RankRow, Ranks, Times
+from pinprof.ranks import RankPart, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts import ranks_chart, shown
 from pinprof.report.elements import Column, Markup, escaped, facts, table, unbroken
 from pinprof.report.job.words import (
@@ -135,7 +135,10 @@ def _idle(row: RankRow) -> float | None:
 # The tables
 
 
-CAUSES: dict[str, Callable[[RankRow], Times]] = {"GPU idle": lambda row: row.idle, "stalls": lambda row: row.stalls}
+CAUSES: dict[str, Callable[[RankRow], TimesPerStep]] = {
+    "GPU idle": lambda row: row.idle,
+    "stalls": lambda row: row.stalls,
+}
 """The causes of the times of a column, of which the longest is named."""
 
 
@@ -177,7 +180,7 @@ def _time(ns: float | None) -> str:
     return NOTHING if ns is None else duration(ns)
 
 
-def _mostly(ns: float | None, causes: Times) -> str:
+def _mostly(ns: float | None, causes: TimesPerStep) -> str:
     """Return a time and its main cause."""
     return f"{_time(ns)}, {causes[0][0].replace('_', ' ')}" if causes else _time(ns)
 

@@ -19,7 +19,7 @@ LEVEL = 6
 """Of deflate; level 9 takes four times as long for 1 % less."""
 
 
-class Block:
+class PackedColumns:
     """The columns of a page, one after the other."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import Doubted
 from pinprof.report.timeline.calls import Surroundings
-from pinprof.report.timeline.columns import Block
+from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import BAND, Detail
 from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES, faded, ink, shades
 from pinprof.report.timeline.lanes import Lane
@@ -47,7 +47,7 @@ def packed(trace: Trace, analysis: Analysis, detail: Detail, view: Window) -> st
     """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight."""
     numbers = Numbers(_numbers(detail.lanes, "calls", len(trace.calls)), _numbers(detail.lanes, "gpu", len(trace.gpu)))
     page = Page(trace, analysis, detail, numbers, Surroundings.of(trace, analysis))
-    block, names = Block(), _Interned()
+    block, names = PackedColumns(), _Interned()
     lanes = [_lane(page, lane, block, names, view.start_ns) for lane in detail.lanes]
     for place, times in detail.shares.items():
         lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(BAND, times, strict=True)}
@@ -100,7 +100,7 @@ def _linked(numbers: Int64s, rows: Int32s) -> Int64s:
     return np.where(rows == NONE, ABSENT, numbers[known] if len(numbers) else ABSENT)
 
 
-def _lane(page: Page, lane: Lane, block: Block, names: _Interned, zero_ns: int) -> dict[str, Any]:
+def _lane(page: Page, lane: Lane, block: PackedColumns, names: _Interned, zero_ns: int) -> dict[str, Any]:
     length = lane.end_ns - lane.start_ns
     gaps = lane.start_ns - np.concatenate(([zero_ns], lane.end_ns[:-1]))
     columns = {"gap": block.add_signed(gaps), "length": block.add(length), "kind": block.add(lane.kind)}
@@ -115,20 +115,20 @@ def _lane(page: Page, lane: Lane, block: Block, names: _Interned, zero_ns: int) 
     return {"group": lane.group, "label": lane.label, "source": lane.source, **place, "columns": columns}
 
 
-def _of_steps(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict[str, Any]:
+def _of_steps(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
     del page, names
     return {"step": block.add(rows)}
 
 
-def _of_ops(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict[str, Any]:
+def _of_ops(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
     return {"name": block.add(names.codes(page.trace.ops.names, page.trace.ops.name[rows]))}
 
 
-def _of_annotations(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict[str, Any]:
+def _of_annotations(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
     return {"name": block.add(names.codes(page.trace.annotations.names, page.trace.annotations.name[rows]))}
 
 
-def _of_calls(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict[str, Any]:
+def _of_calls(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
     calls = page.trace.calls
     return {
         "name": block.add(names.codes(calls.names, calls.name[rows])),
@@ -136,7 +136,7 @@ def _of_calls(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict[
     }
 
 
-def _of_stalls(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict[str, Any]:
+def _of_stalls(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
     stalls, calls = page.analysis.details.syncs.stalls, page.trace.calls
     columns = {
         "name": block.add(names.codes(calls.names, calls.name[stalls.call[rows]])),
@@ -152,7 +152,7 @@ def _of_stalls(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict
     }
 
 
-def _of_gpu(page: Page, rows: Int64s, block: Block, names: _Interned) -> dict[str, Any]:
+def _of_gpu(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
     gpu, links = page.trace.gpu, page.trace.links
     launch = _linked(page.numbers.calls, links.launch[rows])
     columns = {

@@ -13,7 +13,7 @@ from pinprof.report.timeline.window import choose_window
 from pinprof.rules import Finding
 from pinprof.trace.tables import NONE, Int64s, Table, Trace
 
-Mark = tuple[str, str, int, int]
+Highlight = tuple[str, str, int, int]
 """What is marked, in which lanes (a lane's source such as `stalls`, or `device N`), and from when to when."""
 
 
@@ -22,7 +22,7 @@ class Marked(NamedTuple):
 
     start_ns: int
     end_ns: int
-    marks: tuple[Mark, ...]
+    marks: tuple[Highlight, ...]
 
 
 def zoom_attribute(analysis: Analysis, finding: Finding) -> str:
@@ -88,9 +88,9 @@ def _of_input(details: Details, place: int) -> Marked:
     return _around([("the wait for input", where, start, end)])
 
 
-def _mark(what: str, where: str, table: Table, row: int) -> Mark:
+def _mark(what: str, where: str, table: Table, row: int) -> Highlight:
     return what, where, int(table.start_ns[row]), int(table.end_ns[row])
 
 
-def _around(marks: list[Mark]) -> Marked:
+def _around(marks: list[Highlight]) -> Marked:
     return Marked(min(mark[2] for mark in marks), max(mark[3] for mark in marks), tuple(marks))

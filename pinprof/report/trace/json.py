@@ -10,9 +10,18 @@ from pinprof.analyses.pause import Pause
 from pinprof.analyses.syncs import Stalled
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.known import Perhaps, given
-from pinprof.measurement.profile import KNOWN_COUNTS, CopySums, Gpu, PerStep, Profile, WaitCost, WaitSite, whole_cost
+from pinprof.measurement.profile import (
+    KNOWN_COUNTS,
+    CopySums,
+    GpuSums,
+    PerStep,
+    Profile,
+    WaitCost,
+    WaitSite,
+    whole_cost,
+)
 from pinprof.measurement.trust import FIGURES, Doubt
-from pinprof.ranks import Ranks, SharedFinding, Times
+from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.units import ms
 from pinprof.version import REPORT_SCHEMA, VERSION
@@ -75,7 +84,7 @@ def _spread(times: tuple[float, float, float] | None) -> dict[str, Any] | None:
     return None if times is None else dict(zip(("least_ms", "median_ms", "most_ms"), map(_ms, times), strict=True))
 
 
-def _by_cause(times: Times) -> list[dict[str, Any]]:
+def _by_cause(times: TimesPerStep) -> list[dict[str, Any]]:
     return [{"cause": cause, "time_ms": _ms(time)} for cause, time in times]
 
 
@@ -215,7 +224,7 @@ def _parts(mean: MeanStep) -> dict[str, Any]:
     }
 
 
-def _gpu(gpu: Gpu) -> dict[str, Any]:
+def _gpu(gpu: GpuSums) -> dict[str, Any]:
     time = given(gpu.time)
     return {
         "device": gpu.device,

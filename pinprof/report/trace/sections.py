@@ -32,7 +32,7 @@ MAX_GPUS = 4
 """Of one trace that have a chart of their steps each; the others have the table of idle times."""
 
 
-class Part(NamedTuple):
+class PagePart(NamedTuple):
     """A part of the page."""
 
     id: str
@@ -40,7 +40,7 @@ class Part(NamedTuple):
     content: str
 
 
-def below(number: int, analysis: Analysis) -> list[Part]:
+def below(number: int, analysis: Analysis) -> list[PagePart]:
     """Return the parts of a trace's page that have something to show."""
     steps = analysis.profile.steps
     each = "each step" if steps.whole == "step" else "the whole trace"
@@ -51,7 +51,7 @@ def below(number: int, analysis: Analysis) -> list[Part]:
         ("idle", "Idle GPU", _idle(analysis.profile)),
         ("steps", "Steps" if steps.count > 1 else f"The {steps.whole}", _steps(analysis)),
     )
-    named = (Part(f"{name}-{number}", title, "\n".join(filter(None, content))) for name, title, content in sections)
+    named = (PagePart(f"{name}-{number}", title, "\n".join(filter(None, content))) for name, title, content in sections)
     return [part for part in named if part.content]
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.known import Perhaps, Withheld, given
-from pinprof.measurement.profile import Gpu, Profile, WaitsPerStep
+from pinprof.measurement.profile import GpuSums, Profile, WaitsPerStep
 from pinprof.replay.bound import is_gpu_bound
 from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent
@@ -140,12 +140,12 @@ def busiest_idle_times(profile: Profile) -> dict[str, float]:
     return idle_times(profile, max(times, key=lambda each: each[1].busy_ns if each[1] else 0)[0])
 
 
-def idle_times(profile: Profile, gpu: Gpu) -> dict[str, float]:
+def idle_times(profile: Profile, gpu: GpuSums) -> dict[str, float]:
     """Return how long a GPU is idle by cause, with what lies around its work in the only step; times in ns."""
     return dict(given(gpu.idle_by_cause) or ()) | {OUTSIDE: idle_outside(profile, gpu)}
 
 
-def idle_outside(profile: Profile, gpu: Gpu) -> float:
+def idle_outside(profile: Profile, gpu: GpuSums) -> float:
     """Return how long the only step lasts before the first work of a GPU and after its last, as traced, in ns.
 
     Of several steps the ends of one are the beginning of the next.
