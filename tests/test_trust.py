@@ -12,6 +12,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
 from pinprof.check.figures import measure_figures
+from pinprof.measurement.known import Known
 from pinprof.measurement.profile import Profile, measure
 from pinprof.measurement.trust import CHECKS, FIGURES
 from pinprof.measurement.trust.doubt import LEVELS, Doubt, doubted
@@ -489,9 +490,48 @@ def test_every_rule_says_which_figures_it_rests_on() -> None:
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_report_says_why_some_rules_are_silent_where_they_are(tmp_path: Path, figure: str) -> None:
     doubt = Doubt("a doubt", "its effect", "a remedy", frozenset({figure}))
-    profile = replace(measure(read(steps(), tmp_path)), withheld=doubted([doubt]))
+    profile = replace(measure(read(steps(), tmp_path)), doubts=(doubt,), withheld=doubted([doubt]))
     are_silent = any(any(figures(profile.withheld)) for _, figures in RESTS_ON)
     assert unsearched(profile) == (doubt if are_silent else None)
+
+
+def test_of_several_reasons_the_gravest_is_given(tmp_path: Path) -> None:
+    builder = unlinked(5)  # sums per step are wrong
+    for step in range(4):
+        builder.call("cudaMemcpyAsync", STEP_US * step + 5000, 5)  # graver: overlap is, too
+    profile, text, page, _ = reports(builder, tmp_path)
+    lost, without_launch = (profile.withheld.overlap, profile.withheld.per_step)
+    assert lost
+    assert without_launch
+    assert [doubt.check for doubt in profile.doubts[:2]] == [lost.check, without_launch.check]
+    assert unsearched(profile) == lost
+    assert f"- not searched in full: {lost.what}" in text
+    assert f"Not searched in full: {lost.what}." in page
+
+
+def test_why_the_timeline_has_no_band_of_overlap_is_the_gravest_reason(tmp_path: Path) -> None:
+    builder = graphs(40, 0, 40, 40)  # busy time is wrong
+    for step in range(4):
+        builder.call("cudaMemcpyAsync", STEP_US * step + 8000, 5)  # graver, of overlap
+    profile, _, page, _ = reports(builder, tmp_path)
+    assert profile.withheld.busy != profile.withheld.overlap
+    assert profile.withheld.overlap == profile.doubts[0]
+    assert f"The overlap band is not drawn: {profile.doubts[0].what}." in page
+
+
+def test_idle_time_whose_cause_is_withheld_is_given_as_a_sum(tmp_path: Path) -> None:
+    profile, _, _, document = reports(unlinked(5), tmp_path)
+    (gpu,) = profile.gpus
+    assert profile.withheld.causes
+    assert isinstance(gpu.time, Known)
+    assert document["idle"] == [{"device": 0, "cause": None, "time_ms": gpu.time.value.idle_ns / 1e6}]
+    assert document["idle"][0]["time_ms"] > 0
+
+
+def test_a_gpu_that_was_never_idle_has_no_cause_of_idle_time(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 100, launch=10)
+    assert reports(builder, tmp_path)[3]["idle"] == []
 
 
 def test_limits_are_not_kept_by_figures_that_are_withheld(tmp_path: Path) -> None:

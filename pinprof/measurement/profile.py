@@ -219,6 +219,10 @@ class Profile:
         """The sums per step; None without complete steps, and where they are withheld."""
         return self.per_step.value if isinstance(self.per_step, Known) else None
 
+    def gravest(self, *reasons: Doubt | None) -> Doubt | None:
+        """Return the gravest of the reasons for which figures are withheld; None where there is none."""
+        return next((doubt for doubt in self.doubts if doubt in reasons), None)
+
 
 def whole_cost(cost: Perhaps[WaitCost]) -> Cost | None:
     """Return all that waits cost, None where a part of that is withheld."""

@@ -118,10 +118,9 @@ def rule_of_wait(details: Details, stall: int) -> str | None:
 
 
 def unsearched(profile: Profile) -> Doubt | None:
-    """Return why some rules are silent, None if all of them were asked."""
+    """Return the gravest reason why some rules are silent, None if all of them were asked."""
     why = profile.withheld
-    every = (why.step, why.per_step, why.busy, why.copies, why.overlap, why.causes, why.stalls, why.drain)
-    return next(filter(None, every), None)
+    return profile.gravest(why.step, why.per_step, why.busy, why.copies, why.overlap, why.causes, why.stalls, why.drain)
 
 
 def _severity(share: float) -> str:

@@ -82,7 +82,8 @@ def in_words(
     else:
         sentences.append("Each event is here; what is narrower than a pixel is drawn as a block that says how many.")
     sentences += not_drawn(detail.left_out)
-    reason = analysis.profile.withheld.busy or analysis.profile.withheld.overlap
+    why = analysis.profile.withheld
+    reason = analysis.profile.gravest(why.busy, why.overlap)
     if reason:
         sentences.append(f"The overlap band is not drawn: {reason.what}.")
     return " ".join(sentences)

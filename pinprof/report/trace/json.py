@@ -9,7 +9,7 @@ from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import Pause
 from pinprof.analyses.syncs import Stalled
 from pinprof.hta.breakdowns import Breakdown
-from pinprof.measurement.known import Perhaps, given
+from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import (
     KNOWN_COUNTS,
     CopySums,
@@ -170,8 +170,15 @@ def _idle(profile: Profile) -> list[dict[str, Any]]:
     return [
         {"device": gpu.device, "cause": cause, "time_ms": _ms(time)}
         for gpu in profile.gpus
-        for cause, time in (given(gpu.idle_by_cause) or [(None, None)])
+        for cause, time in _idle_by_cause(gpu)
     ]
+
+
+def _idle_by_cause(gpu: GpuSums) -> Iterable[tuple[str | None, int | None]]:
+    if isinstance(gpu.idle_by_cause, Known):
+        return gpu.idle_by_cause.value
+    time = given(gpu.time)
+    return [(None, time.idle_ns if time else None)]
 
 
 def _pause(pause: Pause | None) -> dict[str, Any] | None:
