@@ -2,7 +2,7 @@
 
 from pinprof.bench.experiment import ARTICLE, OURS, PROCESSES, TUTORIAL, Claim, Experiment, Size
 from pinprof.bench.judging import Judge, Judgement, Measured, all_less, answers, hidden, less, more, never_waits, waits
-from pinprof.bench.order import SAME, order, shown
+from pinprof.bench.order import SAME, amount, order, shown
 from pinprof.units import percent
 
 OWN_STREAM = "the copy is on the stream of the kernels: the host runs ahead, the GPU copies and computes in turn (E10)"
@@ -33,7 +33,10 @@ def _cost_time(size: str) -> Judge:
         cost = of.maybe(f"cost of .item(){size}")
         if cost is None:
             return Judgement(outcome, said)
-        said = f"a step takes {shown(of(slow))}, without them {shown(of(fast))}; of steps in turn {shown(cost)} longer"
+        said = (
+            f"timed apart, a step takes {shown(of(slow))}, without them {shown(of(fast))}; in turn, so that both meet "
+            f"the same noise, {amount('%', abs(cost.median))} {'less' if cost.median < 0 else 'more'} with them"
+        )
         if cost.median <= 100 * SAME:
             return Judgement("refuted", said)
         return Judgement("confirmed" if cost.low > 0 else "depends", said)
