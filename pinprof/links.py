@@ -14,11 +14,12 @@ LANES = {
 }
 """By generation of PCI Express: transfers per second of a lane in 10^9, each of one bit, and the share of the bits that
 the encoding leaves (of generation 6: the bytes of a flit of 256 that are not check sums)."""
-REACHED = {3: 0.78, 4: 0.80, 5: 0.88}
-"""What copies of pinned memory reach of that, by generation: 12.3 GB/s on a V100, 25.1 on an A100 (nvbandwidth #42) and
-55.6 on an H100 (nvbandwidth, `host_to_device_memcpy_ce`). The rest are headers and acknowledgements."""
-USUAL = 0.88
-"""The same of generations of which no copy was measured."""
+REACHED_GBPS = {3: 12.0, 4: 25.0, 5: 55.0}
+"""What copies of pinned memory reach on 16 lanes, by generation: 12.3 GB/s on a V100, 25.1 on an A100 (nvbandwidth #42)
+and 55.6 on an H100 (nvbandwidth, `host_to_device_memcpy_ce`)."""
+USUAL = 0.87
+"""The same as a share of what the link could carry, of generations of which no copy was measured: the rest are headers
+and acknowledgements."""
 
 VENDOR = re.compile(r"^(?:NVIDIA|AMD|Instinct|Tesla|GeForce|Quadro|TITAN|Radeon)\s+", re.IGNORECASE)
 QUADRO = re.compile(r"Quadro RTX|TITAN RTX", re.IGNORECASE)
@@ -51,7 +52,8 @@ def pcie(generation: int | None, lanes: int | None) -> Link | None:
         return None
     transfers, encoding = LANES[generation]
     rate = transfers * lanes * encoding / 8
-    return Link(f"PCIe {generation}.0 x{lanes}", rate, REACHED.get(generation, USUAL) * rate)
+    usual = REACHED_GBPS[generation] * lanes / 16 if generation in REACHED_GBPS else USUAL * rate
+    return Link(f"PCIe {generation}.0 x{lanes}", rate, usual)
 
 
 def link_of_gpus(names: Iterable[str | None]) -> Link | None:

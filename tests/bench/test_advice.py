@@ -136,4 +136,4 @@ def test_enough_workers_are_those_after_which_more_bring_little(times: tuple[flo
 def test_the_link_is_told_with_what_is_reached_of_it() -> None:
     piece = said(rates([1, 31.508], [1, 2]), "link_reached")
     assert piece.value == pytest.approx(0.5, abs=1e-3)
-    assert piece.text == ("Pinned copies reach HtoD 31.5 GB/s of the 63.0 GB/s of PCIe 5.0 x16; 55.5 GB/s are usual.")
+    assert piece.text == ("Pinned copies reach HtoD 31.5 GB/s of the 63.0 GB/s of PCIe 5.0 x16; 55.0 GB/s are usual.")
