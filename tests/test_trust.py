@@ -528,6 +528,12 @@ def test_idle_time_whose_cause_is_withheld_is_given_as_a_sum(tmp_path: Path) -> 
     assert document["idle"][0]["time_ms"] > 0
 
 
+def test_stalls_that_are_withheld_are_not_none_where_there_is_no_wait(tmp_path: Path) -> None:
+    profile, _, _, document = reports(without_known_events(), tmp_path)
+    assert profile.withheld.stalls
+    assert document["syncs"] == {"count": None, "per_step": None, "stall_ms": None, "sites": [], "groups": []}
+
+
 def test_a_gpu_that_was_never_idle_has_no_cause_of_idle_time(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.kernel(20, 100, launch=10)

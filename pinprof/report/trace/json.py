@@ -275,10 +275,8 @@ def _overlap(profile: Profile) -> dict[str, Any]:
 
 def _syncs(profile: Profile) -> dict[str, Any]:
     waits = [site for site in profile.sites if site.is_wait]
-    total, in_steps = (
-        None if profile.withheld.stalls else _together(costs)
-        for costs in ([site.total for site in waits], [site.in_steps for site in waits])
-    )
+    total = _together(profile, (site.total for site in waits))
+    in_steps = _together(profile, (site.in_steps for site in waits))
     return {
         "count": total and total.count,
         "per_step": _per(profile, in_steps),
@@ -288,13 +286,12 @@ def _syncs(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _together(costs: Iterable[Perhaps[WaitCost]]) -> Stalled | None:
-    """Return what waits cost together; None if that is withheld."""
-    known = [given(cost) for cost in costs]
-    counts = [cost for cost in known if cost]
-    if len(counts) < len(known):
+def _together(profile: Profile, costs: Iterable[Perhaps[WaitCost]]) -> Stalled | None:
+    """Return what waits cost together; None if that is withheld, also where there is none."""
+    if profile.withheld.stalls:
         return None
-    return Stalled(sum(cost.count for cost in counts), sum(cost.stall_ns for cost in counts))
+    known = [cost.value for cost in costs if isinstance(cost, Known)]
+    return Stalled(sum(cost.count for cost in known), sum(cost.stall_ns for cost in known))
 
 
 def _per(profile: Profile, in_steps: Stalled | None) -> float | None:
@@ -331,13 +328,13 @@ def _groups(profile: Profile) -> list[dict[str, Any]]:
         if site.group is not None:
             members.setdefault(site.group, []).append(index)
     return [
-        {"group": number, "sites": indices, **_sums([profile.sites[index].total for index in indices])}
+        {"group": number, "sites": indices, **_sums(profile, [profile.sites[index].total for index in indices])}
         for number, indices in sorted(members.items())
     ]
 
 
-def _sums(costs: Sequence[Perhaps[WaitCost]]) -> dict[str, Any]:
-    together, whole = _together(costs), [whole_cost(cost) for cost in costs]
+def _sums(profile: Profile, costs: Sequence[Perhaps[WaitCost]]) -> dict[str, Any]:
+    together, whole = _together(profile, costs), [whole_cost(cost) for cost in costs]
     idle = None if None in whole else sum(cost.idle_ns for cost in whole if cost)
     return {"stall_ms": together and _ms(together.stall_ns), "bubble_ms": _ms(idle)}
 
