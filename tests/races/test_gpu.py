@@ -340,7 +340,7 @@ def test_the_report_says_whether_the_copy_had_ended_and_how_long_it_took() -> No
     print(guard)  # noqa: T201
     assert (early.had_ended, late.had_ended) == (False, True)
     assert early.copy_ns is not None
-    assert 5e6 < early.copy_ns < 500e6
+    assert 5e6 < early.copy_ns < 5e9
 
 
 def test_the_report_names_the_wait_that_was_for_something_else() -> None:
