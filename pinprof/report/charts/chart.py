@@ -110,7 +110,6 @@ def shown(chart: Chart) -> Markup:
         content["choices"] = [[view[1:] for view in choice.views] for choice in chart.choices]
     if chart.columns:
         content["columns"] = chart.columns
-    figure = json.dumps(_escaped(content), allow_nan=False, separators=(",", ":"))
     legend = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), key.label) for key in chart.keys)
     keys = Markup('<ul class="keys">{}</ul>').format(legend) if legend else ""
     width = f";min-width:{chart.min_width}px" if chart.min_width else ""
@@ -118,11 +117,10 @@ def shown(chart: Chart) -> Markup:
     canvas = Markup('<div class="canvas" role="img" aria-label="{}" style="{}"></div>').format(chart.caption, style)
     if chart.min_width:
         canvas = Markup('<div class="scroll" role="region" aria-label="Chart" tabindex="0">{}</div>').format(canvas)
+    wide = " wide" if chart.min_width else ""
     return Markup(
         '<figure class="chart{}"><figcaption>{}</figcaption>{}{}{}<script type="application/json">{}</script></figure>'
-    ).format(
-        " wide" if chart.min_width else "", chart.caption, keys, _buttons(chart.choices), canvas, _harmless(figure)
-    )
+    ).format(wide, chart.caption, keys, _buttons(chart.choices), canvas, _json(content))
 
 
 def _buttons(choices: tuple[ChartChoice, ...]) -> Markup:
@@ -149,10 +147,10 @@ def _escaped(value: Any) -> Any:
     return Markup.escape(value) if isinstance(value, str) else value
 
 
-def _harmless(figure: str) -> Markup:
+def _json(content: dict[str, Any]) -> Markup:
     """Return JSON that cannot end the script around it."""
-    safe = figure.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    return Markup(safe)  # noqa: S704  in a script, entities are no entities
+    text = json.dumps(_escaped(content), allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))  # noqa: S704  in a script, entities are no entities
 
 
 def _swatch(key: Key) -> Markup:
