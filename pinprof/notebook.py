@@ -1,6 +1,5 @@
 """One call to record or to read, and a report that shows itself: for notebooks and Python sessions."""
 
-import html
 import os
 import sys
 import tempfile
@@ -9,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from markupsafe import escape
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.bench.rates import read_machine
@@ -23,6 +24,7 @@ from pinprof.ranks.runs import checked_pattern, job_of, numbered
 from pinprof.report.comparison import json as comparison_json
 from pinprof.report.comparison import page as comparison_page
 from pinprof.report.comparison import text as comparison_text
+from pinprof.report.elements import Markup
 from pinprof.report.job import text as job_text
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
@@ -75,15 +77,14 @@ class _Page(_Text):
     _title: ClassVar[str]
 
     @abstractmethod
-    def _page(self) -> str: ...
+    def _page(self) -> Markup: ...
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> Markup:
         """Return the page in a frame of its own, so that neither its styles nor its scripts reach the notebook's."""
-        page, size = html.escape(self._page()), f"width: 100%; height: {FRAME_HEIGHT}"
-        return (
-            f'<iframe srcdoc="{page}" title="{self._title}" width="100%" height="{FRAME_HEIGHT}" '
-            f'sandbox="allow-scripts allow-downloads" style="{size}; border: 0"></iframe>'
-        )
+        return Markup(
+            '<iframe srcdoc="{0}" title="{1}" width="100%" height="{2}" sandbox="allow-scripts allow-downloads" '
+            'style="width: 100%; height: {2}; border: 0"></iframe>'
+        ).format(escape(str(self._page())), self._title, FRAME_HEIGHT)
 
     def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the page with its interactive timelines; PinprofError as `json()` raises it."""
@@ -139,7 +140,7 @@ class Report(_Page):
     def _profiles(self) -> Iterable[Profile]:
         return [self.profile]
 
-    def _page(self) -> str:
+    def _page(self) -> Markup:
         return to_html([self.analysis])
 
 
@@ -175,7 +176,7 @@ class ComparisonReport(_Page):
     def _profiles(self) -> Iterable[Profile]:
         return self.before.profile, self.after.profile
 
-    def _page(self) -> str:
+    def _page(self) -> Markup:
         return comparison_page.to_html(self.before.analysis, self.after.analysis, self.comparison)
 
 

@@ -1,9 +1,10 @@
-"""Pieces of a page as HTML; texts are plain and are escaped here, unless they are `Markup`."""
+"""Pieces of a page as HTML: whatever plain text is put into `Markup` is escaped there."""
 
-import html
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import markupsafe
 
 from pinprof.report.words import printable
 from pinprof.units import percent
@@ -11,10 +12,18 @@ from pinprof.units import percent
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B\b|B\b))")
 
 
-class Markup(str):
-    """Text that is HTML already."""
+class Markup(markupsafe.Markup):
+    """HTML. Plain texts that are formatted, joined or added into it are escaped, their control characters replaced.
+
+    It is made of literals only, which ruff sees to (S704).
+    """
 
     __slots__ = ()
+
+    @classmethod
+    def escape(cls, s: Any, /) -> "Markup":
+        """Return HTML as it is, and all else as HTML that shows it, as `printable`."""
+        return super().escape(s if hasattr(s, "__html__") else printable(str(s)))
 
 
 class Column(NamedTuple):
@@ -33,64 +42,86 @@ class Share(NamedTuple):
     colour: str
 
 
-def escaped(text: str) -> Markup:
-    """Return a text as HTML that shows it as it is, control characters replaced."""
-    return text if isinstance(text, Markup) else Markup(html.escape(printable(text)))
-
-
 def unbroken(text: str) -> Markup:
-    """Return a text as HTML whose numbers keep their units at the ends of lines."""
-    return Markup(BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", escaped(text)))
+    """Return a plain text as HTML whose numbers keep their units at the ends of lines."""
+    return Markup("\N{NO-BREAK SPACE}").join(BEFORE_UNIT.split(printable(text)))
+
+
+def lines(pieces: Iterable[str]) -> Markup:
+    """Return pieces below each other; empty ones are left out."""
+    return Markup("\n").join(filter(None, pieces))
+
+
+def bold(text: str) -> Markup:
+    """Return a text in bold."""
+    return Markup("<b>{}</b>").format(text)
+
+
+def note(text: str) -> Markup:
+    """Return a paragraph in small print."""
+    return Markup('<p class="note">{}</p>').format(text)
+
+
+def remarks(title: str, sentences: Iterable[str]) -> Markup:
+    """Return a list of sentences below its title, if it has one; nothing where there are none."""
+    heading = Markup("<h3>{}</h3>\n").format(title) if title else ""
+    items = Markup().join(map(Markup("<li>{}</li>").format, sentences))
+    return Markup('{}<ul class="missing">{}</ul>').format(heading, items) if items else Markup()
+
+
+def number_columns(*titles: str) -> list[Column]:
+    """Return columns of numbers."""
+    return [Column(title, is_number=True) for title in titles]
 
 
 def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Markup:
     """Return a table whose first column names the rows; wide ones scroll by themselves."""
-    head = "".join(f'<th scope="col"{_number(column)}>{escaped(column.title)}</th>' for column in columns)
-    body = "\n".join(_row(columns, row) for row in rows)
-    return Markup(
-        f'<div class="table" role="region" aria-label="{html.escape(caption)}" tabindex="0"><table>\n'
-        f"<caption>{escaped(caption)}</caption>\n"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    head = Markup().join(
+        Markup('<th scope="col"{}>{}</th>').format(_number(column), column.title) for column in columns
     )
+    body = lines(_row(columns, row) for row in rows)
+    return Markup(
+        '<div class="table" role="region" aria-label="{0}" tabindex="0"><table>\n<caption>{0}</caption>\n'
+        "<thead><tr>{1}</tr></thead>\n<tbody>\n{2}\n</tbody></table></div>"
+    ).format(caption, head, body)
 
 
-def _row(columns: Sequence[Column], row: Sequence[str]) -> str:
-    cells = [f'<th scope="row">{escaped(row[0])}</th>']
-    cells += [f"<td{_number(column)}>{escaped(cell)}</td>" for column, cell in zip(columns[1:], row[1:], strict=True)]
-    return f"<tr>{''.join(cells)}</tr>"
+def _row(columns: Sequence[Column], row: Sequence[str]) -> Markup:
+    name, *cells = row
+    rest = (
+        Markup("<td{}>{}</td>").format(_number(column), cell) for column, cell in zip(columns[1:], cells, strict=True)
+    )
+    return Markup('<tr><th scope="row">{}</th>{}</tr>').format(name, Markup().join(rest))
 
 
-def _number(column: Column) -> str:
-    return ' class="count"' if column.is_number else ""
+def _number(column: Column) -> Markup:
+    return Markup(' class="count"') if column.is_number else Markup()
 
 
 def facts(rows: Iterable[tuple[str, str, str]]) -> Markup:
     """Return cards of (name, number, meaning); names begin with a capital there."""
-    cards = "\n".join(
-        f'<div><dt>{escaped(name[:1].upper() + name[1:])}</dt><dd><span class="number">{unbroken(number)}</span>'
-        f'<br><span class="meaning">{unbroken(meaning)}</span></dd></div>'
-        for name, number, meaning in rows
+    card = Markup('<div><dt>{}</dt><dd><span class="number">{}</span><br><span class="meaning">{}</span></dd></div>')
+    cards = (
+        card.format(name[:1].upper() + name[1:], unbroken(number), unbroken(meaning)) for name, number, meaning in rows
     )
-    return Markup(f'<dl class="facts">\n{cards}\n</dl>')
+    return Markup('<dl class="facts">\n{}\n</dl>').format(lines(cards))
 
 
 def shares(caption: str, parts: Sequence[Share]) -> Markup:
     """Return a bar that shows the parts of a whole, with a legend that says them."""
     total = sum(part.value for part in parts)
-    shown = [part for part in parts if part.value > 0]
-    bar = "".join(f'<span style="flex:{part.value / total:.6f};background:{part.colour}"></span>' for part in shown)
-    legend = "".join(
-        f'<li><span class="swatch" style="background:{part.colour}"></span>{escaped(part.label)}: '
-        f"{escaped(part.text)} ({percent(part.value / total)})</li>"
-        for part in shown
-    )
+    shown = [(part, part.value / total) for part in parts if part.value > 0]
+    piece = Markup('<span style="flex:{:.6f};background:{}"></span>')
+    entry = Markup('<li><span class="swatch" style="background:{}"></span>{}: {} ({})</li>')
+    bar = (piece.format(share, part.colour) for part, share in shown)
+    legend = (entry.format(part.colour, part.label, part.text, percent(share)) for part, share in shown)
     return Markup(
-        f'<figure class="share"><figcaption>{escaped(caption)}</figcaption>'
-        f'<div class="bar" aria-hidden="true">{bar}</div><ul>{legend}</ul></figure>'
-    )
+        '<figure class="share"><figcaption>{}</figcaption>'
+        '<div class="bar" aria-hidden="true">{}</div><ul>{}</ul></figure>'
+    ).format(caption, Markup().join(bar), Markup().join(legend))
 
 
 def details(summary: str, items: Sequence[str]) -> Markup:
     """Return a list that opens on request."""
-    listed = "".join(f"<li><code>{escaped(item)}</code></li>" for item in items)
-    return Markup(f"<details><summary>{escaped(summary)}</summary><ol>{listed}</ol></details>")
+    listed = Markup().join(map(Markup("<li><code>{}</code></li>").format, items))
+    return Markup("<details><summary>{}</summary><ol>{}</ol></details>").format(summary, listed)

@@ -1,11 +1,12 @@
 """The page around a report: one file that needs nothing else and asks nobody for anything."""
 
-import html
 from importlib.resources import files
 
 from plotly.offline import get_plotlyjs
 
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+from pinprof.report.elements import Markup
+
+POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
 """Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
 
 SCRIPTS = (
@@ -15,32 +16,37 @@ SCRIPTS = (
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
 
-def page(title: str, body: str) -> str:
-    """Return a self-contained HTML page; `title` is plain text, `body` HTML whose timelines and charts it draws."""
-    return f"""<!DOCTYPE html>
+def page(title: str, body: Markup) -> Markup:
+    """Return a self-contained HTML page, whose timelines and charts it draws."""
+    own = Markup().join(map(_resource, SCRIPTS))
+    return Markup("""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)}</title>
+<title>{}</title>
 <style>
-{_resource("page.css")}</style>
+{}</style>
 </head>
 <body>
-{body}
+{}
 <noscript><p class="note">The timelines and charts need JavaScript; all else on this page does not.</p></noscript>
-<script>{get_plotlyjs()}</script>
+<script>{}</script>
 <script>
 "use strict";
 (() => {{
-{"".join(map(_resource, SCRIPTS))}}})();</script>
+{}}})();</script>
 <script>
-{_resource("charts.js")}</script>
+{}</script>
 </body>
 </html>
-"""
+""").format(POLICY, title, _resource("page.css"), body, _code(get_plotlyjs()), own, _resource("charts.js"))
 
 
-def _resource(name: str) -> str:
-    return files("pinprof.report").joinpath(name).read_text(encoding="utf-8")
+def _resource(name: str) -> Markup:
+    return _code(files("pinprof.report").joinpath(name).read_text(encoding="utf-8"))
+
+
+def _code(text: str) -> Markup:
+    return Markup(text)  # noqa: S704  no trace has a say in it

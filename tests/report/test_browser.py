@@ -14,6 +14,7 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.notebook import analyze
+from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import fragment
 from pinprof.report.trace.page import to_html
@@ -49,7 +50,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
     contexts = []
 
     def open_report(
-        *paths: Path, width: int = 1440, scheme: str = "light", made: Callable[[Analysis], str] | None = None
+        *paths: Path, width: int = 1440, scheme: str = "light", made: Callable[[Analysis], Markup] | None = None
     ) -> Page:
         entries = [analyse(read_trace(path)) for path in paths]
         file = tmp_path / "report.html"

@@ -29,6 +29,7 @@ from pinprof.report.charts.chart import layout
 from pinprof.report.charts.copies import MAX_MARKS
 from pinprof.report.charts.overlap import MAX_BARS
 from pinprof.report.charts.syncs import MAX_SITES
+from pinprof.report.elements import Markup
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.trace.headline import headline
 from pinprof.report.trace.page import to_html
@@ -207,12 +208,13 @@ def test_steps_have_one_number_in_all_charts_that_of_their_names(tmp_path: Path)
 
 
 def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
-    series: list[dict[str, Any]] = [{"name": "</script><b>"}]
+    series: list[dict[str, Any]] = [{"name": "</script><b>", "text": ["\x1b", Markup("<br>")]}]
     page = Page(shown(Chart("a < b", series, layout(200, "x", "y"), (Key("k", "#000", pattern="/"),))))
     assert page.misnested == []
     assert page.text == "a < b k"
     assert next(attributes for _, attributes in page.tags if "role" in attributes)["aria-label"] == "a < b"
-    assert json.loads(page.scripts[0][1])["data"] == series
+    named = {"name": "&lt;/script&gt;&lt;b&gt;", "text": ["\N{REPLACEMENT CHARACTER}", "<br>"]}  # plotly reads HTML
+    assert json.loads(page.scripts[0][1])["data"] == [named]
 
 
 @pytest.mark.parametrize(

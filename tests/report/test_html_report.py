@@ -7,7 +7,7 @@ from page_reader import Page
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.elements import Column, Share, facts, shares, table
+from pinprof.report.elements import Column, Markup, Share, facts, shares, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.trace.page import timeline_page, to_html
 from pinprof.trace import read_trace
@@ -223,8 +223,16 @@ def test_a_finding_leads_to_its_worst_instance(tmp_path: Path) -> None:
 # the pieces
 
 
+def test_plain_text_in_html_is_escaped_and_without_control_characters_html_is_not() -> None:
+    unknown = "\N{REPLACEMENT CHARACTER}"
+    assert Markup("<b>{}</b>").format("a\x1b\n<") == f"<b>a{unknown}{unknown}&lt;</b>"
+    assert Markup("<br>").join(["<", Markup("<i>")]) == "&lt;<br><i>"
+    assert Markup("<br>") + "\x1b&" == f"<br>{unknown}&amp;"
+    assert unbroken("< 1 ms") == "&lt; 1\N{NO-BREAK SPACE}ms"
+
+
 def test_the_title_is_escaped() -> None:
-    assert "<title>&lt;/title&gt;</title>" in page("</title>", "")
+    assert "<title>&lt;/title&gt;</title>" in page("</title>", Markup())
 
 
 def test_the_cells_of_a_table_are_escaped_and_numbers_are_marked() -> None:
@@ -242,3 +250,7 @@ def test_shares_leave_out_what_is_zero() -> None:
     assert "a: 1 ms (25 %)" in text
     assert "c: 3 ms (75 %)" in text
     assert "b:" not in text
+
+
+def test_shares_of_less_than_a_percent_are_escaped() -> None:
+    assert "a: 1 ns (&lt;1 %)" in shares("all", [Share("a", 1, "1 ns", "#000"), Share("b", 999, "999 ns", "#111")])

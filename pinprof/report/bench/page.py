@@ -26,52 +26,46 @@ from pinprof.report.bench.words import (
 )
 from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
 from pinprof.report.charts.chart import Chart, shown
-from pinprof.report.elements import Column, Markup, escaped, table, unbroken
+from pinprof.report.elements import Column, Markup, lines, note, number_columns, remarks, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.words import NOTHING
 
 
-def to_html(bench: Bench, *, recorded: bool = False) -> str:
+def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
     """Return the bench as one page that needs nothing else; `recorded` marks one that comes with pinprof."""
     judged = verdicts(bench)
-    mark = f'<p class="note"><strong>{escaped(elsewhere(bench))}</strong></p>' if recorded else ""
-    header = (
-        '<a class="skip" href="#report">Skip to the results</a>\n'
-        "<header><h1>pinprof bench: what copies between host and GPU cost</h1></header>"
-    )
     pieces = [
-        f"<h2>What to do on {escaped(bench.machine.gpu)}</h2>",
-        mark,
-        f'<p class="note">{escaped(machine_line(bench))}</p>',
-        *_advice(bench),
-        '<h3 id="claims">What holds of the published claims</h3>',
-        f'<p class="note">Claimed by: {escaped(texts())}.</p>',
+        Markup("<h2>What to do on {}</h2>").format(bench.machine.gpu),
+        note(Markup("<strong>{}</strong>").format(elsewhere(bench))) if recorded else "",
+        note(machine_line(bench)),
+        _advice(bench),
+        Markup('<h3 id="claims">What holds of the published claims</h3>'),
+        note(f"Claimed by: {texts()}."),
         _claims(bench, judged),
         *(
             piece
             for known, result in ran(bench)
             for piece in _experiment(bench, known, result, [each for each in judged if each.number == known.number])
         ),
-        '<h3 id="how">How it was measured</h3>',
-        f'<p class="note">{escaped(HOW)}</p>',
-        *([f'<p class="note">Not run: {escaped(not_run(bench))}.</p>'] if not_run(bench) else []),
+        Markup('<h3 id="how">How it was measured</h3>'),
+        note(HOW),
+        note(f"Not run: {not_run(bench)}.") if not_run(bench) else "",
     ]
-    body = "\n".join(filter(None, pieces))
-    title = f"pinprof bench: {bench.machine.gpu}"
-    return page(title, f'{header}\n<main id="report" tabindex="-1">\n{body}\n</main>')
+    body = Markup(
+        '<a class="skip" href="#report">Skip to the results</a>\n'
+        "<header><h1>pinprof bench: what copies between host and GPU cost</h1></header>\n"
+        '<main id="report" tabindex="-1">\n{}\n</main>'
+    )
+    return page(f"pinprof bench: {bench.machine.gpu}", body.format(lines(pieces)))
 
 
-def _advice(bench: Bench) -> Iterator[str]:
+def _advice(bench: Bench) -> Markup:
     pieces = advice(bench)
     if not pieces:
-        yield '<p class="headline">The experiments that advice is made of did not run or failed.</p>'
-        return
-    cards = "\n".join(
-        f'<li><span class="cost">{escaped(ADVICE[piece.name])}: {unbroken(value(piece))}</span>'
-        f"<span>{unbroken(piece.text)}</span></li>"
-        for piece in pieces
-    )
-    yield f'<ol class="best">\n{cards}\n</ol>'
+        return Markup('<p class="headline">The experiments that advice is made of did not run or failed.</p>')
+    card = Markup('<li><span class="cost">{}: {}</span><span>{}</span></li>')
+    cards = (card.format(ADVICE[piece.name], unbroken(value(piece)), unbroken(piece.text)) for piece in pieces)
+    return Markup('<ol class="best">\n{}\n</ol>').format(lines(cards))
 
 
 def _claims(bench: Bench, judged: Sequence[Verdict]) -> Markup:
@@ -94,41 +88,37 @@ def _claims(bench: Bench, judged: Sequence[Verdict]) -> Markup:
 
 
 def _link(number: str) -> Markup:
-    return Markup(f'<a href="#{number}">{number}</a>')
+    return Markup('<a href="#{0}">{0}</a>').format(number)
 
 
 def _outcome(verdict: Verdict) -> Markup:
-    return Markup(f'<strong class="{verdict.outcome}">{escaped(OUTCOMES[verdict.outcome])}</strong>')
+    return Markup('<strong class="{}">{}</strong>').format(verdict.outcome, OUTCOMES[verdict.outcome])
 
 
-def _experiment(bench: Bench, known: Experiment, result: Result, judged: Sequence[Verdict]) -> Iterator[str]:
-    yield f'<h3 id="{known.number}">{known.number} {escaped(known.name)}</h3>'
+def _experiment(bench: Bench, known: Experiment, result: Result, judged: Sequence[Verdict]) -> Iterator[Markup]:
+    yield Markup('<h3 id="{0}">{0} {1}</h3>').format(known.number, known.name)
     sizes = sizes_line(known, result)
-    yield f'<p class="note">{escaped(sentence(known.summary))}{escaped(f" Sizes: {sizes}." if sizes else "")}</p>'
+    yield note(sentence(known.summary) + (f" Sizes: {sizes}." if sizes else ""))
     if known.changed:
-        yield f'<p class="note">Not as in the text: {escaped(known.changed)}.</p>'
-    items = "".join(
-        f"<li>{_outcome(each)} {escaped(each.claim)} ({escaped(claimed(each))}): {unbroken(why(each))}.</li>"
-        for each in judged
+        yield note(f"Not as in the text: {known.changed}.")
+    said_of = Markup("{} {} ({}): {}.")
+    yield remarks(
+        "", (said_of.format(_outcome(each), each.claim, claimed(each), unbroken(why(each))) for each in judged)
     )
-    yield f'<ul class="missing">{items}</ul>'
     if result.problem:
-        yield f'<p class="problem"><strong>Problem:</strong> {escaped(result.problem)}</p>'
-    yield from (str(shown(chart)) for chart in _charts(bench, known, result))
+        yield Markup('<p class="problem"><strong>Problem:</strong> {}</p>').format(result.problem)
+    yield from map(shown, _charts(bench, known, result))
     compared = rows(known, result)
     if compared:
-        columns = [
-            Column("figure"),
-            *(Column(title, is_number=True) for title in ("here", "spread", "published")),
-        ]
+        columns = [Column("figure"), *number_columns("here", "spread", "published")]
         yield table(f"Figures of {known.number}", columns, compared)
     for grid in grids(result):
         first, *others = grid.columns
-        columns = [Column(first), *(Column(title, is_number=True) for title in others)]
+        columns = [Column(first), *number_columns(*others)]
         found = [(unbroken(name), *cells) for name, *cells in grid.rows]
         yield table(f"By {first}, with how far the spread goes from the median", columns, found)
     if said(known, result):
-        yield f'<p class="note">Published: {escaped(said(known, result))}.</p>'
+        yield note(f"Published: {said(known, result)}.")
 
 
 def _charts(bench: Bench, known: Experiment, result: Result) -> Iterator[Chart]:

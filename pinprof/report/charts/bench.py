@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pinprof.bench.order import amount, by_size, shown, spread
 from pinprof.bench.results import Figure, Picture, Result
 from pinprof.links import Link
-from pinprof.report.charts.chart import Chart, Key, bars, layout, line_across, plain
+from pinprof.report.charts.chart import Chart, Key, bars, layout, line_across
 from pinprof.report.timeline.kinds import BLUE, GREEN, ORANGE, PALE, PURPLE, SKY, SLATE, VERMILLION
 from pinprof.units import NS_PER_MS, duration, rate, size
 
@@ -47,8 +47,7 @@ def times_chart(figures: Sequence[Figure], published: dict[str, float]) -> Chart
         data.append(_marks(compared))
     label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
     labels = [
-        {**label, "y": place - 0.24, "text": plain(f"{figure.name}: {shown(figure)}")}
-        for place, figure in enumerate(times)
+        {**label, "y": place - 0.24, "text": f"{figure.name}: {shown(figure)}"} for place, figure in enumerate(times)
     ]
     shape = layout(
         ROW * len(times) + 60,
@@ -87,9 +86,7 @@ def _time_bars(times: Sequence[Figure], keys: Sequence[Key], key: Key) -> dict[s
         orientation="h",
         width=0.42,
         error_x=error,
-        hovertext=[
-            plain(f"{figure.name}: {shown(figure)}; {figure.runs} runs, {spread(figure)}") for _, figure in mine
-        ],
+        hovertext=[f"{figure.name}: {shown(figure)}; {figure.runs} runs, {spread(figure)}" for _, figure in mine],
         hoverinfo="text",
     )
 
@@ -202,7 +199,7 @@ def picture_chart(picture: Picture, end_ms: float) -> Chart:
                 orientation="h",
                 width=THICK[key],
                 hovertext=[
-                    plain(f"{bar.row}: {bar.name}, {duration((bar.end_ms - bar.start_ms) * NS_PER_MS)}") for bar in mine
+                    f"{bar.row}: {bar.name}, {duration((bar.end_ms - bar.start_ms) * NS_PER_MS)}" for bar in mine
                 ],
                 hoverinfo="text",
             )
@@ -211,7 +208,7 @@ def picture_chart(picture: Picture, end_ms: float) -> Chart:
         "range": [len(rows) - 0.5, -0.5],
         "tickmode": "array",
         "tickvals": list(range(len(rows))),
-        "ticktext": [plain(row) for row in rows],
+        "ticktext": rows,
     }
     shape = layout(34 * len(rows) + 62, "ms", "", barmode="overlay", yaxis=yaxis, xaxis={"range": [0, end_ms]})
     return Chart(f"{picture.case}: {picture.why}" if picture.why else picture.case, data, shape, tuple(keys))

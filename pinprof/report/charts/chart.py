@@ -1,12 +1,10 @@
 """A chart: a plotly figure as plain data, its legend, and a caption that says the same in words."""
 
-import html
 import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pinprof.report.elements import Markup, escaped
-from pinprof.report.words import printable
+from pinprof.report.elements import Markup
 
 SYMBOLS = {
     "circle": "\u25cf",
@@ -54,7 +52,7 @@ class ChartChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """What plotly draws, and what it shows in words."""
+    """What plotly draws, and what it shows in words; of texts, only those that are `Markup` are HTML."""
 
     caption: str
     data: list[dict[str, Any]]
@@ -62,7 +60,7 @@ class Chart:
     keys: tuple[Key, ...] = field(default=())
     choices: tuple[ChartChoice, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
-    """What hovering says of each category of the axis x, as `customdata`; HTML, as all texts of plotly."""
+    """What hovering says of each category of the axis x, as `customdata`."""
     min_width: int = 0
     """Pixels that it needs; on a narrower screen it scrolls by itself."""
 
@@ -97,17 +95,12 @@ def bars(name: str, key: Key, **more: Any) -> dict[str, Any]:
 def line_across(y: float, label: str, *, below: bool = False) -> dict[str, Any]:
     """Return a dashed line at a height with its label above or below it, as parts of a layout."""
     across = {"xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "type": "line"}
-    text = {"xref": "paper", "x": 1, "xanchor": "right", "y": y, "text": plain(label)}
+    text = {"xref": "paper", "x": 1, "xanchor": "right", "y": y, "text": label}
     text["yanchor"] = "top" if below else "bottom"
     return {
         "shapes": [{**across, "line": {"dash": "dash", "width": 1.5}}],
         "annotations": [{**text, "showarrow": False}],
     }
-
-
-def plain(text: str) -> str:
-    """Return a text as plotly shows it unchanged: it reads texts as HTML."""
-    return html.escape(printable(text), quote=False)
 
 
 def shown(chart: Chart) -> Markup:
@@ -117,48 +110,57 @@ def shown(chart: Chart) -> Markup:
         content["choices"] = [[view[1:] for view in choice.views] for choice in chart.choices]
     if chart.columns:
         content["columns"] = chart.columns
-    figure = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    caption = escaped(chart.caption)
-    legend = "".join(f"<li>{_swatch(key)}{escaped(key.label)}</li>" for key in chart.keys)
-    keys = f'<ul class="keys">{legend}</ul>' if legend else ""
+    legend = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), key.label) for key in chart.keys)
+    keys = Markup('<ul class="keys">{}</ul>').format(legend) if legend else ""
     width = f";min-width:{chart.min_width}px" if chart.min_width else ""
     style = f"height:{chart.layout['height']}px{width}"
-    canvas = f'<div class="canvas" role="img" aria-label="{caption}" style="{style}"></div>'
+    canvas = Markup('<div class="canvas" role="img" aria-label="{}" style="{}"></div>').format(chart.caption, style)
     if chart.min_width:
-        canvas = f'<div class="scroll" role="region" aria-label="Chart" tabindex="0">{canvas}</div>'
+        canvas = Markup('<div class="scroll" role="region" aria-label="Chart" tabindex="0">{}</div>').format(canvas)
+    wide = " wide" if chart.min_width else ""
     return Markup(
-        f'<figure class="chart{" wide" * bool(chart.min_width)}"><figcaption>{caption}</figcaption>{keys}'
-        f"{_buttons(chart.choices)}{canvas}"
-        f'<script type="application/json">{_harmless(figure)}</script></figure>'
-    )
+        '<figure class="chart{}"><figcaption>{}</figcaption>{}{}{}<script type="application/json">{}</script></figure>'
+    ).format(wide, chart.caption, keys, _buttons(chart.choices), canvas, _json(content))
 
 
-def _buttons(choices: tuple[ChartChoice, ...]) -> str:
-    return "".join(
-        f'<div class="steer" role="group" aria-label="{escaped(choice.label)}">'
-        f'<span class="note">{escaped(choice.label)}</span>'
-        + "".join(
-            f'<button type="button" data-view="{at},{number}" aria-pressed="{str(number == 0).lower()}">'
-            f"{escaped(view.label)}</button>"
-            for number, view in enumerate(choice.views)
+def _buttons(choices: tuple[ChartChoice, ...]) -> Markup:
+    group = Markup('<div class="steer" role="group" aria-label="{0}"><span class="note">{0}</span>{1}</div>')
+    button = Markup('<button type="button" data-view="{},{}" aria-pressed="{}">{}</button>')
+    return Markup().join(
+        group.format(
+            choice.label,
+            Markup().join(
+                button.format(at, number, "false" if number else "true", view.label)
+                for number, view in enumerate(choice.views)
+            ),
         )
-        + "</div>"
         for at, choice in enumerate(choices)
     )
 
 
-def _harmless(figure: str) -> str:
+def _escaped(value: Any) -> Any:
+    """Return data for plotly, which reads texts as HTML."""
+    if isinstance(value, dict):
+        return {key: _escaped(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(each) for each in value]
+    return Markup.escape(value) if isinstance(value, str) else value
+
+
+def _json(content: dict[str, Any]) -> Markup:
     """Return JSON that cannot end the script around it."""
-    return figure.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    text = json.dumps(_escaped(content), allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))  # noqa: S704  in a script, entities are no entities
 
 
-def _swatch(key: Key) -> str:
+def _swatch(key: Key) -> Markup:
     if key.symbol:
-        return f'<span class="symbol" style="color:{key.colour}" aria-hidden="true">{SYMBOLS[key.symbol]}</span>'
+        mark = Markup('<span class="symbol" style="color:{}" aria-hidden="true">{}</span>')
+        return mark.format(key.colour, SYMBOLS[key.symbol])
     stripes = (
         f"repeating-linear-gradient({HATCHES[key.pattern]},{key.colour} 0 3px,#fffb 3px 4px)"
         if key.pattern
         else key.colour
     )
     kind = "swatch scale" if key.colour.startswith("linear-gradient") else "swatch"
-    return f'<span class="{kind}" style="background:{stripes}"></span>'
+    return Markup('<span class="{}" style="background:{}"></span>').format(kind, stripes)

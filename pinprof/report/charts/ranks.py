@@ -10,7 +10,8 @@ import numpy as np
 
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.ranks import SKEWED, RankRow, Ranks, TimesPerStep
-from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout, plain
+from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout
+from pinprof.report.elements import Markup
 from pinprof.report.job.words import longest_alone_first, slowest_of, spread
 from pinprof.report.timeline.kinds import BLUE, GREEN, VERMILLION
 from pinprof.units import NS_PER_MS, duration, percent
@@ -80,7 +81,7 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
         _marks(STEP, {row.rank: row.step_ns for row in rows}, names),
         *([_marks(keys[-1], {slowest.rank: slowest.alone_ns}, [str(slowest.rank)])] if slowest else []),
     ]
-    files = {str(row.rank): plain(_short(PurePath(row.path).name)) for row in rows}
+    files = {str(row.rank): _short(PurePath(row.path).name) for row in rows}
     width = LABELS + PIXELS_PER_RANK * len(rows)
     choices = (_orders(ranks), _colours())
     return Chart(
@@ -149,7 +150,7 @@ def _usual(times: list[float]) -> float:
 
 def _heat(names: list[str], lines: Sequence[Line], top: float) -> dict[str, Any]:
     times = [[_ms(time) for time in line.times] for line in lines]
-    hover = "rank %{x}, %{y}: %{z:.3~g} ms per step<br>%{customdata}<extra></extra>"
+    hover = Markup("rank %{x}, %{y}: %{z:.3~g} ms per step<br>%{customdata}<extra></extra>")
     return _map(names, lines, times, colorscale=TIMES, zmin=0, zmax=_ms(top), hovertemplate=hover)
 
 
@@ -159,7 +160,7 @@ def _differences(names: list[str], lines: Sequence[Line], top: float) -> dict[st
         [_ms(None if time is None else time - middle) for time in line.times]
         for line, middle in zip(lines, middles, strict=True)
     ]
-    hover = "rank %{x}, %{y}: %{z:+.3~g} ms per step from the median rank<br>%{customdata}<extra></extra>"
+    hover = Markup("rank %{x}, %{y}: %{z:+.3~g} ms per step from the median rank<br>%{customdata}<extra></extra>")
     ends = {"zmin": _ms(-top), "zmax": _ms(top), "visible": False}
     return _map(names, lines, times, colorscale=DIFFERENCES, hovertemplate=hover, **ends)
 
@@ -181,6 +182,7 @@ def _map(names: list[str], lines: Sequence[Line], times: list[list[float | None]
 def _marks(key: Key, times: dict[int, float | None], names: list[str]) -> dict[str, Any]:
     few = len(names) <= LONGEST_SHOWN
     is_one = key.symbol == "diamond-open"
+    hover = Markup("rank %{{x}}, {}: %{{y:.3~g}} ms<br>%{{customdata}}<extra></extra>")
     return {
         "type": "scatter",
         "mode": "markers",
@@ -194,7 +196,7 @@ def _marks(key: Key, times: dict[int, float | None], names: list[str]) -> dict[s
             "size": 16 if is_one else 9 if few else 4,
             "line": {"width": key.symbol.endswith("-open") * (2 if few or is_one else 1)},
         },
-        "hovertemplate": f"rank %{{x}}, {key.label.split(':')[0]}: %{{y:.3~g}} ms<br>%{{customdata}}<extra></extra>",
+        "hovertemplate": hover.format(key.label.split(":")[0]),
         **({"hoverinfo": "skip", "hovertemplate": None} if is_one else {}),
         "cliponaxis": False,
     }

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pinprof.analyses.syncs import Cost
 from pinprof.measurement.profile import Profile, WaitSite
-from pinprof.report.charts.chart import Chart, Key, bars, layout, plain
+from pinprof.report.charts.chart import Chart, Key, bars, layout
 from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
 from pinprof.report.words import idle_after
 from pinprof.rules.sums import in_or_after
@@ -42,7 +42,7 @@ def syncs_chart(profile: Profile) -> Chart | None:
         y = [number + place for number in range(len(drawn))]
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hovertext=hover, hoverinfo="text"))
     label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
-    labels = [{**label, "y": number - 0.15, "text": plain(_named(site))} for number, (site, _) in enumerate(drawn)]
+    labels = [{**label, "y": number - 0.15, "text": _named(site)} for number, (site, _) in enumerate(drawn)]
     shape = layout(
         ROW * len(drawn) + 70,
         f"ms {profile.steps.per}",

@@ -1,6 +1,6 @@
 """A comparison of two traces as a page: the verdict, what changed, and one step of each on one time axis."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -29,7 +29,7 @@ from pinprof.report.comparison.words import (
     verdict,
     where,
 )
-from pinprof.report.elements import Column, Markup, escaped, facts, table
+from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, remarks, table
 from pinprof.report.page import page
 from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.trace.step import bound
@@ -43,51 +43,47 @@ ON_TOP = ("kernel_ms", "exposed_ms", "stall_ms", "bubble_ms")
 """Figures per step that are shown large, beside the step."""
 
 
-def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> str:
+def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup:
     """Return the comparison as one page that needs nothing else."""
     names = [PurePath(profile.path).name for profile in (comparison.before, comparison.after)]
     parts = [
-        f"<h2>{escaped(verdict(comparison))}.</h2>",
-        *_remarks("", [f"{sentence}." for sentence in how_sure(comparison)]),
+        Markup("<h2>{}.</h2>").format(verdict(comparison)),
+        _remarks("", (f"{sentence}." for sentence in how_sure(comparison))),
         facts(_cards(comparison)),
-        *_doubts(comparison),
-        "<h3>Figures</h3>",
+        _doubts(comparison),
+        Markup("<h3>Figures</h3>"),
         _figures(comparison),
-        *_remarks("Not compared", _reasons(comparison)),
+        _remarks("Not compared", _reasons(comparison)),
         *_findings(comparison),
         *_timelines(before, after, comparison),
         *_waits(comparison),
         *_copies(comparison),
     ]
-    header = "<header><h1>pinprof: what changed between two traces</h1>"
-    header += "".join(
-        f'<p class="note">{side.capitalize()}: {escaped(profile.path)} · {escaped(steps(profile))}</p>'
-        for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after))
+    sides = ((BEFORE, comparison.before), (AFTER, comparison.after))
+    read = (note(f"{side.capitalize()}: {profile.path} · {steps(profile)}") for side, profile in sides)
+    body = Markup("<header><h1>pinprof: what changed between two traces</h1>{}</header>\n<main>\n{}\n</main>").format(
+        Markup().join(read), lines(parts)
     )
-    body = "\n".join(parts)
-    return page(f"pinprof: {names[0]} {ARROW} {names[1]}", f"{header}</header>\n<main>\n{body}\n</main>")
+    return page(f"pinprof: {names[0]} {ARROW} {names[1]}", body)
 
 
-def _remarks(title: str, sentences: list[str]) -> Iterator[str]:
-    if sentences:
-        heading = f"<h3>{escaped(title)}</h3>\n" if title else ""
-        items = "".join(f"<li>{escaped(sentence[:1].upper() + sentence[1:])}</li>" for sentence in sentences)
-        yield f'{heading}<ul class="missing">{items}</ul>'
+def _remarks(title: str, sentences: Iterable[str]) -> Markup:
+    return remarks(title, (sentence[:1].upper() + sentence[1:] for sentence in sentences))
 
 
-def _doubts(comparison: Comparison) -> Iterator[str]:
-    yield from _remarks(
+def _doubts(comparison: Comparison) -> Markup:
+    return _remarks(
         "Before you trust these traces",
-        [
+        (
             f"{side}: {entry.what}: {consequence(entry)}."
             for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after))
             for entry in doubts(profile)
-        ],
+        ),
     )
 
 
-def _reasons(comparison: Comparison) -> list[str]:
-    return [f"{', '.join(names)} ({reason})." for reason, names in not_compared(comparison).items()]
+def _reasons(comparison: Comparison) -> Iterator[str]:
+    return (f"{', '.join(names)} ({reason})." for reason, names in not_compared(comparison).items())
 
 
 # The numbers
@@ -114,13 +110,9 @@ def _said(figure: ComparedFigure) -> str:
     return f"beyond the noise of {noise(figure)}" if said in {"more", "less"} else said
 
 
-def _numbers(*titles: str) -> list[Column]:
-    return [Column(title, is_number=True) for title in titles]
-
-
 def _figures(comparison: Comparison) -> Markup:
     several = has_several_gpus(comparison)
-    columns = [Column("figure"), *_numbers(BEFORE, AFTER, "difference", "noise"), Column("meaning")]
+    columns = [Column("figure"), *number_columns(BEFORE, AFTER, "difference", "noise"), Column("meaning")]
     rows = (
         (
             label(figure, several_gpus=several),
@@ -135,10 +127,10 @@ def _figures(comparison: Comparison) -> Markup:
     return table("Per complete step; overlapped copy time in the whole trace. Noise: spread over steps", columns, rows)
 
 
-def _findings(comparison: Comparison) -> Iterator[str]:
+def _findings(comparison: Comparison) -> Iterator[Markup]:
     if comparison.findings:
-        yield "<h3>Findings</h3>"
-        columns = [Column("change"), Column("finding"), Column("where"), *_numbers("fixing it saves")]
+        yield Markup("<h3>Findings</h3>")
+        columns = [Column("change"), Column("finding"), Column("where"), *number_columns("fixing it saves")]
         rows = (
             (
                 change.status,
@@ -152,18 +144,18 @@ def _findings(comparison: Comparison) -> Iterator[str]:
         yield table(caption, columns, rows)
 
 
-def _waits(comparison: Comparison) -> Iterator[str]:
+def _waits(comparison: Comparison) -> Iterator[Markup]:
     if comparison.waits:
-        yield "<h3>Waits of the host</h3>"
+        yield Markup("<h3>Waits of the host</h3>")
         columns = [Column("change"), Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
-        columns += _numbers("count", "stall", "GPU idle after")
+        columns += number_columns("count", "stall", "GPU idle after")
         rows = (
             (
                 change.status,
                 change.sites[0].cause.replace("_", " "),
                 f" {ARROW} ".join(dict.fromkeys(site.verdict for site in (*change.before[:1], *change.after[:1]))),
                 where(change),
-                Markup(f"<code>{escaped(change.sites[0].op or change.sites[0].call)}</code>"),
+                Markup("<code>{}</code>").format(change.sites[0].op or change.sites[0].call),
                 *map(pair, (change.count, change.stall, change.bubble)),
             )
             for change in comparison.waits
@@ -171,11 +163,11 @@ def _waits(comparison: Comparison) -> Iterator[str]:
         yield table(f"Times {comparison.per}. GPU idle after: from the end of the wait to its next work", columns, rows)
 
 
-def _copies(comparison: Comparison) -> Iterator[str]:
+def _copies(comparison: Comparison) -> Iterator[Markup]:
     if comparison.copies:
-        yield "<h3>Copies</h3>"
+        yield Markup("<h3>Copies</h3>")
         columns = [Column("change"), Column("direction"), Column("host memory")]
-        columns += _numbers("count", "bytes", "time", "exposed", "rate")
+        columns += number_columns("count", "bytes", "time", "exposed", "rate")
         rows = (
             (
                 change.status,
@@ -186,18 +178,17 @@ def _copies(comparison: Comparison) -> Iterator[str]:
             for change in comparison.copies
         )
         yield table(f"Figures {comparison.per}", columns, rows)
-        yield from _remarks("", [f"{repinning(change, comparison.per)}." for change in comparison.repinned])
+        yield _remarks("", (f"{repinning(change, comparison.per)}." for change in comparison.repinned))
 
 
 # The timelines
 
 
-def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Iterator[str]:
-    yield "<h3>One step of each, on one time axis</h3>"
-    yield (
-        '<p class="note">Of each trace the step of median length. It starts at 0 on the host; where the host runs '
-        "ahead, it is soon through, and what the GPU runs there is of an earlier step. Zooming one timeline zooms the "
-        "other.</p>"
+def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Iterator[Markup]:
+    yield Markup("<h3>One step of each, on one time axis</h3>")
+    yield note(
+        "Of each trace the step of median length. It starts at 0 on the host; where the host runs ahead, it is soon "
+        "through, and what the GPU runs there is of an earlier step. Zooming one timeline zooms the other."
     )
     traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
     longest = max((length for length in traced if length is not None), default=None)
@@ -207,7 +198,7 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
         profile, drawn = analysis.profile, typical_step(analysis.trace)
         of = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
         step = "" if length is None else f", {duration(length)} {of}"
-        yield f"<h4>{side.capitalize()}: {escaped(PurePath(profile.path).name)}{step}</h4>"
+        yield Markup("<h4>{}: {}{}</h4>").format(side.capitalize(), PurePath(profile.path).name, step)
         yield fragment(analysis, MAX_EVENTS // len(sides), shared="comparison", first_ns=first, drawn=drawn)
 
 

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from pinprof.analysis import Analysis
 from pinprof.ranks import RankPart, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts import ranks_chart, shown
-from pinprof.report.elements import Column, Markup, escaped, facts, table, unbroken
+from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, remarks, table, unbroken
 from pinprof.report.job.words import (
     BEHIND,
     COLUMNS,
@@ -32,35 +32,34 @@ MAX_ROWS = 32
 """More ranks than this are folded away: the ones that need longest alone are not."""
 
 
-def to_html(ranks: Ranks, parts: Sequence[RankPart], entry: Analysis) -> str:
+def to_html(ranks: Ranks, parts: Sequence[RankPart], entry: Analysis) -> Markup:
     """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown."""
     own = section(1, entry, MAX_EVENTS)
     return report_page(f"pinprof: {title(ranks)}", "who holds up the job", _job(ranks, parts) + own)
 
 
-def _job(ranks: Ranks, parts: Sequence[RankPart]) -> str:
+def _job(ranks: Ranks, parts: Sequence[RankPart]) -> Markup:
     chart = ranks_chart(ranks)
     named = (
-        ("job-steps", "All ranks side by side", shown(chart) if chart else ""),
-        ("job-ranks", "Ranks", "\n".join(_rows(ranks))),
+        ("job-steps", "All ranks side by side", shown(chart) if chart else Markup()),
+        ("job-ranks", "Ranks", lines(_rows(ranks))),
         ("job-collectives", "Collectives, the longest awaited", _collectives(ranks)),
         ("job-findings", "Findings by rank", _findings(ranks)),
     )
     present = [each for each in named if each[2]]
     links = [*((name, heading) for name, heading, _ in present), ("trace-1", f"Report on rank {ranks.shown_rank}")]
     pieces = [
-        f'<h2 id="heading-job">{escaped(title(ranks))}</h2>',
-        f'<p class="note">{escaped(_recorded(parts))}</p>',
+        Markup('<h2 id="heading-job">{}</h2>').format(title(ranks)),
+        note(_recorded(parts)),
         *_choice(ranks),
         _headline(ranks),
-        *_doubts(ranks, parts),
+        remarks("Before you trust these traces", [f"{doubt}." for doubt in doubts_by_rank(ranks, parts)]),
         facts(_summary(ranks)),
         contents(links),
-        *(f'<h3 id="{name}">{escaped(heading)}</h3>\n{content}' for name, heading, content in present),
-        f'<p class="note">{escaped(below(ranks))}.</p>',
+        *(Markup('<h3 id="{}">{}</h3>\n{}').format(*each) for each in present),
+        note(f"{below(ranks)}."),
     ]
-    body = "\n".join(pieces)
-    return f'<section id="job" aria-labelledby="heading-job">\n{body}\n</section>\n'
+    return Markup('<section id="job" aria-labelledby="heading-job">\n{}\n</section>\n').format(lines(pieces))
 
 
 def _recorded(parts: Sequence[RankPart]) -> str:
@@ -72,16 +71,16 @@ def _recorded(parts: Sequence[RankPart]) -> str:
     return " · ".join(", ".join(each) for each in (gpus, torch, recorded[:3]) if each)
 
 
-def _choice(ranks: Ranks) -> Iterator[str]:
+def _choice(ranks: Ranks) -> Iterator[Markup]:
     """Yield why these traces; the list of all runs, whose lines are indented, is folded."""
     runs = [remark for remark in ranks.choice if remark.startswith(" ")]
-    yield from (f'<p class="note">{escaped(remark)}</p>' for remark in ranks.choice if remark not in runs)
+    yield from (note(remark) for remark in ranks.choice if remark not in runs)
     if runs:
-        items = "".join(f"<li>{escaped(run)}</li>" for run in runs)
-        yield f"<details><summary>The runs</summary><ul>{items}</ul></details>"
+        items = Markup().join(map(Markup("<li>{}</li>").format, runs))
+        yield Markup("<details><summary>The runs</summary><ul>{}</ul></details>").format(items)
 
 
-def _headline(ranks: Ranks) -> str:
+def _headline(ranks: Ranks) -> Markup:
     slowest = slowest_of(ranks)
     if slowest is None:
         what, link, do = nobody(ranks), "trace-1", f"What costs rank {ranks.shown_rank} time is below."
@@ -93,14 +92,8 @@ def _headline(ranks: Ranks) -> str:
     else:
         what = f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
         link, do = "trace-1", f"See what rank {slowest.rank} does."
-    return f'<p class="headline">{unbroken(what)}. <strong><a href="#{link}">{unbroken(do)}</a></strong></p>'
-
-
-def _doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[str]:
-    doubts = doubts_by_rank(ranks, parts)
-    if doubts:
-        items = "".join(f"<li>{escaped(doubt)}.</li>" for doubt in doubts)
-        yield f'<h3>Before you trust these traces</h3>\n<ul class="missing">{items}</ul>'
+    said = Markup('<p class="headline">{}. <strong><a href="#{}">{}</a></strong></p>')
+    return said.format(unbroken(what), link, unbroken(do))
 
 
 # The numbers on top
@@ -142,7 +135,7 @@ CAUSES: dict[str, Callable[[RankRow], TimesPerStep]] = {
 """The causes of the times of a column, of which the longest is named."""
 
 
-def _rows(ranks: Ranks) -> Iterator[str]:
+def _rows(ranks: Ranks) -> Iterator[Markup]:
     rows = longest_alone_first(ranks.rows)
     first, rest = rows[:MAX_ROWS], rows[MAX_ROWS:]
     shown = [title for title, time_of in COLUMNS if any(time_of(row) for row in rows)]
@@ -152,27 +145,27 @@ def _rows(ranks: Ranks) -> Iterator[str]:
     yield _table(caption, first, shown, ranks.slowest_rank)
     if rest:
         folded = _table("The other ranks", rest, shown, ranks.slowest_rank)
-        yield f'<details class="long"><summary>The other {len(rest)} ranks</summary>{folded}</details>'
+        more = Markup('<details class="long"><summary>The other {} ranks</summary>{}</details>')
+        yield more.format(len(rest), folded)
     if ranks.slowest_rank is None and any(row.waited_ns for row in rows):
-        yield f'<p class="note">{escaped(BEHIND[0].upper() + BEHIND[1:])}.</p>'
+        yield note(f"{BEHIND[0].upper()}{BEHIND[1:]}.")
 
 
 def _table(caption: str, rows: Sequence[RankRow], shown: Sequence[str], slowest: int | None) -> Markup:
-    titles = (*shown, "came last")
-    columns = [Column("rank"), *(Column(name, is_number=True) for name in titles), Column("file")]
+    columns = [Column("rank"), *number_columns(*shown, "came last"), Column("file")]
     return table(caption, columns, (_cells(row, shown, is_slowest=row.rank == slowest) for row in rows))
 
 
 def _cells(row: RankRow, shown: Sequence[str], *, is_slowest: bool) -> Sequence[str]:
     return (
-        Markup(f"{row.rank},&nbsp;slowest") if is_slowest else str(row.rank),
+        Markup("{},&nbsp;slowest").format(row.rank) if is_slowest else str(row.rank),
         *(
             unbroken(_mostly(time_of(row), CAUSES[title](row) if title in CAUSES else ()))
             for title, time_of in COLUMNS
             if title in shown
         ),
         unbroken(percent(row.last)),
-        Markup(escaped(PurePath(row.path).name).replace(".", ".<wbr>")),
+        Markup(".<wbr>").join(PurePath(row.path).name.split(".")),
     )
 
 
@@ -185,11 +178,10 @@ def _mostly(ns: float | None, causes: TimesPerStep) -> str:
     return f"{_time(ns)}, {causes[0][0].replace('_', ' ')}" if causes else _time(ns)
 
 
-def _collectives(ranks: Ranks) -> str:
+def _collectives(ranks: Ranks) -> Markup:
     if not ranks.collectives:
-        return ""
-    columns = [Column("collective"), Column("came last")]
-    columns += [Column(name, is_number=True) for name in ("in", "takes", "others waited")]
+        return Markup()
+    columns = [Column("collective"), Column("came last"), *number_columns("in", "takes", "others waited")]
     rows = (
         (
             row.name,
@@ -210,9 +202,9 @@ def _collectives(ranks: Ranks) -> str:
     return table(caption, [*columns, Column("ranks")], rows)
 
 
-def _findings(ranks: Ranks) -> str:
+def _findings(ranks: Ranks) -> Markup:
     columns = [Column("ranks"), Column("finding"), Column("where")]
-    columns += [Column("cost per step", is_number=True), Column("fixing it saves", is_number=True)]
+    columns += number_columns("cost per step", "fixing it saves")
     rows = [
         (
             numbers(shared.ranks, len(ranks.rows)),
@@ -224,4 +216,4 @@ def _findings(ranks: Ranks) -> str:
         for shared in ranks.findings
     ]
     caption = "Each rule and place once, in figures of the rank where it costs most; each saving is that of it alone"
-    return table(caption, columns, rows) if rows else ""
+    return table(caption, columns, rows) if rows else Markup()

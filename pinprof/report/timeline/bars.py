@@ -4,7 +4,6 @@ The page draws the same lanes, colours and texts in another way, which a script 
 figure: one trace of bars per kind, so that `fig.update_traces(marker_color="teal", selector={"name": "kernel"})` works.
 """
 
-import html
 from itertools import groupby
 from typing import Any
 
@@ -12,13 +11,14 @@ import numpy as np
 import plotly.graph_objects as go
 
 from pinprof.analysis import Analysis
+from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline.hover import in_words
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lanes import Lane
-from pinprof.report.timeline.names import literal
 from pinprof.report.timeline.thin import MAX_RECTANGLES, Drawing, arrange
 from pinprof.report.timeline.thin import in_words as drawn_in_words
 from pinprof.report.timeline.window import Window, choose_window, step_range
+from pinprof.report.words import cut
 from pinprof.trace.tables import Trace
 from pinprof.units import NS_PER_MS
 
@@ -60,28 +60,28 @@ def window_of_times(trace: Trace, start_ms: float, end_ms: float) -> Window:
     return Window(start, end, first, last, max(len(trace.steps), 1))
 
 
-def _places(lanes: tuple[Lane, ...]) -> tuple[list[int], dict[int, str]]:
+def _places(lanes: tuple[Lane, ...]) -> tuple[list[int], dict[int, Markup]]:
     """Return the row of each lane, and the texts beside the rows; groups have a row for their name."""
     places: list[int] = []
-    texts: dict[int, str] = {}
+    texts: dict[int, Markup] = {}
     row = 0
     for group, members in groupby(lanes, key=lambda lane: lane.group):
-        texts[row] = f"<b>{literal(group)}</b>"
+        texts[row] = bold(cut(group))
         for lane in members:
             row += 1
             places.append(row)
             if lane.label:
-                texts[row] = literal(lane.label)
+                texts[row] = Markup.escape(cut(lane.label))
         row += 1
     return places, texts
 
 
-def _bars(kind: int, drawing: Drawing, places: list[int], words: list[list[str]]) -> go.Bar:
+def _bars(kind: int, drawing: Drawing, places: list[int], words: list[list[Markup]]) -> go.Bar:
     """Return all bars of one kind."""
     x: list[float] = []
     base: list[float] = []
     y: list[int] = []
-    hover: list[str] = []
+    hover: list[Markup] = []
     for lane, row, texts in zip(drawing.lanes, places, words, strict=True):
         chosen = np.flatnonzero(lane.kind == kind)
         base += ((lane.start_ns[chosen] - drawing.window.start_ns) / NS_PER_MS).tolist()
@@ -103,11 +103,11 @@ def _bars(kind: int, drawing: Drawing, places: list[int], words: list[list[str]]
     )
 
 
-def _layout(drawing: Drawing, texts: dict[int, str], drawn: str) -> dict[str, Any]:
+def _layout(drawing: Drawing, texts: dict[int, Markup], drawn: str) -> dict[str, Any]:
     count = max(texts, default=0) + 2
     span = drawing.window.span_ns / NS_PER_MS
     return {
-        "title": {"text": "Timeline", "subtitle": {"text": html.escape(drawn).replace(". ", ".<br>")}},
+        "title": {"text": "Timeline", "subtitle": {"text": Markup(".<br>").join(drawn.split(". "))}},
         "margin": {"t": 120},
         "height": count * ROW_PIXELS + HEADROOM,
         "barmode": "overlay",

@@ -1,4 +1,4 @@
-"""What is to be said about a row of each table, as lines of escaped HTML."""
+"""What is to be said about a row of each table, as lines, of which some are HTML."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import Doubted
-from pinprof.report.timeline.names import literal, step_names
-from pinprof.report.words import place
+from pinprof.report.elements import bold
+from pinprof.report.timeline.names import step_names
+from pinprof.report.words import cut, place
 from pinprof.trace.callers import user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.tables import NONE, HostEvents, Int32s, Trace
@@ -61,7 +62,7 @@ def step_facts(facts: Facts, row: int) -> list[str]:
     """Return how long a step's range is."""
     steps = facts.trace.steps
     where = "on the host" if steps.on_host else "on the GPU"
-    lines = [f"<b>{literal(facts.step_names[row])}</b>", f"{duration(steps.end_ns[row] - steps.start_ns[row])} {where}"]
+    lines = [bold(facts.step_names[row]), f"{duration(steps.end_ns[row] - steps.start_ns[row])} {where}"]
     return lines if steps.complete[row] else [*lines, "cut off: not measured"]
 
 
@@ -69,7 +70,7 @@ def event_facts(facts: Facts, table: HostEvents, row: int) -> list[str]:
     """Return name, time and length of an op or an annotation."""
     start = int(table.start_ns[row])
     return [
-        f"<b>{literal(table.name_of(row))}</b>",
+        bold(cut(table.name_of(row))),
         _when(facts, start, facts.step_at(start)),
         f"lasts {duration(table.end_ns[row] - start)}",
     ]
@@ -94,7 +95,7 @@ def stall_facts(facts: Facts, row: int) -> list[str]:
     waited = ", ".join(f"{duration(time)} {what}" for time, what in parts if time)
     known = not (facts.withheld.stalls or facts.withheld.drain)
     lines = [
-        f"<b>{cause}</b>: {literal(facts.trace.calls.name_of(call))}",
+        bold(cause) + f": {cut(facts.trace.calls.name_of(call))}",
         _when(facts, start, facts.step_at(start)),
         f"the host waits {duration(stalls.stall_ns[row])}" + (f": {waited}" if known else ""),
     ]
@@ -102,7 +103,7 @@ def stall_facts(facts: Facts, row: int) -> list[str]:
         lines.append(f"then the GPU is idle for {duration(stalls.bubble_ns[row])}")
     line = syncs.lines[row]
     if line:
-        return [*lines, f"called at {literal(place(line.place))}"]
+        return [*lines, f"called at {cut(place(line.place))}"]
     return lines + _around(facts, call)
 
 
@@ -111,7 +112,7 @@ def activity_facts(facts: Facts, row: int) -> list[str]:
     trace, gpu = facts.trace, facts.trace.gpu
     start, length = int(gpu.start_ns[row]), int(gpu.end_ns[row] - gpu.start_ns[row])
     lines = [
-        f"<b>{literal(gpu.name_of(row))}</b>",
+        bold(cut(gpu.name_of(row))),
         _when(facts, start, int(trace.links.activity_step[row])),
         f"lasts {duration(length)}{_amount(int(gpu.bytes[row]), length)}",
     ]
@@ -122,7 +123,7 @@ def activity_facts(facts: Facts, row: int) -> list[str]:
     if launch == NONE:
         return [*lines, "its launch is not in the trace"]
     earlier = start - int(trace.calls.start_ns[launch])
-    lines.append(f"launched {duration(earlier)} earlier by {literal(trace.calls.name_of(launch))}")
+    lines.append(f"launched {duration(earlier)} earlier by {cut(trace.calls.name_of(launch))}")
     return lines + _around(facts, launch)
 
 
@@ -146,12 +147,12 @@ def _exposure(facts: Facts, place: int, length: int) -> str:
 def _when(facts: Facts, time: int, step: int) -> str:
     """Return when something starts; GPU work relative to the step that launched it."""
     if step != NONE:
-        return f"starts {duration(time - facts.step_starts[step])} into {literal(facts.step_names[step])}"
+        return f"starts {duration(time - facts.step_starts[step])} into {facts.step_names[step]}"
     if not facts.step_starts:
         return "outside of the steps"
     since = time - facts.step_starts[0]
     side = "after" if since >= 0 else "before"
-    return f"starts {duration(abs(since))} {side} the start of {literal(facts.step_names[0])}"
+    return f"starts {duration(abs(since))} {side} the start of {facts.step_names[0]}"
 
 
 def _around(facts: Facts, call: int) -> list[str]:
@@ -160,8 +161,8 @@ def _around(facts: Facts, call: int) -> list[str]:
     ops: list[str] = []
     op = int(links.op[call])
     while op != NONE and len(ops) < MAX_OPS:
-        ops.append(literal(facts.trace.ops.name_of(op)))
+        ops.append(cut(facts.trace.ops.name_of(op)))
         op = int(links.op_parent[op])
     lines = [f"in {', '.join(reversed(ops))}"] if ops else []
     caller = facts.caller(call)
-    return [*lines, f"from {literal(caller)}"] if caller else lines
+    return [*lines, f"from {cut(caller)}"] if caller else lines

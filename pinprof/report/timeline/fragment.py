@@ -5,10 +5,12 @@ rectangles took 0.15 s, zooming 0.05 s. Horizontal bars took 0.85 and 0.6 s, fil
 2.1 and 1.0 s. But plotly leaves out a cell that is much narrower than a pixel, and so the script widens those.
 """
 
-import html
 from collections.abc import Iterable
 
+from markupsafe import escape
+
 from pinprof.analysis import Analysis
+from pinprof.report.elements import Markup, note
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.lanes import merged, not_drawn
 from pinprof.report.timeline.names import step_names
@@ -32,7 +34,7 @@ def fragment(
     shared: str = "",
     first_ns: tuple[float, float] | None = None,
     drawn: Trace | None = None,
-) -> str:
+) -> Markup:
     """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
 
     The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together;
@@ -45,10 +47,11 @@ def fragment(
     wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
     detail = detailed(trace, analysis, view, max_events, wanted)
     if not detail.lanes:
-        return '<p class="note">Nothing to draw: the trace has no events on host threads or GPU streams.</p>'
-    shown = "" if first_ns is None else f' data-first="[{first_ns[0]:.0f}, {first_ns[1]:.0f}]"'
-    return f"""<div class="timeline" data-shared="{html.escape(shared)}"{shown}>
-<p class="note">{html.escape(in_words(trace, analysis, detail, view, first_ns))}</p>
+        return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
+    first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""
+    said = note(in_words(trace, analysis, detail, view, first_ns))
+    return Markup("""<div class="timeline" data-shared="{}"{}>
+{}
 <div class="steer" role="group" aria-label="Part of the timeline that is shown">
 <button type="button" class="all">all</button>
 <button type="button" class="previous" aria-label="previous step">&lsaquo;</button>
@@ -58,13 +61,13 @@ def fragment(
 <button type="button" class="found-next" hidden>next</button>
 <output class="found"></output>
 </div>
-<p class="hint">{html.escape(KEYS)}</p>
+<p class="hint">{}</p>
 <div class="plot" tabindex="0" role="application" aria-label="Timeline"></div>
 <p class="drawn" aria-live="off"></p>
 <div class="chosen" aria-live="polite" hidden></div>
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
-<script type="application/x-deflate" class="columns">{packed(trace, analysis, detail, view)}</script>
-</div>"""
+<script type="application/x-deflate" class="columns">{}</script>
+</div>""").format(shared, first, said, KEYS, escape(packed(trace, analysis, detail, view)))
 
 
 def in_words(

@@ -1,11 +1,10 @@
-"""Names of a trace on a page: cut to a length that one can read, and escaped."""
+"""Names of a trace on a page, cut to a length that one can read."""
 
-import html
 import re
 
 import numpy as np
 
-from pinprof.report.words import MAX_NAME, cut, printable
+from pinprof.report.words import cut, printable
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
 
@@ -15,14 +14,6 @@ MAX_LABEL = 40
 DECORATION = re.compile(r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: ")
 ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
 ARGUMENTS = re.compile(r"(?<=\w)[<(].*", re.DOTALL)
-
-
-def literal(text: str, longest: int = MAX_NAME) -> str:
-    """Return a text of a trace as HTML that shows it as it is, cut in its middle if it is longer than given.
-
-    Plotly reads the same few tags and entities in hover texts, so this serves there too.
-    """
-    return html.escape(cut(text, longest))
 
 
 def step_names(trace: Trace) -> list[str]:

@@ -1,13 +1,14 @@
 """Where a finding is to be seen: its worst instance, as an attribute that the page's script follows."""
 
-import html
 import json
 from typing import NamedTuple
 
 import numpy as np
+from markupsafe import escape
 
 from pinprof.analysis import Analysis
 from pinprof.details import Details
+from pinprof.report.elements import Markup
 from pinprof.report.instances import worst_instance
 from pinprof.report.timeline.window import choose_window
 from pinprof.rules import Finding
@@ -25,15 +26,15 @@ class Marked(NamedTuple):
     marks: tuple[Highlight, ...]
 
 
-def zoom_attribute(analysis: Analysis, finding: Finding) -> str:
+def zoom_attribute(analysis: Analysis, finding: Finding) -> Markup:
     """Return ` data-zoom="..."` for a finding, with times in ns since the timeline's 0; nothing where none is known."""
     found = worst(analysis, finding)
     if found is None:
-        return ""
+        return Markup()
     zero = choose_window(analysis.trace).start_ns
     marks = [(what, where, start - zero, end - zero) for what, where, start, end in found.marks]
     text = json.dumps({"range": [found.start_ns - zero, found.end_ns - zero], "marks": marks})
-    return f' data-zoom="{html.escape(text)}"'
+    return Markup(' data-zoom="{}"').format(escape(text))
 
 
 def worst(analysis: Analysis, finding: Finding) -> Marked | None:

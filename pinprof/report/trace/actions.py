@@ -1,49 +1,44 @@
 """What to do, as pieces of the page: the best findings at a glance, and each finding in full with its fix as code."""
 
-import html
 from collections.abc import Iterator
+
+from markupsafe import escape
 
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
-from pinprof.report.elements import escaped, unbroken
+from pinprof.report.elements import Markup, note, unbroken
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.trace.headline import beside_findings, nothing_found
 from pinprof.report.words import joint_worth, place, rates_of, then_worth, worth
-from pinprof.rules import Finding, Findings, unsearched
+from pinprof.rules import Finding, unsearched
 from pinprof.units import counted, duration, percent
 
 BEST = 3
 """Findings that stand on top, and whose fix is unfolded."""
 
 
-def best(number: int, analysis: Analysis) -> Iterator[str]:
+def best(number: int, analysis: Analysis) -> Iterator[Markup]:
     """Yield the best findings of a trace, each with its saving and its line, linked to all that is known of it."""
     findings = analysis.findings
     if not findings:
         return
-    items = "".join(_at_a_glance(number, rank, finding, analysis) for rank, finding in _ranked(findings))
-    yield f'<ol class="best" aria-label="The best findings">{items}</ol>'
+    ranked = enumerate(findings[:BEST], start=1)
+    items = Markup().join(_at_a_glance(number, rank, finding, analysis) for rank, finding in ranked)
+    yield Markup('<ol class="best" aria-label="The best findings">{}</ol>').format(items)
     together = joint_worth(findings, analysis.profile)
     if together:
-        yield f'<p class="note">{escaped(together[0].upper() + together[1:])}.</p>'
+        yield note(f"{together[0].upper()}{together[1:]}.")
     rest = len(findings) - BEST
     if rest > 0:
-        yield f'<p class="note"><a href="#findings-{number}">{counted(rest, "more finding")}</a></p>'
+        yield note(Markup('<a href="#findings-{}">{}</a>').format(number, counted(rest, "more finding")))
 
 
-def _ranked(findings: Findings) -> Iterator[tuple[int, Finding]]:
-    return ((rank, finding) for rank, finding in enumerate(findings[:BEST], start=1))
-
-
-def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis) -> str:
-    profile, evidence = analysis.profile, finding.evidence
-    brings = _short_worth(finding, profile.step_ns, profile.steps.whole)
-    at = str(evidence.place) or "place not recorded"
-    return (
-        f'<li class="{finding.severity}"><a class="to" href="#finding-{number}-{rank}">'
-        f'<span class="cost">{unbroken(brings)}</span> {escaped(finding.rule.title)}</a>'
-        f"<code>{escaped(at)}</code> {_in_timeline(finding, analysis)}</li>"
-    )
+def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis) -> Markup:
+    brings = _short_worth(finding, analysis.profile.step_ns, analysis.profile.steps.whole)
+    at = str(finding.evidence.place) or "place not recorded"
+    return Markup(
+        '<li class="{}"><a class="to" href="#finding-{}-{}"><span class="cost">{}</span> {}</a><code>{}</code> {}</li>'
+    ).format(finding.severity, number, rank, unbroken(brings), finding.rule.title, at, _in_timeline(finding, analysis))
 
 
 def _short_worth(finding: Finding, step_ns: float | None, of: str) -> str:
@@ -58,59 +53,68 @@ def _short_worth(finding: Finding, step_ns: float | None, of: str) -> str:
     return f"saves {duration(saving.saving_ns)}{share}"
 
 
-def _in_timeline(finding: Finding, analysis: Analysis) -> str:
+def _in_timeline(finding: Finding, analysis: Analysis) -> Markup:
     """Return a button that shows the finding's worst instance in the timeline."""
     zoom = zoom_attribute(analysis, finding)
-    return f'<button type="button" class="see"{zoom}>see it in the timeline</button>' if zoom else ""
+    button = Markup('<button type="button" class="see"{}>see it in the timeline</button>')
+    return button.format(zoom) if zoom else Markup()
 
 
-def cards(number: int, analysis: Analysis) -> Iterator[str]:
+def cards(number: int, analysis: Analysis) -> Iterator[Markup]:
     """Yield all findings of a trace, the best first, and what they bring together."""
     profile, findings = analysis.profile, analysis.findings
     if not profile.gpus:
         return
-    yield f'<h3 id="findings-{number}">What to do</h3>'
+    yield Markup('<h3 id="findings-{}">What to do</h3>').format(number)
     reason = unsearched(profile)
     if reason:
-        yield f'<p class="note">Not searched in full: {escaped(reason.what)}.</p>'
+        yield note(f"Not searched in full: {reason.what}.")
     if not findings:
         if not reason:
-            yield f"<p>{escaped(nothing_found(profile))}</p>"
+            yield Markup("<p>{}</p>").format(nothing_found(profile))
         return
     more = beside_findings(profile, findings)
     if more:
-        yield f"<p>{escaped(more)}</p>"
+        yield Markup("<p>{}</p>").format(more)
     for rank, finding in enumerate(findings, start=1):
         yield _card(number, rank, finding, _in_timeline(finding, analysis), profile)
     together = joint_worth(findings, profile)
     if together:
-        yield f"<p><strong>{escaped(together[0].upper() + together[1:])}.</strong></p>"
+        yield Markup("<p><strong>{}{}.</strong></p>").format(together[0].upper(), together[1:])
     rates = rates_of(findings, profile)
     if rates:
-        yield f'<p class="note">{escaped(rates[0].upper() + rates[1:])}.</p>'
+        yield note(f"{rates[0].upper()}{rates[1:]}.")
 
 
-def _card(number: int, rank: int, finding: Finding, in_timeline: str, profile: Profile) -> str:
-    rule, evidence = finding.rule, finding.evidence
-    at = place(evidence.place)
-    where = f'<p class="place"><code>{escaped(at)}</code> {in_timeline}</p>' if at or in_timeline else ""
-    unfolded = " open" if rank <= BEST else ""
-    further = then_worth(finding, profile)
-    then = f"\n<p><strong>Then:</strong> {unbroken(further)}</p>" if further else ""
-    kind = f"{rule.id}, suspected" if finding.severity == "suspect" else rule.id
-    return f"""<article class="finding {finding.severity}" id="finding-{number}-{rank}">
-<h4><span class="cost">{unbroken(worth(finding, profile))}</span> <span>{escaped(rule.title)}</span>
-<span class="kind">{escaped(kind)}</span></h4>
+def _card(number: int, rank: int, finding: Finding, in_timeline: Markup, profile: Profile) -> Markup:
+    rule, at, further = finding.rule, place(finding.evidence.place), then_worth(finding, profile)
+    where = Markup('<p class="place"><code>{}</code> {}</p>').format(at, in_timeline)
+    then = Markup("\n<p><strong>Then:</strong> {}</p>").format(unbroken(further))
+    return Markup("""<article class="finding {severity}" id="finding-{number}-{rank}">
+<h4><span class="cost">{worth}</span> <span>{rule.title}</span>
+<span class="kind">{rule.id}{suspected}</span></h4>
 {where}
-<p>{unbroken(evidence.text)}.</p>
-<p><strong>Fix:</strong> {escaped(rule.fix)}</p>{then}
+<p>{evidence}.</p>
+<p><strong>Fix:</strong> {rule.fix}</p>{then}
 <details{unfolded}><summary>The fix as code, and when it is safe</summary>
-<div class="codes">{_code("Before", rule.before)}{_code("After", rule.code)}</div>
-<p><strong>Why:</strong> {escaped(rule.why)}</p>
-<p><strong>Safe if:</strong> {escaped(rule.safe_if)}</p></details>
-</article>"""
+<div class="codes">{codes}</div>
+<p><strong>Why:</strong> {rule.why}</p>
+<p><strong>Safe if:</strong> {rule.safe_if}</p></details>
+</article>""").format(
+        number=number,
+        rank=rank,
+        rule=rule,
+        severity=finding.severity,
+        suspected=", suspected" if finding.severity == "suspect" else "",
+        worth=unbroken(worth(finding, profile)),
+        where=where if at or in_timeline else "",
+        evidence=unbroken(finding.evidence.text),
+        then=then if further else "",
+        unfolded=" open" if rank <= BEST else "",
+        codes=_code("Before", rule.before) + _code("After", rule.code),
+    )
 
 
-def _code(title: str, code: str) -> str:
+def _code(title: str, code: str) -> Markup:
     """Return code of a rule, which wide lines may scroll; unlike other texts it has lines."""
-    return f'<div><h5>{title}</h5><pre tabindex="0"><code>{html.escape(code)}</code></pre></div>'
+    return Markup('<div><h5>{}</h5><pre tabindex="0"><code>{}</code></pre></div>').format(title, escape(code))

@@ -8,21 +8,13 @@ from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, whole_cost
-from pinprof.report.timeline.kinds import (
-    BLUE,
-    GREEN,
-    GREY,
-    KINDS,
-    ORANGE,
-    SKY,
-    STALL,
-    VERMILLION,
-    YELLOW,
-)
-from pinprof.report.timeline.names import literal
-from pinprof.report.words import IDLE, place
+from pinprof.report.elements import Markup
+from pinprof.report.timeline.kinds import BLUE, GREEN, GREY, KINDS, ORANGE, SKY, STALL, VERMILLION, YELLOW
+from pinprof.report.words import IDLE, cut, place
 from pinprof.units import NS_PER_MS, counted, duration, rate, sizes
 
+Bars = tuple[str, str, Sequence[int], Sequence[str]]
+"""A series: its name, its colour, times, and what hovering says of them."""
 _IDLE_COLOURS = dict(zip(IDLE_CAUSES, (SKY, YELLOW, GREEN, VERMILLION, ORANGE, GREY), strict=True))
 MOST_SITES = 12
 """Waits that are drawn, those that leave the longest idle time; the rest is one bar."""
@@ -50,9 +42,13 @@ def _copies(profile: Profile) -> go.Figure | None:
         f"{group.direction} {group.host_memory if group.host_memory != 'none' else ''}".strip() for group, *_ in groups
     ]
     hover = [
-        f"{counted(copied.count, 'copy', 'copies')}, {sizes(copied.bytes, group.unsized)}"
-        + (f" at {rate(copied.bandwidth_gbps)}" if copied.bandwidth_gbps else "")
-        + f"<br>{duration(hidden.overlapped_ns)} overlapped, {duration(hidden.exposed_ns)} exposed"
+        Markup("{}, {}{}<br>{} overlapped, {} exposed").format(
+            counted(copied.count, "copy", "copies"),
+            sizes(copied.bytes, group.unsized),
+            f" at {rate(copied.bandwidth_gbps)}" if copied.bandwidth_gbps else "",
+            duration(hidden.overlapped_ns),
+            duration(hidden.exposed_ns),
+        )
         for group, copied, hidden in groups
     ]
     return _stacked(
@@ -71,7 +67,7 @@ def _busy(profile: Profile) -> go.Figure | None:
         return None
     rows = [f"GPU {gpu.device}" for gpu, _ in gpus]
     busy = [time.busy_ns for _, time in gpus]
-    series = [("busy", BLUE, busy, [f"busy for {duration(time)}" for time in busy])]
+    series: list[Bars] = [("busy", BLUE, busy, [f"busy for {duration(time)}" for time in busy])]
     if profile.withheld.causes:
         idle = [time.idle_ns for _, time in gpus]
         series.append(("idle", GREY, idle, [f"idle for {duration(time)}" for time in idle]))
@@ -79,7 +75,7 @@ def _busy(profile: Profile) -> go.Figure | None:
         for cause in IDLE_CAUSES:
             times = [dict(given(gpu.idle_by_cause) or ()).get(cause, 0) for gpu, _ in gpus]
             if any(times):
-                texts = [f"{IDLE[cause]}<br>{duration(time)}" for time in times]
+                texts = [Markup("{}<br>{}").format(IDLE[cause], duration(time)) for time in times]
                 series.append((cause.replace("_", " "), _IDLE_COLOURS[cause], times, texts))
     return _stacked("Busy and idle time of the GPUs", rows, series)
 
@@ -97,28 +93,27 @@ def _stalls(profile: Profile) -> go.Figure | None:
         ("overhead: in the call itself", GREY, [cost.overhead_ns for _, cost in sites]),
     )
     hover = [
-        f"{counted(cost.count, 'wait')}, {duration(cost.stall_ns)}<br>"
-        f"the GPU is idle for {duration(cost.idle_ns)} after them<br>{site.verdict}"
+        Markup("{}, {}<br>the GPU is idle for {} after them<br>{}").format(
+            counted(cost.count, "wait"), duration(cost.stall_ns), duration(cost.idle_ns), site.verdict
+        )
         for site, cost in sites
     ]
     figure = _stacked("Stalls of the host", names, [(name, colour, times, hover) for name, colour, times in parts])
     figure.update_yaxes(
         tickvals=names,
         ticktext=[
-            f'<span style="color:{KINDS[STALL + CAUSES.index(site.cause)].colour}">■</span> {name}'
+            Markup('<span style="color:{}">■</span> {}').format(KINDS[STALL + CAUSES.index(site.cause)].colour, name)
             for (site, _), name in zip(sites, names, strict=True)
         ],
     )
     return figure
 
 
-def _site(number: int, cause: str, at: str) -> str:
-    return f"{number + 1}. {cause}" + (f" at {literal(at)}" if at else "")
+def _site(number: int, cause: str, at: str) -> Markup:
+    return Markup.escape(f"{number + 1}. {cause}" + (f" at {cut(at)}" if at else ""))
 
 
-def _stacked(
-    title: str, rows: Sequence[str], series: Sequence[tuple[str, str, Sequence[int], Sequence[str]]]
-) -> go.Figure:
+def _stacked(title: str, rows: Sequence[str], series: Sequence[Bars]) -> go.Figure:
     """Return horizontal bars of stacked times, given in ns and shown in ms."""
     bars = [
         go.Bar(

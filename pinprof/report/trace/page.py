@@ -6,7 +6,7 @@ from pathlib import PurePath
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
-from pinprof.report.elements import Column, Markup, Share, escaped, facts, shares, table, unbroken
+from pinprof.report.elements import Column, Markup, Share, facts, lines, note, remarks, shares, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
@@ -15,42 +15,36 @@ from pinprof.report.trace.actions import best, cards
 from pinprof.report.trace.headline import headline
 from pinprof.report.trace.sections import below
 from pinprof.report.trace.step import Fact, bound, of_what, step, where_it_goes
-from pinprof.report.words import (
-    ABSENT,
-    DISTRUST,
-    NOTHING,
-    absences,
-    consequence,
-    doubts,
-    steps,
-)
+from pinprof.report.words import ABSENT, DISTRUST, NOTHING, absences, consequence, doubts, steps
 from pinprof.units import duration
 
 
-def to_html(entries: Sequence[Analysis]) -> str:
+def to_html(entries: Sequence[Analysis]) -> Markup:
     """Return the report on the traces as one page that needs nothing else."""
     names = [PurePath(entry.profile.path).name for entry in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
     most = MAX_EVENTS // max(len(entries), 1)
     sections = (section(number, entry, most) for number, entry in enumerate(entries, start=1))
-    overview = _overview(entries) if len(entries) > 1 else ""
-    return report_page(title, "what the host and its copies cost the step", f"{overview}{''.join(sections)}")
+    overview = _overview(entries) if len(entries) > 1 else Markup()
+    return report_page(title, "what the host and its copies cost the step", overview + Markup().join(sections))
 
 
-def report_page(title: str, subject: str, sections: str) -> str:
-    """Return a page of these sections, as HTML, on a subject in words."""
-    header = f"<header><h1>pinprof: {escaped(subject)}</h1></header>"
-    skip = '<a class="skip" href="#report">Skip to the report</a>'
-    return page(title, f'{skip}\n{header}\n<main id="report" tabindex="-1">\n{sections}</main>')
+def report_page(title: str, subject: str, sections: Markup) -> Markup:
+    """Return a page of these sections on a subject in words."""
+    body = Markup(
+        '<a class="skip" href="#report">Skip to the report</a>\n<header><h1>pinprof: {}</h1></header>\n'
+        '<main id="report" tabindex="-1">\n{}</main>'
+    )
+    return page(title, body.format(subject, sections))
 
 
-def timeline_page(analysis: Analysis) -> str:
+def timeline_page(analysis: Analysis) -> Markup:
     """Return the timeline alone as one page that needs nothing else."""
     name = PurePath(analysis.profile.path).name
-    return page(f"pinprof: {name}", f"<main><h1>{escaped(name)}</h1>\n{fragment(analysis)}\n</main>")
+    return page(f"pinprof: {name}", Markup("<main><h1>{}</h1>\n{}\n</main>").format(name, fragment(analysis)))
 
 
-def _overview(entries: Sequence[Analysis]) -> str:
+def _overview(entries: Sequence[Analysis]) -> Markup:
     """Return a table of the traces, each with its step and what to do first, and a link to its part of the page."""
     columns = [Column("trace"), Column("step", is_number=True), Column("bound by"), Column("what to do first")]
     rows = []
@@ -58,47 +52,47 @@ def _overview(entries: Sequence[Analysis]) -> str:
         profile = entry.profile
         name = PurePath(profile.path).name
         rank = f"rank {profile.info.rank}: " if profile.info.rank is not None else ""
-        link = Markup(f'<a href="#trace-{number}">{escaped(rank + name)}</a>')
+        link = Markup('<a href="#trace-{}">{}</a>').format(number, rank + name)
         limit = bound(profile)
         rows.append(
             (link, step(profile).number, limit.number if limit else NOTHING, headline(profile, entry.findings).do)
         )
-    return f'<nav aria-label="Traces">{table("The traces of this page", columns, rows)}</nav>\n'
+    return Markup('<nav aria-label="Traces">{}</nav>\n').format(table("The traces of this page", columns, rows))
 
 
-def section(number: int, entry: Analysis, max_events: int) -> str:
+def section(number: int, entry: Analysis, max_events: int) -> Markup:
     """Return the report on one trace, the page's so many-th."""
     profile, findings = entry.profile, entry.findings
     said = headline(profile, findings)
     do = unbroken(said.do)
-    first = f'<a href="#finding-{number}-{said.number}">{do}</a>' if said.number else do
+    first = Markup('<a href="#finding-{}-{}">{}</a>').format(number, said.number, do) if said.number else do
     charts = below(number, entry)
     links = [(f"findings-{number}", "What to do")] if profile.gpus else []
     links += [(f"timeline-{number}", "Timeline"), *((part.id, part.title) for part in charts)]
     pieces = [
-        f'<h2 id="heading-{number}">{escaped(PurePath(profile.path).name)}</h2>',
-        f'<p class="note">{escaped(_recorded(profile))}</p>',
-        f'<p class="headline">{unbroken(said.what)} <strong>{first}</strong></p>',
-        *_missing(DISTRUST, doubts(profile)),
+        Markup('<h2 id="heading-{}">{}</h2>').format(number, PurePath(profile.path).name),
+        note(_recorded(profile)),
+        Markup('<p class="headline">{} <strong>{}</strong></p>').format(unbroken(said.what), first),
+        _missing(DISTRUST, doubts(profile)),
         facts(_summary(profile)),
         *_shares(profile),
         *best(number, entry),
         contents(links),
         *cards(number, entry),
-        f'<h3 id="timeline-heading-{number}">Timeline</h3>',
-        f'<div id="timeline-{number}">{fragment(entry, max_events, findings)}</div>',
-        *(f'<h3 id="{part.id}">{escaped(part.title)}</h3>\n{part.content}' for part in charts),
-        *_missing(ABSENT, absences(profile)),
-        f'<p class="note">Read from <code>{escaped(profile.path)}</code></p>',
+        Markup('<h3 id="timeline-heading-{}">Timeline</h3>').format(number),
+        Markup('<div id="timeline-{}">{}</div>').format(number, fragment(entry, max_events, findings)),
+        *(Markup('<h3 id="{}">{}</h3>\n{}').format(*part) for part in charts),
+        _missing(ABSENT, absences(profile)),
+        note(Markup("Read from <code>{}</code>").format(profile.path)),
     ]
-    body = "\n".join(pieces)
-    return f'<section id="trace-{number}" aria-labelledby="heading-{number}">\n{body}\n</section>\n'
+    made = Markup('<section id="trace-{0}" aria-labelledby="heading-{0}">\n{1}\n</section>\n')
+    return made.format(number, lines(pieces))
 
 
-def contents(links: Sequence[tuple[str, str]]) -> str:
+def contents(links: Sequence[tuple[str, str]]) -> Markup:
     """Return links to parts of the page: (id, title)."""
-    items = "".join(f'<li><a href="#{name}">{escaped(title)}</a></li>' for name, title in links)
-    return f'<nav class="contents" aria-label="Parts of the report"><ul>{items}</ul></nav>'
+    items = Markup().join(Markup('<li><a href="#{}">{}</a></li>').format(*link) for link in links)
+    return Markup('<nav class="contents" aria-label="Parts of the report"><ul>{}</ul></nav>').format(items)
 
 
 def _recorded(profile: Profile) -> str:
@@ -142,9 +136,6 @@ def _shares(profile: Profile) -> Iterator[Markup]:
             )
 
 
-def _missing(title: str, entries: Sequence[Doubt]) -> Iterator[str]:
-    if entries:
-        items = "".join(
-            f"<li><strong>{escaped(entry.what)}</strong>: {escaped(consequence(entry))}.</li>" for entry in entries
-        )
-        yield f'<h3>{escaped(title)}</h3>\n<ul class="missing">{items}</ul>'
+def _missing(title: str, entries: Sequence[Doubt]) -> Markup:
+    said = Markup("<strong>{}</strong>: {}.")
+    return remarks(title, (said.format(entry.what, consequence(entry)) for entry in entries))

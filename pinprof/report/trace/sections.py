@@ -7,25 +7,10 @@ from pinprof.analysis import Analysis
 from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
-from pinprof.report.charts import (
-    Chart,
-    copies_chart,
-    idle_chart,
-    overlap_chart,
-    shown,
-    steps_chart,
-    syncs_chart,
-)
-from pinprof.report.elements import escaped
+from pinprof.report.charts import Chart, copies_chart, idle_chart, overlap_chart, shown, steps_chart, syncs_chart
+from pinprof.report.elements import Markup, lines, note
 from pinprof.report.timeline.names import shown_numbers
-from pinprof.report.trace.tables import (
-    copies_table,
-    idle_table,
-    parts_table,
-    reasons_table,
-    sites_table,
-    steps_table,
-)
+from pinprof.report.trace.tables import copies_table, idle_table, parts_table, reasons_table, sites_table, steps_table
 from pinprof.report.words import why_not
 
 MAX_GPUS = 4
@@ -37,7 +22,7 @@ class PagePart(NamedTuple):
 
     id: str
     title: str
-    content: str
+    content: Markup
 
 
 def below(number: int, analysis: Analysis) -> list[PagePart]:
@@ -51,11 +36,11 @@ def below(number: int, analysis: Analysis) -> list[PagePart]:
         ("idle", "Idle GPU", _idle(analysis.profile)),
         ("steps", "Steps" if steps.count > 1 else f"The {steps.whole}", _steps(analysis)),
     )
-    named = (PagePart(f"{name}-{number}", title, "\n".join(filter(None, content))) for name, title, content in sections)
+    named = (PagePart(f"{name}-{number}", title, lines(content)) for name, title, content in sections)
     return [part for part in named if part.content]
 
 
-def _overlap(analysis: Analysis) -> Iterator[str]:
+def _overlap(analysis: Analysis) -> Iterator[Markup]:
     profile = analysis.profile
     if not profile.gpus:
         return
@@ -66,12 +51,12 @@ def _overlap(analysis: Analysis) -> Iterator[str]:
     for of_device in parts[:MAX_GPUS]:
         yield shown(overlap_chart(of_device, numbers))
         in_numbers = parts_table(of_device, numbers, profile.steps.whole)
-        yield f"<details><summary>The same in numbers</summary>{in_numbers}</details>"
+        yield Markup("<details><summary>The same in numbers</summary>{}</details>").format(in_numbers)
     if len(parts) > MAX_GPUS:
-        yield f'<p class="note">The first {MAX_GPUS} of {len(parts)} GPUs are drawn.</p>'
+        yield note(f"The first {MAX_GPUS} of {len(parts)} GPUs are drawn.")
 
 
-def _copies(analysis: Analysis) -> Iterator[str]:
+def _copies(analysis: Analysis) -> Iterator[Markup]:
     profile = analysis.profile
     if not profile.copies:
         return
@@ -80,10 +65,10 @@ def _copies(analysis: Analysis) -> Iterator[str]:
     yield copies_table(profile)
     reasons = reasons_table(profile)
     if reasons:
-        yield f"<h4>Why copies are exposed</h4>{reasons}"
+        yield Markup("<h4>Why copies are exposed</h4>{}").format(reasons)
 
 
-def _waits(profile: Profile) -> Iterator[str]:
+def _waits(profile: Profile) -> Iterator[Markup]:
     why = profile.withheld
     if not profile.sites:
         return
@@ -92,7 +77,7 @@ def _waits(profile: Profile) -> Iterator[str]:
     yield sites_table(profile)
 
 
-def _idle(profile: Profile) -> Iterator[str]:
+def _idle(profile: Profile) -> Iterator[Markup]:
     if not profile.idles:
         return
     yield _unshown(profile.withheld.busy, profile.withheld.causes)
@@ -100,7 +85,7 @@ def _idle(profile: Profile) -> Iterator[str]:
     yield idle_table(profile)
 
 
-def _steps(analysis: Analysis) -> Iterator[str]:
+def _steps(analysis: Analysis) -> Iterator[Markup]:
     profile = analysis.profile
     yield _unshown(profile.withheld.step)
     if not profile.withheld.step:
@@ -110,10 +95,10 @@ def _steps(analysis: Analysis) -> Iterator[str]:
     yield steps_table(profile)
 
 
-def _drawn(chart: Chart | None) -> str:
-    return shown(chart) if chart else ""
+def _drawn(chart: Chart | None) -> Markup:
+    return shown(chart) if chart else Markup()
 
 
-def _unshown(*reasons: Doubt | None) -> str:
+def _unshown(*reasons: Doubt | None) -> Markup:
     reason = why_not(*reasons)
-    return f'<p class="note">The chart is {escaped(reason)}.</p>' if reason else ""
+    return note(f"The chart is {reason}.") if reason else Markup()

@@ -5,7 +5,7 @@ from pinprof.analyses.parts import StepParts
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.overlap import PATTERNS
-from pinprof.report.elements import Column, Markup, details, escaped, table
+from pinprof.report.elements import Column, Markup, details, number_columns, table
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.words import IDLE, NOTHING, copy_cells, exposed_rows, place, surprises, wait_cells
 from pinprof.trace.tables import Int64s
@@ -19,44 +19,40 @@ MAX_ROWS = 100
 """A longer table helps nobody."""
 
 
-def _numbers(*titles: str) -> list[Column]:
-    return [Column(title, is_number=True) for title in titles]
-
-
-def copies_table(profile: Profile) -> str:
+def copies_table(profile: Profile) -> Markup:
     """Return the copies by direction and host memory."""
     if not profile.copies:
-        return ""
+        return Markup()
     columns = [Column("direction"), Column("host memory")]
-    columns += _numbers("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
+    columns += number_columns("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
     return table("In the whole trace, each copy counted by itself", columns, copy_cells(profile, ","))
 
 
-def reasons_table(profile: Profile) -> str:
+def reasons_table(profile: Profile) -> Markup:
     """Return why copies are exposed; nothing where that is withheld."""
-    columns = [Column("reason"), *_numbers("copies", "exposed"), Column("meaning")]
+    columns = [Column("reason"), *number_columns("copies", "exposed"), Column("meaning")]
     cells = [
         (reason.replace("_", " "), f"{count:,}", duration(time), SENTENCES[reason])
         for reason, count, time in exposed_rows(profile)
     ]
-    return table("In the whole trace; the first reason that holds for a copy", columns, cells) if cells else ""
+    return table("In the whole trace; the first reason that holds for a copy", columns, cells) if cells else Markup()
 
 
-def sites_table(profile: Profile) -> str:
+def sites_table(profile: Profile) -> Markup:
     """Return the waits of the host by site, and what is surprising about them."""
     steps = profile.steps
     columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
     counts = ("in the trace", "per step") if steps.whole == "step" else ("in the trace",)
-    columns += _numbers(*counts, "stall", "drain", "own copy", "rest", "GPU idle after")
+    columns += number_columns(*counts, "stall", "drain", "own copy", "rest", "GPU idle after")
     rows = [_site_row(profile, site) for site in profile.sites]
     caption = (
         f"{OF_WHAT[steps.whole]} as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle "
         "after: until its next work"
     )
     if not rows:
-        return ""
-    said = "".join(f"<li>{escaped(sentence)}.</li>" for sentence in surprises(profile))
-    return table(caption, columns, rows) + (f"<ul>{said}</ul>" if said else "")
+        return Markup()
+    said = Markup().join(map(Markup("<li>{}.</li>").format, surprises(profile)))
+    return table(caption, columns, rows) + (Markup("<ul>{}</ul>").format(said) if said else "")
 
 
 def _site_row(profile: Profile, site: WaitSite) -> tuple[str, ...]:
@@ -66,7 +62,7 @@ def _site_row(profile: Profile, site: WaitSite) -> tuple[str, ...]:
         "the profiler's own, not counted" if by_profiler else site.cause.replace("_", " "),
         "" if by_profiler else site.verdict,
         _where(site),
-        Markup(f"<code>{escaped(site.op or site.call)}</code>"),
+        Markup("<code>{}</code>").format(site.op or site.call),
         f"{total.count:,}" if total else NOTHING,
         *([count] if profile.steps.whole == "step" else []),
         *([NOTHING] * len(times) if by_profiler else times),
@@ -78,19 +74,19 @@ def _where(site: WaitSite) -> str:
     return details(at, site.stack) if site.stack else at
 
 
-def idle_table(profile: Profile) -> str:
+def idle_table(profile: Profile) -> Markup:
     """Return the idle time of each GPU by cause; nothing where that is withheld."""
-    columns = [Column("GPU"), Column("cause"), *_numbers("time", "of its span"), Column("meaning")]
+    columns = [Column("GPU"), Column("cause"), *number_columns("time", "of its span"), Column("meaning")]
     rows = [
         (str(gpu.device), cause.replace("_", " "), duration(idle), percent(idle / time.span_ns), IDLE[cause])
         for gpu in profile.gpus
         if (time := given(gpu.time))
         for cause, idle in given(gpu.idle_by_cause) or ()
     ]
-    return table("As traced, between the first and the last work of each GPU", columns, rows) if rows else ""
+    return table("As traced, between the first and the last work of each GPU", columns, rows) if rows else Markup()
 
 
-def steps_table(profile: Profile) -> str:
+def steps_table(profile: Profile) -> Markup:
     """Return how long the steps are, by each way to measure them."""
     steps = profile.steps
     worked = "time in which the busiest GPU worked, copies of pageable memory left out"
@@ -112,19 +108,19 @@ def steps_table(profile: Profile) -> str:
     if len(each) > 1:
         lengths = ", ".join(duration(time) for time in each) if len(each) <= FEW else between(min(each), max(each))
         rows.append(("each", lengths, "from the start of one complete step to the next one's"))
-    columns = [Column(steps.whole), *_numbers("time"), Column("meaning")]
+    columns = [Column(steps.whole), *number_columns("time"), Column("meaning")]
     only = "The complete step" if steps.whole == "step" else "The whole trace"
     cost = "as traced, with the profiler's cost in"
     caption = f"Complete steps {cost} them" if steps.count > 1 else f"{only} {cost} it"
-    return table(caption, columns, rows) if rows else ""
+    return table(caption, columns, rows) if rows else Markup()
 
 
-def parts_table(parts: StepParts, numbers: Int64s, whole: str = "step") -> str:
+def parts_table(parts: StepParts, numbers: Int64s, whole: str = "step") -> Markup:
     """Return how the time of each step divides on a GPU; `numbers` are those of all steps.
 
     `whole` is what counts as a step: `StepTimes.whole`.
     """
-    columns = [Column(whole), *_numbers("length", *(KINDS[kind].label for kind in PATTERNS))]
+    columns = [Column(whole), *number_columns("length", *(KINDS[kind].label for kind in PATTERNS))]
     times = (parts.length_ns, parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
     rows = zip(numbers[parts.step].tolist(), *(time.tolist() for time in times), strict=True)
     cells = [(f"{step}", *(duration(time) for time in row)) for step, *row in list(rows)[:MAX_ROWS]]
