@@ -49,7 +49,7 @@ class Evidence(Placed):
 Look: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rule:
     """One kind of problem, with all that its page says; texts are plain sentences."""
 
