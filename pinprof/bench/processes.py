@@ -13,11 +13,7 @@ from pinprof.bench.experiment import (
     Published,
     Size,
 )
-from pinprof.bench.judging import (
-    answers,
-    less,
-    not_less,
-)
+from pinprof.bench.judging import answers, less, not_less
 from pinprof.bench.processes_judges import (
     ARRIVES,
     PUBLISHED_RATES,

@@ -2,20 +2,8 @@
 
 from collections.abc import Sequence
 
-from pinprof.bench.experiment import (
-    MIB,
-    Published,
-)
-from pinprof.bench.judging import (
-    Judgement,
-    Measured,
-    MissingError,
-    against,
-    beyond,
-    pairs_by_size,
-    ratios,
-    reverse,
-)
+from pinprof.bench.experiment import MIB, Published
+from pinprof.bench.judging import Judgement, Measured, MissingError, against, beyond, pairs_by_size, ratios, reverse
 from pinprof.bench.order import order, shown, times
 from pinprof.bench.results import Figure
 from pinprof.units import percent, rate, size

@@ -1,25 +1,7 @@
 """E1 to E7: what the PyTorch tutorial on pin_memory() and non_blocking does and says."""
 
-from pinprof.bench.experiment import (
-    ANSWER,
-    ARTICLE,
-    MIB,
-    OURS,
-    PROCESSES,
-    TUTORIAL,
-    Claim,
-    Experiment,
-    Published,
-    Size,
-)
-from pinprof.bench.judging import (
-    all_less,
-    extreme,
-    less,
-    not_less,
-    right,
-    wrong,
-)
+from pinprof.bench.experiment import ANSWER, ARTICLE, MIB, OURS, PROCESSES, TUTORIAL, Claim, Experiment, Published, Size
+from pinprof.bench.judging import all_less, extreme, less, not_less, right, wrong
 from pinprof.bench.tutorial_judges import (
     CASES,
     PUBLISHED_STRATEGIES,

@@ -2,9 +2,7 @@
 
 from itertools import combinations
 
-from pinprof.bench.experiment import (
-    Published,
-)
+from pinprof.bench.experiment import Published
 from pinprof.bench.judging import (
     FEW,
     Judge,

@@ -12,18 +12,7 @@ import numpy as np
 from pinprof.analyses.syncs import Stalls
 from pinprof.intervals import Intervals, covered, union
 from pinprof.replay.events import find_event_uses
-from pinprof.trace.calls import (
-    ASYNC_COPY,
-    COPY,
-    DEVICE,
-    EVENT,
-    FREE,
-    LAUNCH,
-    MODULE_LOAD,
-    PROFILER,
-    QUEUE_FULL,
-    STREAM,
-)
+from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, LAUNCH, MODULE_LOAD, PROFILER, QUEUE_FULL, STREAM
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 
 

@@ -2,18 +2,7 @@
 
 import numpy as np
 
-from pinprof.measurement.trust.doubt import (
-    BUSY,
-    CAUSES,
-    COPIES,
-    DRAIN,
-    ESTIMATE,
-    OVERLAP,
-    STALLS,
-    Doubt,
-    Seen,
-    only_if,
-)
+from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, ESTIMATE, OVERLAP, STALLS, Doubt, Seen, only_if
 from pinprof.measurement.trust.launches import launching
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration

@@ -19,16 +19,7 @@ import numpy as np
 
 from pinprof.trace.scan.events import Args, Event, decode_events
 from pinprof.trace.scan.layouts import Layout, learn_layout
-from pinprof.trace.scan.rows import (
-    Part,
-    Rows,
-    Shared,
-    Wanted,
-    by_appearance,
-    category_name,
-    joined,
-    part_of_events,
-)
+from pinprof.trace.scan.rows import Part, Rows, Shared, Wanted, by_appearance, category_name, joined, part_of_events
 from pinprof.trace.scan.seams import PHASE, Block, Seams, find_seams
 from pinprof.trace.scan.texts import Codes, Texts
 from pinprof.trace.scan.words import WORD, byte_at, decimals_at, integers_at, stands_at, word
