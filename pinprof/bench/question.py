@@ -68,11 +68,7 @@ QUESTIONS = (
                 exposed("overlapped, plain loop"),
                 differs=STREAM_ORDER,
             ),
-            Claim(
-                "model(images) is no synchronization point",
-                (ANSWER,),
-                never_waits("waits, plain loop"),
-            ),
+            Claim("model(images) is no synchronization point", (ANSWER,), never_waits("waits, plain loop")),
             Claim(
                 "Copies and computation are handled by different parts of the GPU",
                 (ANSWER,),

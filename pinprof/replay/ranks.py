@@ -52,10 +52,7 @@ def alone(trace: Trace, program: Program, steps: Sequence[int]) -> Program:
     return replace(
         program,
         calls=tuple(
-            replace(
-                call,
-                works=[replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works],
-            )
+            replace(call, works=[replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works])
             for call in program.calls
         ),
     )

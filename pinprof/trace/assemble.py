@@ -259,12 +259,7 @@ def usable_times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
     usable = rows.timed & ~lost & ~negative
     middle = int(np.median(start[usable])) if usable.any() else 0
     absurd = usable & ((np.abs(start - middle) > MAX_DISTANCE_NS) | (duration > MAX_DISTANCE_NS))
-    problems = {
-        "no_time": ~rows.timed,
-        "gpu_time_lost": lost,
-        "negative_duration": negative,
-        "absurd_time": absurd,
-    }
+    problems = {"no_time": ~rows.timed, "gpu_time_lost": lost, "negative_duration": negative, "absurd_time": absurd}
     skipped = {reason: int(problem.sum()) for reason, problem in problems.items() if problem.any()}
     return start + np.where(absurd, 0, duration), usable & ~absurd, skipped
 

@@ -12,12 +12,7 @@ USUAL_DEPTH = 64
 
 
 def find_links(
-    ops: HostEvents,
-    functions: HostEvents,
-    calls: Calls,
-    gpu: Activities,
-    launch: Int32s,
-    steps: Steps,
+    ops: HostEvents, functions: HostEvents, calls: Calls, gpu: Activities, launch: Int32s, steps: Steps
 ) -> Links:
     """Return all links of a trace, given those from activities to their launches."""
     call_step = step_at(steps, calls.start_ns) if steps.on_host else np.full(len(calls), NONE, np.int32)

@@ -77,10 +77,7 @@ def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | No
     start, end = (
         (calls.start_ns[launching], calls.end_ns[launching])
         if on_host
-        else (
-            gpu.start_ns[kernels],
-            gpu.end_ns[kernels],
-        )
+        else (gpu.start_ns[kernels], gpu.end_ns[kernels])
     )
     period = _period(gpu.name[kernels[first] if on_host else kernels])
     if period == 0:

@@ -268,13 +268,7 @@ def _last_device(trace: Trace, rows: Int64s) -> Int32s:
 
 
 def _prior_end(
-    trace: Trace,
-    kind: np.ndarray,
-    device: Int32s,
-    stream: Int64s,
-    start: Int64s,
-    end: Int64s,
-    issued: Int64s,
+    trace: Trace, kind: np.ndarray, device: Int32s, stream: Int64s, start: Int64s, end: Int64s, issued: Int64s
 ) -> Int64s:
     """Return the end of the last work that was issued before and that the call waited for; its start if none.
 
