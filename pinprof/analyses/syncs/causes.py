@@ -1,6 +1,7 @@
 """Why the host waited, in the user's terms: from the ops and Python functions around a call, and the call itself."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -140,13 +141,12 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
     """
     cause = _by_call(trace, stalls)
     of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
-    by_op, within_op = _by_op(trace, stalls.call)
+    by_op, within_op, within_library, within_compiled = _ops_tell(trace, stalls.call)
     by_op[(by_op == CODE["to_cpu"]) & (cause != CODE["blocking_copy_dtoh"])] = NONE
     cause = np.where((by_op != NONE) & of_values, by_op, cause)
     cause[(cause == CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CODE["tensor_from_host"]
     synchronizes = np.isin(cause, [CODE[OF_KIND[kind]] for kind in (STREAM, DEVICE, EVENT)])
-    of_an_op = within_op & ((by_op != NONE) | synchronizes) | in_library(trace, stalls.call)
-    of_an_op |= _in_compiled(trace, stalls.call) & synchronizes
+    of_an_op = within_op & ((by_op != NONE) | synchronizes) | within_library | within_compiled & synchronizes
     cause[of_an_op & (of_values | synchronizes)] = CODE["other"]
     by_function = _by_function(trace, stalls.call)
     cause = np.where((by_function != NONE) & of_values, by_function, cause)
@@ -181,31 +181,32 @@ def _is_awaited(stalls: Stalls) -> np.ndarray:
 
 def in_library(trace: Trace, call: Int64s) -> Bools:
     """Return whether a call is made within an op of a library or an extension, and not by the user's own code there."""
-    return _is_within(trace, call, _is_of_a_library)
+    return _ops_tell(trace, call).within_library
 
 
-def _in_compiled(trace: Trace, call: Int64s) -> Bools:
-    """Return whether a call is made within what torch compiled, by no function of the user's own there."""
-    return _is_within(trace, call, lambda name: name.startswith(COMPILED))
+class _OpsTell(NamedTuple):
+    """What the ops around each call tell; ops around a function of the user's own do not count."""
+
+    cause: Int32s
+    """As an index into CAUSES; -1 where they tell none."""
+    within_op: Bools
+    """Whether another op of torch makes the call for its own purpose."""
+    within_library: Bools
+    """Whether an op of a library or an extension is around the call."""
+    within_compiled: Bools
+    """Whether the call is made within what torch compiled."""
 
 
-def _is_within(trace: Trace, call: Int64s, is_meant: Callable[[str], bool]) -> Bools:
-    meant, result = trace.ops.named(is_meant), np.zeros(len(call), bool)
-    for op in _ops_around(trace, call):
-        result |= (op != NONE) & meant[op]
-    return result
-
-
-def _by_op(trace: Trace, call: Int64s) -> tuple[Int32s, Bools]:
-    """Return the cause that the ops around each call tell, and whether another op of torch waits, by its own doing."""
-
+def _ops_tell(trace: Trace, call: Int64s) -> _OpsTell:
     def name_code(name: str) -> int:
         return CODE[OF_OP[name]] if name in OF_OP else NONE
 
     ops, code = trace.ops, _per_name(trace.ops, name_code)
     index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKED_FOR.__contains__)
     of_torch = ops.named(lambda name: name.startswith("aten::"))
-    cause, within_op = np.full(len(call), NONE, np.int32), np.zeros(len(call), bool)
+    of_library, compiled = ops.named(_is_of_a_library), ops.named(lambda name: name.startswith(COMPILED))
+    cause = np.full(len(call), NONE, np.int32)
+    within_op, within_library, within_compiled = (np.zeros(len(call), bool) for _ in range(3))
     for op in _ops_around(trace, call):
         there = op != NONE
         named = there & (follow(code, op) != NONE)
@@ -213,7 +214,9 @@ def _by_op(trace: Trace, call: Int64s) -> tuple[Int32s, Bools]:
         cause[there & (cause == CODE["nonzero"]) & index_op[op]] = CODE["mask_index"]
         within_op |= there & of_torch[op] & ~asked_for[op]
         within_op[named] = False
-    return cause, within_op
+        within_library |= there & of_library[op]
+        within_compiled |= there & compiled[op]
+    return _OpsTell(cause, within_op, within_library, within_compiled)
 
 
 def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:
