@@ -158,7 +158,7 @@ def _hidden(figure: Figure) -> Judgement:
 
 
 def wrong(name: str) -> Judge:
-    """Judge the claim that values are wrong: one that is not seen to be wrong may be so all the same."""
+    """Judge the claim that values are wrong: a value that was never wrong here may still be wrong at times."""
 
     def judge(of: Measured) -> Judgement:
         figure = of(name)

@@ -1,4 +1,4 @@
-"""Which of two figures is less, and when that is not to be told; and how figures read."""
+"""Which of two figures is less, or that their spreads do not tell; and how figures read."""
 
 from typing import Literal
 
@@ -17,8 +17,7 @@ Order = Literal["less", "more", "same", "unsure"]
 def order(first: Figure, second: Figure) -> Order:
     """Return whether the first figure is less or more than the second.
 
-    They are the `same` if their medians hardly differ; where those differ, but their spreads have something in common,
-    it is `unsure`.
+    They are the `same` if their medians hardly differ; if the medians differ, but the spreads overlap, it is `unsure`.
     """
     if abs(first.median - second.median) <= SAME * max(abs(first.median), abs(second.median)):
         return "same"

@@ -50,7 +50,7 @@ def rule_of_batches(details: Details) -> str | None:
 
 
 def _pageable(code: int) -> Look:
-    """Look for copies of pageable memory in this direction, those apart that an op of a library makes of its own."""
+    """Look for copies of pageable memory in this direction, except those that an op of a library makes by itself."""
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
         if code == HTOD and rule_of_batches(details):
@@ -96,14 +96,14 @@ def _pageable_evidence(details: Details, copies: Copies, what: str) -> Evidence:
 
 
 def _prefetched(details: Details, copies: Copies) -> Further:
-    """Return the change that makes copies, once they are pinned, one step ahead: before, that would hide nothing."""
+    """Return the change that makes copies one step ahead, once they are pinned; pageable ones would stay exposed."""
     rows = frozenset(copies.rows.tolist())
     edits = Edits(ahead=rows) | without_blocking(details, rows)
     return Further("PIN301", "the copies one step ahead, on a stream of their own", edits)
 
 
 def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins is its matter."""
+    """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins does not count."""
     ops = details.trace.ops
     main = np.array([thread.role == "main" for thread in details.trace.threads], dtype=bool)
     chosen = (

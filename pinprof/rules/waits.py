@@ -91,7 +91,7 @@ def _only_moves(details: Details, sites: Sequence[Site]) -> str:
 
 
 def _once_or_often(profile: Profile, sites: Sequence[Site]) -> str:
-    """Return what is to be known of memory that is allocated in a trace without steps: every program does so once."""
+    """Return what to add about memory that is allocated in a trace without steps: every program allocates once."""
     if profile.steps.source != WHOLE_TRACE or not any(site.cause in ALLOCATIONS for site in sites):
         return ""
     return "; no step was found, so the trace does not tell whether that recurs: only then is it worth a change"

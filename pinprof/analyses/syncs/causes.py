@@ -74,7 +74,7 @@ OF_OP = {
     "aten::allclose": "equal",
     "aten::_to_copy": "to_cpu",
 }
-"""The outermost of these ops around a call names the cause; `aten::_to_copy` only does for a copy to the host."""
+"""The outermost of these ops around a call names the cause; `aten::_to_copy` does so only for a copy to the host."""
 
 INDEX_OPS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
 """Around a `nonzero` these mean an index by a boolean mask."""
@@ -88,15 +88,15 @@ ASKED_FOR = INDEX_OPS | {
     "aten::to",
     "aten::type_as",
 }
-"""Ops by which the code asks for what one of `OF_OP` does. Within any other op of torch, that is how this op works:
+"""Ops by which the code asks for an op of `OF_OP`. Within any other op of torch, an op of `OF_OP` is how that op works:
 `aten::linalg_inv` reads a number, and no code can keep it on the GPU."""
 
 DEEPEST = 200
-"""Ops in each other that are looked at around a call; no program that we know nests half as many."""
+"""How many nested ops around a call are looked at; no known program nests half as many."""
 
 COMPILED = "Torch-Compiled Region"
-"""How torch names the op around what it compiled. A synchronize within is its own, such as that before it captures a
-CUDA graph (torch/_inductor/cudagraph_trees.py); what reads a value there the user's code asked for."""
+"""How torch names the op around what it compiled. A synchronize within it is its own, such as that before it captures a
+CUDA graph (torch/_inductor/cudagraph_trees.py); a value that is read there was asked for by the user's code."""
 
 OF_AUTOGRAD = ("autograd::", "torch::autograd::")
 """How nodes of the autograd engine are named: hooks of the user's own run within them."""
@@ -136,8 +136,7 @@ ALLOCATIONS = frozenset(OF_KIND[kind] for kind in ALLOCATING)
 def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None] = ()) -> Int32s:
     """Return the cause of each stall as an index into CAUSES; `lines` are recorded source lines, one per stall.
 
-    What waits within an op by the op's own doing is `other`: what helps where the code asks for the same does not
-    help there.
+    A wait that an op makes by itself is `other`: the fix for code that asks for such a wait does not help there.
     """
     cause = _by_call(trace, stalls)
     of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
