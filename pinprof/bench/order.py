@@ -58,7 +58,7 @@ def amount(unit: str, value: float, runs: int = 0) -> str:
 
 
 def spread(figure: Figure) -> str:
-    """Return from where to where a figure goes; empty where it is no median of several runs."""
+    """Return the range of a figure; empty if it is not a median of several runs."""
     if figure.runs < 2 or figure.unit in {"wrong", "yes"} or figure.low == figure.high:  # noqa: PLR2004
         return ""
     if figure.unit == "ms":

@@ -15,7 +15,7 @@ SCHEMA: Literal["pinprof.bench/1"] = "pinprof.bench/1"
 
 
 class BenchError(PinprofError):
-    """A file is no result of `pinprof bench`."""
+    """A file is not a result of `pinprof bench`."""
 
 
 @dataclass(frozen=True)

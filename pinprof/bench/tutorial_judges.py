@@ -59,7 +59,7 @@ def can_be_slower(of: Measured) -> Judgement:
 
 
 def can_be_faster(of: Measured) -> Judgement:
-    """Judge what is faster "in rare cases": where none is seen, there may be one all the same."""
+    """Judge what is faster "in rare cases": where none is seen, there may still be one."""
     pairs = [(of("pageable.pin_memory().to"), of("pageable.to")), *_pinned_on_the_way(of)]
     outcome: Outcome = "confirmed" if "less" in {order(*pair) for pair in pairs} else "depends"
     return Judgement(outcome, "; ".join(against(*pair) for pair in pairs))
@@ -77,7 +77,7 @@ def one_wait(of: Measured) -> Judgement:
 
 
 def same_call(of: Measured) -> Judgement:
-    """Judge whether blocking and non_blocking copies make the same calls, the blocking ones with waits behind them."""
+    """Judge whether blocking and non_blocking copies make the same calls, the blocking ones with waits after them."""
     blocking, asynchronous, waits = of.all(
         "asynchronous copies, blocking", "asynchronous copies, non_blocking", "waits, blocking"
     )
@@ -156,7 +156,7 @@ def ranks_alike(of: Measured) -> Judgement:
 
 
 def takes_longer_than_kernels(of: Measured) -> Judgement:
-    """Judge whether a copy "may" dominate: where it does not, one of other kernels may all the same."""
+    """Judge whether a copy "may" dominate: where it does not, it may still with other kernels."""
     kernels = of(f"possible, {CASES[1]}{TEXTS_KERNELS}")
     said = f"two kernels on the tensor take {shown(kernels)} of the time of its copy"
     return Judgement("confirmed" if kernels.high < ALL else "depends", said)

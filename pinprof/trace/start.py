@@ -1,4 +1,4 @@
-"""Refuses what is no trace by how it begins: a device or a pipe may never end."""
+"""Refuses what is not a trace by how it begins: a device or a pipe may never end."""
 
 from pinprof.errors import TraceError
 from pinprof.trace.guess import what_it_seems

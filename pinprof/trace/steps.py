@@ -9,7 +9,7 @@ from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Activities, Bools, C
 from pinprof.trace.threads import STEP_PREFIX
 
 MIN_REPEATS = 3
-"""Fewer repeats than this are no evidence of a step."""
+"""Fewer repeats than this do not show a step."""
 MIN_STEP_KERNELS = 8
 """Forward, backward and update of a single layer launch about as many kernels; a shorter period is a loop inside."""
 MIN_MATCH = 0.95

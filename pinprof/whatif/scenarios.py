@@ -37,7 +37,7 @@ class Scenario:
     machine: PinnedRates | None = None
     """What pinned copies were measured at, as `pinprof.bench.rates.pinned_rates` takes it from a bench."""
     non_blocking: bool = False
-    """The host does not wait for copies; those of pageable memory hold it all the same."""
+    """The host does not wait for copies; those of pageable memory still hold it."""
     overlap_copies: bool = False
     """HtoD copies are made one step ahead, on a stream of their own."""
     drop_allocs: bool = False

@@ -91,7 +91,7 @@ class Scanner:
         seams = find_seams(block)
         try:
             return self._scan(seams)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the piece before a nested one is no JSON
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the piece before a nested one is not JSON
             nested = seams.nested()
             if not nested.any():
                 raise

@@ -29,7 +29,7 @@ class Block(NamedTuple):
     end: int
 
 
-class Unusual(Exception):  # noqa: N818  it is no error: the file is to be read in another way
+class Unusual(Exception):  # noqa: N818  not an error: the file is to be read in another way
     """A block is not made of events as was assumed."""
 
 
