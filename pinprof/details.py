@@ -22,7 +22,7 @@ from pinprof.trace.tables import NONE, Trace
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """A trace and what the analyses make of its rows, each when first asked for; raw, whatever it may be trusted with.
+    """A trace and what the analyses make of its rows, each computed when first asked for; nothing is withheld.
 
     A `Profile` has the sums, and knows which of them the recording is not fit for.
     """

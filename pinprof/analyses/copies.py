@@ -15,7 +15,7 @@ class Copied:
 
     count: int
     bytes: int | None
-    """Of the copies whose size is recorded; None if it is of none."""
+    """Of the copies with a recorded size; None if none has one."""
     time_ns: int
     bandwidth_gbps: float | None
     """Bytes per ns (10^9 bytes per second) over the copies whose size is recorded."""

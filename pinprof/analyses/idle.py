@@ -53,10 +53,10 @@ def idle_gaps(
     waiting for input, or in a collective; the host was blocked when it began (`sync_bubble`); the next launch came
     later (`host_wait`); the next launch is unknown (`other`).
 
-    A bubble of `Stalls` is a whole gap, mostly of cause `sync_bubble`; those of which the host spent most waiting for
-    input or in a collective are counted there. The other way round a `sync_bubble` is the bubble of one stall, but for
-    gaps that began while the host waited for another device, or had got what it waited for while other work ran on:
-    these are no stall's bubble.
+    A bubble of `Stalls` is a whole gap, mostly of cause `sync_bubble`; if the host spent most of it waiting for input
+    or in a collective, it has that cause. Conversely, a `sync_bubble` is the bubble of one stall, with two exceptions,
+    which are bubbles of none: the gap began while the host waited for another device, or the host had got what it
+    waited for while other work ran on.
     """
     communicating, released = collective_times(trace), np.unique(released_ns)
     found = []

@@ -7,11 +7,11 @@ import numpy as np
 from pinprof.trace.tables import KERNEL, Trace
 
 SAME = 0.8
-"""From this share of equal kernels on, two traces are of one program: a fix may take some kernels with it."""
+"""From this share of equal kernels on, two traces are of one program: a fix may remove some kernels."""
 
 
 def kernels_alike(before: Trace, after: Trace) -> float:
-    """Return which share of the kernels of a complete step both traces have, by name; of no kernels at all, all."""
+    """Return the share of the kernels of a complete step that both traces have, by name; 1 if there are no kernels."""
     old, new = _kernels(before), _kernels(after)
     names = {*old, *new}
     both = sum(min(old.get(name, 0.0), new.get(name, 0.0)) for name in names)

@@ -7,7 +7,8 @@ import numpy as np
 from pinprof.trace.tables import NONE, Int64s, Trace
 
 SLOW_NS = 1_000_000
-"""A launch takes some microseconds, that of a large graph some hundred; one of this length did something else, too."""
+"""A launch takes some microseconds, that of a large graph some hundred; one that takes this long also did something
+else."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class SlowLaunches:
 
 
 def measure_slow_launches(trace: Trace, stalls: Int64s, divisor: int) -> SlowLaunches:
-    """Return the slow launches of kernels and graphs that are none of `stalls`, of which the reason is known.
+    """Return the slow launches of kernels and graphs, without `stalls`, whose reason is known.
 
     `stalls` are rows of `Trace.calls`, `divisor` is the number of steps.
     """

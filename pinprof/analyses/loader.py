@@ -31,7 +31,7 @@ class LoaderSums:
     pins: bool | None
     """Whether the DataLoader pins (`pin_memory=True`); None where the trace does not tell.
 
-    That batches are pageable tells nothing: those of a class without a method `pin_memory()` are passed on as they are.
+    Pageable batches do not tell: a DataLoader passes on batches of a class without a method `pin_memory()` as they are.
     """
     in_process: bool
     """Whether the main process makes the batches itself (`num_workers=0`)."""

@@ -22,8 +22,8 @@ REASONS = tuple(SENTENCES)
 CUT = REASONS.index("end_of_recording")
 
 USUAL = 0.5
-"""A copy after the last kernel is taken to be cut off from what hides it if of the time of those before it on its
-stream, in its direction, at least this share was hidden."""
+"""A copy after the last kernel is taken to be cut off from the kernels that hide it if kernels hid at least this share
+of the time of the copies before it on its stream, in its direction."""
 
 LAUNCH_LATENCY_NS = 20_000
 """A copy that starts within this time after its launch call began was not queued behind other work. A launch takes
@@ -64,7 +64,7 @@ class Overlap:
 
     @property
     def known_ns(self) -> int:
-        """The copy time of which the recording tells whether it is hidden."""
+        """The copy time that the recording shows to be hidden or exposed."""
         return sum(device.copy_ns for device in self.devices) - int(self.exposed_ns[~self.counts].sum())
 
     @property
@@ -107,7 +107,7 @@ def _by_reason(exposed_ns: Int64s, reason: Int64s) -> tuple[tuple[str, int, int]
 def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:
     """Return start and end of the times in which copies of a device are exposed, in order, and the copy of each.
 
-    They are the times of which `Overlap.exposed_ns` has the sums; copies are rows of `Trace.gpu`.
+    `Overlap.exposed_ns` has their sums; copies are rows of `Trace.gpu`.
     """
     gpu = trace.gpu
     mine = gpu.of_device[device]
@@ -178,7 +178,7 @@ def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
     stream, end = gpu.stream[queue], gpu.end_ns[queue]
     reach = np.concatenate(([never], np.maximum.accumulate(end)))
     last = np.maximum.accumulate(np.where(end > reach[:-1], np.arange(len(queue)), 0))  # ends last so far
-    elsewhere = np.where(stream != stream[last], end, never)  # the last that ends on another stream than that one's
+    elsewhere = np.where(stream != stream[last], end, never)  # ends last of the work on other streams
     changes = np.flatnonzero(stream[last][1:] != stream[last][:-1]) + 1
     elsewhere[changes] = reach[changes]
     elsewhere = np.concatenate(([never], np.maximum.accumulate(elsewhere)))
@@ -191,7 +191,7 @@ def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
 def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
     """Return whether the copy began before any kernel that was queued, and is exposed mostly until the first starts.
 
-    Launched earlier it would run earlier, beside nothing as well.
+    If it were launched earlier, it would run earlier, but still beside nothing.
     """
     gpu, launched = trace.gpu, trace.launched_ns
     if len(kernels) == 0:

@@ -32,8 +32,8 @@ class MeanStep:
     """The mean of the complete steps on one device, without the profiler; times in ns, which add up to `length_ns`.
 
     The work is what these steps launched, as recorded: a profiler slows the host, not the GPU. The rest of the step is
-    idle. Where the work alone is longer than the step, as copies can be for which the host staged pageable memory more
-    slowly under the profiler, `length_ns` is the work.
+    idle. The work alone may be longer than the step, as the host stages copies of pageable memory more slowly under the
+    profiler: then `length_ns` is the work.
     """
 
     device: int

@@ -15,26 +15,26 @@ MEANING = "Python code, a sleep, or a call that is not recorded"
 
 @dataclass(frozen=True)
 class Pause:
-    """The longest time per step in which the training threads ran no op and no call; a gap in an op is none."""
+    """The longest time per step in which the training threads ran no op and no call; gaps within ops do not count."""
 
     time_ns: float
     """Median over the complete steps."""
     after: str
     """The op or call before it; empty at the beginning of the step."""
     before: str
-    """The op or call behind it; empty at the end of the step."""
+    """The op or call after it; empty at the end of the step."""
 
     @property
     def between(self) -> str:
-        """Between what it lies, in words; the names are those of the trace."""
+        """What it lies between, in words; the names are those of the trace."""
         return f"after {self.after or 'the beginning of the step'} and before {self.before or 'its end'}"
 
 
 def measure_pause(trace: Trace, waiting_for_input: Intervals) -> Pause | None:
     """Return the usual longest pause of the training threads in a step, and between which ops it most often lies.
 
-    Backward runs on the autograd threads, for which the main thread waits. The time in which it asks its DataLoader for
-    a batch is no pause.
+    The autograd threads run backward while the main thread waits for them. The time in which the main thread asks its
+    DataLoader for a batch does not count.
     """
     threads = [number for number, thread in enumerate(trace.threads) if thread.role in {"main", "autograd"}]
     steps = trace.steps
@@ -49,7 +49,7 @@ def measure_pause(trace: Trace, waiting_for_input: Intervals) -> Pause | None:
     order = np.argsort(start, kind="stable")
     start, end = start[order], end[order]
     reached = np.maximum.accumulate(end)
-    # of the events so far the outermost that ends last
+    # the outermost of the events so far that ends last
     ends_last = np.maximum.accumulate(np.where(end > np.roll(reached, 1), np.arange(len(end)), 0))
 
     def name_of(place: int) -> str:

@@ -29,7 +29,7 @@ class StepTimes:
 
     @property
     def divisor(self) -> int:
-        """What sums over the trace are divided by to be per step; without steps they stand for the whole trace."""
+        """What divides sums over the trace into sums per step; 1 without steps, for the whole trace."""
         return max(self.count, 1)
 
     @property
@@ -39,7 +39,7 @@ class StepTimes:
 
     @property
     def per(self) -> str:
-        """Of what sums are that are divided by `divisor`, in words."""
+        """What sums that are divided by `divisor` refer to, in words."""
         return "in the whole trace" if self.source == WHOLE_TRACE else "per step"
 
 
@@ -69,7 +69,7 @@ def _host_times(steps: Steps, complete: Int64s) -> Int64s:
 def _device_time(trace: Trace, complete: Int64s) -> float | None:
     """Return the mean time between the last GPU ends of the first and the last complete step with GPU work.
 
-    None where the work of the last one does not end behind that of the first, as in a trace with wrong times.
+    None where the work of the last one does not end after that of the first, as in a trace with wrong times.
     """
     step = trace.links.activity_step
     launched = step != NONE

@@ -59,7 +59,7 @@ class Claim:
     """Which texts claim it: keys of SOURCES."""
     judge: Judge
     said: str = ""
-    """What the text shows for it that is no figure of the experiment."""
+    """What the text shows for it besides the experiment's figures."""
     differs: str = ""
     """What the outcome turns on: why it may differ from what the text found."""
 

@@ -22,6 +22,11 @@ class Judgement(NamedTuple):
     text: str
 
 
+def decide(said: str, *, confirmed: bool, refuted: bool) -> Judgement:
+    """Return a judgement; `depends` where figures neither confirm nor refute the claim."""
+    return Judgement("confirmed" if confirmed else "refuted" if refuted else "depends", said)
+
+
 class MissingError(Exception):
     """A figure that a judgement needs was not measured."""
 
@@ -87,24 +92,25 @@ def judged(measured: Measured, judge: Judge) -> Judgement:
 
 def less(first: str, second: str) -> Judge:
     """Judge the claim that the first takes less than the second."""
-    return lambda of: _less(of(first), of(second))
-
-
-def _less(first: Figure, second: Figure) -> Judgement:
-    outcomes: dict[Order, Outcome] = {"less": "confirmed", "more": "refuted", "same": "refuted", "unsure": "depends"}
-    return Judgement(outcomes[order(first, second)], against(first, second))
+    return lambda of: ordered(of(first), of(second), "less")
 
 
 def not_less(first: str, second: str) -> Judge:
     """Judge the claim that the first takes no less than the second."""
-    outcomes: dict[Order, Outcome] = {"less": "refuted", "more": "confirmed", "same": "confirmed", "unsure": "depends"}
-    return lambda of: Judgement(outcomes[order(of(first), of(second))], against(of(first), of(second)))
+    return lambda of: ordered(of(first), of(second), "more", "same")
 
 
 def more(first: str, second: str) -> Judge:
     """Judge the claim that the first is more than the second."""
-    outcomes: dict[Order, Outcome] = {"less": "refuted", "more": "confirmed", "same": "refuted", "unsure": "depends"}
-    return lambda of: Judgement(outcomes[order(of(first), of(second))], against(of(first), of(second)))
+    return lambda of: ordered(of(first), of(second), "more")
+
+
+def ordered(first: Figure, second: Figure, *wanted: Order) -> Judgement:
+    """Judge the claim that the first figure stands in one of these orders to the second."""
+    relation = order(first, second)
+    return decide(
+        against(first, second), confirmed=relation in wanted, refuted=relation not in wanted and relation != "unsure"
+    )
 
 
 def all_less(*pairs: tuple[str, str]) -> Judge:
@@ -114,12 +120,9 @@ def all_less(*pairs: tuple[str, str]) -> Judge:
 
 def each_less(pairs: Sequence[tuple[Figure, Figure]]) -> Judgement:
     """Return whether in each pair the first takes less; it depends where only some do."""
-    relations = [order(*pair) for pair in pairs]
+    relations = {order(*pair) for pair in pairs}
     said = "; ".join(against(*pair) for pair in pairs)
-    if all(relation == "less" for relation in relations):
-        return Judgement("confirmed", said)
-    none = all(relation in {"more", "same"} for relation in relations)
-    return Judgement("refuted" if none else "depends", said)
+    return decide(said, confirmed=relations <= {"less"}, refuted=relations <= {"more", "same"})
 
 
 def extreme(name: str, others: Sequence[str], wanted: Order) -> Judge:
@@ -141,23 +144,21 @@ def _extreme(chosen: Figure, others: Sequence[Figure], wanted: Order) -> Judgeme
 
 def hidden(name: str) -> Judge:
     """Judge the claim that copies are hidden behind kernels."""
-    return lambda of: _share(of(name), "confirmed", "refuted")
+    return lambda of: _hidden(of(name))
 
 
 def exposed(name: str) -> Judge:
     """Judge the claim that copies are not hidden behind kernels."""
-    return lambda of: _share(of(name), "refuted", "confirmed")
+    return lambda of: reverse(_hidden(of(name)))
 
 
-def _share(figure: Figure, if_hidden: Outcome, if_not: Outcome) -> Judgement:
+def _hidden(figure: Figure) -> Judgement:
     said = f"{shown(figure)} of the copy time is under kernels"
-    if figure.low >= HIDDEN:
-        return Judgement(if_hidden, said)
-    return Judgement(if_not if figure.high <= BARELY else "depends", said)
+    return decide(said, confirmed=figure.low >= HIDDEN, refuted=figure.high <= BARELY)
 
 
 def wrong(name: str) -> Judge:
-    """Judge the claim that values are wrong: one that is not seen to be wrong may be so all the same."""
+    """Judge the claim that values are wrong: a value that was never wrong here may still be wrong at times."""
 
     def judge(of: Measured) -> Judgement:
         figure = of(name)
@@ -208,19 +209,18 @@ def answers(expected: dict[str, bool]) -> Judge:
 
 def never_waits(*names: str) -> Judge:
     """Judge the claim that the host does not wait."""
-    return lambda of: _waits(of.all(*names), if_none="confirmed", if_always="refuted")
+    return lambda of: reverse(_waits(of.all(*names)))
 
 
 def waits(*names: str) -> Judge:
     """Judge the claim that the host waits in every step."""
-    return lambda of: _waits(of.all(*names), if_none="refuted", if_always="confirmed")
+    return lambda of: _waits(of.all(*names))
 
 
-def _waits(figures: Sequence[Figure], if_none: Outcome, if_always: Outcome) -> Judgement:
+def _waits(figures: Sequence[Figure]) -> Judgement:
     said = "; ".join(f"{figure.median:g} waits per step ({figure.name.removeprefix('waits, ')})" for figure in figures)
-    if all(figure.high < 1 for figure in figures):
-        return Judgement(if_none, said)
-    return Judgement(if_always if all(figure.low >= 1 for figure in figures) else "depends", said)
+    always, never = (all(figure.low >= 1 for figure in figures), all(figure.high < 1 for figure in figures))
+    return decide(said, confirmed=always, refuted=never)
 
 
 def beyond(name: str, limit: float) -> Judge:
@@ -229,9 +229,7 @@ def beyond(name: str, limit: float) -> Judge:
     def judge(of: Measured) -> Judgement:
         figure = of(name)
         said = f"{shown(figure)} ({spread(figure) or 'one run'})"
-        if figure.low >= limit:
-            return Judgement("confirmed", said)
-        return Judgement("refuted" if figure.high < limit else "depends", said)
+        return decide(said, confirmed=figure.low >= limit, refuted=figure.high < limit)
 
     return judge
 

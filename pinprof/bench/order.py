@@ -1,4 +1,4 @@
-"""Which of two figures is less, and when that is not to be told; and how figures read."""
+"""Which of two figures is less, or that their spreads do not tell; and how figures read."""
 
 from typing import Literal
 
@@ -17,8 +17,7 @@ Order = Literal["less", "more", "same", "unsure"]
 def order(first: Figure, second: Figure) -> Order:
     """Return whether the first figure is less or more than the second.
 
-    They are the `same` if their medians hardly differ; where those differ, but their spreads have something in common,
-    it is `unsure`.
+    They are the `same` if their medians hardly differ; if the medians differ, but the spreads overlap, it is `unsure`.
     """
     if abs(first.median - second.median) <= SAME * max(abs(first.median), abs(second.median)):
         return "same"
@@ -59,7 +58,7 @@ def amount(unit: str, value: float, runs: int = 0) -> str:
 
 
 def spread(figure: Figure) -> str:
-    """Return from where to where a figure goes; empty where it is no median of several runs."""
+    """Return the range of a figure; empty if it is not a median of several runs."""
     if figure.runs < 2 or figure.unit in {"wrong", "yes"} or figure.low == figure.high:  # noqa: PLR2004
         return ""
     if figure.unit == "ms":

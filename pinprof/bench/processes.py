@@ -13,11 +13,7 @@ from pinprof.bench.experiment import (
     Published,
     Size,
 )
-from pinprof.bench.judging import (
-    answers,
-    less,
-    not_less,
-)
+from pinprof.bench.judging import answers, less, not_less
 from pinprof.bench.processes_judges import (
     ARRIVES,
     PUBLISHED_RATES,
@@ -222,11 +218,7 @@ OF_PROCESSES = {
                 differs="torch keeps pinned memory that is given back, and hands it out again",
             ),
             Claim("Pinned memory costs more to get than pageable memory", (OURS,), costs_more),
-            Claim(
-                "Pinned memory that torch has had before costs little to get again",
-                (OURS,),
-                again_is_cheap,
-            ),
+            Claim("Pinned memory that torch has had before costs little to get again", (OURS,), again_is_cheap),
         ),
         sizes=(
             Size("least", MIB, "bytes of the smallest allocation", of_text=False),

@@ -2,21 +2,20 @@
 
 from collections.abc import Sequence
 
-from pinprof.bench.experiment import (
-    MIB,
-    Published,
-)
+from pinprof.bench.experiment import MIB, Published
 from pinprof.bench.judging import (
     Judgement,
     Measured,
     MissingError,
     against,
     beyond,
+    decide,
+    ordered,
     pairs_by_size,
     ratios,
     reverse,
 )
-from pinprof.bench.order import order, shown, times
+from pinprof.bench.order import Order, order, shown, times
 from pinprof.bench.results import Figure
 from pinprof.units import percent, rate, size
 
@@ -48,15 +47,15 @@ def was_first_use(of: Measured) -> Judgement:
     pageable_first, pinned_second = of.all("pageable, first", "pinned, second")
     pinned_first, pageable_second = of.all("pinned, first", "pageable, second")
     use = of("first use of CUDA")
-    follows = [order(pinned_second, pageable_first), order(pageable_second, pinned_first)]
+    follows = {order(pinned_second, pageable_first), order(pageable_second, pinned_first)}
     share = use.median / pageable_first.median if pageable_first.median > 0 else 0.0
     said = (
         f"{against(pinned_second, pageable_first)}; in the other order {against(pageable_second, pinned_first)}; "
         f"the first use of CUDA alone takes {shown(use)}, {percent(share)} of the first copy"
     )
-    if all(relation == "less" for relation in follows) and share > MOSTLY:
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if "more" in follows or "same" in follows else "depends", said)
+    return decide(
+        said, confirmed=follows == {"less"} and share > MOSTLY, refuted="more" in follows or "same" in follows
+    )
 
 
 def reaches_the_link(of: Measured) -> Judgement:
@@ -70,34 +69,29 @@ def reaches_the_link(of: Measured) -> Judgement:
     said += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} are usual"
     if any(figure.low > link.theoretical for figure in best):
         return Judgement("unknown", f"{said}: the link is faster than the driver reports")
-    if all(figure.low >= REACHES * link.usual for figure in best):
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if all(figure.high < REACHES * link.usual for figure in best) else "depends", said)
+    least, most = min(figure.low for figure in best), max(figure.high for figure in best)
+    return decide(said, confirmed=least >= REACHES * link.usual, refuted=most < REACHES * link.usual)
 
 
 def slower_pageable(of: Measured) -> Judgement:
     """Judge whether pageable copies are slower than pinned ones, both ways and at every size from 1 MiB on."""
-    relations, said = [], []
+    relations, said = set(), []
     for way in WAYS:
         pairs = list(pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES))
         if not pairs:
             raise MissingError(f"{way} pageable and pinned from 1 MiB on")
-        relations += [order(*pair) for pair in pairs]
+        relations |= {order(*pair) for pair in pairs}
         best = [max(each, key=lambda figure: figure.median) for each in zip(*pairs, strict=True)]
         said.append(f"{way} {rate(best[0].median)} pageable, {rate(best[1].median)} pinned at best")
-    if all(relation == "less" for relation in relations):
-        return Judgement("confirmed", "; ".join(said))
-    return Judgement("depends" if "less" in relations else "refuted", "; ".join(said))
+    return decide("; ".join(said), confirmed=relations == {"less"}, refuted="less" not in relations)
 
 
 def more_than_twice(of: Measured) -> Judgement:
     """Judge whether pinned copies have more than twice the rate at the published size, both ways."""
     pairs = [(of(f"{way} pinned", PUBLISHED_BYTES), of(f"{way} pageable", PUBLISHED_BYTES)) for way in WAYS]
-    factors = [ratios(*pair) for pair in pairs]
+    least, most = zip(*(ratios(*pair) for pair in pairs), strict=True)
     said = "; ".join(against(*pair) for pair in pairs)
-    if all(least > TWICE for least, _ in factors):
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if all(most <= TWICE for _, most in factors) else "depends", said)
+    return decide(said, confirmed=min(least) > TWICE, refuted=max(most) <= TWICE)
 
 
 def own_memory_is_faster(of: Measured) -> Judgement:
@@ -106,9 +100,7 @@ def own_memory_is_faster(of: Measured) -> Judgement:
     of.asked.extend((own, link))
     least, most = ratios(own, link)
     said = f"at {size(own.size or 0)} {against(own, link)}"
-    if least > TWICE:
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if most <= TWICE else "depends", said)
+    return decide(said, confirmed=least > TWICE, refuted=most <= TWICE)
 
 
 def slower_though_in_memory(of: Measured) -> Judgement:
@@ -129,9 +121,7 @@ def gains_more_when_large(of: Measured) -> Judgement:
         for pinned, pageable in (small, large)
     )
     (small_least, small_most), (large_least, large_most) = ratios(*small), ratios(*large)
-    if large_least > small_most:
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if large_most <= small_least else "depends", said)
+    return decide(said, confirmed=large_least > small_most, refuted=large_most <= small_least)
 
 
 def turns_on_the_machine(of: Measured) -> Judgement:
@@ -142,9 +132,8 @@ def turns_on_the_machine(of: Measured) -> Judgement:
         there = Figure(each.figure, here.unit, each.value, each.value, each.value, 1, each.size)
         relations.append(order(there, here))
         said.append(f"{each.figure} {shown(here)} here, {shown(there)} there")
-    if {"less", "more"} & set(relations):
-        return Judgement("confirmed", "; ".join(said))
-    return Judgement("depends" if "unsure" in relations else "refuted", "; ".join(said))
+    differs = "less" in relations or "more" in relations
+    return decide("; ".join(said), confirmed=differs, refuted="unsure" not in relations)
 
 
 def more_predictable(of: Measured) -> Judgement:
@@ -159,9 +148,7 @@ def more_predictable(of: Measured) -> Judgement:
         f"{percent(_middle([_variation(pageable) for pageable, _ in pairs]))} of the median, in the middle"
     )
     share = steadier / len(pairs)
-    if share > 1 - HELD_SHARE:
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if share < MOSTLY else "depends", said)
+    return decide(said, confirmed=share > 1 - HELD_SHARE, refuted=share < MOSTLY)
 
 
 def _variation(figure: Figure) -> float:
@@ -179,9 +166,8 @@ def host_is_free(of: Measured) -> Judgement:
     if pinned.size != pageable.size or not pageable.median:
         raise MissingError("blocked, HtoD pinned and pageable at one size")
     said = f"at {size(pinned.size or 0)} the call takes {against(pinned, pageable)}"
-    if pinned.high <= HELD_SHARE * pageable.low:
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if order(pinned, pageable) in {"same", "more"} else "depends", said)
+    relation = order(pinned, pageable)
+    return decide(said, confirmed=pinned.high <= HELD_SHARE * pageable.low, refuted=relation in {"same", "more"})
 
 
 def pageable_holds_the_host(of: Measured) -> Judgement:
@@ -191,9 +177,9 @@ def pageable_holds_the_host(of: Measured) -> Judgement:
     said = (
         f"the call takes {shown(smallest)} at {size(smallest.size or 0)}, {shown(largest)} at {size(largest.size or 0)}"
     )
-    if order(smallest, largest) == "less" and largest.low > smallest.high / HELD_SHARE:
-        return Judgement("refuted", said)
-    return Judgement("confirmed" if order(smallest, largest) in {"same", "more"} else "depends", said)
+    relation = order(smallest, largest)
+    held = relation == "less" and largest.low > smallest.high / HELD_SHARE
+    return decide(said, confirmed=relation in {"same", "more"}, refuted=held)
 
 
 def always_anew(of: Measured) -> Judgement:
@@ -203,24 +189,19 @@ def always_anew(of: Measured) -> Judgement:
 
 def costs_more(of: Measured) -> Judgement:
     """Judge whether pinned memory costs more to get than pageable memory, at the largest size."""
-    pinned, pageable = of.by_size("allocate, pinned")[-1], of.by_size("allocate, pageable")[-1]
-    of.asked.extend((pinned, pageable))
-    relation = order(pinned, pageable)
-    said = f"{size(pinned.size or 0)}: {against(pinned, pageable)}"
-    if relation == "more":
-        return Judgement("confirmed", said)
-    return Judgement("depends" if relation == "unsure" else "refuted", said)
+    return _at_largest(of, "allocate, pinned", "allocate, pageable", "more")
 
 
 def again_is_cheap(of: Measured) -> Judgement:
     """Judge whether pinned memory costs less again than the first time, at the largest size."""
-    first, again = of.by_size("allocate, pinned")[-1], of.by_size("allocate, pinned again")[-1]
-    of.asked.extend((again, first))
-    relation = order(again, first)
-    said = f"{size(first.size or 0)}: {against(again, first)}"
-    if relation == "less":
-        return Judgement("confirmed", said)
-    return Judgement("depends" if relation == "unsure" else "refuted", said)
+    return _at_largest(of, "allocate, pinned again", "allocate, pinned", "less")
+
+
+def _at_largest(of: Measured, first: str, second: str, wanted: Order) -> Judgement:
+    one, other = (of.by_size(name)[-1] for name in (first, second))
+    of.asked.extend((one, other))
+    outcome, said = ordered(one, other, wanted)
+    return Judgement(outcome, f"{size(one.size or 0)}: {said}")
 
 
 PUBLISHED_RATES = (

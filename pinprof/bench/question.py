@@ -1,17 +1,7 @@
 """E10: what a question on prefetching believes, and what is answered."""
 
 from pinprof.bench.experiment import ANSWER, ARTICLE, OURS, QUESTION, Claim, Experiment, Size
-from pinprof.bench.judging import (
-    BARELY,
-    HIDDEN,
-    Judgement,
-    Measured,
-    against,
-    exposed,
-    hidden,
-    never_waits,
-    waits,
-)
+from pinprof.bench.judging import BARELY, HIDDEN, Judgement, Measured, against, exposed, hidden, never_waits, waits
 from pinprof.bench.order import order, shown
 
 STREAM_ORDER = "what is on one stream runs in turn, whether the host waits or not"
@@ -78,11 +68,7 @@ QUESTIONS = (
                 exposed("overlapped, plain loop"),
                 differs=STREAM_ORDER,
             ),
-            Claim(
-                "model(images) is no synchronization point",
-                (ANSWER,),
-                never_waits("waits, plain loop"),
-            ),
+            Claim("model(images) is no synchronization point", (ANSWER,), never_waits("waits, plain loop")),
             Claim(
                 "Copies and computation are handled by different parts of the GPU",
                 (ANSWER,),

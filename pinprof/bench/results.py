@@ -15,7 +15,7 @@ SCHEMA: Literal["pinprof.bench/1"] = "pinprof.bench/1"
 
 
 class BenchError(PinprofError):
-    """A file is no result of `pinprof bench`."""
+    """A file is not a result of `pinprof bench`."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Figure:
     It is measured in rounds spread over the bench, each a process of its own: some of what it depends on, as the place
     of its memory, stays for the life of a process. The median is that of the rounds' medians. `low` is the 10th
     percentile of the runs of the lowest round, `high` the 90th of the highest: one run that is far out widens nothing.
-    Of a time or a rate both reach at least as far as the median of another bench would lie in nine of ten, by how much
-    the rounds differ. With `--quick` there is one round, whose spread shows less.
+    For a time or a rate both reach at least to where, judged by how much the rounds differ, the median of another bench
+    would lie in nine of ten cases. With `--quick` there is one round, whose spread shows less.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Figure:
 
 
 NINE_OF_TEN = {2: 6.314, 3: 2.920, 4: 2.353, 5: 2.132, 6: 2.015, 7: 1.943, 8: 1.895}
-"""By number of rounds: Student's t, of one degree of freedom less, between whose negative and itself 90 % lie."""
+"""Student's t by number of rounds, with one degree of freedom less: 90 % lie between -t and t."""
 TIMES_AND_RATES = {"ms", "GB/s"}
 
 
@@ -63,7 +63,7 @@ def of_rounds(rounds: Sequence[Figure]) -> Figure:
 
 
 def _apart(medians: Sequence[float]) -> float:
-    """Return by which factor the next of such medians lies apart from them, at most, in nine of ten.
+    """Return the factor within which the next such median lies from these in nine of ten cases.
 
     It is the prediction interval of one more value of a normal distribution, of the logarithms: `t s sqrt(1 + 1/n)`.
     """

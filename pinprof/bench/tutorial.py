@@ -1,25 +1,7 @@
 """E1 to E7: what the PyTorch tutorial on pin_memory() and non_blocking does and says."""
 
-from pinprof.bench.experiment import (
-    ANSWER,
-    ARTICLE,
-    MIB,
-    OURS,
-    PROCESSES,
-    TUTORIAL,
-    Claim,
-    Experiment,
-    Published,
-    Size,
-)
-from pinprof.bench.judging import (
-    all_less,
-    extreme,
-    less,
-    not_less,
-    right,
-    wrong,
-)
+from pinprof.bench.experiment import ANSWER, ARTICLE, MIB, OURS, PROCESSES, TUTORIAL, Claim, Experiment, Published, Size
+from pinprof.bench.judging import all_less, extreme, less, not_less, right, wrong
 from pinprof.bench.tutorial_judges import (
     CASES,
     PUBLISHED_STRATEGIES,
@@ -209,10 +191,7 @@ TUTORIALS = (
                 differs="it turns on how many kernels use what was copied",
             ),
             Claim(
-                "On the default stream a copy and kernels take turns",
-                (TUTORIAL,),
-                in_turn,
-                "two traces of the four",
+                "On the default stream a copy and kernels take turns", (TUTORIAL,), in_turn, "two traces of the four"
             ),
             Claim(
                 "A copy needs a free copy engine: beside another one the same way it waits",
@@ -284,11 +263,7 @@ TUTORIALS = (
                 "within two tries",
                 "here it is a race of the host's write with the copy",
             ),
-            Claim(
-                "It does so if the copy is queued behind a kernel",
-                (OURS,),
-                wrong("pinned source"),
-            ),
+            Claim("It does so if the copy is queued behind a kernel", (OURS,), wrong("pinned source")),
             Claim(
                 "With a pageable source it never does",
                 (TUTORIAL,),

@@ -2,9 +2,7 @@
 
 from itertools import combinations
 
-from pinprof.bench.experiment import (
-    Published,
-)
+from pinprof.bench.experiment import Published
 from pinprof.bench.judging import (
     FEW,
     Judge,
@@ -13,6 +11,7 @@ from pinprof.bench.judging import (
     MissingError,
     Outcome,
     against,
+    decide,
     each_less,
     ratios,
     reverse,
@@ -60,7 +59,7 @@ def can_be_slower(of: Measured) -> Judgement:
 
 
 def can_be_faster(of: Measured) -> Judgement:
-    """Judge what is faster "in rare cases": where none is seen, there may be one all the same."""
+    """Judge what is faster "in rare cases": where none is seen, there may still be one."""
     pairs = [(of("pageable.pin_memory().to"), of("pageable.to")), *_pinned_on_the_way(of)]
     outcome: Outcome = "confirmed" if "less" in {order(*pair) for pair in pairs} else "depends"
     return Judgement(outcome, "; ".join(against(*pair) for pair in pairs))
@@ -70,13 +69,15 @@ def one_wait(of: Measured) -> Judgement:
     """Judge whether non_blocking copies are waited for at most a tenth as often."""
     blocking, asynchronous = of("waits, blocking"), of("waits, non_blocking")
     said = f"{asynchronous.median:g} instead of {blocking.median:g}"
-    if asynchronous.median <= FEW * blocking.median and blocking.median > 0:
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if asynchronous.median >= blocking.median else "depends", said)
+    return decide(
+        said,
+        confirmed=asynchronous.median <= FEW * blocking.median and blocking.median > 0,
+        refuted=asynchronous.median >= blocking.median,
+    )
 
 
 def same_call(of: Measured) -> Judgement:
-    """Judge whether blocking and non_blocking copies make the same calls, the blocking ones with waits behind them."""
+    """Judge whether blocking and non_blocking copies make the same calls, the blocking ones with waits after them."""
     blocking, asynchronous, waits = of.all(
         "asynchronous copies, blocking", "asynchronous copies, non_blocking", "waits, blocking"
     )
@@ -86,7 +87,7 @@ def same_call(of: Measured) -> Judgement:
     same = blocking.median == asynchronous.median <= waits.median
     none = not blocking.median or not waits.median
     said = f"{said}; {waits.median:g} waits behind the blocking ones"
-    return Judgement("confirmed" if same else "refuted" if none else "depends", said)
+    return decide(said, confirmed=same, refuted=none)
 
 
 def _asynchronous_and_blocking(of: Measured) -> list[tuple[Figure, Figure]]:
@@ -133,10 +134,9 @@ def only_pinned_and_streamed(kernels: str) -> Judge:
             for case, (overlapped, possible) in zip(CASES, pairs, strict=True)
         )
         *others, best = shares
-        if best[0] >= COULD and all(most <= COULD_NOT for _, most in others):
-            return Judgement("confirmed", said)
+        confirmed = best[0] >= COULD and all(most <= COULD_NOT for _, most in others)
         refuted = best[1] <= COULD_NOT or any(least >= COULD for least, _ in others)
-        return Judgement("refuted" if refuted else "depends", said)
+        return decide(said, confirmed=confirmed, refuted=refuted)
 
     return judge
 
@@ -156,7 +156,7 @@ def ranks_alike(of: Measured) -> Judgement:
 
 
 def takes_longer_than_kernels(of: Measured) -> Judgement:
-    """Judge whether a copy "may" dominate: where it does not, one of other kernels may all the same."""
+    """Judge whether a copy "may" dominate: where it does not, it may still with other kernels."""
     kernels = of(f"possible, {CASES[1]}{TEXTS_KERNELS}")
     said = f"two kernels on the tensor take {shown(kernels)} of the time of its copy"
     return Judgement("confirmed" if kernels.high < ALL else "depends", said)
@@ -164,11 +164,9 @@ def takes_longer_than_kernels(of: Measured) -> Judgement:
 
 def in_turn(of: Measured) -> Judgement:
     """Judge whether on the default stream copies and kernels run one after the other."""
-    shares = [_could(of, case) for case in CASES[:2]]
+    least, most = zip(*(_could(of, case) for case in CASES[:2]), strict=True)
     said = "; ".join(f"{shown(of(f'overlapped, {case}'))} under kernels ({case})" for case in CASES[:2])
-    if all(most <= COULD_NOT for _, most in shares):
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if all(least >= COULD for least, _ in shares) else "depends", said)
+    return decide(said, confirmed=max(most) <= COULD_NOT, refuted=min(least) >= COULD)
 
 
 def waits_for_an_engine(name: str, *, expected: bool) -> Judge:
@@ -180,9 +178,8 @@ def waits_for_an_engine(name: str, *, expected: bool) -> Judge:
         if alone.low <= 0:
             raise MissingError("copy alone")
         least, most = two.low / alone.high - 1, two.high / alone.low - 1
-        if least > MOSTLY:
-            return Judgement("confirmed" if expected else "refuted", said)
-        return Judgement(("refuted" if expected else "confirmed") if most < MOSTLY else "depends", said)
+        waits = decide(said, confirmed=least > MOSTLY, refuted=most < MOSTLY)
+        return waits if expected else reverse(waits)
 
     return judge
 
@@ -196,9 +193,7 @@ def gains_less(which: str) -> Judge:
         )
         few_gain, many_gain = ratios(*some), ratios(*many)
         said = "; ".join(against(in_threads, alone) for alone, in_threads in (some, many))
-        if few_gain[1] < many_gain[0]:
-            return Judgement("confirmed", said)
-        return Judgement("refuted" if few_gain[0] >= many_gain[1] else "depends", said)
+        return decide(said, confirmed=few_gain[1] < many_gain[0], refuted=few_gain[0] >= many_gain[1])
 
     return judge
 

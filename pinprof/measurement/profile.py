@@ -74,7 +74,7 @@ class OverlapSums:
     overlapped_ns: int
     exposed_ns: int
     known_ns: int
-    """The copy time of which the recording tells whether it is hidden: `Overlap.known_ns`."""
+    """The copy time that the recording shows to be hidden or exposed: `Overlap.known_ns`."""
     fraction: float | None
     """The overlapped share of that; None without copies."""
 

@@ -11,12 +11,12 @@ from pinprof.replay.program import STAGED, Program
 KEEP = 0.4
 """At least this share of the host's time is its own: no program is known that a profiler slowed by more than 140 %."""
 USUAL_NS = 1_600.0
-"""What a profiler costs per recorded op and call on an H200 machine, where the recording does not tell. What fits the
-measured steps of 57 recordings without stacks that the host bounds, of 27 programs, is 1.5 µs at the median."""
+"""What a profiler costs per recorded op and call on an H200 machine, where the recording does not tell. 1.5 µs is the
+median of the costs that fit the measured steps of 57 host-bound recordings without stacks, of 27 programs."""
 HOST_SHARE = 0.5
 """What a profiler without stacks costs, as a share of the host's time per recorded op and call: the median of the same
-recordings, of which nine in ten lie between 0.41 and 0.74. A slow host slows the profiler too; and one that was slow
-only while it recorded adds to the time that the step does not have without the profiler."""
+recordings, of which nine in ten lie between 0.41 and 0.74. A slow host slows the profiler too; a host that was slow
+only while it recorded adds time that the step without the profiler does not have."""
 RARE = 90
 """Percentile of the calls, by host time per op and call: what they take beyond it is the program's own work."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 0.3, 0.55
@@ -28,7 +28,7 @@ recordings."""
 MOST_NS = 10_000.0
 """No profiler costs more than this per op or call."""
 CLOSE = 0.005
-"""A replay this near to the step needs no other cost than the usual: what the host pays does not show in the step."""
+"""A replay this near to the step keeps the usual cost: the cost on the host does not show in the step."""
 MOST_STAGING = 1.5
 """Staging takes no longer or shorter than this, in times of what was recorded; it varied by 40 % on one machine."""
 ROUNDS = 12
@@ -47,7 +47,7 @@ class Calibration:
 
 
 def cost_of(per_event_ns: float) -> ProfilerCost:
-    """Return a cost per event, in a program that runs on and on."""
+    """Return a cost per event for a program that is repeated."""
     return ProfilerCost(per_event_ns, KEEP, steady=True)
 
 
@@ -79,7 +79,7 @@ def _host_ns_per_event(program: Program) -> float:
 
 
 def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerCost:
-    """Return the cost with which the programs of all ranks run at this step; where none does, the nearest."""
+    """Return the cost at which the programs of all ranks take this step; if none does, the nearest."""
 
     def lasts(cost: float) -> float:
         return pace(programs, steps, cost_of(cost)).step_ns
@@ -101,12 +101,12 @@ def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerC
 
 
 def _crossing(falling: Callable[[float], float], target: float, high: float, low: float = 0.0) -> float:
-    """Return where between two places a function that falls reaches the target; where it does not, the nearest.
+    """Return where a falling function reaches the target between two places; if it does not, the nearest place.
 
-    The least is taken at which it is as low as it gets.
+    If it stays above the target, that is the least place at which it is as low as it gets.
     """
     if falling(low) <= target:
-        return low  # slower than the trace: not by the profiler
+        return low  # slower than the trace, but not because of the profiler
     target = max(target, (1 + CLOSE) * falling(high))
     for _ in range(ROUNDS):
         middle = (low + high) / 2

@@ -20,9 +20,10 @@ WAKE_NS = 20_000
 MOST_STREAMS = 6
 """Streams among which those of an event are searched, the ones with most work first."""
 MOST_SAMPLES = 8
-"""Calls at the same place of their steps by which their event is searched."""
+"""How many calls at the same place of their steps are looked at to find their event."""
 LONG_IDLE_NS, PROMPT_NS = 20_000, 10_000
-"""A stream that stands idle so long waits for something, and goes on so soon after it has ended."""
+"""A stream that is idle for at least this long waits for something, and goes on within this time after that has
+ended."""
 MOST_BACK_EXPLAINED = 64
 """Records among which the reason of an idle stream is searched."""
 MOST_BACK = 8
@@ -56,8 +57,8 @@ class _Guess(NamedTuple):
 def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
     """Return what is known of the uses of events; `queue` is the stream of each activity, counted over all devices.
 
-    For a stream wait that pair of streams is taken of which the times in all steps allow it: the first work after the
-    wait starts after the last work before the record has ended.
+    For a stream wait, the pair of streams is taken whose times in all steps allow it: the first work after the wait
+    starts after the last work before the record has ended.
     """
     calls = trace.calls
     records = np.flatnonzero(calls.named(lambda name: bool(RECORD_CALL.match(name))))
@@ -164,7 +165,7 @@ def _best_order(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) 
 
 
 def _explaining(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) -> _Guess | None:
-    """Return the record behind whose work the stream went on in most of the steps in which it stood idle.
+    """Return the record after whose work the stream went on in most of the steps in which it was idle.
 
     Collectives are awaited long after their events were recorded: those of all buckets of gradients after backward.
     """
@@ -187,7 +188,7 @@ def _explaining(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) 
 
 
 def _idle_before(trace: Trace, lanes: _Lanes, queue: int, call: int) -> bool:
-    """Return whether the next work of a stream began long after it was launched and what is before it had ended."""
+    """Return whether the next work of a stream began long after its launch and the end of the work before it."""
     time = int(trace.calls.start_ns[call])
     after, before = lanes.first_after(queue, time), lanes.last_before(queue, time)
     if after == NONE:

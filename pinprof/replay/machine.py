@@ -26,7 +26,7 @@ WAITS = (STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT)
 """Kinds of calls that return once what they wait for has ended."""
 
 SIDE = -2
-"""Less the device, the number of the stream on which copies are made ahead."""
+"""This minus the device is the number of the stream on which copies are made ahead."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class ProfilerCost:
     """Whether to leave out what only a recording has: the profiler's buffers, and code that was loaded."""
 
     staging: float = 1.0
-    """How long the staging of pageable copies takes, in times of what was recorded: one CPU thread copies them, and its
-    pace varies from run to run."""
+    """How long the staging of pageable copies takes, as a multiple of the recorded time: one CPU thread copies them,
+    and its pace varies from run to run."""
     host_speed: float = 1.0
     """How many times as fast the host is."""
 
@@ -201,7 +201,7 @@ class Simulation:
         return pending[len(pending) - 1 - QUEUE_DEPTH] if len(pending) > QUEUE_DEPTH else now
 
     def _event(self, call: Call) -> float:
-        """Return when the event of a call comes; one that was recorded before the program, with the work before it."""
+        """Return when the event of a call is reached; one from before the program, with the work before it."""
         if 0 < call.back <= len(self._events):
             return self._events[-call.back]
         return self.program.ready_ns.get(call.queue, 0.0) if call.kind == EVENT_WAIT else 0.0
@@ -224,7 +224,7 @@ class Job:
         left = [deque(parts) for parts in self._parts]
         come: dict[int, list[tuple[int, Work]]] = defaultdict(list)
         held = [0] * len(left)
-        """Collectives in which each rank is, and others have not come so far."""
+        """Collectives that each rank has entered, and others have not yet."""
         while any(left):
             ready = [rank for rank, parts in enumerate(left) if parts and not held[rank]]
             if not ready:  # ranks wait for each other: they launch in different orders, as they may on several streams

@@ -12,18 +12,7 @@ import numpy as np
 from pinprof.analyses.syncs import Stalls
 from pinprof.intervals import Intervals, covered, union
 from pinprof.replay.events import find_event_uses
-from pinprof.trace.calls import (
-    ASYNC_COPY,
-    COPY,
-    DEVICE,
-    EVENT,
-    FREE,
-    LAUNCH,
-    MODULE_LOAD,
-    PROFILER,
-    QUEUE_FULL,
-    STREAM,
-)
+from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, LAUNCH, MODULE_LOAD, PROFILER, QUEUE_FULL, STREAM
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 
 
@@ -130,11 +119,7 @@ class Program:
             other = next((call for call in chosen if call.step != first.step), None)
             other = other or replace(first, gap_ns=first.gap_ns + self.tail_ns)
             chosen[0] = replace(
-                first,
-                gap_ns=other.gap_ns,
-                fixed_ns=other.fixed_ns,
-                artefact_ns=other.artefact_ns,
-                events=other.events,
+                first, gap_ns=other.gap_ns, fixed_ns=other.fixed_ns, artefact_ns=other.artefact_ns, events=other.events
             )
         return replace(self, calls=tuple(chosen), ready_ns={})
 
@@ -174,13 +159,7 @@ def _beginning(trace: Trace, first: int) -> int:
 
 
 def _add_host_time(
-    trace: Trace,
-    stalls: Stalls,
-    rows: Int64s,
-    wanted: Bools,
-    calls: list[Call],
-    waiting: Intervals,
-    python_cost: float,
+    trace: Trace, stalls: Stalls, rows: Int64s, wanted: Bools, calls: list[Call], waiting: Intervals, python_cost: float
 ) -> None:
     """Note the time of the host before the wanted ones of all calls, and what was recorded in it."""
     start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]

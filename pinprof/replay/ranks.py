@@ -18,9 +18,9 @@ Durations = list[dict[int, float]]
 def joined(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence[Sequence[int]]) -> list[Program]:
     """Return the programs of the ranks with their common collectives, in the given steps of each trace.
 
-    The kernel of a collective waits on all ranks for the last one. What it takes by itself is what it took on the rank
-    on which it took least: there, none had to be waited for but those whose traces are not given. While it waits it
-    holds a part of the GPU, so that kernels beside it take longer: they take what they took on the rank on which they
+    The kernel of a collective waits on all ranks for the last one. By itself it takes what it took on the rank on which
+    it took least: that rank waited for none, except for ranks whose traces are not given. While it waits it holds a
+    part of the GPU, so that kernels beside it take longer: they, too, take what they took on the rank on which they
     took least.
     """
     if len(traces) == 1:
@@ -52,10 +52,7 @@ def alone(trace: Trace, program: Program, steps: Sequence[int]) -> Program:
     return replace(
         program,
         calls=tuple(
-            replace(
-                call,
-                works=[replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works],
-            )
+            replace(call, works=[replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works])
             for call in program.calls
         ),
     )

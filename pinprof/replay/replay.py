@@ -16,8 +16,8 @@ from pinprof.trace.collectives import collectives_of
 from pinprof.trace.tables import NONE, Trace
 
 PYTHON_COST = 0.6
-"""What the profiler pays for a recorded Python function, in ops: with it the steps of seven programs that were recorded
-with stacks are estimated within 8 %, but for one (16 %)."""
+"""What a recorded Python function costs the profiler, in ops: with it, the steps of seven programs that were recorded
+with stacks are estimated within 8 %, except for one (16 %)."""
 
 MOST_CALLS = 12_000
 """Calls of steps that are replayed: a replay takes some µs for each, and is made dozens of times."""

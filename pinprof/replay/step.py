@@ -17,7 +17,7 @@ NOISE = 0.03
 
 CERTAIN = 0.98
 """The step without profiler lies between the GPU's own work and the traced step. Where these differ by no more than two
-percent, the traced step is it: the profiler only slows the host, and the host is not the limit."""
+percent, it is the traced step: the profiler only slows the host, and the host is not the limit."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def estimate_step(
     """Return the step of a job by the times of its ranks; `programs` are those of so many of their complete steps.
 
     Of a single rank the time in which its GPU worked is the least that the step can be; of several, part of that was
-    waiting for each other. Where a single rank waited for others whose traces are not here, nothing tells how much of
-    that the profiler has made: the least is then what it takes when it waits for nobody.
+    waiting for each other. If a single rank waited for others whose traces are not given, it is unknown how much of
+    that the profiler caused: the least is then the step in which it waits for nobody.
     """
     estimate = _by_replay(times, programs, steps, calibration)
     if waiting_for_nobody is None or estimate.range_ns is None:

@@ -104,13 +104,13 @@ def _weighed(finding: Finding, step_ns: float) -> Finding:
 
 
 def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:
-    """Return the rule that explains why copies of a trace are exposed, the same as finds them."""
+    """Return the rule that explains why copies of a trace are exposed, the same that finds them."""
     of_batches = rule_of_batches(details) if (reason, direction) == ("pageable", "HtoD") else None
     return of_batches or RULE_OF_EXPOSURE.get((reason, direction))
 
 
 def rule_of_wait(details: Details, stall: int) -> str | None:
-    """Return the rule that is for a stall, a row of `Syncs.stalls`, the same as finds its site; None without one."""
+    """Return the rule that is for a stall, a row of `Syncs.stalls`, the same that finds its site; None without one."""
     cause, copy = CAUSES[details.syncs.cause[stall]], details.syncs.stalls.copy[stall]
     if cause != "pageable_copy" or copy == NONE:
         return RULE_OF_CAUSE.get(cause)
@@ -124,7 +124,7 @@ def unsearched(profile: Profile) -> Doubt | None:
 
 
 def _severity(share: float) -> str:
-    """Return how severe it is that this share of the step would be saved, or is lost where no replay tells more."""
+    """Return the severity of a saving of this share of the step, or of a cost where no replay tells the saving."""
     if share >= HIGH:
         return "high"
     return "medium" if share >= MEDIUM else "low"

@@ -50,7 +50,7 @@ def rule_of_batches(details: Details) -> str | None:
 
 
 def _pageable(code: int) -> Look:
-    """Look for copies of pageable memory in this direction, those apart that an op of a library makes of its own."""
+    """Look for copies of pageable memory in this direction, except those that an op of a library makes by itself."""
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
         if code == HTOD and rule_of_batches(details):
@@ -96,14 +96,14 @@ def _pageable_evidence(details: Details, copies: Copies, what: str) -> Evidence:
 
 
 def _prefetched(details: Details, copies: Copies) -> Further:
-    """Return the change that makes copies, once they are pinned, one step ahead: before, that would hide nothing."""
+    """Return the change that makes copies one step ahead, once they are pinned; pageable ones would stay exposed."""
     rows = frozenset(copies.rows.tolist())
     edits = Edits(ahead=rows) | without_blocking(details, rows)
     return Further("PIN301", "the copies one step ahead, on a stream of their own", edits)
 
 
 def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins is its matter."""
+    """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins does not count."""
     ops = details.trace.ops
     main = np.array([thread.role == "main" for thread in details.trace.threads], dtype=bool)
     chosen = (
@@ -182,141 +182,146 @@ def _why_slow(trace: Trace, slow: Int64s) -> str:
 
 RULES = (
     Rule(
-        "PIN101",
-        "copies of pageable memory",
-        "HtoD copies whose host side is pageable, the time in which no kernel hides them, and how long they block the "
-        "host.",
-        "The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
+        id="PIN101",
+        title="copies of pageable memory",
+        looks_at="HtoD copies whose host side is pageable, the time in which no kernel hides them, and how long they "
+        "block the host.",
+        why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
         "after waiting for the stream: the copy is slow, blocks the host even with non_blocking=True, and hides "
         "nothing.",
-        "Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill it, "
-        "each time behind an event that tells that its last copy has ended. "
-        "What a fresh pinned tensor in each step costs or saves depends on the machine: pinprof bench tells (E1).",
-        "for x in batches:\n    train(x.to(device, non_blocking=True))  # pageable: the host waits all the same",
-        REFILL + "\n\n# or, where batches come from a Dataset:\n"
+        fix="Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill "
+        "it, each time behind an event that tells that its last copy has ended. What a fresh pinned tensor in each "
+        "step costs or saves depends on the machine: pinprof bench tells (E1).",
+        before="for x in batches:\n    train(x.to(device, non_blocking=True))  # pageable: the host waits all the same",
+        code=REFILL + "\n\n# or, where batches come from a Dataset:\n"
         "for x in DataLoader(data, batch_size=64, pin_memory=True):\n"
         "    train(x.to(device, non_blocking=True))",
-        f"{SAFE_REFILL} Nothing writes to a batch of a DataLoader that pins while its copy runs.",
-        _pageable(HTOD),
-        ("pageable_copy",),
-        (("pageable", "HtoD"),),
+        safe_if=f"{SAFE_REFILL} Nothing writes to a batch of a DataLoader that pins while its copy runs.",
+        look=_pageable(HTOD),
+        causes=("pageable_copy",),
+        exposures=(("pageable", "HtoD"),),
     ),
     Rule(
-        "PIN102",
-        "blocking copies to the GPU",
-        "HtoD copies after which the host waits for the stream: an asynchronous copy and a synchronize in the same op.",
-        "A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
-        "x.to(device, non_blocking=True), of pinned memory: PIN101 and PIN104 tell how to pin it. From pageable memory "
-        "non_blocking=True does no harm, and brings little.",
-        "x = x.to(device)  # the host waits for the copy",
-        "x = x.to(device, non_blocking=True)  # x is pinned",
-        "Nothing writes to the source before the copy has ended: an event behind the copy tells. What runs on the same "
-        "stream of the GPU comes behind the copy anyway.",
-        *waits_of("blocking_copy_htod"),
+        id="PIN102",
+        title="blocking copies to the GPU",
+        looks_at="HtoD copies after which the host waits for the stream: an asynchronous copy and a synchronize in the "
+        "same op.",
+        why="A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels "
+        "meanwhile.",
+        fix="x.to(device, non_blocking=True), of pinned memory: PIN101 and PIN104 tell how to pin it. From pageable "
+        "memory non_blocking=True does no harm, and brings little.",
+        before="x = x.to(device)  # the host waits for the copy",
+        code="x = x.to(device, non_blocking=True)  # x is pinned",
+        safe_if="Nothing writes to the source before the copy has ended: an event behind the copy tells. What runs on "
+        "the same stream of the GPU comes behind the copy anyway.",
+        **waits_of("blocking_copy_htod"),
     ),
     Rule(
-        "PIN103",
-        "pinning in the main thread",
-        "aten::pin_memory on the main thread within the step, outside of a DataLoader.",
-        "x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have to "
-        "allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the pageable copy "
+        id="PIN103",
+        title="pinning in the main thread",
+        looks_at="aten::pin_memory on the main thread within the step, outside of a DataLoader.",
+        why="x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have "
+        "to allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the pageable copy "
         "depends on the machine: pinprof bench tells (E1). Memory that is pinned already is faster in any case.",
-        "Keep one pinned tensor and refill it, each time behind an event that tells that its last copy has ended; or "
-        "let the thread of a DataLoader pin.",
-        "for x in batches:\n    train(x.pin_memory().to(device, non_blocking=True))  # a fresh pinned tensor each time",
-        REFILL + "\n\n# or, where batches come from a Dataset:\n"
+        fix="Keep one pinned tensor and refill it, each time behind an event that tells that its last copy has ended; "
+        "or let the thread of a DataLoader pin.",
+        before="for x in batches:\n"
+        "    train(x.pin_memory().to(device, non_blocking=True))  # a fresh pinned tensor each time",
+        code=REFILL + "\n\n# or, where batches come from a Dataset:\n"
         "for x in DataLoader(data, batch_size=64, num_workers=4, pin_memory=True):\n"
         "    train(x.to(device, non_blocking=True))",
-        f"{SAFE_REFILL} A Dataset that workers read can be used from several processes.",
-        _pin_then_copy,
+        safe_if=f"{SAFE_REFILL} A Dataset that workers read can be used from several processes.",
+        look=_pin_then_copy,
     ),
     Rule(
-        "PIN104",
-        "batches that are not pinned",
-        "Batches that come from a DataLoader and are copied from pageable memory; nothing shows that it pins.",
-        "Pageable batches are staged by the driver while the host waits; a DataLoader can pin them in a thread of its "
-        "own, beside the step.",
-        "DataLoader(..., pin_memory=True), and non_blocking=True in the copies. A batch of a class of your own is "
+        id="PIN104",
+        title="batches that are not pinned",
+        looks_at="Batches that come from a DataLoader and are copied from pageable memory; nothing shows that it pins.",
+        why="Pageable batches are staged by the driver while the host waits; a DataLoader can pin them in a thread of "
+        "its own, beside the step.",
+        fix="DataLoader(..., pin_memory=True), and non_blocking=True in the copies. A batch of a class of your own is "
         "pinned only if it has a method pin_memory() that returns the pinned batch.",
-        "loader = DataLoader(data, batch_size=64, num_workers=4)\n"
+        before="loader = DataLoader(data, batch_size=64, num_workers=4)\n"
         "for x, y in loader:\n"
         "    train(x.to(device), y.to(device))",
-        "loader = DataLoader(data, batch_size=64, num_workers=4, pin_memory=True)\n"
+        code="loader = DataLoader(data, batch_size=64, num_workers=4, pin_memory=True)\n"
         "for x, y in loader:\n"
         "    train(x.to(device, non_blocking=True), y.to(device, non_blocking=True))",
-        "The host has memory for the pinned batches (prefetch_factor times num_workers of them), which cannot be "
-        "swapped. Nothing writes to a batch on the host after its copy was queued.",
-        _batches("PIN104", "HtoD copies of pageable batches"),
+        safe_if="The host has memory for the pinned batches (prefetch_factor times num_workers of them), which cannot "
+        "be swapped. Nothing writes to a batch on the host after its copy was queued.",
+        look=_batches("PIN104", "HtoD copies of pageable batches"),
     ),
     Rule(
-        "PIN105",
-        "batches that pin_memory does not pin",
-        "Batches copied from pageable memory although their DataLoader has pin_memory=True: pinprof recorded so, or "
-        "aten::pin_memory, a thread that pins or torch's Python function for it are in the trace.",
-        "A DataLoader pins tensors, and those in lists, tuples, mappings and named tuples. An object of any other "
+        id="PIN105",
+        title="batches that pin_memory does not pin",
+        looks_at="Batches copied from pageable memory although their DataLoader has pin_memory=True: pinprof recorded "
+        "so, or aten::pin_memory, a thread that pins or torch's Python function for it are in the trace.",
+        why="A DataLoader pins tensors, and those in lists, tuples, mappings and named tuples. An object of any other "
         "class passes as it is unless it has a method pin_memory(). What the step makes of a batch on the host, "
         "x.float() for instance, is pageable again.",
-        "Give the batch class a method pin_memory() that pins its tensors and returns the batch. Change batches in the "
-        "collate_fn, or on the GPU.",
-        "class Batch:  # pin_memory=True of the DataLoader passes it as it is\n"
+        fix="Give the batch class a method pin_memory() that pins its tensors and returns the batch. Change batches in "
+        "the collate_fn, or on the GPU.",
+        before="class Batch:  # pin_memory=True of the DataLoader passes it as it is\n"
         "    def __init__(self, x, y):\n"
         "        self.x, self.y = x, y",
-        "class Batch:\n"
+        code="class Batch:\n"
         "    def __init__(self, x, y):\n"
         "        self.x, self.y = x, y\n\n"
         "    def pin_memory(self):\n"
         "        self.x, self.y = self.x.pin_memory(), self.y.pin_memory()\n"
         "        return self",
-        "Nothing keeps the unpinned tensors and expects them to be the batch's. The copies have non_blocking=True, and "
-        "nothing writes to the batch afterwards.",
-        _batches("PIN105", "HtoD copies of pageable batches"),
+        safe_if="Nothing keeps the unpinned tensors and expects them to be the batch's. The copies have "
+        "non_blocking=True, and nothing writes to the batch afterwards.",
+        look=_batches("PIN105", "HtoD copies of pageable batches"),
     ),
     Rule(
-        "PIN106",
-        "many small copies",
-        f"{MANY_COPIES} or more HtoD copies of at most 64 KiB per step from one place.",
-        "A small copy takes its time to be launched and to start, not to transfer: many of them cost far more than one "
-        "copy of the same bytes.",
-        "Put them into one tensor on the host, copy that, and take views of it on the GPU. Made in the collate_fn of a "
-        "DataLoader with pin_memory=True it is pinned, too; a worker must not pin by itself.",
-        "parts = [x.to(device) for x in small]  # each has to be launched and to start",
-        "packed = torch.cat([x.reshape(-1) for x in small])  # best in the loader's collate_fn\n"
+        id="PIN106",
+        title="many small copies",
+        looks_at=f"{MANY_COPIES} or more HtoD copies of at most 64 KiB per step from one place.",
+        why="A small copy takes its time to be launched and to start, not to transfer: many of them cost far more than "
+        "one copy of the same bytes.",
+        fix="Put them into one tensor on the host, copy that, and take views of it on the GPU. Made in the collate_fn "
+        "of a DataLoader with pin_memory=True it is pinned, too; a worker must not pin by itself.",
+        before="parts = [x.to(device) for x in small]  # each has to be launched and to start",
+        code="packed = torch.cat([x.reshape(-1) for x in small])  # best in the loader's collate_fn\n"
         "flat = packed.to(device, non_blocking=True).split([x.numel() for x in small])\n"
         "parts = [part.view(x.shape) for part, x in zip(flat, small)]",
-        "The tensors have one dtype, or are packed per dtype. Nothing changes the size of a part, and none is to "
-        "outlive the others: they share their memory.",
-        _small,
+        safe_if="The tensors have one dtype, or are packed per dtype. Nothing changes the size of a part, and none is "
+        "to outlive the others: they share their memory.",
+        look=_small,
     ),
     Rule(
-        "PIN107",
-        "pinned, but slow",
-        "Pinned copies of 1 MiB and more at less than half of the best rate in the trace, or below 10 GB/s.",
-        "Pinned memory should be copied at the speed of the link: about 12 GB/s on PCIe 3.0 x16, 25 on 4.0, 55 on 5.0.",
-        "Run the process on the NUMA node of its GPU, keep copies of both directions apart, and leave memory bandwidth "
-        "to the copy.",
-        "python train.py  # on any node of the machine",
-        'nvidia-smi topo -m  # its column "NUMA Affinity" tells the node of each GPU\n'
+        id="PIN107",
+        title="pinned, but slow",
+        looks_at="Pinned copies of 1 MiB and more at less than half of the best rate in the trace, or below 10 GB/s.",
+        why="Pinned memory should be copied at the speed of the link: about 12 GB/s on PCIe 3.0 x16, 25 on 4.0, 55 on "
+        "5.0.",
+        fix="Run the process on the NUMA node of its GPU, keep copies of both directions apart, and leave memory "
+        "bandwidth to the copy.",
+        before="python train.py  # on any node of the machine",
+        code='nvidia-smi topo -m  # its column "NUMA Affinity" tells the node of each GPU\n'
         "node=0              # that of yours\n"
         'numactl --cpunodebind="$node" --preferred="$node" python train.py',
-        "The node has cores for the process and its workers: they run on no other one. On the wrong node the copies "
-        "become slower, not faster.",
-        _slow,
+        safe_if="The node has cores for the process and its workers: they run on no other one. On the wrong node the "
+        "copies become slower, not faster.",
+        look=_slow,
     ),
     Rule(
-        "PIN108",
-        "read-backs into pageable memory",
-        "DtoH copies whose host side is pageable, the time in which no kernel hides them, and how long they block the "
-        "host.",
-        "The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
+        id="PIN108",
+        title="read-backs into pageable memory",
+        looks_at="DtoH copies whose host side is pageable, the time in which no kernel hides them, and how long they "
+        "block the host.",
+        why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
         "after waiting for the stream: the copy is slow, and blocks the host even with non_blocking=True.",
-        f"Allocate the destination once, pinned; {READ_LATER}. pin_memory=True of a DataLoader is for the other "
+        fix=f"Allocate the destination once, pinned; {READ_LATER}. pin_memory=True of a DataLoader is for the other "
         "direction, and does not help here.",
-        "for batch in batches:\n    host.copy_(train(batch), non_blocking=True)  # pageable: waits all the same\n"
+        before="for batch in batches:\n"
+        "    host.copy_(train(batch), non_blocking=True)  # pageable: waits all the same\n"
         "    log(host.tolist())",
-        read_later("shape, dtype=dtype", "host.tolist()"),
-        f"host is read only behind the event: read earlier, it silently holds old values. {COST_OF_LATER}",
-        _pageable(DTOH),
-        (),
-        (("pageable", "DtoH"),),
+        code=read_later("shape, dtype=dtype", "host.tolist()"),
+        safe_if=f"host is read only behind the event: read earlier, it silently holds old values. {COST_OF_LATER}",
+        look=_pageable(DTOH),
+        causes=(),
+        exposures=(("pageable", "DtoH"),),
     ),
 )

@@ -31,27 +31,27 @@ def _too_much(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa
 
 RULES = (
     Rule(
-        "PIN109",
-        "too much pinned memory",
-        "What torch's allocator has pinned behind the last recorded step, of what the program could have if nothing "
-        f"were pinned: {percent(LARGE_SHARE)} or more, as then more is locked than is left for everything else. Only "
-        "in traces that pinprof recorded, with a torch that has torch.cuda.host_memory_stats.",
-        "Pinned memory cannot be swapped or reclaimed: it is taken from the page cache, out of which a DataLoader "
+        id="PIN109",
+        title="too much pinned memory",
+        looks_at="What torch's allocator has pinned behind the last recorded step, of what the program could have if "
+        f"nothing were pinned: {percent(LARGE_SHARE)} or more, as then more is locked than is left for everything "
+        "else. Only in traces that pinprof recorded, with a torch that has torch.cuda.host_memory_stats.",
+        why="Pinned memory cannot be swapped or reclaimed: it is taken from the page cache, out of which a DataLoader "
         "reads, from its workers and from other processes, which are killed when none is left. torch rounds each "
         "pinned tensor up to a power of two, and keeps what is freed for the next one.",
-        "Keep few pinned tensors and refill them, each time behind an event that tells that its last copy has ended. "
-        "Let a DataLoader have fewer batches ready: prefetch_factor times num_workers of them may be pinned. What "
-        "is not in use goes back with torch.accelerator.empty_host_cache(), in older versions "
+        fix="Keep few pinned tensors and refill them, each time behind an event that tells that its last copy has "
+        "ended. Let a DataLoader have fewer batches ready: prefetch_factor times num_workers of them may be pinned. "
+        "What is not in use goes back with torch.accelerator.empty_host_cache(), in older versions "
         "torch._C._host_emptyCache(); the next pinned tensor is then slow to come.",
-        "pinned = [x.pin_memory() for x in batches]  # all of them at once\n"
+        before="pinned = [x.pin_memory() for x in batches]  # all of them at once\n"
         "for x in pinned:\n"
         "    train(x.to(device, non_blocking=True))\n\n"
         "# or many batches ready:\n"
         "loader = DataLoader(data, batch_size=64, num_workers=4, prefetch_factor=32, pin_memory=True)",
-        f"{REFILL}\n\n"
+        code=f"{REFILL}\n\n"
         "# or few batches ready:\n"
         "loader = DataLoader(data, batch_size=64, num_workers=4, prefetch_factor=2, pin_memory=True)",
-        f"{SAFE_REFILL} The workers keep up with fewer batches ready.",
-        _too_much,
+        safe_if=f"{SAFE_REFILL} The workers keep up with fewer batches ready.",
+        look=_too_much,
     ),
 )

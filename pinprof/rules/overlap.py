@@ -71,15 +71,16 @@ def _cold(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 RULES = (
     Rule(
-        "PIN301",
-        "copies on the compute stream",
-        "HtoD copies on the stream of the kernels around them, and the kernel time per step that could hide them.",
-        "Work on one stream runs one after the other: a copy on the stream of the kernels never overlaps them.",
-        "Copy the next batch on a side stream while this step computes.",
-        "for batch in batches:\n"
+        id="PIN301",
+        title="copies on the compute stream",
+        looks_at="HtoD copies on the stream of the kernels around them, and the kernel time per step that could hide "
+        "them.",
+        why="Work on one stream runs one after the other: a copy on the stream of the kernels never overlaps them.",
+        fix="Copy the next batch on a side stream while this step computes.",
+        before="for batch in batches:\n"
         "    batch = batch.to(device, non_blocking=True)  # on the stream of the kernels\n"
         "    train(batch)",
-        "side = torch.cuda.Stream()  # once\n"
+        code="side = torch.cuda.Stream()  # once\n"
         "coming = iter(batches)\n\n"
         "def fetch():\n"
         "    batch = next(coming, None)  # pinned\n"
@@ -92,53 +93,58 @@ RULES = (
         "    batch.record_stream(torch.cuda.current_stream())\n"
         "    following = fetch()  # runs beside the kernels of this step\n"
         "    train(batch)",
-        "The batch is pinned; the compute stream waits for the side stream before it uses the batch; record_stream "
-        "keeps its memory until the kernels are done. Nothing writes to a batch on the host afterwards. There is GPU "
-        "memory for one more batch, and for those by which the host is ahead.",
-        _exposed("same_stream"),
+        safe_if="The batch is pinned; the compute stream waits for the side stream before it uses the batch; "
+        "record_stream keeps its memory until the kernels are done. Nothing writes to a batch on the host afterwards. "
+        "There is GPU memory for one more batch, and for those by which the host is ahead.",
+        look=_exposed("same_stream"),
         exposures=(("same_stream", "HtoD"),),
     ),
     Rule(
-        "PIN302",
-        "copies launched too late",
-        "HtoD copies on a stream of their own that start at once when they are launched, and are exposed all the same.",
-        "The copy has a stream of its own, but is launched only when the kernels that it could hide behind have ended.",
-        "Start the copy of the next batch before the kernels of this step are queued.",
-        "log(train(batch).item())  # the kernels have ended\nfollowing = fetch()       # nothing is left to hide it",
-        "following = fetch()       # first: launches the copy on the side stream\n"
+        id="PIN302",
+        title="copies launched too late",
+        looks_at="HtoD copies on a stream of their own that start at once when they are launched, and are exposed all "
+        "the same.",
+        why="The copy has a stream of its own, but is launched only when the kernels that it could hide behind have "
+        "ended.",
+        fix="Start the copy of the next batch before the kernels of this step are queued.",
+        before="log(train(batch).item())  # the kernels have ended\n"
+        "following = fetch()       # nothing is left to hide it",
+        code="following = fetch()       # first: launches the copy on the side stream\n"
         "log(train(batch).item())  # then: queues the kernels that hide it",
-        "As for PIN301, whose fetch() this is: the stream of the kernels has waited for the copy of batch before the "
-        "next one is launched. The copy depends on nothing that train() does.",
-        _exposed("launched_late"),
+        safe_if="As for PIN301, whose fetch() this is: the stream of the kernels has waited for the copy of batch "
+        "before the next one is launched. The copy depends on nothing that train() does.",
+        look=_exposed("launched_late"),
         exposures=(("launched_late", "HtoD"),),
     ),
     Rule(
-        "PIN303",
-        "device memory allocated and freed while training",
-        "cudaMalloc, cudaFree and their like in the complete steps; in all of a trace in which no step was found.",
-        "cudaMalloc and cudaFree stop the host, and cudaFree waits for the device. PyTorch's allocator keeps memory to "
-        "avoid both; empty_cache(), growing shapes and memory that is short defeat it.",
-        "No torch.cuda.empty_cache() in the loop; keep shapes constant, or warm up with the largest one; let segments "
-        "grow.",
-        "for batch in batches:\n    train(batch)\n    torch.cuda.empty_cache()",
-        "for batch in batches:\n    train(batch)  # the allocator keeps the memory for the next step\n\n"
+        id="PIN303",
+        title="device memory allocated and freed while training",
+        looks_at="cudaMalloc, cudaFree and their like in the complete steps; in all of a trace in which no step was "
+        "found.",
+        why="cudaMalloc and cudaFree stop the host, and cudaFree waits for the device. PyTorch's allocator keeps "
+        "memory to avoid both; empty_cache(), growing shapes and memory that is short defeat it.",
+        fix="No torch.cuda.empty_cache() in the loop; keep shapes constant, or warm up with the largest one; let "
+        "segments grow.",
+        before="for batch in batches:\n    train(batch)\n    torch.cuda.empty_cache()",
+        code="for batch in batches:\n    train(batch)  # the allocator keeps the memory for the next step\n\n"
         "# or, where shapes change, before torch is imported:\n"
         'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"',
-        "Without empty_cache() the process keeps its memory; others on the same GPU may need it. Tensors in expandable "
-        "segments may not be shared with other processes.",
-        *waits_of("device_malloc", "device_free", are_one=True),
+        safe_if="Without empty_cache() the process keeps its memory; others on the same GPU may need it. Tensors in "
+        "expandable segments may not be shared with other processes.",
+        **waits_of("device_malloc", "device_free", are_one=True),
     ),
     Rule(
-        "PIN304",
-        "a recording that began cold",
-        "Code for the GPU that is loaded within the recorded steps (CUPTI's overhead records, from CUDA 12.4 on).",
-        "CUDA loads each kernel when it is first launched. These steps show costs that later ones do not have.",
-        "Record later steps: pinprof run waits until they are steady (more so with --warmup 20); with torch.profiler "
-        "give schedule(wait=10, warmup=5, ...).",
-        "when = schedule(wait=0, warmup=0, active=5)  # of torch.profiler",
-        "when = schedule(wait=10, warmup=5, active=5)  # the program runs for 20 steps or more",
-        "None: it only changes what is recorded.",
-        _cold,
-        ("module_load",),
+        id="PIN304",
+        title="a recording that began cold",
+        looks_at="Code for the GPU that is loaded within the recorded steps (CUPTI's overhead records, from CUDA 12.4 "
+        "on).",
+        why="CUDA loads each kernel when it is first launched. These steps show costs that later ones do not have.",
+        fix="Record later steps: pinprof run waits until they are steady (more so with --warmup 20); with "
+        "torch.profiler give schedule(wait=10, warmup=5, ...).",
+        before="when = schedule(wait=0, warmup=0, active=5)  # of torch.profiler",
+        code="when = schedule(wait=10, warmup=5, active=5)  # the program runs for 20 steps or more",
+        safe_if="None: it only changes what is recorded.",
+        look=_cold,
+        causes=("module_load",),
     ),
 )

@@ -27,8 +27,8 @@ class Evidence(Placed):
     """What a rule saw: its cost per step in ns, a sentence with the numbers, and the place if there is one."""
 
     cost_ns: float
-    """GPU idle time or exposed copy time per step that goes with it; no saving: where a wait only moves, or something
-    else bounds the step, removing it brings less."""
+    """GPU idle time or exposed copy time per step that goes with it. It is not the saving: where a wait only moves, or
+    something else bounds the step, removing it saves less."""
     text: str
     file: str | None = None
     line: int | None = None
@@ -49,7 +49,7 @@ class Evidence(Placed):
 Look: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rule:
     """One kind of problem, with all that its page says; texts are plain sentences."""
 
@@ -60,9 +60,9 @@ class Rule:
     fix: str
     """What to do, in words."""
     before: str
-    """What the code is like that it finds; several cases stand one behind the other, each begun by `# or …`."""
+    """An example of the code that it finds; if there are several, each further one begins with `# or …`."""
     code: str
-    """What to write instead. It runs as it stands, to the same result: tests/test_fix_code.py."""
+    """What to write instead. It runs as it stands and has the same result: tests/test_fix_code.py."""
     safe_if: str
     """On what condition the fix is right."""
     look: Look | None

@@ -14,7 +14,7 @@ from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, after
 MOST_REPLAYS = 20
 """Findings that get a replay of their own, the costliest first."""
 NOTHING = 0.002
-"""A saving below this share of the step is none."""
+"""A saving below this share of the step counts as none."""
 
 
 def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Saving | None]:

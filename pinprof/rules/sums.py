@@ -1,4 +1,4 @@
-"""Figures that several rules need: what is theirs of the complete steps, and where."""
+"""Figures of the complete steps that several rules need, and their places."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Copies(NamedTuple):
     """Of what the figures are: `StepTimes.per`."""
     per_step: float
     bytes: float | None
-    """Of those whose size is recorded; None if it is of none."""
+    """Of the copies with a recorded size; None if none has one."""
     unsized: int
     """Copies of unknown size in all steps."""
     time_ns: float
@@ -34,7 +34,7 @@ class Copies(NamedTuple):
     blocked_ns: float
     """How long the host was blocked in calls that made or awaited them."""
     bubble_ns: float
-    """How long the GPU was idle after those of them that blocked although they were to be asynchronous."""
+    """How long the GPU was idle after those that were meant to be asynchronous, but blocked."""
 
     @property
     def amount(self) -> str:
@@ -88,7 +88,7 @@ def at(place: Place) -> str:
 
 
 def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, Cost]]) -> str:
-    """Return which GPU is idle after waits, and "is": of a trace of several those that are, else the awaited ones.
+    """Return which GPU is idle after waits, and "is": among several, those that are idle, else the awaited ones.
 
     `sites` come with what they cost in the whole trace.
     """

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
+from typing import TypedDict
 
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.details import Details
@@ -21,11 +22,18 @@ MAX_NAMED = 4
 """Sites of one finding that are named."""
 
 
-def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> tuple[Look, tuple[str, ...]]:
-    """Return what looks for sites with one of the causes that are a problem, and the causes.
+class WaitFields(TypedDict):
+    """The fields of a rule that is for waits."""
 
-    Sites of which the same fix rids the program wherever they are, `are_one`: a finding for all of them. Where it is
-    not known that there is a fix, they are not `fixable`, and no saving is promised.
+    look: Look
+    causes: tuple[str, ...]
+
+
+def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> WaitFields:
+    """Return the fields of a rule that looks for sites with one of the causes that are a problem.
+
+    `are_one`: one fix removes all of these sites, so one finding names them all. Not `fixable`: pinprof does not know
+    whether there is a fix, so it promises no saving.
     """
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -38,7 +46,7 @@ def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> tuple
             edits = reduce(or_, (_fixed(details, number) for number in numbers)) if fixable else NO_EDITS
             yield replace(_at_sites(details, profile, [details.syncs.sites[number] for number in numbers]), edits=edits)
 
-    return look, causes
+    return {"look": look, "causes": causes}
 
 
 def _fixed(details: Details, site: int) -> Edits:
@@ -83,7 +91,7 @@ def _only_moves(details: Details, sites: Sequence[Site]) -> str:
 
 
 def _once_or_often(profile: Profile, sites: Sequence[Site]) -> str:
-    """Return what is to be known of memory that is allocated in a trace without steps: every program does so once."""
+    """Return what to add about memory that is allocated in a trace without steps: every program allocates once."""
     if profile.steps.source != WHOLE_TRACE or not any(site.cause in ALLOCATIONS for site in sites):
         return ""
     return "; no step was found, so the trace does not tell whether that recurs: only then is it worth a change"
@@ -91,38 +99,38 @@ def _once_or_often(profile: Profile, sites: Sequence[Site]) -> str:
 
 RULES = (
     Rule(
-        "PIN201",
-        "single values read on the host",
-        "aten::item: x.item(), float(x), int(x), and what calls them: indexing by a tensor of one number, range(x), "
-        "1.0 in x, GradScaler.step without a fused optimizer.",
-        "The value does not exist before all work queued for it is done: the host waits for the whole stream, and has "
-        "nothing queued when it goes on.",
-        "Keep the value on the GPU: accumulate in a tensor and read it every N steps. Or "
+        id="PIN201",
+        title="single values read on the host",
+        looks_at="aten::item: x.item(), float(x), int(x), and what calls them: indexing by a tensor of one number, "
+        "range(x), 1.0 in x, GradScaler.step without a fused optimizer.",
+        why="The value does not exist before all work queued for it is done: the host waits for the whole stream, and "
+        "has nothing queued when it goes on.",
+        fix="Keep the value on the GPU: accumulate in a tensor and read it every N steps. Or "
         f"{READ_LATER}. GradScaler.step reads no value with an optimizer that has fused=True.",
-        "for batch in batches:\n    log(train(batch).item())  # waits in each step",
-        "total = torch.zeros((), device=device)\n"
+        before="for batch in batches:\n    log(train(batch).item())  # waits in each step",
+        code="total = torch.zeros((), device=device)\n"
         "for step, batch in enumerate(batches, start=1):\n"
         "    total += train(batch).detach()  # a tensor on the GPU\n"
         "    if step % 100 == 0:\n"
         "        log(total.item() / 100)     # the mean: one wait in 100 steps\n"
         "        total.zero_()\n\n"
         "# or each value, one step late:\n" + read_later("()", "host.item()"),
-        "Nothing in the step decides by the value. Pinned memory is read only behind the event: read earlier, it "
-        f"silently holds old values. {COST_OF_LATER}",
-        *waits_of("item"),
+        safe_if="Nothing in the step decides by the value. Pinned memory is read only behind the event: read earlier, "
+        f"it silently holds old values. {COST_OF_LATER}",
+        **waits_of("item"),
     ),
     Rule(
-        "PIN202",
-        "decisions on values of the GPU",
-        "aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) on CUDA tensors, validation of "
+        id="PIN202",
+        title="decisions on values of the GPU",
+        looks_at="aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) on CUDA tensors, validation of "
         "distributions, clip_grad_norm_(error_if_nonfinite=True).",
-        "Python can only branch once it knows the value, and so waits for all work queued before.",
-        "Leave the decision to the GPU. A step that is to be skipped: a GradScaler with a fused optimizer, which skips "
-        "where a gradient is not finite; a loss replaced before backward() would not do, as 0 times inf is nan in the "
-        "gradients. A choice: torch.where; between what needs gradients choose the inputs. A check: "
+        why="Python can only branch once it knows the value, and so waits for all work queued before.",
+        fix="Leave the decision to the GPU. A step that is to be skipped: a GradScaler with a fused optimizer, which "
+        "skips where a gradient is not finite; a loss replaced before backward() would not do, as 0 times inf is nan "
+        "in the gradients. A choice: torch.where; between what needs gradients choose the inputs. A check: "
         "torch._assert_async. Validation: off where the arguments are known to be right (validate_args=False; "
         "logging_nan_inf_filter=False in transformers).",
-        "for batch in batches:\n"
+        before="for batch in batches:\n"
         "    loss = loss_of(batch)\n"
         "    if torch.isfinite(loss):  # waits to decide\n"
         "        loss.backward()\n"
@@ -134,7 +142,7 @@ RULES = (
         "assert torch.isfinite(loss)\n\n"
         "# or arguments that are validated:\n"
         "normal = torch.distributions.Normal(mean, std)",
-        "scaler = torch.amp.GradScaler(device, init_scale=1.0)  # once; the optimizer has fused=True\n"
+        code="scaler = torch.amp.GradScaler(device, init_scale=1.0)  # once; the optimizer has fused=True\n"
         "for batch in batches:\n"
         "    loss = loss_of(batch)\n"
         "    loss = loss * torch.where(torch.isfinite(loss), 1.0, torch.nan)  # bad: nan in all gradients\n"
@@ -148,132 +156,134 @@ RULES = (
         "torch._assert_async(torch.isfinite(loss))\n\n"
         "# or arguments that are right:\n"
         "normal = torch.distributions.Normal(mean, std, validate_args=False)",
-        "For the step: the optimizer is Adam or AdamW with fused=True, or SGD without momentum; that with momentum "
-        "starts from unset memory if the very first loss is bad. Weights, moments and step count are then as with the "
-        "if; a step of which only the gradients are not finite is skipped, too. For a choice: both sides may be "
-        "computed, and have finite gradients. A failed _assert_async ends the process's CUDA context: no exception "
+        safe_if="For the step: the optimizer is Adam or AdamW with fused=True, or SGD without momentum; that with "
+        "momentum starts from unset memory if the very first loss is bad. Weights, moments and step count are then as "
+        "with the if; a step of which only the gradients are not finite is skipped, too. For a choice: both sides may "
+        "be computed, and have finite gradients. A failed _assert_async ends the process's CUDA context: no exception "
         "that can be handled.",
-        *waits_of("bool"),
+        **waits_of("bool"),
     ),
     Rule(
-        "PIN203",
-        "tensors read on the host",
-        "x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors, and copies to the host after which "
-        "the host waits for the stream (host.copy_(x)).",
-        "The copy waits for all work queued before, mostly goes into fresh pageable memory, and the host waits for its "
-        "end.",
-        f"Gather what is read into one tensor, and read it seldom. Or {READ_LATER}.",
-        "for batch in batches:\n    log(train(batch).tolist())  # waits for all work queued before",
-        read_later("shape, dtype=dtype", "host.tolist()"),
-        f"Pinned memory is read only behind the event: read earlier, it silently holds old values. {COST_OF_LATER} "
-        "What is to be kept of host is copied, as tolist() does: the next value takes its place.",
-        *waits_of("to_cpu", "tolist", "blocking_copy_dtoh"),
+        id="PIN203",
+        title="tensors read on the host",
+        looks_at="x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors, and copies to the host "
+        "after which the host waits for the stream (host.copy_(x)).",
+        why="The copy waits for all work queued before, mostly goes into fresh pageable memory, and the host waits for "
+        "its end.",
+        fix=f"Gather what is read into one tensor, and read it seldom. Or {READ_LATER}.",
+        before="for batch in batches:\n    log(train(batch).tolist())  # waits for all work queued before",
+        code=read_later("shape, dtype=dtype", "host.tolist()"),
+        safe_if="Pinned memory is read only behind the event: read earlier, it silently holds old values. "
+        f"{COST_OF_LATER} What is to be kept of host is copied, as tolist() does: the next value takes its place.",
+        **waits_of("to_cpu", "tolist", "blocking_copy_dtoh"),
     ),
     Rule(
-        "PIN204",
-        "printing of CUDA tensors",
-        "print(x), f'{x}', repr(x) and loggers that are given tensors of the GPU.",
-        "To format a tensor torch asks for its smallest and largest values, what is finite, and each element that is "
-        "shown: dozens of waits for one line of text.",
-        "Print a copy on the host, and not in each step.",
-        "print(x)  # a tensor of the GPU, in each step",
-        "if step % 100 == 0:\n    print(x.detach().cpu())  # one wait instead of many",
-        "Nothing reads the text: it has the same numbers, but neither device nor grad_fn, and comes in one step of "
-        "100.",
-        *waits_of("print"),
+        id="PIN204",
+        title="printing of CUDA tensors",
+        looks_at="print(x), f'{x}', repr(x) and loggers that are given tensors of the GPU.",
+        why="To format a tensor torch asks for its smallest and largest values, what is finite, and each element that "
+        "is shown: dozens of waits for one line of text.",
+        fix="Print a copy on the host, and not in each step.",
+        before="print(x)  # a tensor of the GPU, in each step",
+        code="if step % 100 == 0:\n    print(x.detach().cpu())  # one wait instead of many",
+        safe_if="Nothing reads the text: it has the same numbers, but neither device nor grad_fn, and comes in one "
+        "step of 100.",
+        **waits_of("print"),
     ),
     Rule(
-        "PIN205",
-        "masks and positions",
-        "aten::nonzero and what needs it: x[mask], x[mask] = y, torch.masked_select, torch.where(mask) alone.",
-        "The result's size depends on the values: the host must know it to allocate, and waits for the mask.",
-        "Keep the shape: choose by the mask with torch.where, and sum what it leaves; multiplied by the mask, a nan "
-        "would stay nan.",
-        "loss = losses[mask].mean()\n\n"
+        id="PIN205",
+        title="masks and positions",
+        looks_at="aten::nonzero and what needs it: x[mask], x[mask] = y, torch.masked_select, torch.where(mask) alone.",
+        why="The result's size depends on the values: the host must know it to allocate, and waits for the mask.",
+        fix="Keep the shape: choose by the mask with torch.where, and sum what it leaves; multiplied by the mask, a "
+        "nan would stay nan.",
+        before="loss = losses[mask].mean()\n\n"
         "# or an assignment:\n"
         "x[mask] = y[mask]\n\n"
         "# or positions:\n"
         "rows = torch.nonzero(mask)",
-        "loss = torch.where(mask, losses, 0.0).sum() / mask.sum()\n\n"
+        code="loss = torch.where(mask, losses, 0.0).sum() / mask.sum()\n\n"
         "# or an assignment:\n"
         "x = torch.where(mask, y, x)\n\n"
         "# or positions, where it is known how many there are at most:\n"
         "rows = torch.nonzero_static(mask, size=limit)  # filled up with -1, which must index nothing",
-        "The mask is of bools. As with the index, what it hides gets the gradient 0, which a step before that is not "
-        "finite there turns into nan: choose the inputs of that step. Nothing else holds the x that was changed in "
-        "place. limit is large enough: positions beyond it are lost without an error.",
-        *waits_of("nonzero", "mask_index", "masked_select"),
+        safe_if="The mask is of bools. As with the index, what it hides gets the gradient 0, which a step before that "
+        "is not finite there turns into nan: choose the inputs of that step. Nothing else holds the x that was changed "
+        "in place. limit is large enough: positions beyond it are lost without an error.",
+        **waits_of("nonzero", "mask_index", "masked_select"),
     ),
     Rule(
-        "PIN206",
-        "unique values",
-        "torch.unique, unique_consecutive and isin.",
-        "The number of unique values is the size of the result: the host waits to learn it.",
-        "Keep it out of the step, do it on the host in the DataLoader's workers, or mark first occurrences in a sorted "
-        "tensor of fixed size. Instead of isin compare with each of a few values.",
-        "values = torch.unique(x)\n\n# or membership:\nfound = torch.isin(x, wanted)",
-        "ordered = x.flatten().sort().values\n"
+        id="PIN206",
+        title="unique values",
+        looks_at="torch.unique, unique_consecutive and isin.",
+        why="The number of unique values is the size of the result: the host waits to learn it.",
+        fix="Keep it out of the step, do it on the host in the DataLoader's workers, or mark first occurrences in a "
+        "sorted tensor of fixed size. Instead of isin compare with each of a few values.",
+        before="values = torch.unique(x)\n\n# or membership:\nfound = torch.isin(x, wanted)",
+        code="ordered = x.flatten().sort().values\n"
         "first = torch.ones_like(ordered, dtype=torch.bool)\n"
         "first[1:] = ordered[1:] != ordered[:-1]  # the values are where first is true\n\n"
         "# or membership:\n"
         "found = (x.unsqueeze(-1) == wanted).any(-1)",
-        "What follows can work with the mask: ordered[first] would wait again. For membership: there is memory for as "
-        "many bools as x has elements times those of wanted, which has one dimension.",
-        *waits_of("unique"),
+        safe_if="What follows can work with the mask: ordered[first] would wait again. For membership: there is memory "
+        "for as many bools as x has elements times those of wanted, which has one dimension.",
+        **waits_of("unique"),
     ),
     Rule(
-        "PIN207",
-        "repeats of unknown number",
-        "torch.repeat_interleave with a tensor of repeats and no output_size.",
-        "The sum of the repeats is the size of the result: the host waits for it, and once more to check their signs.",
-        "Give output_size.",
-        "y = torch.repeat_interleave(x, repeats, dim=0)",
-        "y = torch.repeat_interleave(x, repeats, dim=0, output_size=total)",
-        "total is exactly the sum of the repeats, known on the host, and no repeat is negative: with another one the "
-        "result is wrong, or memory is overwritten.",
-        *waits_of("repeat_interleave"),
+        id="PIN207",
+        title="repeats of unknown number",
+        looks_at="torch.repeat_interleave with a tensor of repeats and no output_size.",
+        why="The sum of the repeats is the size of the result: the host waits for it, and once more to check their "
+        "signs.",
+        fix="Give output_size.",
+        before="y = torch.repeat_interleave(x, repeats, dim=0)",
+        code="y = torch.repeat_interleave(x, repeats, dim=0, output_size=total)",
+        safe_if="total is exactly the sum of the repeats, known on the host, and no repeat is negative: with another "
+        "one the result is wrong, or memory is overwritten.",
+        **waits_of("repeat_interleave"),
     ),
     Rule(
-        "PIN208",
-        "comparisons for the host",
-        "torch.equal and torch.allclose on CUDA tensors.",
-        "They return a Python bool: the host waits for all work queued before.",
-        "Compare on the GPU and keep the result there; leave torch.equal and torch.allclose to tests.",
-        "same = torch.equal(a, b)  # a bool of Python\n\n# or nearly:\nsame = torch.allclose(a, b)",
-        "same = (a == b).all()  # a tensor on the GPU\n\n# or nearly:\nsame = torch.isclose(a, b).all()",
-        "Nothing in the step decides by the result. a and b have one shape: others are broadcast.",
-        *waits_of("equal"),
+        id="PIN208",
+        title="comparisons for the host",
+        looks_at="torch.equal and torch.allclose on CUDA tensors.",
+        why="They return a Python bool: the host waits for all work queued before.",
+        fix="Compare on the GPU and keep the result there; leave torch.equal and torch.allclose to tests.",
+        before="same = torch.equal(a, b)  # a bool of Python\n\n# or nearly:\nsame = torch.allclose(a, b)",
+        code="same = (a == b).all()  # a tensor on the GPU\n\n# or nearly:\nsame = torch.isclose(a, b).all()",
+        safe_if="Nothing in the step decides by the result. a and b have one shape: others are broadcast.",
+        **waits_of("equal"),
     ),
     Rule(
-        "PIN209",
-        "tensors made of Python values",
-        "torch.tensor(values, device='cuda'), torch.as_tensor, x.new_tensor, and indexing of a CUDA tensor by a list.",
-        "The values are put into a pageable tensor on the host and copied by a blocking copy, after all work queued "
-        "before.",
-        "Make constants once, before the loop; make what is regular on the GPU; copy the rest from pinned memory.",
-        "for batch in batches:\n    weights = torch.tensor(values, device=device)  # in each step\n"
+        id="PIN209",
+        title="tensors made of Python values",
+        looks_at="torch.tensor(values, device='cuda'), torch.as_tensor, x.new_tensor, and indexing of a CUDA tensor by "
+        "a list.",
+        why="The values are put into a pageable tensor on the host and copied by a blocking copy, after all work "
+        "queued before.",
+        fix="Make constants once, before the loop; make what is regular on the GPU; copy the rest from pinned memory.",
+        before="for batch in batches:\n    weights = torch.tensor(values, device=device)  # in each step\n"
         "    train(batch * weights)\n\n"
         "# or one number:\n"
         "half = torch.tensor(0.5, device=device)\n\n"
         "# or values that change:\n"
         "weights = torch.tensor(values, device=device)",
-        "weights = torch.tensor(values, device=device)  # once\n"
+        code="weights = torch.tensor(values, device=device)  # once\n"
         "for batch in batches:\n    train(batch * weights)\n\n"
         "# or one number, made on the GPU:\n"
         "half = torch.full((), 0.5, device=device)\n\n"
         "# or values that change, if they are few:\n"
         "weights = torch.tensor(values, pin_memory=True).to(device, non_blocking=True)",
-        "A constant made once is not changed in place.",
-        *waits_of("tensor_from_host"),
+        safe_if="A constant made once is not changed in place.",
+        **waits_of("tensor_from_host"),
     ),
     Rule(
-        "PIN210",
-        "explicit synchronization",
-        "torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), of the user's own or of a library, "
-        "that leave the GPU idle.",
-        "They stop the host until the GPU has caught up; the next kernels are queued late.",
-        "Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
-        "for _ in range(steps):\n"
+        id="PIN210",
+        title="explicit synchronization",
+        looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), of the user's own or of a "
+        "library, that leave the GPU idle.",
+        why="They stop the host until the GPU has caught up; the next kernels are queued late.",
+        fix="Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
+        before="for _ in range(steps):\n"
         "    start = time.perf_counter()\n"
         "    step()\n"
         "    torch.cuda.synchronize()\n"
@@ -281,7 +291,7 @@ RULES = (
         "# or an order of streams:\n"
         "side.synchronize()\n"
         "use(result)",
-        "marks = []\n"
+        code="marks = []\n"
         "for _ in range(steps):\n"
         "    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # new ones each time\n"
         "    start.record()\n"
@@ -293,24 +303,24 @@ RULES = (
         "# or an order of streams, on the GPU:\n"
         "torch.cuda.current_stream().wait_stream(side)\n"
         "use(result)",
-        "The host reads nothing that the synchronization protected. Events tell the GPU's time: that of a host that "
-        "launches too slowly shows between them, too. What was made on a side stream is kept, or told of with "
+        safe_if="The host reads nothing that the synchronization protected. Events tell the GPU's time: that of a host "
+        "that launches too slowly shows between them, too. What was made on a side stream is kept, or told of with "
         "record_stream, until its use has ended.",
-        *waits_of("device_synchronize", "stream_synchronize", "event_synchronize"),
+        **waits_of("device_synchronize", "stream_synchronize", "event_synchronize"),
     ),
     Rule(
-        "PIN211",
-        "pinned memory allocated while training",
-        "cudaHostAlloc and cudaFreeHost in the complete steps; in all of a trace in which no step was found.",
-        "Pinning pages takes milliseconds and a lock of the driver, which holds up other threads; freeing them waits "
-        "for the device.",
-        "Allocate pinned memory once, before the loop, for the largest shape; refill it, each time behind an event "
+        id="PIN211",
+        title="pinned memory allocated while training",
+        looks_at="cudaHostAlloc and cudaFreeHost in the complete steps; in all of a trace in which no step was found.",
+        why="Pinning pages takes milliseconds and a lock of the driver, which holds up other threads; freeing them "
+        "waits for the device.",
+        fix="Allocate pinned memory once, before the loop, for the largest shape; refill it, each time behind an event "
         "that tells that its last copy has ended.",
-        "for x in batches:\n"
+        before="for x in batches:\n"
         "    staging = torch.empty(x.shape, dtype=dtype, pin_memory=True)  # in each step\n"
         "    staging.copy_(x)\n"
         "    train(staging.to(device, non_blocking=True))",
-        "staging = torch.empty(largest_shape, dtype=dtype, pin_memory=True)  # once\n"
+        code="staging = torch.empty(largest_shape, dtype=dtype, pin_memory=True)  # once\n"
         "copied = torch.cuda.Event()\n"
         "for x in batches:\n"
         "    copied.synchronize()  # staging may be written to: its last copy has ended\n"
@@ -319,53 +329,53 @@ RULES = (
         "    batch = part.to(device, non_blocking=True)\n"
         "    copied.record()       # right behind the copy, before other work is queued\n"
         "    train(batch)",
-        "staging is not written to before its last copy has ended, which the event tells; batches differ in their "
-        "first dimension only. The wait keeps the host one step ahead at most.",
-        *waits_of("host_alloc"),
+        safe_if="staging is not written to before its last copy has ended, which the event tells; batches differ in "
+        "their first dimension only. The wait keeps the host one step ahead at most.",
+        **waits_of("host_alloc"),
     ),
     Rule(
-        "PIN212",
-        "collectives that stop the host",
-        "Synchronization inside of collectives: dist.barrier(), TORCH_NCCL_BLOCKING_WAIT=1.",
-        "NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have come.",
-        "No barrier in the step; unset TORCH_NCCL_BLOCKING_WAIT.",
-        "dist.barrier()  # in each step\ndist.all_reduce(x)",
-        "work = dist.all_reduce(x, async_op=True)\n...  # other kernels, without x\n"
+        id="PIN212",
+        title="collectives that stop the host",
+        looks_at="Synchronization inside of collectives: dist.barrier(), TORCH_NCCL_BLOCKING_WAIT=1.",
+        why="NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have come.",
+        fix="No barrier in the step; unset TORCH_NCCL_BLOCKING_WAIT.",
+        before="dist.barrier()  # in each step\ndist.all_reduce(x)",
+        code="work = dist.all_reduce(x, async_op=True)\n...  # other kernels, without x\n"
         "work.wait()  # orders streams, not the host",
-        "No rank reads what another one writes outside of collectives, a file for instance. Nothing uses x before "
-        "work.wait().",
-        *waits_of("collective"),
+        safe_if="No rank reads what another one writes outside of collectives, a file for instance. Nothing uses x "
+        "before work.wait().",
+        **waits_of("collective"),
     ),
     Rule(
-        "PIN213",
-        "launches that wait for their kernels",
-        "Launch calls that return only after their kernel has ended.",
-        "CUDA_LAUNCH_BLOCKING=1 makes each launch wait: host and GPU work in turns. It is for finding errors.",
-        "Unset it for training.",
-        "export CUDA_LAUNCH_BLOCKING=1",
-        "unset CUDA_LAUNCH_BLOCKING",
-        "Streams are ordered by events, and what the host reads is waited for: launches that wait hide where that was "
-        "forgotten.",
-        *waits_of("launch_blocking"),
+        id="PIN213",
+        title="launches that wait for their kernels",
+        looks_at="Launch calls that return only after their kernel has ended.",
+        why="CUDA_LAUNCH_BLOCKING=1 makes each launch wait: host and GPU work in turns. It is for finding errors.",
+        fix="Unset it for training.",
+        before="export CUDA_LAUNCH_BLOCKING=1",
+        code="unset CUDA_LAUNCH_BLOCKING",
+        safe_if="Streams are ordered by events, and what the host reads is waited for: launches that wait hide where "
+        "that was forgotten.",
+        **waits_of("launch_blocking"),
     ),
     Rule(
-        "PIN214",
-        "waits within an op",
-        "Calls that block within an op, by the op's own doing: ops of libraries and extensions, synchronizes in what "
-        "torch.compile made, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, "
+        id="PIN214",
+        title="waits within an op",
+        looks_at="Calls that block within an op, by the op's own doing: ops of libraries and extensions, synchronizes "
+        "in what torch.compile made, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, "
         "masked_fill and index_fill with a value on the GPU, one_hot without num_classes, quantile).",
-        "The host waits for the GPU inside of an op, and not because of what is done with its result.",
-        "The op and the stack name the place: look there for a way without a wait. torch.linalg has cholesky_ex, "
+        why="The host waits for the GPU inside of an op, and not because of what is done with its result.",
+        fix="The op and the stack name the place: look there for a way without a wait. torch.linalg has cholesky_ex, "
         "inv_ex and solve_ex, which leave their check to you; torch.where takes a number on the GPU; one_hot takes "
         "num_classes. An op that cannot do without is best called seldom, or where the host has to wait anyway.",
-        "factor = torch.linalg.cholesky(a)  # reads on the host whether there is one\n\n"
+        before="factor = torch.linalg.cholesky(a)  # reads on the host whether there is one\n\n"
         "# or a value on the GPU:\n"
         "x = x.masked_fill(mask, value)  # reads it",
-        "factor, info = torch.linalg.cholesky_ex(a)  # info stays on the GPU: not 0 where there is none\n\n"
+        code="factor, info = torch.linalg.cholesky_ex(a)  # info stays on the GPU: not 0 where there is none\n\n"
         "# or a value on the GPU:\n"
         "x = torch.where(mask, value, x)",
-        "Something looks at info, on the GPU or later: else a failure goes unseen, and factor is no factor then. What "
-        "helps otherwise depends on the op.",
-        *waits_of("other", fixable=False),
+        safe_if="Something looks at info, on the GPU or later: else a failure goes unseen, and factor is no factor "
+        "then. What helps otherwise depends on the op.",
+        **waits_of("other", fixable=False),
     ),
 )

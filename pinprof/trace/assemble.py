@@ -58,10 +58,10 @@ MAX_DISTANCE_NS = 86_400 * 10**9
 COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+?)\s*->\s*([\w ]+?)\))?", re.IGNORECASE)
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
 LONGEST_KIND = 1000
-"""Characters of a copy's name in which its kind is looked for."""
+"""Only this many characters of a copy's name are searched for its kind."""
 
 KINDS = {direction.lower(): direction for direction in DIRECTIONS} | {"9": "HtoH"}
-"""torch's own CUPTI backend writes kinds that it has no name for as CUPTI numbers them (CUpti_ActivityMemcpyKind)."""
+"""torch's own CUPTI backend writes a kind that it cannot name as CUPTI's number for it (CUpti_ActivityMemcpyKind)."""
 OTHER = DIRECTIONS.index("other")
 
 Kind = TypeVar("Kind")
@@ -134,7 +134,7 @@ class _Columns:
         size = self._id(self._gpu, "bytes")
         self._is_absurd = (size < NONE) | (size > MOST_BYTES)
         self.absurd_sizes = int(self._is_absurd.sum())
-        """Sizes of GPU work that none can have."""
+        """How many sizes of GPU work are impossible."""
 
     def host_events(self, category: str) -> HostEvents:
         rows = self._rows(category)
@@ -195,7 +195,7 @@ class _Columns:
         return np.where(code == NONE, NONE, self._name[code]).astype(np.int32)
 
     def _device(self, rows: Int64s) -> Int32s:
-        """Return the device: of a peer-to-peer copy its source, without the argument the process id of the track."""
+        """Return the device, of a peer-to-peer copy its source; without the argument, the process id of the track."""
         device = self._id(rows, "device")
         device = np.where(device == NONE, self._id(rows, "from_device"), device)
         of_track = np.array([as_integer(pid) for pid, _ in self._keys], np.int64)
@@ -204,7 +204,7 @@ class _Columns:
         return np.where(np.abs(device) <= np.iinfo(np.int32).max, device, NONE).astype(np.int32)
 
     def _stream(self, rows: Int64s) -> Int64s:
-        """Return the stream: without the argument the thread id of the track, which old versions negate.
+        """Return the stream; where the argument is missing, the thread id of the track, which old versions negate.
 
         torch's own CUPTI backend may draw the work of graphs in other lanes, and keeps the stream beside the lane.
         """
@@ -259,12 +259,7 @@ def usable_times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
     usable = rows.timed & ~lost & ~negative
     middle = int(np.median(start[usable])) if usable.any() else 0
     absurd = usable & ((np.abs(start - middle) > MAX_DISTANCE_NS) | (duration > MAX_DISTANCE_NS))
-    problems = {
-        "no_time": ~rows.timed,
-        "gpu_time_lost": lost,
-        "negative_duration": negative,
-        "absurd_time": absurd,
-    }
+    problems = {"no_time": ~rows.timed, "gpu_time_lost": lost, "negative_duration": negative, "absurd_time": absurd}
     skipped = {reason: int(problem.sum()) for reason, problem in problems.items() if problem.any()}
     return start + np.where(absurd, 0, duration), usable & ~absurd, skipped
 
@@ -307,12 +302,12 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
 
 
 def recorded_rank(metadata: Metadata) -> int | None:
-    """Return the rank that a file says it is of."""
+    """Return the rank that a file names as its own."""
     return _integer(_mapping(metadata.distributed).get("rank", _mapping(metadata.pinprof).get("rank")))
 
 
 def _converted(entry: object, kind: type[Kind]) -> Kind | None:
-    """Return an entry of pinprof's metadata, None where it is missing or not of its form."""
+    """Return an entry of pinprof's metadata, None where it is missing or malformed."""
     try:
         return msgspec.convert(entry, kind)
     except msgspec.ValidationError:

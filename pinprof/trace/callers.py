@@ -23,7 +23,7 @@ BACKWARD = "run_backward of"
 
 
 def outermost_op(trace: Trace, call: Int64s) -> Int32s:
-    """Return the outermost op around each call that is no node of the autograd engine, -1 for none."""
+    """Return the outermost op around each call that is not a node of the autograd engine, -1 for none."""
     node = trace.ops.named(lambda name: "::" in name and not name.startswith("autograd::"))
     op = trace.links.op[call]
     found = outermost(node, op, trace.links.op_parent)
@@ -33,8 +33,8 @@ def outermost_op(trace: Trace, call: Int64s) -> Int32s:
 def calling_function(trace: Trace, call: Int64s) -> Int32s:
     """Return the innermost Python function around each call, -1 for none.
 
-    The threads of the autograd engine run no Python: what they call is called by the `backward` that the main thread
-    is in meanwhile.
+    The threads of the autograd engine run no Python: their calls belong to the `backward` that the main thread is in
+    meanwhile.
     """
     function = trace.links.function[call].copy()
     main = next((index for index, thread in enumerate(trace.threads) if thread.role == "main"), NONE)
@@ -74,7 +74,7 @@ def user_calls(trace: Trace, call: Int64s) -> UserCalls:
 
 
 def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine | None]:
-    """Return per call the user's function around it, None for none; with its line where no other one can be it."""
+    """Return per call the user's function around it, None for none; with its line where only one fits."""
     functions, names = trace.functions, trace.functions.names
     user = user_calls(trace, call)
     known: dict[tuple[int, str | None], SourceLine | None] = {}
@@ -112,7 +112,7 @@ def _frames_by_file(names: Iterable[str]) -> Mapping[str, list[Frame]]:
 
 
 def _is_the_recorded_one(frames: Mapping[str, list[Frame]], file: str, source: str) -> bool:
-    """Return whether all functions that were recorded of a file are where its source has them."""
+    """Return whether a source has all recorded functions of its file at the recorded lines."""
     return all(fits(source, each.function, each.line) for each in frames[file])
 
 

@@ -14,7 +14,7 @@ QUEUE_FULL, MODULE_LOAD, PROFILER, LAUNCH = range(8, 12)
 the kernel that it launched."""
 
 QUEUE_DEPTH = 1022
-"""Launches that a stream holds before the next one has to wait: pending at each of 1974 full queues on an H200."""
+"""Launches that a stream holds before the next one has to wait: each of 1974 full queues on an H200 had this many."""
 
 ALLOCATING = (MALLOC, FREE, HOST_MEMORY)
 """Kinds of calls that get or give back memory, of the device or pinned."""
@@ -59,7 +59,7 @@ NAME = re.compile(r"(?:cuda|cu|hip)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*")
 """`cudaMemcpy_v3020`, `cudaStreamSynchronize_ptsz`: variants of one call carry suffixes."""
 
 LONGEST = 200
-"""Characters of a name; the longest calls of the driver have a quarter."""
+"""Characters of the longest name that is looked at; the longest names of driver calls have a quarter of this."""
 
 
 def call_kind(name: str) -> int:

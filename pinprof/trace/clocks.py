@@ -1,4 +1,4 @@
-"""The clocks of the ranks of a job, brought together where they meet in collectives."""
+"""Aligns the clocks of a job's ranks by the collectives in which the ranks meet."""
 
 import re
 from collections import defaultdict, deque
@@ -11,17 +11,17 @@ from pinprof.trace.collectives import Collectives, Meeting
 from pinprof.trace.tables import Int64s
 
 ONE_SIDED = re.compile("^(broadcast|_?reduce(?!_scatter)|gather|scatter)")
-"""Names of collectives that some of their ranks may leave before the others have come."""
+"""Names of collectives that a rank may leave before all others have entered them."""
 AGREED = 90
 """Percentile of the collectives whose ends tell how well clocks agree: some end late on a rank for other reasons."""
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """What brings the times of all ranks onto the clock of the first."""
+    """How the clocks of all ranks differ from that of the first."""
 
     add_ns: tuple[int, ...]
-    """Per rank: to be added to the times in its trace."""
+    """Per rank: what to add to the times in its trace to get times of the first rank's clock."""
     ahead_ns: tuple[int, ...]
     """Per rank: how far its machine's clock is ahead of the first rank's; 0 where no collective tells."""
     within_ns: float | None
@@ -31,9 +31,10 @@ class Clocks:
 def align_clocks(tables: Sequence[Collectives], bases_ns: Sequence[int], meetings: Sequence[Meeting]) -> Clocks:
     """Return how the clocks of the ranks differ; there is at least one.
 
-    `bases_ns` is what each trace says its times count from. As a collective ends on all its ranks at once, the median
-    difference of the ends of those that two ranks share is that of their clocks; ranks that share none with the first
-    are reached through ranks that share some with both. Those that not all ranks leave together tell nothing.
+    `bases_ns` is what each trace says its times count from. A collective ends on all its ranks at once. So the clocks
+    of two ranks differ by the median difference between the ends of the collectives that they share. A rank that shares
+    none with the first rank is reached through ranks that share some with both. Collectives that ranks may leave at
+    different times are not used.
     """
     meetings = [one for one in meetings if not ONE_SIDED.search(_name(tables, one))]
     ends = [table.end_ns + (base - bases_ns[0]) for table, base in zip(tables, bases_ns, strict=True)]

@@ -15,10 +15,10 @@ COLLECTIVE_PREFIXES = ("c10d::", "nccl:", "gloo:", "record_param_comms")
 KERNEL_PREFIXES = ("nccl", "rccl")
 """Kernels of collectives in traces that do not name the collective."""
 PAIRWISE = re.compile("^(send|recv)|SendRecv")
-"""Names of what is between two ranks of a group."""
+"""Names of transfers between two ranks of a group."""
 
 Meeting = dict[int, int]
-"""A collective: by position of the rank, its position in the rank's table."""
+"""One collective on several ranks: by position of the rank, its position in the rank's table."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
     gpu = trace.gpu
     called = np.where(gpu.collective != NONE, gpu.collective, gpu.name)
     pairwise = np.array([bool(PAIRWISE.search(name)) for name in gpu.names], dtype=bool)
-    place_of = np.full(len(trace.steps) + 1, NONE, np.int64)  # the last one for work of no step
+    place_of = np.full(len(trace.steps) + 1, NONE, np.int64)  # the last place is for work outside of steps
     place_of[np.asarray(steps, np.int64)] = np.arange(len(steps))
     place = place_of[trace.links.activity_step]
     rows = np.flatnonzero(is_collective_kernel(gpu) & ~pairwise[called] & (place != NONE))
@@ -83,10 +83,10 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
 
 
 def match_collectives(ranks: Sequence[Collectives]) -> list[Meeting]:
-    """Return which collectives of the ranks of one job are one, by their positions in the tables.
+    """Return the collectives that ranks of one job share, by their positions in the tables.
 
     Ranks launch the collectives of a process group in the same order, so those of the same step, group and place are
-    one. A group that some ranks use more often than others in a step has no matches in it.
+    one. If ranks use a group a different number of times in a step, it has no matches in that step.
     """
     by_place: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
     for rank, table in enumerate(ranks):

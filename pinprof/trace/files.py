@@ -19,9 +19,9 @@ from pinprof.urls import STANDARD_INPUT, is_url, shown
 
 SUFFIXES = (".json", ".json.gz", ".json.zst")
 MOST_BYTES = 1 << 33
-"""More than 8 GiB, packed or not, nobody sends through a pipe or from a web server; a device may go on for ever."""
+"""Nobody sends more than 8 GiB, packed or not, through a pipe or from a web server; a device may never end."""
 DEPTH = 4
-"""So many folders below one are looked into; TensorBoard's layout, plugins/profile/RUN, has three."""
+"""How many levels of folders below one are searched; TensorBoard's layout, plugins/profile/RUN, has three."""
 MOST_NAMED = 3
 """Folders that an error names before it counts the rest."""
 RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
@@ -30,7 +30,7 @@ tensorboard_trace_handler often call it `worker3`."""
 
 
 class Files(Protocol):
-    """What a place can be asked about its files, by the names that the user knows them by."""
+    """What pinprof asks a place about its files, under the names that the user knows."""
 
     def is_folder(self, path: str) -> bool:
         """Return whether this is a folder."""
@@ -57,7 +57,7 @@ class LocalFiles:
         return os.path.lexists(path)
 
     def matching(self, pattern: str) -> list[str]:
-        """Return the files that match a pattern; `**` is any number of folders, and those that exist are no pattern."""
+        """Return the files that match a pattern; `**` is any number of folders; a name that exists is not a pattern."""
         folder = os.path.dirname(pattern)  # noqa: PTH120  Path would change the name
         while folder and not self.exists(folder):
             folder = os.path.dirname(folder)  # noqa: PTH120
@@ -95,7 +95,7 @@ def open_trace(path: str) -> Iterator[BinaryIO]:
 
 
 class _Bounded:
-    """A stream that nobody knows the end of: it is read up to `MOST_BYTES`."""
+    """A stream of unknown length: at most `MOST_BYTES` of it are read."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._left = stream, MOST_BYTES
@@ -120,7 +120,7 @@ def _bounded(stream: BinaryIO) -> BinaryIO:
 
 @contextmanager
 def readable_twice(path: str) -> Iterator[str]:
-    """Give the name of a file with the bytes of a trace: what is a URL or standard input is copied to one meanwhile.
+    """Give the name of a file with the bytes of a trace: a URL or standard input is copied to a temporary file.
 
     Raises TraceError, with the name, if it cannot be opened or read.
     """
@@ -174,9 +174,9 @@ def _open_file(path: str) -> BinaryIO:
 def trace_files(argument: str) -> list[str]:
     """Return the files that an argument stands for, rank2 before rank10: itself, those in a folder, those of a pattern.
 
-    A name that exists is no pattern. Of a folder that has no trace, but one folder below it has, the traces are those.
-    Whether a file is a trace is told by its name (`SUFFIXES`), unless the pattern matches no such name; a file that is
-    named by itself need not exist.
+    A name that exists is not a pattern. If a folder has no trace, but exactly one folder below it has some, these are
+    returned. A file is a trace by its name (`SUFFIXES`), unless the pattern matches no such name; a file that is named
+    by itself need not exist.
 
     Raises TraceError, with the argument, if there is no such file, or it is not clear which folder is meant.
     """
@@ -213,12 +213,12 @@ def rank_in_name(path: str) -> int | None:
 
 
 def _may_be_many(url: str) -> bool:
-    """Return whether a URL can be a folder or a pattern; to ask for every one would cost a request."""
+    """Return whether a URL can be a folder or a pattern; asking the server would cost a request for each URL."""
     return _is_pattern(url) or not _is_trace(url)
 
 
 def _leads_nowhere(path: str) -> bool:
-    """Return whether a path is a link to nothing, or to itself: to be refused by name rather than passed over."""
+    """Return whether a path is a link to nothing, or to itself: such a link is refused by name, not passed over."""
     return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114  raise not
 
 

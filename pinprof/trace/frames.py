@@ -17,10 +17,11 @@ BUILTIN = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")
 """`<built-in method item of Tensor object at 0x7f…>`, `<built-in function print>`."""
 
 OF_TENSOR = re.compile(r"<built-in method (?P<name>\w+) of (?:Tensor|Parameter|Buffer) object")
-"""torch names a method in the whole trace after the object that it was first called of."""
+"""Throughout a trace, torch names a method after the object on which it was first called."""
 
 INSTALLED = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<")
-"""Paths of installed libraries, of the standard library, and files that are none (`<string>`, `<frozen runpy>`)."""
+"""Paths of installed libraries, of the standard library, and names that are not files (`<string>`, `<frozen
+runpy>`)."""
 
 OWN = ("pinprof/capture/", "pinprof/cli/", "pinprof/__main__.py")
 """Frames of pinprof around the program that it records."""

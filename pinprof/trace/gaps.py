@@ -8,18 +8,19 @@ from pinprof.intervals import Intervals, gaps, union
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
 LATE_START_NS = 100_000
-"""Work reaches an idle GPU within tens of microseconds after the call that launches it; later it waits for other."""
+"""Work reaches an idle GPU within tens of microseconds after the call that launches it; work that starts later waits
+for other work."""
 
 
 class Gaps(NamedTuple):
-    """The times between the first and the last work of a device in which it had none, in order."""
+    """The gaps between the first and the last work of a device, in order."""
 
     times: Intervals
     following: Int64s
-    """Row of the first work behind each."""
+    """Row of the first work after each."""
     queued: Bools
-    """Whether that was launched before the gap began, or waited for most of it: then no wait of the host is the reason
-    for it."""
+    """Whether that work was launched before the gap began, or waited for most of it: then no wait of the host caused
+    the gap."""
 
 
 def gaps_of(trace: Trace, device: int) -> Gaps:

@@ -1,4 +1,4 @@
-"""Guesses what a file is that is no trace, so that its owner knows which one to give instead."""
+"""Guesses what a file is that is not a trace, so that the user knows which file to give instead."""
 
 import msgspec
 

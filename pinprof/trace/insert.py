@@ -15,7 +15,7 @@ NUMBERS_FROM = 1_886_000_000
 """Perfetto keeps process and thread ids as unsigned 32-bit numbers, and gives low ones to ids that are texts."""
 NUMBERS = 1_000_000
 ROOM = 10_000
-"""So many ids in a row are free for what is put in."""
+"""The inserted events may use this many ids in a row."""
 NUMBER = re.compile(rb"1886[0-9]{6}")
 NUMBER_BYTES = 10
 
@@ -36,7 +36,7 @@ class Unused:
         self._carried = (self._carried + end)[1 - NUMBER_BYTES :]
 
     def first(self) -> int:
-        """Return the first of `ROOM` numbers in a row that did not come by."""
+        """Return the first of `ROOM` numbers in a row that did not occur."""
         taken = {number // ROOM for number in self._seen}
         free = next((block for block in range(NUMBERS // ROOM) if block not in taken), None)
         if free is None:
@@ -45,10 +45,10 @@ class Unused:
 
 
 class WithEvents:
-    """The text of a trace file with more events behind its own, as pieces of bytes; it can be gone through once.
+    """The text of a trace file with more events after its own, as pieces of bytes; it can be iterated once.
 
-    `make` gets a number from which on `ROOM` ids are not in the file, and returns the texts of one or more events.
-    A file that was cut off is closed behind its last whole event; then `cut` says so once all is through.
+    `make` gets the first of `ROOM` ids in a row that are not in the file, and returns the texts of one or more events.
+    A file that was cut off is closed after its last whole event; then `cut` says so after the last piece.
 
     Raises TraceError, without the name, if this is no trace.
     """
@@ -96,7 +96,7 @@ class WithEvents:
         return rest[:end].rstrip(), self._whole_tail(header, rest[end:])
 
     def _split_broken(self, rest: bytes, header: bytes) -> tuple[bytes, bytes]:
-        """Return the same of a text that is no JSON: it is cut off, or holds an event that is none."""
+        """Return the same of a text that is not JSON: it is cut off, or one of its events is broken."""
         found = salvage(rest, is_last=True)
         kept = rest[: len(rest) - len(found.rest)].rstrip()
         if found.closed:
@@ -118,7 +118,7 @@ class WithEvents:
         return data[:end].rstrip(), data[end:]
 
     def _whole_tail(self, header: bytes, tail: bytes) -> bytes:
-        """Return what follows the events, without what is behind them if only that is cut off."""
+        """Return what follows the events; just what closes the file if only this part is cut off."""
         if _is_json(header + tail) or not _is_json(header + _closing(header)):
             return tail
         self.cut = True
@@ -140,7 +140,7 @@ def _address(text: memoryview) -> int:
 
 
 class _Events(msgspec.Struct):
-    """A trace file of which only the place of its events is asked."""
+    """A trace file, decoded only to find its events."""
 
     events: msgspec.Raw = msgspec.field(name="traceEvents")
 

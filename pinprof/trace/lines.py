@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 
 class Placed:
-    """What stands at a place in the user's own code, and has fields of these names."""
+    """Anything that has a place in the user's own code, in fields of these names."""
 
     file: str | None
     line: int | None
@@ -32,7 +32,7 @@ class Placed:
 
     @property
     def place(self) -> Place:
-        """The place by itself, by which such things are held against each other."""
+        """The place alone, by which such things are compared."""
         return Place(self.file, self.line, self.function)
 
 
@@ -54,7 +54,7 @@ class SourceLine(Placed):
 class RecordedLines:
     """The places of the waits of one kind in a step, in order; None where none was certain.
 
-    Of steps with different numbers of such waits there is one for each number.
+    There is one for each number of such waits that steps have.
     """
 
     op: str
@@ -65,7 +65,7 @@ class RecordedLines:
 
 
 def lines_of_metadata(entry: object) -> tuple[RecordedLines, ...]:
-    """Return the recorded lines from pinprof's metadata; none if they are missing or not of the form."""
+    """Return the recorded lines from pinprof's metadata; none if they are missing or malformed."""
     try:
         return msgspec.convert(entry, tuple[RecordedLines, ...])
     except msgspec.ValidationError:

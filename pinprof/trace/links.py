@@ -8,16 +8,11 @@ ROUNDING_NS = 1000
 """How far the ends of ranges that follow each other overlap in a trace of whole microseconds."""
 
 USUAL_DEPTH = 64
-"""Rows around a few others are looked at one by one so far up; only a recursion is deeper."""
+"""For a few rows, the rows around them are looked at one by one, up to this many levels; only a recursion is deeper."""
 
 
 def find_links(
-    ops: HostEvents,
-    functions: HostEvents,
-    calls: Calls,
-    gpu: Activities,
-    launch: Int32s,
-    steps: Steps,
+    ops: HostEvents, functions: HostEvents, calls: Calls, gpu: Activities, launch: Int32s, steps: Steps
 ) -> Links:
     """Return all links of a trace, given those from activities to their launches."""
     call_step = step_at(steps, calls.start_ns) if steps.on_host else np.full(len(calls), NONE, np.int32)
@@ -37,8 +32,8 @@ def launches(calls: Calls, gpu: Activities) -> Int32s:
     """Return per activity the row of the call with the same correlation, -1 if there is none.
 
     A graph launch has many activities. Where several calls share a correlation, a counter wrapped or the traces of
-    several processes are merged: then those of threads that surely launch to the activity's device are asked first, and
-    of these the last one that began before the activity is taken.
+    several processes are merged: then calls of threads that surely launch to the activity's device come first, and the
+    last of these that began before the activity is taken.
     """
     usable = np.flatnonzero(calls.correlation > 0)
     launch = _last_before(calls, gpu, usable)
@@ -58,7 +53,7 @@ def _last_before(calls: Calls, gpu: Activities, usable: Int64s) -> Int32s:
     correlation = calls.correlation[order]
     first = np.searchsorted(correlation, gpu.correlation, side="left")
     found = np.searchsorted(correlation, gpu.correlation, side="right") > first
-    # Calls are sorted by start, so one number holds the correlation, as where it begins, and the time, as the row.
+    # One number holds the correlation, as its first position, and the time, as the row: calls are sorted by start.
     rows = len(calls) + 1
     placed = np.searchsorted(correlation, correlation, side="left") * rows + order
     began = np.searchsorted(calls.start_ns, gpu.start_ns, side="right")
@@ -81,7 +76,7 @@ def within(flagged: Bools, rows: Int32s, parents: Int32s) -> Bools:
 
 
 def outermost(flagged: Bools, rows: Int32s, parents: Int32s) -> Int32s:
-    """Return per row the outermost that is flagged of it and the rows around it, -1 for none."""
+    """Return per row the outermost flagged one of it and the rows around it, -1 for none."""
     result = np.full(len(rows), NONE, np.int32)
     for _ in range(USUAL_DEPTH):
         if not (rows != NONE).any():
@@ -116,12 +111,12 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
     """Return per row of `inner` the innermost range of `outer` on the same thread around it, -1 for none.
 
     A range does not enclose itself; of equal ranges the earlier row is the outer one. Each range is taken to enclose
-    what starts inside of it. Old traces are rounded to microseconds and let a range overlap the next one by one: there
-    it is taken to end where the next one starts.
+    what starts inside of it. Old traces are rounded to microseconds, so that a range may overlap the next one by 1 µs:
+    it is then taken to end where the next one starts.
 
-    Instead of a stack, which would need a loop over the events, all threads are laid end to end and the number of open
-    ranges is counted at each start. Around something that starts at depth d is the last range that started at depth
-    d - 1: one search among all ranges, which are sorted by depth.
+    A stack would need a loop over the events. Instead, all threads are laid end to end and the open ranges are counted
+    at each start. The range around something that starts at depth d is the last one that started at depth d - 1: one
+    search among all ranges, sorted by depth.
     """
     result = np.full(len(inner), NONE, np.int32)
     if len(outer) == 0 or len(inner) == 0:

@@ -36,7 +36,7 @@ class Read(NamedTuple):
     cut: str | None
     """Why the end of the file is missing, None if it is there."""
     around: bytes
-    """The JSON text of the file, mostly without its events; empty if that is none."""
+    """The JSON text of the file, mostly without its events; empty if it is not JSON."""
 
 
 def read_trace(path: str | Path, jobs: int | None = None) -> Trace:
@@ -46,8 +46,8 @@ def read_trace(path: str | Path, jobs: int | None = None) -> Trace:
     default one for each core that the process may use.
 
     Events of categories that pinprof does not know are counted in `Trace.counts`; duration events of known categories
-    that cannot be used are counted by reason in `Trace.skipped`. Of a file that is cut off the whole events are read,
-    and `Trace.cut` says so; events that are no JSON are repaired where possible, and counted in `Trace.repaired`.
+    that cannot be used are counted by reason in `Trace.skipped`. If a file is cut off, its whole events are read, and
+    `Trace.cut` says so. Events that are not JSON are repaired where possible, and counted in `Trace.repaired`.
 
     Raises TraceError, with the file's name, if the file cannot be read, is not a trace, or has no duration event.
     """
@@ -84,7 +84,7 @@ def _read(content: Unpacked, wanted: Wanted, jobs: int) -> Read:
 
 
 def _read_whole(data: bytes, wanted: Wanted, lost: str | None) -> Read:
-    """Decode a file in one piece, which takes any JSON and tells what is wrong with what is none."""
+    """Decode a file in one piece: this takes any JSON, and tells what is wrong with a file that is not JSON."""
     if not data.strip():
         raise TraceError(lost or "the file is empty; record the trace again")
     data = data.removeprefix(b"\xef\xbb\xbf")
@@ -130,7 +130,7 @@ def _decode_loosely(data: bytes, *, is_list: bool) -> tuple[Metadata, list[Event
 
 
 def _salvaged(data: bytes, wanted: Wanted, lost: str | None, error: Exception) -> Read:
-    """Return what can be taken out of a file that is no JSON, event by event."""
+    """Return what can be recovered from a file that is not JSON, event by event."""
     begin = LIST_START.search(data)
     found = salvage(data[begin.end() :].lstrip(), is_last=True) if begin else None
     if not begin or not found or not any(event.ph for event in found.events):

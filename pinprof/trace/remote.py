@@ -11,7 +11,7 @@ from pinprof.urls import redacted, tells
 SILENCE_S = 60.0
 """A web server that sends nothing for so long is given up. aiohttp's own limit is five minutes for a whole file."""
 LEAST_BYTES = 1 << 16
-"""As is one that sends less than this in so long, about 1 KiB per second."""
+"""A server that sends less than this in the same time, about 1 KiB per second, is given up as well."""
 WITH_EXTRA = ("s3", "s3a", "gs", "gcs", "http", "https")
 """Schemes whose packages come with pinprof[remote]."""
 WEB = ("http://", "https://")
@@ -53,8 +53,8 @@ class RemoteFile:
 class _WebFile:
     """What a web server sends for one request; fsspec's own files ask for its size first, each time in vain for long.
 
-    The answer, redirects included, must begin within `SILENCE_S`, and so much must come in each such time: a server
-    may send a byte now and then.
+    The answer, redirects included, must begin within `SILENCE_S`, and `LEAST_BYTES` must come in each such time: a
+    server may send a byte now and then.
     """
 
     def __init__(self, files: Any, url: str) -> None:
@@ -86,7 +86,7 @@ class _WebFile:
 
 
 class TooSlow(Exception):  # noqa: N818  only `_trouble` sees it
-    """A server sends next to nothing."""
+    """A server sends almost nothing."""
 
 
 class RemoteFiles:
@@ -196,10 +196,10 @@ def _trouble(error: BaseException, url: str) -> str:
 
 
 def _of_server(error: BaseException) -> str | None:
-    """Return what an answer of a web server means, None if it means nothing that is known."""
+    """Return what the answer of a web server means, None if it has no known meaning."""
     status = getattr(error, "status", None)
     if status is not None and type(error.__cause__).__module__ == "aiohttp.http_exceptions":
-        return "what answers there is no web server"  # and the status is not its own
+        return "what answers there is no web server"  # the status is aiohttp's, not the server's
     if type(error).__name__ == "TooManyRedirects":
         return "the server sends on from one address to the next, without an end"
     return REASONS[PermissionError] if status in DENIED else REASONS[FileNotFoundError] if status in MISSING else None

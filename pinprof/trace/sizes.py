@@ -12,7 +12,7 @@ class Bytes(NamedTuple):
     """The sizes of some copies together."""
 
     known: int | None
-    """Of those whose size is recorded; None if there are copies, and of none it is."""
+    """Of the copies with a recorded size; None if there are copies, and none has one."""
     unsized: int
     """How many have no recorded size."""
 

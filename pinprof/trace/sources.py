@@ -8,7 +8,7 @@ EDITED_AFTER_S = 10
 are written within seconds of each other, in any order."""
 
 MAX_BYTES = 10_000_000
-"""A file larger than this is no source that anybody wrote."""
+"""Nobody wrote a source file larger than this."""
 
 
 class Sources:
@@ -19,7 +19,7 @@ class Sources:
         self._found: dict[str, str | None] = {}
 
     def text(self, file: str) -> str | None:
-        """Return the text of a source file; None if it is not at hand, is no Python, or was edited after the trace."""
+        """Return the text of a source file; None if it is not at hand, is not Python, or was edited after the trace."""
         if file not in self._found:
             self._found[file] = self._read(file) if file.endswith(".py") else None
         return self._found[file]

@@ -1,15 +1,15 @@
-"""Refuses what is no trace by how it begins: a device or a pipe may never end."""
+"""Refuses what is not a trace by how it begins: a device or a pipe may never end."""
 
 from pinprof.errors import TraceError
 from pinprof.trace.guess import what_it_seems
 
 START_BYTES = 1 << 19
-"""So much of a file is looked at. Somewhere in it a trace has begun, whatever was written before it."""
+"""How much of a file is looked at: a trace begins somewhere in it, whatever was written before it."""
 BOM = b"\xef\xbb\xbf"
 
 
 def check_start(data: bytes) -> None:
-    """Raise TraceError if a file that begins with these bytes, unpacked, is none; one that ends here is not judged."""
+    """Raise TraceError if no trace begins with these unpacked bytes; a file that ends here is not judged."""
     if len(data) < START_BYTES or data.removeprefix(BOM).lstrip().startswith((b"{", b"[")) or b'"traceEvents"' in data:
         return
     raise TraceError(f"is not JSON{what_it_seems(data)}; a trace is what torch.profiler's export_chrome_trace writes")

@@ -9,7 +9,7 @@ from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Activities, Bools, C
 from pinprof.trace.threads import STEP_PREFIX
 
 MIN_REPEATS = 3
-"""Fewer repeats than this are no evidence of a step."""
+"""Fewer repeats than this do not show a step."""
 MIN_STEP_KERNELS = 8
 """Forward, backward and update of a single layer launch about as many kernels; a shorter period is a loop inside."""
 MIN_MATCH = 0.95
@@ -77,10 +77,7 @@ def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | No
     start, end = (
         (calls.start_ns[launching], calls.end_ns[launching])
         if on_host
-        else (
-            gpu.start_ns[kernels],
-            gpu.end_ns[kernels],
-        )
+        else (gpu.start_ns[kernels], gpu.end_ns[kernels])
     )
     period = _period(gpu.name[kernels[first] if on_host else kernels])
     if period == 0:

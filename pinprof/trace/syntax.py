@@ -27,8 +27,8 @@ def call_line(source: str, function: str, at: int, called: str, *, of_object: bo
 
     `at` is the line that a trace gives for the function: its first one, or one that it stood on. The function is the
     one of that name that holds this line. `of_object` says that a method was called: then a variable of that name does
-    not matter. No line is certain if several calls fit, if the name is used in another way than to be called at once
-    (`read = x.item`), if the call spans lines, or if Python calls the method by itself (`__init__`).
+    not matter. No line is certain if several calls fit, if the name is used other than in a direct call (`read =
+    x.item`), if the call spans lines, or if Python calls the method by itself (`__init__`).
     """
     body = _function(source, function, at)
     if body is None or IMPLICIT.fullmatch(called):

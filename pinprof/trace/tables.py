@@ -171,9 +171,9 @@ class PlainStep:
 
 @dataclass(frozen=True)
 class HostMemory:
-    """What a program has pinned of the machine's memory, as pinprof recorded it behind the last step; bytes.
+    """The memory that a program has pinned, as pinprof recorded it after the last step; bytes.
 
-    What torch's allocator has pinned: nobody counts what others pin by themselves (NCCL, `cudaHostRegister`).
+    torch's allocator has pinned it: nobody counts what others pin by themselves (NCCL, `cudaHostRegister`).
     """
 
     pinned_bytes: int
@@ -203,7 +203,7 @@ class Info:
     rank: int | None = None
     world_size: int | None = None
     base_ns: int | None = None
-    """What the times of the trace count from, in ns since 1970; old versions of torch count from there themselves."""
+    """The origin of the trace's times, in ns since 1970; old versions of torch count from 1970 itself."""
     torch_version: str | None = None
     devices: tuple[Device, ...] = ()
     step_marker: str | None = None
@@ -213,10 +213,10 @@ class Info:
     """How many steps the program had made before those recorded."""
     lines: tuple[RecordedLines, ...] = ()
     loaders_pin: bool | None = None
-    """Whether the DataLoaders at work had `pin_memory=True`; None also without one, or if some had and some not."""
+    """Whether the DataLoaders at work had `pin_memory=True`; None also without any, or if only some had."""
     host_memory: HostMemory | None = None
     by_pinprof: bool = False
-    """Whether pinprof recorded it: whoever did so need not be told to use pinprof, but what to change."""
+    """Whether pinprof recorded it: remedies then name the option to change, not pinprof itself."""
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ class Trace:
     skipped: dict[str, int]
     """Duration events that could not be used, by reason."""
     repaired: int = 0
-    """Events that were no JSON, and are here as far as it could be told what was meant."""
+    """Events that were not JSON and have been repaired as far as their meaning was clear."""
     cut: Cut | None = None
     """What became of the end of a file that ended too early; the events before that are here."""
     tracks: tuple[tuple[int | float | str | None, int | float | str | None], ...] = ()
@@ -305,8 +305,8 @@ class Trace:
     def in_flight(self) -> Bools:
         """Per activity: whether it was queued before the recording began.
 
-        Its launch is not in the trace, nor is that of any work before it on its stream, which runs in order. Of a
-        stream without any launch only what began before the first call is known to be such.
+        Its launch is not in the trace, nor is that of any work before it on its stream, which runs in order. On a
+        stream without any launch, only what began before the first call surely was.
         """
         linked = self.links.launch != NONE
         if len(self.calls) == 0:
@@ -322,9 +322,9 @@ class Trace:
     def launched_ns(self) -> Int64s:
         """Per activity: when the call that launched it began, in ns.
 
-        Work in flight was launched before anything that is recorded. Of other work without a launch in the trace (the
-        profiler lost it, or there are no calls) it is the latest time that is possible: when the work behind it on its
-        stream was launched, and at most its own start.
+        Work in flight was launched before anything that is recorded. For other work without a launch in the trace (the
+        profiler lost it, or there are no calls) it is the latest possible time: when the next work on its stream was
+        launched, or its own start if that is earlier.
         """
         linked = self.links.launch != NONE
         launched = self.gpu.start_ns.copy()

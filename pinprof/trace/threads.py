@@ -18,11 +18,7 @@ PIN_OPS = frozenset({"aten::pin_memory", "aten::_pin_memory"})
 
 
 def name_threads(
-    keys: tuple[ThreadKey, ...],
-    labels: dict[ThreadKey, str],
-    ops: HostEvents,
-    annotations: HostEvents,
-    calls: Calls,
+    keys: tuple[ThreadKey, ...], labels: dict[ThreadKey, str], ops: HostEvents, annotations: HostEvents, calls: Calls
 ) -> tuple[Thread, ...]:
     """Return the threads with their names and roles, in the order of `keys`.
 

@@ -19,7 +19,7 @@ LARGE_COPY_BYTES = 1 << 20
 ASSUMED_GBPS = 25.0
 """What pinned copies are taken to reach where neither the trace nor the GPU's name tells: as on PCIe 4.0 x16."""
 COPY_START_NS = 2_000.0
-"""A pinned copy takes this long besides its bytes."""
+"""A pinned copy takes this long in addition to the time for its bytes."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Edits:
     """Rows that a change is about; all empty: no change."""
 
     unwaited: frozenset[int] = frozenset()
-    """Stalls that are no more."""
+    """Stalls that are removed."""
     pinned: frozenset[int] = frozenset()
     """Copies whose host side becomes pinned."""
     unblocked: frozenset[int] = frozenset()
@@ -37,7 +37,7 @@ class Edits:
     pinned_gbps: float | None = None
     machine: PinnedRates | None = None
     removed_ops: frozenset[int] = frozenset()
-    """Ops that are no more."""
+    """Ops that are removed."""
 
     def __or__(self, other: "Edits") -> "Edits":
         return Edits(
@@ -112,7 +112,7 @@ class _Change:
             gap = fixed = artefact = events = 0.0
 
     def _removed_times(self) -> dict[int, Intervals]:
-        """Return by thread the times of the ops that are no more."""
+        """Return by thread the times of the removed ops."""
         ops = np.array(sorted(self.edits.removed_ops), dtype=np.int64)
         table = self.trace.ops
         threads = table.thread[ops] if len(ops) else ops
@@ -122,7 +122,7 @@ class _Change:
         }
 
     def _share_kept(self, call: Call) -> float:
-        """Return which part of the host's time before a call lies outside of the ops that are no more."""
+        """Return which part of the host's time before a call lies outside of the removed ops."""
         removed = self.removed.get(int(self.trace.calls.thread[call.row]))
         if removed is None or call.gap_ns <= 0:
             return 1.0
@@ -142,7 +142,7 @@ class _Change:
         return at >= 0 and start < removed.end[at]
 
     def _changed(self, call: Call) -> Call | None:
-        """Return the call after the change; None if it is no more."""
+        """Return the call after the change; None if it is removed."""
         stall = self.stall_of.get(call.row, NONE)
         if stall in self.edits.unwaited and not call.works:
             return None

@@ -39,7 +39,7 @@ class Change:
     per_step: float
     """Waits, copies or calls that it changes."""
     bytes_per_step: float | None
-    """Of those copies that it changes whose size is recorded; None if it is of none."""
+    """Of the copies that it changes and whose size is recorded; None if there are none."""
     sites: tuple[Site, ...]
     """The waits that it is about, or the waits for its copies."""
     unsized: int = 0

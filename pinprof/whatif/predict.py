@@ -14,11 +14,11 @@ from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.scenarios import Scenario, edits_of, places_in
 
 UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
-"""A predicted step is unsure by these shares of itself and of the change: so far most of the pairs of programs, before
-and after a fix, lie apart from their prediction."""
+"""A predicted step is uncertain by these shares of itself and of the change: most pairs of programs, before and after a
+fix, lie within this distance of their prediction."""
 
 NOISE = 0.01
-"""What a change brings is unsure by this share of the step besides."""
+"""What a change saves is uncertain by this share of the step in addition."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Prediction:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the step becomes longer or shorter by more than what the change is unsure by."""
+        """Whether the step becomes longer or shorter by more than the uncertainty of the change."""
         change = abs(self.baseline_ns - self.predicted_ns)
         return change > UNSURE_CHANGE * change + NOISE * self.baseline_ns
 
@@ -153,7 +153,7 @@ def _bound_after(replay: Replay, before_ns: float, after: Pace) -> str:
 
 
 def range_of(step: StepEstimate, after_ns: float) -> tuple[float, float]:
-    """Return where the step after a change lies: what is not known of the step before, and of the change."""
+    """Return the range of the step after a change, from the uncertainties of the step before and of the change."""
     before = step.step_ns or after_ns
     unsure = UNSURE_STEP * after_ns + UNSURE_CHANGE * abs(before - after_ns)
     low, high = step.range_ns if step.source == "estimated" and step.range_ns else (before, before)

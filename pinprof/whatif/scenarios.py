@@ -19,7 +19,7 @@ ALL = "all"
 """In place of a site: every one of the code's own."""
 
 READS = frozenset({"item", "bool", "tolist", "to_cpu", "print", "equal", "tensor_from_host"})
-"""Causes of waits that go with all that their op does: its kernels, its copy, and the host's time in it."""
+"""Causes of waits whose fix removes all that their op does: its kernels, its copy, and the host's time in it."""
 BLOCKING_COPIES = frozenset({"blocking_copy_htod", "blocking_copy_dtoh", "to_cpu"})
 
 
@@ -37,7 +37,7 @@ class Scenario:
     machine: PinnedRates | None = None
     """What pinned copies were measured at, as `pinprof.bench.rates.pinned_rates` takes it from a bench."""
     non_blocking: bool = False
-    """The host does not wait for copies; those of pageable memory hold it all the same."""
+    """The host does not wait for copies; those of pageable memory still hold it."""
     overlap_copies: bool = False
     """HtoD copies are made one step ahead, on a stream of their own."""
     drop_allocs: bool = False
@@ -96,7 +96,7 @@ def without_blocking(details: Details, copies: frozenset[int] | None, *, only_ht
 
 
 def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return the places as the traces name them; of a path its end is enough, if it is that of one place only.
+    """Return the places as the traces name them; the end of a path is enough, if only one place has it.
 
     Raises TraceError, beginning with the name of the traces, if the host does not wait at one of them.
     """

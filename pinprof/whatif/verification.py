@@ -1,4 +1,4 @@
-"""Whether a fix brought what the replay of the trace before it predicts: two traces of one program."""
+"""Whether a fix saved what the replay of the trace before it predicts: two traces of one program."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from pinprof.whatif.fixes import Change, change_of
 from pinprof.whatif.scenarios import BLOCKING_COPIES, without_blocking, without_waits
 
 COPY_CAUSES = BLOCKING_COPIES | {"pageable_copy"}
-"""Causes of waits that go if their copies are made otherwise."""
+"""Causes of waits that disappear if their copies are made in another way."""
 
 CopyKey = tuple[int, int]
 """Direction, and the bits that the size takes: batches are of similar, not of equal size."""
@@ -42,7 +42,7 @@ class Verification:
     """`measured` (recorded by pinprof run) or `estimated`."""
     measured_range_ns: tuple[float, float]
     changes: tuple[Change, ...]
-    """What is different after, as far as a replay can make the difference."""
+    """What the fix changed, as far as a replay can apply it."""
     new_waits: tuple[Site, ...]
     """Waits that only the trace after has; the prediction leaves them out."""
     kernels_alike: float
@@ -87,8 +87,8 @@ class _Side:
 def verify(before: Details, before_profile: Profile, after: Details, after_profile: Profile) -> Verification:
     """Return how the step after a fix compares with the one predicted from the trace before it.
 
-    What was fixed is inferred: waits, allocations and kinds of copies that the trace before has and the one after has
-    not, or half as often at most. Raises TraceError if one of the traces has no step that could be compared.
+    What was fixed is inferred: waits, allocations and kinds of copies that the trace before has, and the one after
+    lacks or has at most half as often. Raises TraceError if one of the traces has no step that could be compared.
     """
     old, new = _Side(before, before_profile), _Side(after, after_profile)
     measured = after_profile.estimate
@@ -180,7 +180,7 @@ def _kept(old: _Side, new: _Side) -> set[CopyKey]:
 
 
 def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], Bools]) -> list[int]:
-    """Return the copies before that have something which copies of their kind have no more, though they are there."""
+    """Return the copies before that have something which copies of their kind, still there after, no longer have."""
     chosen = rows[has(old, rows)].tolist()
     others = _copies(new)
     left = Counter(_key(new, row) for row in others[has(new, others)].tolist())

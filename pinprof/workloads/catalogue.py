@@ -111,12 +111,7 @@ WORKLOADS = (
         "cudaFree and cudaMalloc in every step; the host waits for the GPU in each cudaFree",
         empty_cache,
     ),
-    Workload(
-        "clean",
-        "data on the device, no wait",
-        "bound by the GPU, no idle time, nothing to find",
-        clean,
-    ),
+    Workload("clean", "data on the device, no wait", "bound by the GPU, no idle time, nothing to find", clean),
     Workload(
         "small_kernels",
         "hundreds of tiny operations, no wait",

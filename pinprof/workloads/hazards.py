@@ -10,7 +10,7 @@ from pinprof.workloads.timing import synchronize
 from pinprof.workloads.transfers import Sizes
 
 LONG_KERNEL_CYCLES = 10_000_000
-"""About 5 ms on an H200: the copy behind it has not begun when the host goes on."""
+"""About 5 ms on an H200: the copy after it has not begun when the host goes on."""
 SENT_SHARE = 10
 """What is sent to the GPU has one row for so many of what is read back."""
 

@@ -12,8 +12,8 @@ from pinprof.workloads.transfers import Sizes
 
 GROWTH = 4
 TOO_MUCH_BYTES = 1 << 60
-"""More than any machine addresses: it is refused at once. What a machine may just have would be taken from all others
-on it before it is refused."""
+"""More than any machine addresses: it is refused at once. A request that the machine can just about meet would take the
+memory from all other programs before it fails."""
 SOME_BYTES = 64
 COPIED_BYTES = 1 << 27
 """Beyond the caches of a CPU, so that the host's memory is what is timed."""

@@ -138,7 +138,7 @@ def _milliseconds(run: Callable[[], object], device: str) -> float:
 
 
 def _warm_up_and_copy(_rank: int, answers: Any, pageable: Tensor, pinned: Tensor, device: str) -> None:
-    """Send back how the pinned tensor arrives, what the first use of CUDA takes, and what copies take behind it."""
+    """Send back how the pinned tensor arrives, what the first use of CUDA takes, and what copies take after it."""
     times = {"first use of CUDA": [_milliseconds(partial(torch.zeros, 1, device=device), device)]}
     is_pinned, is_shared = pinned.is_pinned(), pinned.is_shared()  # type: ignore[no-untyped-call]
     sources = {

@@ -1,4 +1,4 @@
-"""Runs the experiments one after the other, so that what becomes of one costs no other its figures."""
+"""Runs the experiments one after the other, so that the failure of one does not cost another its figures."""
 
 import math
 import time

@@ -1,6 +1,7 @@
 """Why the host waited, in the user's terms: from the ops and Python functions around a call, and the call itself."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,7 +74,7 @@ OF_OP = {
     "aten::allclose": "equal",
     "aten::_to_copy": "to_cpu",
 }
-"""The outermost of these ops around a call names the cause; `aten::_to_copy` only does for a copy to the host."""
+"""The outermost of these ops around a call names the cause; `aten::_to_copy` does so only for a copy to the host."""
 
 INDEX_OPS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
 """Around a `nonzero` these mean an index by a boolean mask."""
@@ -87,15 +88,15 @@ ASKED_FOR = INDEX_OPS | {
     "aten::to",
     "aten::type_as",
 }
-"""Ops by which the code asks for what one of `OF_OP` does. Within any other op of torch, that is how this op works:
+"""Ops by which the code asks for an op of `OF_OP`. Within any other op of torch, an op of `OF_OP` is how that op works:
 `aten::linalg_inv` reads a number, and no code can keep it on the GPU."""
 
 DEEPEST = 200
-"""Ops in each other that are looked at around a call; no program that we know nests half as many."""
+"""How many nested ops around a call are looked at; no known program nests half as many."""
 
 COMPILED = "Torch-Compiled Region"
-"""How torch names the op around what it compiled. A synchronize within is its own, such as that before it captures a
-CUDA graph (torch/_inductor/cudagraph_trees.py); what reads a value there the user's code asked for."""
+"""How torch names the op around what it compiled. A synchronize within it is its own, such as that before it captures a
+CUDA graph (torch/_inductor/cudagraph_trees.py); a value that is read there was asked for by the user's code."""
 
 OF_AUTOGRAD = ("autograd::", "torch::autograd::")
 """How nodes of the autograd engine are named: hooks of the user's own run within them."""
@@ -135,18 +136,16 @@ ALLOCATIONS = frozenset(OF_KIND[kind] for kind in ALLOCATING)
 def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None] = ()) -> Int32s:
     """Return the cause of each stall as an index into CAUSES; `lines` are recorded source lines, one per stall.
 
-    What waits within an op by the op's own doing is `other`: what helps where the code asks for the same does not
-    help there.
+    A wait that an op makes by itself is `other`: the fix for code that asks for such a wait does not help there.
     """
     cause = _by_call(trace, stalls)
     of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
-    by_op, within_op = _by_op(trace, stalls.call)
+    by_op, within_op, within_library, within_compiled = _ops_tell(trace, stalls.call)
     by_op[(by_op == CODE["to_cpu"]) & (cause != CODE["blocking_copy_dtoh"])] = NONE
     cause = np.where((by_op != NONE) & of_values, by_op, cause)
     cause[(cause == CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CODE["tensor_from_host"]
     synchronizes = np.isin(cause, [CODE[OF_KIND[kind]] for kind in (STREAM, DEVICE, EVENT)])
-    of_an_op = within_op & ((by_op != NONE) | synchronizes) | in_library(trace, stalls.call)
-    of_an_op |= _in_compiled(trace, stalls.call) & synchronizes
+    of_an_op = within_op & ((by_op != NONE) | synchronizes) | within_library | within_compiled & synchronizes
     cause[of_an_op & (of_values | synchronizes)] = CODE["other"]
     by_function = _by_function(trace, stalls.call)
     cause = np.where((by_function != NONE) & of_values, by_function, cause)
@@ -181,31 +180,32 @@ def _is_awaited(stalls: Stalls) -> np.ndarray:
 
 def in_library(trace: Trace, call: Int64s) -> Bools:
     """Return whether a call is made within an op of a library or an extension, and not by the user's own code there."""
-    return _is_within(trace, call, _is_of_a_library)
+    return _ops_tell(trace, call).within_library
 
 
-def _in_compiled(trace: Trace, call: Int64s) -> Bools:
-    """Return whether a call is made within what torch compiled, by no function of the user's own there."""
-    return _is_within(trace, call, lambda name: name.startswith(COMPILED))
+class _OpsTell(NamedTuple):
+    """What the ops around each call tell; ops around a function of the user's own do not count."""
+
+    cause: Int32s
+    """As an index into CAUSES; -1 where they tell none."""
+    within_op: Bools
+    """Whether another op of torch makes the call for its own purpose."""
+    within_library: Bools
+    """Whether an op of a library or an extension is around the call."""
+    within_compiled: Bools
+    """Whether the call is made within what torch compiled."""
 
 
-def _is_within(trace: Trace, call: Int64s, is_meant: Callable[[str], bool]) -> Bools:
-    meant, result = trace.ops.named(is_meant), np.zeros(len(call), bool)
-    for op in _ops_around(trace, call):
-        result |= (op != NONE) & meant[op]
-    return result
-
-
-def _by_op(trace: Trace, call: Int64s) -> tuple[Int32s, Bools]:
-    """Return the cause that the ops around each call tell, and whether another op of torch waits, by its own doing."""
-
+def _ops_tell(trace: Trace, call: Int64s) -> _OpsTell:
     def name_code(name: str) -> int:
         return CODE[OF_OP[name]] if name in OF_OP else NONE
 
     ops, code = trace.ops, _per_name(trace.ops, name_code)
     index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKED_FOR.__contains__)
     of_torch = ops.named(lambda name: name.startswith("aten::"))
-    cause, within_op = np.full(len(call), NONE, np.int32), np.zeros(len(call), bool)
+    of_library, compiled = ops.named(_is_of_a_library), ops.named(lambda name: name.startswith(COMPILED))
+    cause = np.full(len(call), NONE, np.int32)
+    within_op, within_library, within_compiled = (np.zeros(len(call), bool) for _ in range(3))
     for op in _ops_around(trace, call):
         there = op != NONE
         named = there & (follow(code, op) != NONE)
@@ -213,7 +213,9 @@ def _by_op(trace: Trace, call: Int64s) -> tuple[Int32s, Bools]:
         cause[there & (cause == CODE["nonzero"]) & index_op[op]] = CODE["mask_index"]
         within_op |= there & of_torch[op] & ~asked_for[op]
         within_op[named] = False
-    return cause, within_op
+        within_library |= there & of_library[op]
+        within_compiled |= there & compiled[op]
+    return _OpsTell(cause, within_op, within_library, within_compiled)
 
 
 def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:

@@ -1,4 +1,4 @@
-"""Sites whose waits only move: without one of them, the GPU stays idle after another all the same."""
+"""Sites whose waits only move: without one of them, the GPU is idle after another instead."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ QUIET = 0.1
 """The GPU ran dry at a wait if it is busy for at most this share of the time until work comes after the next wait."""
 
 USUAL = 0.5
-"""Two sites are one group if this share of the waits of the later one follow the earlier one on a dry GPU."""
+"""Two sites form one group if this share of the later one's waits follow the earlier one on a dry GPU."""
 
 
 def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
@@ -72,7 +72,7 @@ def _follows_on_dry_gpu(trace: Trace, stalls: Stalls, last: Int64s) -> Bools:
 
 
 def _numbered(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the number of the group of each site: sites of a pair are in one; a site with itself is no pair."""
+    """Return the number of the group of each site: sites of a pair share one; a site with itself is not a pair."""
     above: dict[int, int] = {}
 
     def top(site: int) -> int:

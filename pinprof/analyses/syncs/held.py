@@ -17,7 +17,7 @@ KIND_OF_OVERHEAD = {
 """The other names (`Activity Buffer Request`, `Buffer Flush`, `Instrumentation`, `Resource`) are costs of profiling."""
 
 NEARLY_FULL = QUEUE_DEPTH - 22
-"""So many pending launches of a stream are a full queue: a few may be of the profiler's own."""
+"""A stream with this many pending launches has a full queue: a few may be the profiler's own."""
 
 LONG_LAUNCH_NS = 50_000
 """A launch takes 4 µs under the profiler; one of this length was held up."""
@@ -55,7 +55,7 @@ def _calls_around(trace: Trace, start: Int64s, end: Int64s) -> Int64s:
 
 
 def _behind_full_queue(trace: Trace) -> Int64s:
-    """Return the long launches before which as many others were pending as the queue takes."""
+    """Return the long launches that came when the queue was full."""
     calls = trace.calls
     launched = trace.links.launch != NONE
     launch, last = _launches(trace)

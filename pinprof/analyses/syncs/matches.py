@@ -1,4 +1,4 @@
-"""Which waits of one trace are those of another trace of the program, recorded before or after a change of its code."""
+"""Matches the waits of two traces of one program, recorded before and after a change of its code."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pinprof.analyses.syncs.sites import Site, SiteIdentity
 
 GONE = 0.5
-"""What the trace after has at most this share of, per step, has been taken out of the code: a wait that is left in one
-of three steps comes from another place or another case."""
+"""A wait has been taken out of the code if the trace after has at most this share of it per step: one that is left in
+every third step comes from another place or another case."""
 
 Counted = tuple[Site, float]
 """A site, and its waits per step."""
@@ -21,14 +21,14 @@ class Match:
     before: tuple[Counted, ...]
     after: tuple[Counted, ...]
     moved: bool = False
-    """Whether they are the same by cause and op only, and the wait is in another function now, as far as recorded."""
+    """Whether only cause and op are the same: the wait is in another function now, as far as recorded."""
 
     def gone(self) -> Iterator[Site]:
-        """Yield the sites before that the trace after has not, or much fewer of."""
+        """Yield the sites before that are missing, or much rarer, in the trace after."""
         return _without_counterpart(self.before, self.after)
 
     def new(self) -> Iterator[Site]:
-        """Yield the sites after that the trace before has not, or much fewer of."""
+        """Yield the sites after that are missing, or much rarer, in the trace before."""
         return _without_counterpart(self.after, self.before)
 
 
@@ -52,8 +52,9 @@ def _total(sites: tuple[Counted, ...]) -> float:
 def match_sites(before: Sequence[Counted], after: Sequence[Counted]) -> tuple[Match, ...]:
     """Return which sites of two traces are the same waits, each site in one match, in the order before, then after.
 
-    Sites are the same if their whole identity is; what then has no counterpart, or one of half as many waits at most,
-    is matched by cause and op with what is left on the other side, as a change may move a wait to another function.
+    Sites are the same if their whole identity is. A site without a counterpart, or with one of at most half as many
+    waits, is then matched by cause and op with what is left on the other side: a change may move a wait to another
+    function.
     """
     sides = [_by_identity(before), _by_identity(after)]
     matches = {

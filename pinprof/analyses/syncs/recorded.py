@@ -14,7 +14,7 @@ from pinprof.trace.lines import LINE_MARK, RecordedLines, SourceLine
 from pinprof.trace.tables import NONE, Int64s, Trace
 
 StallKind = tuple[str, str]
-"""What recorded lines are kept by: the outermost op around a wait, or the call itself, and the role of its thread."""
+"""The key of recorded lines: the outermost op around a wait, or the call itself, and the role of its thread."""
 
 
 def marked_lines(trace: Trace, stalls: Stalls) -> Int64s:
@@ -78,7 +78,7 @@ def _functions_alone(trace: Trace, call: Int64s) -> list[SourceLine | None]:
 
 
 def _agreed(steps: Iterable[list[SourceLine | None]]) -> list[tuple[SourceLine | None, ...]]:
-    """Return the lines on which the steps agree that have the same number of waits, for each number."""
+    """Return, for each number of waits, the lines on which all steps with that number agree."""
     by_number: dict[int, list[list[SourceLine | None]]] = defaultdict(list)
     for step in steps:
         by_number[len(step)].append(step)
@@ -91,8 +91,8 @@ def _agreed(steps: Iterable[list[SourceLine | None]]) -> list[tuple[SourceLine |
 def recorded_lines(trace: Trace, stalls: Stalls) -> list[SourceLine | None]:
     """Return per stall the source line that was recorded for the waits of its kind, None where none is certain.
 
-    In a step with as many waits of a kind as one of those recorded, they are the same in order. With another number of
-    waits the line is certain only if all that were recorded are one.
+    If a step has as many waits of a kind as a recorded step, their lines are the same, in order. With another number of
+    waits the line is certain only if all recorded lines are one.
     """
     result: list[SourceLine | None] = [None] * len(stalls.call)
     if not trace.info.lines:

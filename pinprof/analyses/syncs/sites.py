@@ -82,12 +82,12 @@ class BareSite(Placed):
 
     @property
     def is_of_the_code(self) -> bool:
-        """Whether the code makes the host wait, by name or not: neither the profiler's wait nor one that is free."""
+        """Whether the code makes the host wait: the wait is neither the profiler's nor benign."""
         return self.verdict in {"hidden", "explicit"}
 
     @property
     def identity(self) -> SiteIdentity:
-        """What it is known by in another trace of the program; a line moves with every edit above it."""
+        """What identifies it in another trace of the program; a line moves with every edit above it."""
         return self.cause, self.file, self.function, self.op
 
 
@@ -171,7 +171,7 @@ class _Around(NamedTuple):
     innermost: Int32s
     """The innermost function."""
     limited: Bools
-    """Whether a limiter is."""
+    """Whether a limiter is around it."""
 
 
 def _around(trace: Trace, call: Int64s) -> _Around:

@@ -56,23 +56,24 @@ class Stalls:
     drain_ns: Int64s
     """Part in which earlier queued work of the stream or device was still to be done."""
     worked_ns: Int64s
-    """Part of the drain in which the device worked, as far as that was recorded; for the rest that work waited for
-    other work, or to start."""
+    """Part of the drain in which the device worked, as far as that was recorded; in the rest of the drain that work
+    waited for other work, or to start."""
     own_ns: Int64s
     """Part after that in which the call's own copy ran."""
     bubble_ns: Int64s
-    """From the end of the awaited work to the next start of GPU work on the device; 0 if other work was running, and if
-    the next work was queued by then: no wait kept it back. A bubble that several stalls end in belongs to the last of
-    them: each is a whole gap in the work of its device, and no gap counts twice (`idle_gaps` has their causes)."""
+    """From the end of the awaited work to the next start of GPU work on the device; 0 if other work was running, or if
+    the next work was already queued: then the wait did not delay it. A bubble after several stalls belongs to the last
+    of them: each bubble is a whole gap in the work of its device, and no gap counts twice (`idle_gaps` has their
+    causes)."""
     idle_ns: Int64s
-    """The idle time of the device that is the stall's own, so that no moment counts twice: the bubble without the times
-    in which the host already stands in calls that get or give back memory and await nothing; for each of these calls
-    the idle time within it."""
+    """The idle time of the device that the stall causes; no moment counts twice. It is the bubble without the times in
+    which the host already stands in calls that get or give back memory and await no work; for each of these calls it is
+    the idle time within the call."""
     awaited_end_ns: Int64s
     """End of the awaited work."""
     kept_busy: Bools
-    """The kernels that were queued before the call had still work for the device when it returned: a wait for another
-    stream or an event that nothing could have used."""
+    """Whether kernels that were queued before the call still kept the device busy when it returned: the host waited for
+    another stream or an event, and the GPU lost nothing."""
     profiler: Bools
     """The profiler's own synchronize, or its buffers; to be left out of every sum."""
     call_step: Int32s
@@ -163,8 +164,9 @@ def _own_copies(trace: Trace, kind: np.ndarray) -> Int32s:
 def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
     """Return the calls that can block: of asynchronous copies those of pageable memory that the driver must stage.
 
-    Copies within the device do not block the host (CUDA Runtime API, "API synchronization behavior"). But HIP's records
-    call a copy to pinned memory of the host one of these: `.item()` on an MI300. It is, where the call waited for it.
+    Copies within the device do not block the host (CUDA Runtime API, "API synchronization behavior"). But HIP records a
+    copy to pinned host memory as one within the device: `.item()` on an MI300. Such a copy blocks if the call waited
+    for it.
     """
     staged = np.zeros(len(kind), bool)
     known = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
@@ -235,10 +237,10 @@ def _issued(trace: Trace, rows: Int64s, copy: Int32s) -> Int64s:
 
 
 def _targets(trace: Trace, rows: Int64s, copy: Int32s) -> tuple[Int32s, Int64s]:
-    """Return device and stream that each call waits for; the stream is -1 where nothing tells.
+    """Return device and stream that each call waits for; the stream is -1 where it is unknown.
 
-    The own copy tells both, CUPTI's record of the synchronization the stream; else the device is that of the thread's
-    last launch.
+    The call's own copy tells both; CUPTI's record of the synchronization tells the stream. Otherwise the device is that
+    of the thread's last launch.
     """
     gpu, calls = trace.gpu, trace.calls
     if len(gpu) == 0:
@@ -268,19 +270,13 @@ def _last_device(trace: Trace, rows: Int64s) -> Int32s:
 
 
 def _prior_end(
-    trace: Trace,
-    kind: np.ndarray,
-    device: Int32s,
-    stream: Int64s,
-    start: Int64s,
-    end: Int64s,
-    issued: Int64s,
+    trace: Trace, kind: np.ndarray, device: Int32s, stream: Int64s, start: Int64s, end: Int64s, issued: Int64s
 ) -> Int64s:
     """Return the end of the last work that was issued before and that the call waited for; its start if none.
 
-    A synchronize of a known stream, or of the device, waits for all that was issued there. Of a call whose target is
-    not known (an event, an unnamed stream, an allocation) only what had ended when it returned was awaited; so of work
-    whose launch is not in the trace, which tells neither that it was issued before nor that it was not.
+    A synchronize of a known stream, or of the device, waits for all that was issued there. If the target of a call is
+    not known (an event, an unnamed stream, an allocation), only work that had ended when it returned was awaited. The
+    same holds for work whose launch is not in the trace: whether it was issued before is unknown.
     """
     gpu = trace.gpu
     latest = start.copy()
@@ -306,8 +302,8 @@ def _prior_end(
 def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:
     """Return the device synchronizes that torch.profiler adds where its window ends.
 
-    They are called outside of any op, and nothing is launched after them; with `ProfilerStep` marks also after the last
-    step, without marks only the very last one is taken to be the profiler's.
+    They are called outside of any op, and nothing is launched after them. With `ProfilerStep` marks they also come
+    after the last step; without marks only the very last one is taken to be the profiler's.
     """
     calls, links = trace.calls, trace.links
     launches = links.launch[links.launch != NONE]

@@ -27,9 +27,9 @@ from the working directory, where an environment may be (`.venv/lib/python3.12/s
 def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack: Sequence[str], limited: Bools) -> str:
     """Return `hidden`, `explicit`, `benign` or `profiler` for the waits of a site; `limited` as `in_limiter` tells.
 
-    Benign is a wait that costs nothing whatever one does: for room in the launch queue, of which there is none only
-    while the GPU is behind; in a limiter; for an event or another stream while the kernels queued before kept the GPU
-    busy all the time, at every one of the waits. So is the loading of code, which no later step pays for.
+    A wait is benign if no change of it can save time: it waits for room in the launch queue, which is full only while
+    the GPU is behind; it is in a limiter; or it is for an event or another stream, and kernels queued before kept the
+    GPU busy during every wait of the site. Loading of code is benign, too: no later step pays for it.
     """
     if stalls.profiler[members[0]]:
         return "profiler"

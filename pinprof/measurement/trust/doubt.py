@@ -35,7 +35,7 @@ FIGURES = {
 
 MATTERS = 0.02
 """Share of what should be there that may be lost without harm: it changes a figure by about as much, and the rules call
-what is less than 2 % of the step a cost of low severity. With more the figures are not given."""
+a cost of less than 2 % of the step low. If more is lost, the figures are not given."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Doubt:
     withholds: frozenset[str] = frozenset()
     """Keys of FIGURES that reports do not give because of it."""
     absent: bool = False
-    """Whether it only was not recorded: what is shown is right without it."""
+    """Whether something was merely not recorded: what is shown is right without it."""
     check: str = ""
     """The key of the check that found it."""
 

@@ -18,16 +18,16 @@ END_CAPTURE = re.compile(r"(?:cuda|cu|hip)StreamEndCapture\w*")
 
 
 class Launches(NamedTuple):
-    """Per call; memsets are none: CUPTI leaves out some of cuDNN's and cuBLAS's, in recordings that lack nothing."""
+    """Per call; memsets do not count: even in complete recordings CUPTI leaves out some of cuDNN's and cuBLAS's."""
 
     kernel: Bools
     copy: Bools
     graph: Bools
     linked: Bools
-    """Whether there is GPU work of it in the trace."""
+    """Whether the trace has its GPU work."""
     expected: Bools
-    """Whether its work should be there: launched in a complete step, not after the last launch whose work is there, as
-    what comes later runs after the recording's end, and not while a graph is captured, which runs nothing."""
+    """Whether its work should be there: it was launched in a complete step; not after the last launch whose work is
+    there, as later work runs after the recording's end; and not while a graph is captured, which runs nothing."""
 
 
 def launches_of(trace: Trace) -> Launches:

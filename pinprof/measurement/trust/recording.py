@@ -2,18 +2,7 @@
 
 import numpy as np
 
-from pinprof.measurement.trust.doubt import (
-    BUSY,
-    CAUSES,
-    COPIES,
-    DRAIN,
-    ESTIMATE,
-    OVERLAP,
-    STALLS,
-    Doubt,
-    Seen,
-    only_if,
-)
+from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, ESTIMATE, OVERLAP, STALLS, Doubt, Seen, only_if
 from pinprof.measurement.trust.launches import launching
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration
@@ -25,7 +14,7 @@ PLAIN_WINDOW = "pinprof recorded it without timing the step: keep the plain wind
 LINES_WINDOW = (
     "pinprof recorded it without lines, or the program ended before: keep the window of lines (--windows, line_steps)"
 )
-"""The way out of what pinprof's own recordings lack: it leaves out what its options say."""
+"""What to do about gaps in pinprof's own recordings: its options left them out."""
 OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
 """How Kineto's categories of devices begin that are neither CUDA nor ROCm (ActivityType.h)."""
 
@@ -94,7 +83,7 @@ def truncated(seen: Seen) -> Doubt | None:
 
 
 def repaired_events(seen: Seen) -> Doubt | None:
-    """Report events that were no JSON and were read all the same."""
+    """Report events that were not JSON and have been repaired."""
     repaired = seen.trace.repaired
     if not repaired:
         return None

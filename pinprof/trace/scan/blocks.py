@@ -25,11 +25,12 @@ HEADER = re.compile(rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b(?=\{%
 LONGEST_EVENT = 1 << 16
 """A block does not end before an event longer than this."""
 MOST_TRIES = 64
-"""So many braces are tried for the one of the last event: objects in arguments may follow each other as events do."""
+"""At most this many braces are tried to find the last event's: objects in arguments may follow each other as events
+do."""
 
 
 class Ending(NamedTuple):
-    """What lay behind the last block, and around the events."""
+    """What follows the last block, and what lies around the events."""
 
     events: list[Event]
     malformed: int
@@ -38,13 +39,13 @@ class Ending(NamedTuple):
     closed: bool
     """Whether the list of events ended: else the file was cut off."""
     around: bytes = b""
-    """The JSON text of the file without its events, empty if that is none."""
+    """The JSON text of the file without its events, empty if it is not JSON."""
 
 
 class Blocks:
-    """The blocks of a stream of bytes, which can be gone through once; `ending` then tells what lay around them.
+    """The blocks of a stream of bytes, which can be iterated once; `ending` then tells what lies around them.
 
-    Where the stream is not one of events as torch writes them, there are no blocks, and `whole` holds all of it.
+    If the stream does not hold events as torch writes them, there are no blocks, and `whole` holds all of it.
     """
 
     def __init__(self, content: Iterable[bytes]) -> None:
@@ -103,7 +104,7 @@ class Blocks:
         return bytes(self._left) + b"".join(self._chunks)
 
     def ending(self) -> Ending:
-        """Return what lay behind the last block and around the events, as far as it can be read."""
+        """Return what follows the last block and what lies around the events, as far as it can be read."""
         text = b"[" + self.rest
         try:
             end = list_end(text)
@@ -139,8 +140,8 @@ def list_end(text: bytes) -> int:
 def _last_seam(buffer: bytearray, begin: int, size: int) -> int:
     """Return where the last event begins that is seen to be one, `begin` if it is the only one.
 
-    Of two objects beside each other in an event's arguments the second one would be taken for an event if it had a
-    key `ph`; nothing is known to write such arguments.
+    If an event's arguments hold two objects beside each other, the second one is taken for an event if it has a key
+    `ph`; no program is known to write such arguments.
     """
     at = size
     for _ in range(MOST_TRIES):

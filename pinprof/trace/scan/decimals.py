@@ -60,7 +60,7 @@ def _plain_decimals(column: np.ndarray) -> tuple[Int64s, Bools]:
 
 
 def _any_number(text: bytes) -> int:
-    """Parse a sign, an exponent or quotes, which the fast path leaves."""
+    """Parse a number with a sign, an exponent or quotes, which the fast path leaves out."""
     try:
         number = Decimal(text.decode("ascii").strip('" '))
     except (InvalidOperation, ValueError):

@@ -37,7 +37,7 @@ class Args(msgspec.Struct, gc=False):
 
     @property
     def copy(self) -> str:
-        """The name that Kineto would give a copy, of its arguments; empty without them."""
+        """The name that Kineto would give a copy with these arguments; empty without them."""
         return f"Memcpy {self.copy_kind} ({self.copy_from} -> {self.copy_to})" if self.copy_kind != "" else ""
 
 
@@ -71,20 +71,20 @@ class File(Metadata):
 
 
 class LooseFile(Metadata):
-    """A trace file of which each event is to be looked at by itself."""
+    """A trace file whose events are decoded one by one."""
 
     events: list[msgspec.Raw] | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="traceEvents")
 
 
 def decode_events(data: bytes) -> tuple[list[Event], int]:
-    """Return the events of a JSON list, and how many of its entries are none. Raises an error of msgspec."""
+    """Return the events of a JSON list, and how many of its entries are not events. Raises an error of msgspec."""
     with suppress(msgspec.ValidationError, UnicodeDecodeError):  # something is not of the usual form
         return _EVENTS.decode(data), 0
     return decode_each(_ENTRIES.decode(data))
 
 
 def decode_event(data: bytes | msgspec.Raw) -> Event | None:
-    """Return the event that a JSON text is, None if it is none; of flows only the kind is read."""
+    """Return the event in a JSON text, None if it is not one; of flow events only the kind is read."""
     try:
         kind = _PHASE.decode(data).ph
         return _EVENT.decode(data) if kind in {"", "X", "M"} else Event(ph="other")
@@ -93,13 +93,13 @@ def decode_event(data: bytes | msgspec.Raw) -> Event | None:
 
 
 def decode_each(entries: list[msgspec.Raw]) -> tuple[list[Event], int]:
-    """Return those of the entries that are events, and how many are none; of flows only the kind is read."""
+    """Return the entries that are events, and how many are not; of flow events only the kind is read."""
     events = [event for event in map(decode_event, entries) if event is not None]
     return events, len(entries) - len(events)
 
 
 class _Phase(msgspec.Struct, gc=False):
-    """An event of which only its kind is asked."""
+    """An event, decoded only for its kind."""
 
     ph: str = ""
 

@@ -29,14 +29,14 @@ ARGUMENTS = b"args"
 LEAST = SCALARS.keys()
 """Keys that an event must have to be read by its layout."""
 LONGEST_GAP = 256
-"""Longer texts between values are none of a program that writes traces."""
+"""No program that writes traces puts longer texts between values."""
 
 
 class Gap(NamedTuple):
     """The text between two values, with the quotes and braces around them."""
 
     text: bytes
-    """As it stands in the event that was learnt from."""
+    """As it stands in the event from which the layout was learnt."""
     pattern: re.Pattern[bytes] | None
     """What it is in others, None if it is the same in all."""
     value: bytes
@@ -54,7 +54,7 @@ class Gap(NamedTuple):
 
     @property
     def tail(self) -> int:
-        """How far behind its last quote it ends."""
+        """How far after its last quote it ends."""
         return len(self.text) - self.text.rfind(b'"')
 
     @property

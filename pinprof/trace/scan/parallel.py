@@ -48,7 +48,7 @@ def scanned(blocks: Iterable[Block], shared: Shared, jobs: int) -> Iterator[Part
 
 
 def _part(scanner: Scanner, block: Block, shared: Shared) -> Part:
-    """Return what a block holds; of one that is no JSON, what can be taken out of it event by event."""
+    """Return what a block holds; if it is not JSON, what can be recovered event by event."""
     try:
         return scanner.scan(block)
     except (Unusual, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

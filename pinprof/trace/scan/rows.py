@@ -18,7 +18,7 @@ HOST_CATEGORIES = ("cpu_op", "user_annotation", "python_function", "overhead")
 CALL_CATEGORIES = ("cuda_runtime", "cuda_driver")
 KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *CATEGORIES, "cuda_sync")
 FIRST_WITH_IDS = len(HOST_CATEGORIES)
-"""Of events of the categories before this one no argument is read."""
+"""No argument is read of events of the categories before this one."""
 
 ALIASES = {
     "memcpy": "gpu_memcpy",
@@ -27,7 +27,7 @@ ALIASES = {
     "driver": "cuda_driver",
     "operator": "cpu_op",
 }
-"""Categories that old versions of torch named otherwise."""
+"""Categories that old versions of torch named differently."""
 
 IDS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
@@ -42,7 +42,7 @@ class Rows:
     """Duration events of the wanted categories, in the order of the file."""
 
     category: Int8s
-    """Index into KNOWN_CATEGORIES, or what else `Wanted.category` tells."""
+    """Index into KNOWN_CATEGORIES, or another code from `Wanted.category`."""
     name: Int32s
     """Index into the values of `Shared.names`."""
     thread: Int32s
@@ -91,10 +91,10 @@ class Wanted(NamedTuple):
     category: Callable[[str], int] = known_category
     """Tells the code of a category, -1 for one whose events are not wanted."""
     first_with_ids: int = FIRST_WITH_IDS
-    """Of events of categories with lower codes no argument is read."""
+    """No argument is read of events of categories with lower codes."""
     ids: tuple[str, ...] = IDS
     texts: tuple[str, ...] = TEXTS
-    """Arguments, as `Args` names them; events that have one of the texts are decoded for themselves."""
+    """Arguments, as `Args` names them; events that have one of the texts are decoded one by one."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,11 @@ class Part:
     labels: dict[ThreadKey, str]
     """Names that the file gives threads."""
     malformed: int
-    """Entries that are no events."""
+    """Entries that are not events."""
     entries: int
     """Entries of the list of events in all."""
     repaired: int = 0
-    """Events that were no JSON and are read all the same."""
+    """Events that were not JSON and have been repaired."""
 
 
 def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, repaired: int = 0) -> Part:

@@ -1,4 +1,4 @@
-"""Takes events out of text that is no JSON: cut off, or with names that were written as they are.
+"""Recovers events from text that is not JSON: it is cut off, or its names were not escaped.
 
 Versions of torch have left quotes, backslashes and control characters in names as they were, and `N/A` without quotes.
 """
@@ -18,7 +18,7 @@ MOST_JOINED = 8
 """An event that holds more seams than this is taken for broken."""
 LIST_END = re.compile(rb"\}\s*\](?=\s*(?:[,}]|\Z))")
 MOST_RESTS = 16
-"""Ends of the list that are tried, each for the whole of what follows."""
+"""How many ends of the list are tried; each try reads all that follows it."""
 
 NO_VALUE = re.compile(rb"(:\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
 CONTROL = re.compile(rb"[\x00-\x1f]")
@@ -33,9 +33,9 @@ class Salvaged(NamedTuple):
 
     events: list[Event]
     repaired: int
-    """Events that were no JSON and are read all the same."""
+    """Events that were not JSON and have been repaired."""
     malformed: int
-    """Entries that are no events."""
+    """Entries that are not events."""
     rest: bytes
     """What follows the last whole event."""
     closed: bool
@@ -45,7 +45,7 @@ class Salvaged(NamedTuple):
 def salvage(text: bytes, *, is_last: bool) -> Salvaged:
     """Return the events in a text that begins with one; `is_last`: the list ends in it, or should.
 
-    Each event is read by itself; one that is no JSON is repaired where that is possible, and else counted.
+    Each event is read by itself; one that is not JSON is repaired where possible, and otherwise counted.
     """
     cuts = [0, *(match.end() for match in BETWEEN.finditer(text))]
     bounds = [*cuts[1:], len(text)]
@@ -89,7 +89,7 @@ def _whole(text: bytes) -> int:
 
 
 def _repaired(text: bytes) -> Event | None:
-    """Return an event whose text is no JSON, None if it cannot be told what was meant."""
+    """Return an event whose text is not JSON, None if its meaning is unclear."""
     for repair in (_without_controls, _with_escapes, _with_quoted_name):
         text = repair(text)
         event = decode_event(text)
@@ -99,7 +99,7 @@ def _repaired(text: bytes) -> Event | None:
 
 
 def _without_controls(text: bytes) -> bytes:
-    """Return a text with `null` for what is no value, and without control characters and broken UTF-8."""
+    """Return a text with `null` for what is not a value, and without control characters and broken UTF-8."""
     text = NO_VALUE.sub(rb"\1null", text)
     return CONTROL.sub(b" ", text).decode(errors="replace").encode()
 

@@ -19,16 +19,7 @@ import numpy as np
 
 from pinprof.trace.scan.events import Args, Event, decode_events
 from pinprof.trace.scan.layouts import Layout, learn_layout
-from pinprof.trace.scan.rows import (
-    Part,
-    Rows,
-    Shared,
-    Wanted,
-    by_appearance,
-    category_name,
-    joined,
-    part_of_events,
-)
+from pinprof.trace.scan.rows import Part, Rows, Shared, Wanted, by_appearance, category_name, joined, part_of_events
 from pinprof.trace.scan.seams import PHASE, Block, Seams, find_seams
 from pinprof.trace.scan.texts import Codes, Texts
 from pinprof.trace.scan.words import WORD, byte_at, decimals_at, integers_at, stands_at, word
@@ -39,9 +30,9 @@ TO_TEXT = re.compile(rb' ?: ?"')
 GAP_BITS = 10
 """Room for what stands between the values of events of some hundred threads."""
 EXAMPLES = 16
-"""So many events of a block are looked at to learn layouts that its scanner does not know."""
+"""How many events of a block are looked at to learn layouts that its scanner does not know."""
 MOST_LAYOUTS = 8
-"""More than the programs have whose events are in one file; each costs a look at all events that no other has read."""
+"""No file is known to mix the events of programs with more layouts; each costs a look at all events left unread."""
 
 QUOTED = {field.name: b'"%b"' % field.encode_name.encode() for field in msgspec.structs.fields(Args)}
 QUOTED["copy"] = QUOTED["copy_kind"]
@@ -53,7 +44,7 @@ class _Read(NamedTuple):
 
     pieces: Int64s
     rows: Rows
-    """With pieces for entries."""
+    """With pieces in place of entries."""
     categories: Int32s
     """Which of the scanner's each of the pieces has."""
 
@@ -100,7 +91,7 @@ class Scanner:
         seams = find_seams(block)
         try:
             return self._scan(seams)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the piece before a nested one is no JSON
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the piece before a nested one is not JSON
             nested = seams.nested()
             if not nested.any():
                 raise
@@ -213,7 +204,7 @@ class Scanner:
 
 
 def _decoded(text: bytes) -> str | None:
-    """Return what a JSON text means, None if it is none."""
+    """Return what a JSON text means, None if it is not JSON."""
     try:
         return msgspec.json.decode(b'"%b"' % text, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -248,7 +239,7 @@ def _phases(seams: Seams) -> tuple[Bools, Bools]:
 
 
 def _example(seams: Seams, at: Int64s, pattern: re.Pattern[bytes]) -> bytes:
-    """Return the text of this pattern that stands at the first of the places, one that stands nowhere without any."""
+    """Return the first text of this pattern at one of the places; if there is none, a text that occurs nowhere."""
     matches = (pattern.match(seams.block.buffer, position) for position in at[:EXAMPLES].tolist())
     return next((match[0] for match in matches if match), b"\0")
 

@@ -15,10 +15,10 @@ SEAM = re.compile(rb"\}%b,%b(\{)%b\Z" % ((SPACE,) * 3))
 """What lies between two events, up to the first key of the second one."""
 PHASE = b'"ph"'
 WIDEST = 128
-"""More white space than this between two events is no program's that writes traces."""
+"""No program that writes traces puts more white space than this between two events."""
 
 AFTER_VALUE = np.frombuffer(b",}]", np.uint8)
-"""One of these follows a text that is no key, where no white space does."""
+"""One of these, or white space, follows a text that is not a key."""
 
 
 class Block(NamedTuple):
@@ -29,7 +29,7 @@ class Block(NamedTuple):
     end: int
 
 
-class Unusual(Exception):  # noqa: N818  it is no error: the file is to be read in another way
+class Unusual(Exception):  # noqa: N818  not an error: the file is to be read in another way
     """A block is not made of events as was assumed."""
 
 
@@ -39,7 +39,7 @@ class Seams:
 
     A piece holds several events where other white space lies between them than at the end of the block, and less than
     one where objects in its arguments lie beside each other as events do. There is one more start than there are
-    pieces: that of the event behind the block.
+    pieces: that of the event after the block.
     """
 
     block: Block
@@ -99,7 +99,7 @@ class Seams:
 
     @cached_property
     def _levels(self) -> tuple[Int64s, Int64s]:
-        """Where the braces are that are in no text, and the level before each of them and behind the last one."""
+        """Where the braces outside of texts are, and the level before each of them and after the last one."""
         buffer, begin, _ = self.block
         text = np.frombuffer(buffer, np.uint8, int(self.starts[-1]) - begin, begin)
         place = np.flatnonzero((text == ord("{")) | (text == ord("}"))) + begin

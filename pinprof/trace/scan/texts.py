@@ -16,7 +16,7 @@ SLOT_BITS = 16
 
 _WORD = 8
 _SEEDS = np.random.default_rng()
-"""A trace cannot be written to make its texts collide: every process hashes otherwise."""
+"""A trace cannot be written to make its texts collide: every process has another hash."""
 _KEYS = _SEEDS.integers(1 << 64, size=MOST_BYTES // _WORD + 1, dtype=np.uint64, endpoint=False) | np.uint64(1)
 _MIXERS = tuple(_SEEDS.integers(1 << 64, size=2, dtype=np.uint64, endpoint=False) | np.uint64(1))
 _HALF, _THIRD = np.uint64(32), np.uint64(29)

@@ -8,17 +8,17 @@ from typing import Any, BinaryIO, Protocol
 from pinprof.errors import TraceError
 
 READ_BYTES = 2**16
-"""Read at once of a packed file: a hostile one of many tiny members copies the rest of it for each."""
+"""Bytes of a packed file that are read at once: for each member of a hostile file of tiny ones, the rest is copied."""
 CHUNK_BYTES = 2**20
 """A chunk that is handed on is no larger."""
 MAGIC_BYTES = 4
 
 HARMLESS_BYTES = 2**28
-"""Up to here nothing is a decompression bomb."""
+"""A file that unpacks to no more than this is not a decompression bomb."""
 MOST_TIMES = 100
 """A file that unpacks to more than so many times its size is one: gzip ends at 1030, traces reach 10 to 30."""
 MOST_BYTES = 2**36
-"""As is one that unpacks to more than 64 GiB; the largest traces that anybody could open have a tenth of that."""
+"""So is a file that unpacks to more than 64 GiB; the largest traces that anybody could open have a tenth of that."""
 
 
 class Unpacker(Protocol):

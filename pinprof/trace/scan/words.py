@@ -33,7 +33,7 @@ def overlapping_words(buffer: bytearray) -> Words:
 
 
 def word(text: bytes) -> np.uint64:
-    """Return a text of up to eight bytes as it is loaded from a buffer, zeros behind it."""
+    """Return a text of up to eight bytes as it is loaded from a buffer, zeros after it."""
     return np.uint64(int.from_bytes(text, "little"))
 
 
@@ -99,7 +99,7 @@ def _naturals(words: Words, at: Int64s) -> tuple[Int64s, Int64s, Bools]:
 def _leading_digits(loaded: Words) -> tuple[Int64s, Int64s]:
     """Return the number that the first digits of each word make, and how many they are."""
     digits = loaded ^ _ZEROS
-    others = ((digits + _ABOVE_NINE) | digits) & _HIGH_BITS  # right up to the first that is no digit
+    others = ((digits + _ABOVE_NINE) | digits) & _HIGH_BITS  # right up to the first that is not a digit
     others &= ~others + np.uint64(1)
     kept = (others >> np.uint64(7)) - np.uint64(1)
     count = ((kept & _ONES) * _ONES) >> np.uint64(56)
