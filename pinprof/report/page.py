@@ -34,6 +34,7 @@ def page(title: str, body: str) -> str:
 <script>
 "use strict";
 (() => {{
+const SENTENCES = {_resource("timeline/sentences.json")};
 {"".join(map(_resource, SCRIPTS))}}})();</script>
 <script>
 {_resource("charts.js")}</script>

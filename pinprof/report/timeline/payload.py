@@ -21,20 +21,13 @@ ABSENT, UNDRAWN, FIRST = 0, 1, 2
 """A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
 
 
-class Numbers(NamedTuple):
-    """Per row of a table the number of its rectangle, counted over all lanes, plus FIRST; else UNDRAWN."""
-
-    calls: Int64s
-    gpu: Int64s
-
-
 class Page(NamedTuple):
-    """A trace, its measurements, what of it is in the page, and what was looked up in it before."""
+    """A trace, its measurements, which of its calls are drawn, and what was looked up in it before."""
 
     trace: Trace
     analysis: Analysis
-    detail: Detail
-    numbers: Numbers
+    calls: Int64s
+    """Per call the number of its rectangle, counted over all lanes, plus FIRST; else UNDRAWN."""
     around: Surroundings
 
     @property
@@ -45,8 +38,7 @@ class Page(NamedTuple):
 
 def packed(trace: Trace, analysis: Analysis, detail: Detail, view: Window) -> str:
     """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight."""
-    numbers = Numbers(_numbers(detail.lanes, "calls", len(trace.calls)), _numbers(detail.lanes, "gpu", len(trace.gpu)))
-    page = Page(trace, analysis, detail, numbers, Surroundings.of(trace, analysis))
+    page = Page(trace, analysis, _numbers(detail.lanes, len(trace.calls)), Surroundings.of(trace, analysis))
     block, names = PackedColumns(), _Interned()
     lanes = [_lane(page, lane, block, names, view.start_ns) for lane in detail.lanes]
     for place, times in detail.shares.items():
@@ -85,10 +77,10 @@ class _Interned:
         return self._codes[name]
 
 
-def _numbers(lanes: tuple[Lane, ...], source: str, rows: int) -> Int64s:
-    result, base = np.full(rows, UNDRAWN, np.int64), 0
+def _numbers(lanes: tuple[Lane, ...], calls: int) -> Int64s:
+    result, base = np.full(calls, UNDRAWN, np.int64), 0
     for lane in lanes:
-        if lane.source == source:
+        if lane.source == "calls":
             alone = np.flatnonzero(lane.count == 1)
             result[lane.row[alone]] = base + alone + FIRST
         base += len(lane)
@@ -148,13 +140,12 @@ def _of_stalls(page: Page, rows: Int64s, block: PackedColumns, names: _Interned)
         "drain": block.add(stalls.drain_ns[rows]),
         "own": block.add(stalls.own_ns[rows]),
         "bubble": block.add(stalls.bubble_ns[rows]),
-        "awaited": block.add(_linked(page.numbers.gpu, stalls.copy[rows])),
     }
 
 
 def _of_gpu(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
     gpu, links = page.trace.gpu, page.trace.links
-    launch = _linked(page.numbers.calls, links.launch[rows])
+    launch = _linked(page.calls, links.launch[rows])
     columns = {
         "name": block.add(names.codes(gpu.names, gpu.name[rows])),
         "launch": block.add_signed(np.diff(launch, prepend=0)),
