@@ -18,7 +18,8 @@ SCRIPTS = (
 
 def page(title: str, body: Markup) -> Markup:
     """Return a self-contained HTML page, whose timelines and charts it draws."""
-    own = Markup().join(map(_resource, SCRIPTS))
+    sentences = Markup("const SENTENCES = {};\n").format(_resource("timeline/sentences.json"))
+    own = sentences + Markup().join(map(_resource, SCRIPTS))
     return Markup("""<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -1,24 +1,32 @@
 """Opens pages in a real Chromium: what people see, and that a page keeps to itself."""
 
+import html
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from chromium import chromium, open_file
 from playwright.sync_api import Browser, Locator, Page
 from playwright.sync_api import TimeoutError as TookTooLong
-from trace_builder import TraceBuilder, without_known_events
+from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.notebook import analyze
 from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import fragment
+from pinprof.report.timeline.detail import detailed
+from pinprof.report.timeline.hover import SENTENCES, in_words
+from pinprof.report.timeline.payload import packed
+from pinprof.report.timeline.window import choose_window
 from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
+from pinprof.units import duration, how_many, percent, rate, size
 
 pytestmark = pytest.mark.browser
 
@@ -450,6 +458,81 @@ def test_in_a_notebook_the_report_draws_itself_and_keeps_to_its_frame(browser: B
     assert page.evaluate("typeof Plotly") == "undefined"
     assert complaints == []
     context.close()
+
+
+# words, which the figure says too
+
+
+@pytest.fixture
+def scripts(browser: Browser) -> Iterator[Page]:
+    """Return an empty page with the functions that word what one hovers over."""
+    folder = files("pinprof.report.timeline")
+    texts = [folder.joinpath(f"{name}.js").read_text("utf-8") for name in ("data", "words", "cells")]
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_script_tag(content=f"const SENTENCES = {json.dumps(SENTENCES)};\n" + "".join(texts))
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("written", "numbers"),
+    [
+        (duration, [0, 7, 999, 1000, 430_000, 999_900, 2_200_000, 18_640_000, 99_960_000, 1_500_000_000, -430_000]),
+        (size, [0, 512, 1023, 1024, 1_047_552, 48 * 2**20, 6 * 2**30, 5 * 2**40]),
+        (rate, [0, 0.00255, 0.0999, 0.1, 0.5, 9.99, 9.996, 55.31, 99.96, 2900]),
+        (percent, [0, 0.001, 0.42, 0.994, 0.999, 1]),
+        (how_many, [1, 999, 1600, 1_234_567]),
+    ],
+)
+def test_numbers_read_the_same_in_the_page_and_in_python(
+    scripts: Page, written: Callable[[float], str], numbers: list[float]
+) -> None:
+    told = scripts.evaluate(f"numbers => numbers.map(FORMATS.{written.__name__})", numbers)
+    assert told == [written(number) for number in numbers]
+
+
+def steps_with_waits(builder: TraceBuilder) -> None:
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": HOSTILE}]
+    builder.function("/home/me/train.py(12): train_step", 0, 4000)
+    for step in range(3):
+        builder.step(step, 1000 * step, 900)
+        builder.op(HOSTILE, 1000 * step + 100, 100)
+        builder.copy("HtoD (Pageable -> Device)", 1000 * step + 150, 40, launch=1000 * step + 110, call=85, size=4096)
+        builder.copy("DtoH (Device -> Pinned)", 1000 * step + 320, 20, launch=1000 * step + 201, stream=SIDE)
+        builder.kernel(1000 * step + 300, 400, launch=1000 * step + 210)
+        builder.call("cudaDeviceSynchronize", 1000 * step + 400, 320)
+        builder.op("between the steps", 1000 * step + 920, 30)
+    builder.activity("memset", "its launch is lost", 3100, 5, correlation=0, device=0, stream=7)
+
+
+def no_steps(builder: TraceBuilder) -> None:
+    builder.op("aten::mm", 10, 30)
+    builder.kernel(60, 50, launch=20)
+
+
+@pytest.mark.parametrize("write", [steps_with_waits, no_steps])
+def test_the_page_and_the_figure_say_the_same_of_each_event(
+    scripts: Page, tmp_path: Path, write: Callable[[TraceBuilder], None]
+) -> None:
+    builder = TraceBuilder()
+    write(builder)
+    analysis = analyse(read_trace(builder.write(tmp_path / "trace.json")))
+    trace, view = analysis.trace, choose_window(analysis.trace)
+    detail = detailed(trace, analysis, view)
+    told = scripts.evaluate(
+        """async (text) => {
+          const data = await readTimeline(text);
+          const ofLane = (lane) => Array.from({ length: lane.size }, (_, at) => wordsOf(data, newCell(lane, at)));
+          return data.lanes.map(ofLane);
+        }""",
+        packed(trace, analysis, detail, view),
+    )
+    figure = [
+        [re.sub("</?b>", "", text).split("<br>") for text in texts] for texts in in_words(trace, analysis, detail.lanes)
+    ]
+    assert [[[html.escape(line, quote=False) for line in lines] for lines in lane] for lane in told] == figure
+    assert not re.search("NaN|undefined", str(told))
 
 
 # charts and what is around them

@@ -8,7 +8,8 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.intervals import union
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
-from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out
+from pinprof.report.timeline.lanes import Lane, lay_out
+from pinprof.report.timeline.thin import Drawing, blocks, fitted, thinned
 from pinprof.report.timeline.window import Window, step_range, whole_window
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
 
@@ -22,16 +23,11 @@ FINEST_NS = 1_000
 
 
 @dataclass(frozen=True)
-class Detail:
-    """The lanes of a whole trace, each sorted by start, and what of them is merged."""
+class Detail(Drawing):
+    """All that is drawn of a whole trace, each lane sorted by start."""
 
-    window: Window
-    lanes: tuple[Lane, ...]
-    left_out: tuple[LeftOut, ...]
     full: tuple[int, ...]
     """Steps whose events are all there; all steps if nothing is merged."""
-    narrow_ns: int
-    """Elsewhere events shorter than this are merged with their neighbours; 0 if nothing is merged."""
     shares: dict[int, Int64s] = field(default_factory=dict)
     """Of merged overlap bands, by the place of the lane: ns of each of BAND in each rectangle, one row per kind."""
 
@@ -49,63 +45,34 @@ def detailed(
     lanes = [by_start(lane) for lane in found if not (bare and lane.source == "overlap")]
     total = sum(map(len, lanes))
     if total <= max_events:
-        return Detail(window, tuple(lanes), tuple(left_out), tuple(range(len(trace.steps))), 0)
+        return Detail(window, tuple(lanes), 0, tuple(left_out), tuple(range(len(trace.steps))))
     limit = int(len(trace.steps) * FULL_SHARE * max_events / total)
     full = _full_steps(trace, analysis, view, limit, wanted_ns)
     keep = [_within(trace, full, lane) for lane in lanes]
-    narrow, thin = FINEST_NS, lanes
-    while sum(map(len, thin)) > max_events and narrow < 2 * window.span_ns:
-        thin = [coarse(lane, kept, narrow) for lane, kept in zip(lanes, keep, strict=True)]
-        narrow *= 2
+    pairs = list(zip(lanes, keep, strict=True))
+    thin, narrow = fitted(
+        lambda narrow: [thinned(lane, narrow, kept, mixed=True) for lane, kept in pairs], max_events, FINEST_NS, window
+    )
     shares = {
-        place: band_shares(lane, _firsts(lane, keep[place], narrow // 2))
-        for place, lane in enumerate(lanes)
+        place: band_shares(lane, blocks(lane, narrow, kept, mixed=True))
+        for place, (lane, kept) in enumerate(pairs)
         if lane.source == "overlap"
     }
-    return Detail(window, tuple(thin), tuple(left_out), tuple(full), narrow // 2, shares)
+    return Detail(window, thin, narrow, tuple(left_out), tuple(full), shares)
 
 
 def by_start(lane: Lane) -> Lane:
     """Return a lane sorted by start, whatever the kinds."""
-    return _taken(lane, np.argsort(lane.start_ns, kind="stable"))
-
-
-def _taken(lane: Lane, rows: Int64s) -> Lane:
+    order = np.argsort(lane.start_ns, kind="stable")
     return replace(
         lane,
-        start_ns=lane.start_ns[rows],
-        end_ns=lane.end_ns[rows],
-        kind=lane.kind[rows],
-        row=lane.row[rows],
-        count=lane.count[rows],
-        busy_ns=lane.busy_ns[rows],
+        start_ns=lane.start_ns[order],
+        end_ns=lane.end_ns[order],
+        kind=lane.kind[order],
+        row=lane.row[order],
+        count=lane.count[order],
+        busy_ns=lane.busy_ns[order],
     )
-
-
-def coarse(lane: Lane, keep: Bools, narrow: int) -> Lane:
-    """Return a lane (sorted by start) whose neighbours shorter than `narrow` ns are merged unless they are to be kept.
-
-    A block begins within one stretch of `narrow` ns; kind and row are those of its longest event.
-    """
-    if len(lane) == 0:
-        return lane
-    first = _firsts(lane, keep, narrow)
-    block = np.repeat(np.arange(len(first)), np.diff(first, append=len(lane)))
-    longest = np.lexsort((lane.busy_ns, block))[np.append(first[1:], len(lane)) - 1]
-    return replace(
-        _taken(lane, longest),
-        start_ns=lane.start_ns[first],
-        end_ns=np.maximum.reduceat(lane.end_ns, first),
-        count=np.add.reduceat(lane.count, first),
-        busy_ns=np.add.reduceat(lane.busy_ns, first),
-    )
-
-
-def _firsts(lane: Lane, keep: Bools, narrow: int) -> Int64s:
-    """Return where each block begins."""
-    stretch = np.where((lane.busy_ns < narrow) & ~keep, lane.start_ns // narrow, -1)
-    joins = (stretch[1:] == stretch[:-1]) & (stretch[1:] != -1)
-    return np.flatnonzero(np.concatenate(([True], ~joins)))
 
 
 def band_shares(lane: Lane, first: Int64s) -> Int64s:

@@ -1,6 +1,7 @@
 """What the page's script draws from: the lanes of the whole trace as typed columns, and what their codes mean."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -15,27 +16,24 @@ from pinprof.report.timeline.lanes import Lane
 from pinprof.report.timeline.names import short, step_names
 from pinprof.report.timeline.window import Window
 from pinprof.report.words import cut
-from pinprof.trace.tables import NONE, WHOLE_TRACE, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, WHOLE_TRACE, Int64s, Table, Trace
 
 ABSENT, UNDRAWN, FIRST = 0, 1, 2
 """A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
 
 
-class Numbers(NamedTuple):
-    """Per row of a table the number of its rectangle, counted over all lanes, plus FIRST; else UNDRAWN."""
-
-    calls: Int64s
-    gpu: Int64s
+Columns: TypeAlias = "dict[str, np.ndarray]"
 
 
 class Page(NamedTuple):
-    """A trace, its measurements, what of it is in the page, and what was looked up in it before."""
+    """A trace, its measurements, which of its calls are drawn, and what was looked up in it before."""
 
     trace: Trace
     analysis: Analysis
-    detail: Detail
-    numbers: Numbers
+    calls: Int64s
+    """Per call the number of its rectangle, counted over all lanes, plus FIRST; else UNDRAWN; at NONE ABSENT."""
     around: Surroundings
+    names: "_Interned"
 
     @property
     def withheld(self) -> Doubted:
@@ -45,15 +43,14 @@ class Page(NamedTuple):
 
 def packed(trace: Trace, analysis: Analysis, detail: Detail, view: Window) -> str:
     """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight."""
-    numbers = Numbers(_numbers(detail.lanes, "calls", len(trace.calls)), _numbers(detail.lanes, "gpu", len(trace.gpu)))
-    page = Page(trace, analysis, detail, numbers, Surroundings.of(trace, analysis))
     block, names = PackedColumns(), _Interned()
-    lanes = [_lane(page, lane, block, names, view.start_ns) for lane in detail.lanes]
+    page = Page(trace, analysis, _numbers(detail.lanes, len(trace.calls)), Surroundings.of(trace, analysis), names)
+    lanes = [_lane(page, lane, block, view.start_ns) for lane in detail.lanes]
     for place, times in detail.shares.items():
         lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(BAND, times, strict=True)}
     header = {
-        "names": [cut(name) for name in names.texts],
-        "shorts": [short(name) for name in names.texts],
+        "names": [cut(name) for name in names.numbers],
+        "shorts": [short(name) for name in names.numbers],
         "around": page.around.lines,
         "kinds": _kinds(detail),
         "reasons": [reason.replace("_", " ") for reason in REASONS],
@@ -69,45 +66,34 @@ class _Interned:
     """The names that are used, numbered as they come."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._codes: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
 
     def codes(self, names: tuple[str, ...], used: np.ndarray) -> np.ndarray:
         """Return the number of each used name."""
         distinct, inverse = np.unique(used, return_inverse=True)
-        numbers = [self._code(names[name]) for name in distinct.tolist()]
+        numbers = [self.numbers.setdefault(names[name], len(self.numbers)) for name in distinct.tolist()]
         return np.array(numbers, np.int64)[inverse.ravel()]
 
-    def _code(self, name: str) -> int:
-        if name not in self._codes:
-            self._codes[name] = len(self.texts)
-            self.texts.append(name)
-        return self._codes[name]
 
-
-def _numbers(lanes: tuple[Lane, ...], source: str, rows: int) -> Int64s:
-    result, base = np.full(rows, UNDRAWN, np.int64), 0
+def _numbers(lanes: tuple[Lane, ...], calls: int) -> Int64s:
+    result, base = np.full(calls + 1, UNDRAWN, np.int64), 0
+    result[NONE] = ABSENT
     for lane in lanes:
-        if lane.source == source:
+        if lane.source == "calls":
             alone = np.flatnonzero(lane.count == 1)
             result[lane.row[alone]] = base + alone + FIRST
         base += len(lane)
     return result
 
 
-def _linked(numbers: Int64s, rows: Int32s) -> Int64s:
-    known = np.clip(rows, 0, None)
-    return np.where(rows == NONE, ABSENT, numbers[known] if len(numbers) else ABSENT)
-
-
-def _lane(page: Page, lane: Lane, block: PackedColumns, names: _Interned, zero_ns: int) -> dict[str, Any]:
+def _lane(page: Page, lane: Lane, block: PackedColumns, zero_ns: int) -> dict[str, Any]:
     length = lane.end_ns - lane.start_ns
     gaps = lane.start_ns - np.concatenate(([zero_ns], lane.end_ns[:-1]))
     columns = {"gap": block.add_signed(gaps), "length": block.add(length), "kind": block.add(lane.kind)}
     if (lane.count > 1).any():
         columns |= {"count": block.add(lane.count), "busy": block.add(lane.busy_ns)}
-    described = COLUMNS.get(lane.source)
-    columns |= described(page, lane.row, block, names) if described else {}
+    for name, values in COLUMNS[lane.source](page, lane.row).items():
+        columns[name] = block.add_signed(np.diff(values, prepend=0)) if name == "launch" else block.add(values)
     place: dict[str, Any] = {}
     if lane.source == "gpu":
         gpu, row = page.trace.gpu, lane.row[0]
@@ -115,52 +101,26 @@ def _lane(page: Page, lane: Lane, block: PackedColumns, names: _Interned, zero_n
     return {"group": lane.group, "label": lane.label, "source": lane.source, **place, "columns": columns}
 
 
-def _of_steps(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
-    del page, names
-    return {"step": block.add(rows)}
+def _named(page: Page, table: Table, rows: Int64s) -> Columns:
+    return {"name": page.names.codes(table.names, table.name[rows])}
 
 
-def _of_ops(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
-    return {"name": block.add(names.codes(page.trace.ops.names, page.trace.ops.name[rows]))}
-
-
-def _of_annotations(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
-    return {"name": block.add(names.codes(page.trace.annotations.names, page.trace.annotations.name[rows]))}
-
-
-def _of_calls(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
-    calls = page.trace.calls
-    return {
-        "name": block.add(names.codes(calls.names, calls.name[rows])),
-        "around": block.add(page.around.call[rows]),
-    }
-
-
-def _of_stalls(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
-    stalls, calls = page.analysis.details.syncs.stalls, page.trace.calls
-    columns = {
-        "name": block.add(names.codes(calls.names, calls.name[stalls.call[rows]])),
-        "around": block.add(page.around.stall[rows]),
-    }
+def _of_stalls(page: Page, rows: Int64s) -> Columns:
+    stalls = page.analysis.details.syncs.stalls
+    columns = {**_named(page, page.trace.calls, stalls.call[rows]), "around": page.around.stall[rows]}
     if page.withheld.stalls or page.withheld.drain:
         return columns
-    return columns | {
-        "drain": block.add(stalls.drain_ns[rows]),
-        "own": block.add(stalls.own_ns[rows]),
-        "bubble": block.add(stalls.bubble_ns[rows]),
-        "awaited": block.add(_linked(page.numbers.gpu, stalls.copy[rows])),
-    }
+    return {**columns, "drain": stalls.drain_ns[rows], "own": stalls.own_ns[rows], "bubble": stalls.bubble_ns[rows]}
 
 
-def _of_gpu(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) -> dict[str, Any]:
+def _of_gpu(page: Page, rows: Int64s) -> Columns:
     gpu, links = page.trace.gpu, page.trace.links
-    launch = _linked(page.numbers.calls, links.launch[rows])
     columns = {
-        "name": block.add(names.codes(gpu.names, gpu.name[rows])),
-        "launch": block.add_signed(np.diff(launch, prepend=0)),
-        "step": block.add(links.activity_step[rows] + 1),
-        "bytes": block.add(gpu.bytes[rows] + 1),
-        "around": block.add(page.around.activity[rows]),
+        **_named(page, gpu, rows),
+        "launch": page.calls[links.launch[rows]],
+        "step": links.activity_step[rows] + 1,
+        "bytes": gpu.bytes[rows] + 1,
+        "around": page.around.activity[rows],
     }
     if page.withheld.overlap:
         return columns
@@ -168,16 +128,17 @@ def _of_gpu(page: Page, rows: Int64s, block: PackedColumns, names: _Interned) ->
     overlap = page.analysis.details.overlap
     exposed[overlap.row] = overlap.exposed_ns + 1
     reason[overlap.row] = 0 if page.withheld.causes else overlap.reason + 1
-    return columns | {"exposed": block.add(exposed[rows]), "reason": block.add(reason[rows])}
+    return {**columns, "exposed": exposed[rows], "reason": reason[rows]}
 
 
-COLUMNS = {
-    "steps": _of_steps,
-    "annotations": _of_annotations,
-    "ops": _of_ops,
-    "calls": _of_calls,
+COLUMNS: dict[str, Callable[[Page, Int64s], Columns]] = {
+    "steps": lambda _, rows: {"step": rows},
+    "annotations": lambda page, rows: _named(page, page.trace.annotations, rows),
+    "ops": lambda page, rows: _named(page, page.trace.ops, rows),
+    "calls": lambda page, rows: {**_named(page, page.trace.calls, rows), "around": page.around.call[rows]},
     "stalls": _of_stalls,
     "gpu": _of_gpu,
+    "overlap": lambda *_: {},
 }
 """What is said of the rows of a lane's source beside their times."""
 

@@ -1,5 +1,6 @@
 """Thins what is drawn: events narrower than a fraction of a pixel become blocks that say how many they hold."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out, merged, not_drawn
 from pinprof.report.timeline.window import Window, choose_window
-from pinprof.trace.tables import Trace
+from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import duration
 
 PIXELS = 1200
@@ -26,7 +27,7 @@ class Drawing:
     window: Window
     lanes: tuple[Lane, ...]
     narrow_ns: int
-    """Neighbours shorter than this are merged."""
+    """Neighbours shorter than this are merged; 0 if nothing is merged."""
     left_out: tuple[LeftOut, ...]
 
 
@@ -39,38 +40,54 @@ def arrange(
     """
     window = window or choose_window(trace)
     lanes, left_out = lay_out(trace, analysis, window)
-    narrow = max(int(window.span_ns * FRACTION / PIXELS), 1)
-    thin = [thinned(lane, narrow) for lane in lanes]
-    while sum(map(len, thin)) > max_rectangles and narrow < window.span_ns:
+    finest_ns = max(int(window.span_ns * FRACTION / PIXELS), 1)
+    thin, narrow = fitted(lambda narrow: [thinned(lane, narrow) for lane in lanes], max_rectangles, finest_ns, window)
+    return Drawing(window, thin, narrow, tuple(left_out))
+
+
+def fitted(
+    thin: Callable[[int], Iterable[Lane]], max_rectangles: int, finest_ns: int, window: Window
+) -> tuple[tuple[Lane, ...], int]:
+    """Return lanes that are thinned until they are few enough, and below how many ns events are merged in them.
+
+    `thin` returns the lanes for a number of ns, of which `finest_ns` is the first.
+    """
+    narrow, lanes = finest_ns, tuple(thin(finest_ns))
+    while sum(map(len, lanes)) > max_rectangles and narrow < window.span_ns:
         narrow *= 2
-        thin = [thinned(lane, narrow) for lane in lanes]
-    return Drawing(window, tuple(thin), narrow, tuple(left_out))
+        lanes = tuple(thin(narrow))
+    return lanes, narrow
 
 
-def thinned(lane: Lane, narrow: int) -> Lane:
-    """Return a lane in which events of one kind that are shorter than `narrow` ns are merged.
+def thinned(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False) -> Lane:
+    """Return a lane in which neighbours of one kind, or of any if `mixed`, are merged if shorter than `narrow` ns.
 
     Those that begin in the same stretch of `narrow` ns become one block, so that no block is longer than twice that and
-    every event lies in the drawing no further from its true place than a block is long.
+    every event lies in the drawing no further from its true place than a block is long. Those of `keep` stay alone.
+    Kind and row of a block are those of its longest event.
     """
     if len(lane) == 0:
         return lane
-    length = lane.end_ns - lane.start_ns
-    stretch = np.where(length < narrow, lane.start_ns // narrow, -1)
-    joins = (stretch[1:] == stretch[:-1]) & (stretch[1:] != -1) & (lane.kind[1:] == lane.kind[:-1])
-    first = np.flatnonzero(np.concatenate(([True], ~joins)))
-    block = np.cumsum(np.concatenate(([0], ~joins)))
-    by_length = np.lexsort((lane.busy_ns, block))
-    longest = by_length[np.append(first[1:], len(lane)) - 1]
+    first = blocks(lane, narrow, keep, mixed=mixed)
+    block = np.repeat(np.arange(len(first)), np.diff(first, append=len(lane)))
+    longest = np.lexsort((lane.busy_ns, block))[np.append(first[1:], len(lane)) - 1]
     return replace(
         lane,
         start_ns=lane.start_ns[first],
         end_ns=np.maximum.reduceat(lane.end_ns, first),
-        kind=lane.kind[first],
+        kind=lane.kind[longest],
         row=lane.row[longest],
         count=np.add.reduceat(lane.count, first),
         busy_ns=np.add.reduceat(lane.busy_ns, first),
     )
+
+
+def blocks(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False) -> Int64s:
+    """Return where each block of a thinned lane begins."""
+    merges = lane.busy_ns < narrow if keep is None else (lane.busy_ns < narrow) & ~keep
+    stretch = np.where(merges, lane.start_ns // narrow, -1)
+    joins = (stretch[1:] == stretch[:-1]) & (stretch[1:] != -1) & (mixed | (lane.kind[1:] == lane.kind[:-1]))
+    return np.flatnonzero(np.concatenate(([True], ~joins)))
 
 
 def in_words(drawing: Drawing) -> str:

@@ -1,4 +1,4 @@
-// What is said of an event, as lines of plain text; units.py has the same rules for numbers.
+// What is said of an event, as lines of plain text; units.py has the same rules for numbers, hover.py the same sentences.
 
 const TIMES = [[1e9, "s", 0.9995], [1e6, "ms", 0.9995], [1e3, "µs", 0.9995], [1, "ns", 1]];
 const SIZES = [[2 ** 40, "TiB", 1], [2 ** 30, "GiB", 1], [2 ** 20, "MiB", 1], [2 ** 10, "KiB", 1], [1, "B", 1]];
@@ -30,13 +30,24 @@ const stepAt = (data, time) => {
   return step >= 0 && time < data.steps.end[step] ? step : -1;
 };
 
-const whenWords = (data, time, step) => {
+const FORMATS = { duration, size, rate, percent, how_many: counted };
+const VALUE = /\{(\w+)(?::(\w+))?\}/g;
+
+// Of each line of sentences.json the first alternative all of whose values are known; "" is known and not shown.
+const said = (lines, values) =>
+  lines.flatMap((alternatives) => {
+    const isKnown = (text) => [...text.matchAll(VALUE)].every(([, name]) => values[name] !== undefined);
+    const shown = (_, name, format) => (FORMATS[format] ?? String)(values[name]);
+    return alternatives.filter(isKnown).slice(0, 1).map((text) => text.replace(VALUE, shown));
+  });
+
+const when = (data, time, step) => {
   const { names, start } = data.steps;
-  if (step >= 0) return `starts ${duration(time - start[step])} into ${names[step]}`;
-  if (!names.length) return `starts ${duration(time)} into the trace`;
+  if (!names.length) return { time };
+  if (step >= 0) return { into: time - start[step], step: names[step] };
   const nearest = Math.max(firstAbove(start, time) - 1, 0);
   const since = time - start[nearest];
-  return `starts ${duration(Math.abs(since))} ${since >= 0 ? "after" : "before"} the start of ${names[nearest]}, in no step`;
+  return { [since >= 0 ? "after" : "before"]: Math.abs(since), nearest: names[nearest] };
 };
 
 // A short name for a rectangle.
@@ -59,87 +70,77 @@ const nameOf = (data, { lane, first }) => {
   return lane.source === "stalls" ? `${kind}: ${name}` : name;
 };
 
-const stepWords = (data, lane, at) => {
-  const step = lane.step[at];
-  const lines = [`${duration(lane.end[at] - lane.start[at])} ${data.steps.where}`];
-  return data.steps.complete[step] ? lines : [...lines, "cut off: not measured"];
+const ofStep = (data, lane, at) => ({
+  range: lane.end[at] - lane.start[at],
+  where: data.steps.where,
+  incomplete: data.steps.complete[lane.step[at]] ? undefined : "",
+});
+
+const ofEvent = (data, lane, at) => ({
+  ...when(data, lane.start[at], stepAt(data, lane.start[at])),
+  length: lane.end[at] - lane.start[at],
+});
+
+const ofStall = (data, lane, at) => {
+  const { length: stall, ...values } = ofEvent(data, lane, at);
+  if (!lane.drain) return { ...values, stall };
+  const [drain, own, bubble] = [lane.drain[at], lane.own[at], lane.bubble[at]];
+  const parts = Object.entries({ drain, own, rest: stall - drain - own }).filter(([, time]) => time > 0);
+  const waited = said(SENTENCES.waited, Object.fromEntries(parts)).join(", ");
+  return { ...values, stall, waited, bubble: bubble || undefined };
 };
 
-const eventWords = (data, lane, at) => {
-  const start = lane.start[at];
-  const lines = [whenWords(data, start, stepAt(data, start)), `lasts ${duration(lane.end[at] - start)}`];
-  return lane.around ? [...lines, ...data.around[lane.around[at]]] : lines;
-};
-
-const stallWords = (data, lane, at) => {
-  const start = lane.start[at];
-  const length = lane.end[at] - start;
-  const lines = [whenWords(data, start, stepAt(data, start))];
-  if (!lane.drain) return [...lines, `the host is in the call for ${duration(length)}`, ...data.around[lane.around[at]]];
-  const parts = [
-    [lane.drain[at], "for work queued before"],
-    [lane.own[at], "for its own copy"],
-    [length - lane.drain[at] - lane.own[at], "in the call itself"],
-  ];
-  const waited = parts.filter(([time]) => time > 0).map(([time, what]) => `${duration(time)} ${what}`);
-  lines.push(`the host waits ${duration(length)}: ${waited.join(", ")}`);
-  if (lane.bubble[at]) lines.push(`then the GPU is idle for ${duration(lane.bubble[at])}`);
-  return [...lines, ...data.around[lane.around[at]]];
-};
-
-const exposureWords = (data, lane, at, length) => {
-  if (!lane.exposed || !lane.exposed[at]) return [];
+const exposure = (data, lane, at, length) => {
+  if (!lane.exposed || !lane.exposed[at]) return {};
   const exposed = lane.exposed[at] - 1;
-  if (exposed === 0) return ["overlapped: kernels run beside all of it"];
-  const reason = lane.reason[at] ? `: ${data.reasons[lane.reason[at] - 1]}` : "";
-  return [`exposed for ${duration(exposed)} (${length ? percent(exposed / length) : "all"})${reason}`];
+  if (exposed === 0) return { overlapped: "" };
+  return { exposed, share: exposed / length, reason: data.reasons[lane.reason[at] - 1] };
 };
 
-const launchWords = (data, lane, at) => {
-  const around = data.around[lane.around[at]];
+const launched = (data, lane, at) => {
   const launch = linked(data, lane.launch[at]);
-  if (!launch) {
-    return [lane.launch[at] === UNDRAWN ? "its launch is not drawn by itself" : "its launch is not in the trace", ...around];
-  }
-  const earlier = lane.start[at] - launch.lane.start[launch.first];
-  const said = around.length ? around : data.around[launch.lane.around[launch.first]];
-  return [`launched ${duration(earlier)} earlier by ${nameOf(data, launch)}`, ...said];
+  if (!launch) return lane.launch[at] === UNDRAWN ? { undrawn: "" } : { unlaunched: "" };
+  return { earlier: lane.start[at] - launch.lane.start[launch.first], launcher: nameOf(data, launch) };
 };
 
-const gpuWords = (data, lane, at) => {
+const ofActivity = (data, lane, at) => {
   const length = lane.end[at] - lane.start[at];
-  const bytes = lane.bytes[at] - 1;
-  const amount = bytes < 0 ? "" : `: ${size(bytes)}${length ? ` at ${rate(bytes / length)}` : ""}`;
-  return [
-    whenWords(data, lane.start[at], lane.step[at] - 1),
-    `lasts ${duration(length)}${amount}`,
-    ...exposureWords(data, lane, at, length),
-    `${lane.stream} of ${lane.group}`,
-    ...launchWords(data, lane, at),
-  ];
+  const bytes = lane.bytes[at] ? lane.bytes[at] - 1 : undefined;
+  return {
+    ...when(data, lane.start[at], lane.step[at] - 1),
+    length,
+    bytes,
+    gbps: length ? bytes / length : undefined,
+    ...exposure(data, lane, at, length),
+    stream: lane.stream,
+    group: lane.group,
+    ...launched(data, lane, at),
+  };
 };
 
-const WORDS = { steps: stepWords, stalls: stallWords, gpu: gpuWords };
+const ofBand = (data, lane, at) => ({ length: lane.end[at] - lane.start[at] });
 
-const factsOf = (data, { lane, first }) => {
-  if (lane.source === "overlap") return [`lasts ${duration(lane.end[first] - lane.start[first])}`];
-  return (WORDS[lane.source] ?? eventWords)(data, lane, first);
+const VALUES = { steps: ofStep, stalls: ofStall, gpu: ofActivity, overlap: ofBand };
+
+// What is around a call: of GPU work its launch, unless the line that asked for it is known.
+const around = (data, lane, at) => {
+  const own = lane.around ? data.around[lane.around[at]] : [];
+  const launch = lane.launch && linked(data, lane.launch[at]);
+  return own.length || !launch ? own : data.around[launch.lane.around[launch.first]];
 };
 
 // What is said of a rectangle, which may stand for many events: a heading and lines below it.
 const wordsOf = (data, cell) => {
-  if (cell.count === 1) return [nameOf(data, cell), ...factsOf(data, cell)];
-  const { lane, longest, times } = cell;
-  if (times) {
+  const { lane, longest: at, times, count: events, busy } = cell;
+  const span = cell.end - cell.start;
+  if (events > 1 && times) {
     const parts = Object.entries(times).sort((one, other) => other[1] - one[1]);
-    const span = `${duration(cell.end - cell.start)}, too short to be drawn one by one`;
-    return [span, ...parts.map(([kind, time]) => `${data.kinds[kind].label}: ${percent(time / cell.busy)}, ${duration(time)}`)];
+    const told = parts.map(([kind, time]) => `${data.kinds[kind].label}: ${percent(time / busy)}, ${duration(time)}`);
+    return [`${duration(span)}, too short to be drawn one by one`, ...told];
   }
-  const event = { lane, first: longest, last: longest };
-  const how = cell.first === cell.last ? "merged in this page" : `most time in: ${data.kinds[cell.kind].label}`;
-  const head = [
-    `${counted(cell.count)} events, ${how}`,
-    `${duration(cell.busy)} in ${duration(cell.end - cell.start)}`,
-  ];
-  return [...head, `the longest: ${nameOf(data, event)}`, ...factsOf(data, event)];
+  const name = nameOf(data, { lane, first: at });
+  const most = cell.first === cell.last ? undefined : data.kinds[cell.kind].label;
+  const heading = events > 1 ? { events, most, busy, span, longest: name } : { name };
+  const values = (VALUES[lane.source] ?? ofEvent)(data, lane, at);
+  return [...said(SENTENCES.lines, { ...heading, ...values }), ...around(data, lane, at)];
 };
