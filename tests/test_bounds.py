@@ -104,7 +104,7 @@ def test_a_pipe_of_events_without_end_is_read_up_to_a_limit(tmp_path: Path, monk
     monkeypatch.setattr(files, "MOST_BYTES", 1 << 21)
     event = b'{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {}},\n'
     result = from_pipe(tmp_path / "pipe", b'{"traceEvents": [\n', event)
-    assert "goes on after 0 GiB; save it to a file first, which has no limit" in result
+    assert "is longer than 0 GiB; save it to a file first, which has no limit" in result
 
 
 def from_pipe(path: Path, start: bytes, again: bytes) -> str:

@@ -508,7 +508,7 @@ def test_a_bench_that_cannot_be_read_is_one_line_with_the_name_of_the_variable(
     assert missing.stderr.startswith(f"Error: PINPROF_MACHINE: {file}: No such file or directory")
     file.write_text("{}")
     assert is_one_line_error(broken := invoke(command, trace))
-    assert broken.stderr.startswith(f"Error: PINPROF_MACHINE: {file}: is no result of pinprof bench")
+    assert broken.stderr.startswith(f"Error: PINPROF_MACHINE: {file}: is not a result of pinprof bench")
     assert invoke(command, "--help").exit_code == 0
 
 

@@ -5,23 +5,16 @@ from dataclasses import dataclass, replace
 
 from pinprof.bench.judging import Judge
 
-TUTORIAL, ARTICLE, QUESTION, ANSWER, PROCESSES, OURS = (
-    "tutorial",
-    "article",
-    "question",
-    "answer",
-    "processes",
-    "pinprof",
-)
 SOURCES = {
-    TUTORIAL: "the PyTorch tutorial on pin_memory() and non_blocking",
-    ARTICLE: "an article on pinned memory in data loading",
-    QUESTION: "a question on prefetching",
-    ANSWER: "the answers beside that question",
-    PROCESSES: "an article that times pinned against pageable memory over several processes",
-    OURS: "pinprof; no text says so",
+    "tutorial": "the PyTorch tutorial on pin_memory() and non_blocking",
+    "article": "an article on pinned memory in data loading",
+    "question": "a question on prefetching",
+    "answer": "the answers beside that question",
+    "processes": "an article that times pinned against pageable memory over several processes",
+    "pinprof": "pinprof; no text says so",
 }
 """Who claims something, by a short name."""
+TUTORIAL, ARTICLE, QUESTION, ANSWER, PROCESSES, OURS = SOURCES
 
 MIB = 1024**2
 GIB = 1024**3

@@ -161,4 +161,4 @@ def from_json(text: bytes, name: str) -> Bench:
     try:
         return msgspec.json.decode(text, type=Bench)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BenchError(f"{name}: is no result of pinprof bench ({error})") from error
+        raise BenchError(f"{name}: is not a result of pinprof bench ({error})") from error

@@ -105,7 +105,7 @@ class _Bounded:
         data = self._stream.read(size)
         self._left -= len(data)
         if self._left < 0:
-            raise TraceError(f"goes on after {MOST_BYTES >> 30} GiB; save it to a file first, which has no limit")
+            raise TraceError(f"is longer than {MOST_BYTES >> 30} GiB; save it to a file first, which has no limit")
         return data
 
 
@@ -168,7 +168,7 @@ def _open_file(path: str) -> BinaryIO:
     except OSError as error:
         raise TraceError(f"cannot be read ({error.strerror})") from error
     except ValueError as error:
-        raise TraceError(f"is no name that a file can have ({error})") from None
+        raise TraceError(f"is not a valid file name ({error})") from None
 
 
 def trace_files(argument: str) -> list[str]:

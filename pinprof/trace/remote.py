@@ -152,7 +152,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     except Exception as error:  # noqa: BLE001  each file system has its own
         if isinstance(error, ValueError) and "not known" in str(error):
             raise TraceError(
-                f"{schemes[0]}:// is no kind of URL that fsspec knows; s3://, gs:// and https:// are"
+                f"{schemes[0]}:// is not a kind of URL that fsspec knows; s3://, gs:// and https:// are"
             ) from None
         raise TraceError(_trouble(error, url)) from None
 
@@ -199,9 +199,9 @@ def _of_server(error: BaseException) -> str | None:
     """Return what the answer of a web server means, None if it has no known meaning."""
     status = getattr(error, "status", None)
     if status is not None and type(error.__cause__).__module__ == "aiohttp.http_exceptions":
-        return "what answers there is no web server"  # the status is aiohttp's, not the server's
+        return "what answers there is not a web server"  # the status is aiohttp's, not the server's
     if type(error).__name__ == "TooManyRedirects":
-        return "the server sends on from one address to the next, without an end"
+        return "the server redirects from one address to the next without an end"
     return REASONS[PermissionError] if status in DENIED else REASONS[FileNotFoundError] if status in MISSING else None
 
 

@@ -90,7 +90,7 @@ def replay_of(traces: Sequence[Trace], step_ms: float | None = None) -> Replay:
                 "predicted; record with ProfilerActivity.CPU and CUDA, and call profiler.step() once per training step"
             )
     if not replay.step.step_ns:
-        raise TraceError(f"{traces[0].path}: its step cannot be told; give it with --step-ms")
+        raise TraceError(f"{traces[0].path}: its step time is unknown; give it with --step-ms")
     if step_ms:
         _check_step(replay, step_ms * 1e6)
     return replay

@@ -111,7 +111,7 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
         elif len(found) == 1:
             chosen += found
         elif found:
-            raise TraceError(f"{traces}: {place} is at {_listed(found, ' and ')}; name one of them whole")
+            raise TraceError(f"{traces}: {place} is at {_listed(found, ' and ')}; name one of them in full")
         elif known:
             raise TraceError(f"{traces}: the host does not wait at {place}; it does at {_listed(known, ', ')}")
         elif any(syncs.sites for syncs in ranks):
@@ -120,7 +120,7 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
                 "record with the lines window of pinprof run, or use all"
             )
         else:
-            raise TraceError(f"{traces}: the host waits nowhere, so not at {place}")
+            raise TraceError(f"{traces}: the host does not wait anywhere, so not at {place}")
     return tuple(dict.fromkeys(chosen))
 
 

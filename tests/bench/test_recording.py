@@ -15,7 +15,7 @@ def test_it_is_read_from_the_first_place_that_has_it(tmp_path: Path, monkeypatch
     places[1].write_text(to_json(example()))
     assert to_json(recorded()) == to_json(example())
     places[0].write_text("")
-    with pytest.raises(BenchError, match=r"installed\.json: is no result"):
+    with pytest.raises(BenchError, match=r"installed\.json: is not a result"):
         recorded()
 
 

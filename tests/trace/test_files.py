@@ -162,7 +162,7 @@ def test_what_cannot_be_opened_says_why(folder: Path) -> None:
     assert opening("none.json") == "no such file"
     assert opening(str(folder)) == "is a folder; name the trace files in it"
     assert "cannot be read (File name too long)" in opening("x" * 5000)
-    assert "no name that a file can have" in opening("\0")
+    assert "is not a valid file name" in opening("\0")
     (listener := socket.socket(socket.AF_UNIX)).bind("socket.json")
     assert "cannot be read" in opening("socket.json")
     listener.close()

@@ -213,10 +213,10 @@ def test_a_folder_on_the_web_is_what_its_page_lists(web: str) -> None:
         ("500", "the server answers 500 Internal Server Error"),
         ("hang", "the server has sent nothing for 0.5 s; try again"),
         ("close", "cannot be read (Server disconnected)"),
-        ("loop.json", "the server sends on from one address to the next, without an end"),
+        ("loop.json", "the server redirects from one address to the next without an end"),
         ("elsewhere.json", "cannot be read ("),
         ("drip.json", "the server has sent less than 64 KiB in 0.5 s; try again"),
-        ("noise.json", "what answers there is no web server"),
+        ("noise.json", "what answers there is not a web server"),
         ("404.json;t=secret#secret", "no such file"),
         ("cut.json?sig=secret", "cannot be read (Response payload is not completed"),
         ("none/", "no such file"),
@@ -240,7 +240,7 @@ def test_a_silent_server_is_asked_once(web: str) -> None:
 
 def test_an_answer_without_an_end_is_read_up_to_a_limit(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MOST_BYTES", 1 << 22)
-    assert "goes on after 0 GiB; save it to a file first" in error_of(f"{web}/chunks.json?sig=secret")
+    assert "is longer than 0 GiB; save it to a file first" in error_of(f"{web}/chunks.json?sig=secret")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/t.json", "http:///t.json", "http://[::1/t.json", "http://"])
@@ -275,7 +275,7 @@ def test_fsspec_itself_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("url", ["zorg://x/t.json", "zorg://user:secret@x/*.json"])
 def test_an_unknown_scheme_is_refused(url: str) -> None:
-    assert "zorg:// is no kind of URL that fsspec knows" in error_of(url)
+    assert "zorg:// is not a kind of URL that fsspec knows" in error_of(url)
 
 
 def test_a_package_of_another_scheme_is_named_by_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,29 +9,19 @@ from pinprof.analyses.syncs import Syncs
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Trace
 
-STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = (
-    "step",
-    "estimate",
-    "per_step",
-    "busy",
-    "copies",
-    "overlap",
-    "causes",
-    "stalls",
-    "drain",
-)
 FIGURES = {
-    STEP: "step",
-    ESTIMATE: "estimated step and savings",
-    PER_STEP: "sums per step",
-    BUSY: "busy and idle time",
-    COPIES: "copies",
-    OVERLAP: "overlap",
-    CAUSES: "causes of idle and exposed time",
-    STALLS: "stalls",
-    DRAIN: "drain and bubbles of stalls",
+    "step": "step",
+    "estimate": "estimated step and savings",
+    "per_step": "sums per step",
+    "busy": "busy and idle time",
+    "copies": "copies",
+    "overlap": "overlap",
+    "causes": "causes of idle and exposed time",
+    "stalls": "stalls",
+    "drain": "drain and bubbles of stalls",
 }
 """The figures that a report withholds, each as a whole, and what they are in words."""
+STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = FIGURES
 
 MATTERS = 0.02
 """Share of what should be there that may be lost without harm: it changes a figure by about as much, and the rules call
