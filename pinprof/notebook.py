@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.bench.rates import read_machine
@@ -17,9 +17,9 @@ from pinprof.comparison import compare as compared
 from pinprof.errors import PinprofError, TraceError
 from pinprof.measurement.profile import Profile
 from pinprof.outputs import check_outputs, write_whole
-from pinprof.pool import measure_files
+from pinprof.pool import job_of_files, measure_all
 from pinprof.ranks import RankPart, Ranks, compare_ranks, rank_of
-from pinprof.ranks.runs import checked_pattern, job_of, numbered
+from pinprof.ranks.runs import checked_pattern
 from pinprof.report.comparison import json as comparison_json
 from pinprof.report.comparison import page as comparison_page
 from pinprof.report.comparison import text as comparison_text
@@ -40,54 +40,58 @@ FRAME_HEIGHT = "800px"
 """Of the report in a notebook: the numbers, the findings and the head of the timeline on a usual screen."""
 
 
+class _Contents(NamedTuple):
+    """What a report shows and writes."""
+
+    summary: str
+    """For its one-line repr."""
+    profiles: Iterable[Profile]
+    """Of the traces that it is about."""
+    json: Callable[[], str]
+    page: Callable[[], str] = str
+    """Only of a `_Page`."""
+
+
 class _Text(ABC):
-    """What prints itself, and can be written as JSON."""
+    """A report that prints as text, and writes itself as JSON."""
 
+    @property
     @abstractmethod
-    def _summary(self) -> str: ...
-
-    @abstractmethod
-    def _json(self) -> str: ...
-
-    @abstractmethod
-    def _profiles(self) -> Iterable[Profile]: ...
+    def _contents(self) -> _Contents: ...
 
     def __repr__(self) -> str:  # here, for IPython takes the repr of a class before what pretty-prints its base
-        return f"<pinprof {self._summary()}; print it>"
+        return f"<pinprof {self._contents.summary}; print it>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
-        """Print it where IPython has a terminal only, or there is no page."""
+        """Print the text where IPython runs in a terminal, or the report has no page."""
         printer.text(str(self))
 
     def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write it as JSON; PinprofError if `path` exists and `force` is not set, or is a trace that it is about."""
-        self._write(Path(path), self._json, force=force)
+        """Write the report as JSON. Raises PinprofError if `path` exists and `force` is not set, or is its trace."""
+        self._write(Path(path), self._contents.json, force=force)
 
     def _write(self, path: Path, render: Callable[[], str], *, force: bool) -> None:
-        traces = [trace for profile in self._profiles() if (trace := local_path(profile.path))]
+        traces = [trace for profile in self._contents.profiles if (trace := local_path(profile.path))]
         check_outputs([str(path.absolute())], traces, force=force, way="overwrite it with force=True")
         write_whole(path, render())
 
 
 class _Page(_Text):
-    """What is a page besides."""
+    """A report that is also a page."""
 
     _title: ClassVar[str]
 
-    @abstractmethod
-    def _page(self) -> str: ...
-
     def _repr_html_(self) -> str:
         """Return the page in a frame of its own, so that neither its styles nor its scripts reach the notebook's."""
-        page, size = html.escape(self._page()), f"width: 100%; height: {FRAME_HEIGHT}"
+        page, size = html.escape(self._contents.page()), f"width: 100%; height: {FRAME_HEIGHT}"
         return (
             f'<iframe srcdoc="{page}" title="{self._title}" width="100%" height="{FRAME_HEIGHT}" '
             f'sandbox="allow-scripts allow-downloads" style="{size}; border: 0"></iframe>'
         )
 
     def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the page with its interactive timelines; PinprofError as `json()` raises it."""
-        self._write(Path(path), self._page, force=force)
+        """Write the page with its interactive timelines; raises PinprofError as `json()` does."""
+        self._write(Path(path), self._contents.page, force=force)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,9 +119,6 @@ class Report(_Page):
     def __str__(self) -> str:
         return to_text(self.profile, self.findings)
 
-    def _summary(self) -> str:
-        return f"report on {self.profile.path!r}: {counted(len(self.findings), 'finding')}"
-
     def timeline(
         self, *, steps: int | tuple[int, int] | None = None, range_ms: tuple[float, float] | None = None
     ) -> "go.Figure":
@@ -133,14 +134,14 @@ class Report(_Page):
 
         return {"timeline": self.timeline(), **numbers(self.profile)}
 
-    def _json(self) -> str:
-        return to_json([(self.profile, self.findings)])
-
-    def _profiles(self) -> Iterable[Profile]:
-        return [self.profile]
-
-    def _page(self) -> str:
-        return to_html([self.analysis])
+    @property
+    def _contents(self) -> _Contents:
+        return _Contents(
+            f"report on {self.profile.path!r}: {counted(len(self.findings), 'finding')}",
+            [self.profile],
+            lambda: to_json([(self.profile, self.findings)]),
+            lambda: to_html([self.analysis]),
+        )
 
 
 def analyze(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLike[str] | None = None) -> Report:
@@ -166,17 +167,15 @@ class ComparisonReport(_Page):
     def __str__(self) -> str:
         return comparison_text.to_text(self.comparison)
 
-    def _summary(self) -> str:
-        return f"comparison of {self.before.profile.path!r} and {self.after.profile.path!r}: {self.comparison.verdict}"
-
-    def _json(self) -> str:
-        return comparison_json.to_json(self.comparison)
-
-    def _profiles(self) -> Iterable[Profile]:
-        return self.before.profile, self.after.profile
-
-    def _page(self) -> str:
-        return comparison_page.to_html(self.before.analysis, self.after.analysis, self.comparison)
+    @property
+    def _contents(self) -> _Contents:
+        old, new = self.before, self.after
+        return _Contents(
+            f"comparison of {old.profile.path!r} and {new.profile.path!r}: {self.comparison.verdict}",
+            [old.profile, new.profile],
+            lambda: comparison_json.to_json(self.comparison),
+            lambda: comparison_page.to_html(old.analysis, new.analysis, self.comparison),
+        )
 
 
 def compare(
@@ -206,14 +205,13 @@ class JobReport(_Text):
         shown = next((part for part in self.parts if rank_of(part) == self.ranks.shown_rank), self.parts[0])
         return job_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
 
-    def _summary(self) -> str:
-        return f"report on a job: {counted(len(self.parts), 'rank')}, slowest {self.ranks.slowest_rank}"
-
-    def _json(self) -> str:
-        return to_json([(part.profile, part.findings) for part in self.parts], self.ranks)
-
-    def _profiles(self) -> Iterable[Profile]:
-        return (part.profile for part in self.parts)
+    @property
+    def _contents(self) -> _Contents:
+        return _Contents(
+            f"report on a job: {counted(len(self.parts), 'rank')}, slowest {self.ranks.slowest_rank}",
+            [part.profile for part in self.parts],
+            lambda: to_json([(part.profile, part.findings) for part in self.parts], self.ranks),
+        )
 
 
 def analyze_job(
@@ -237,13 +235,13 @@ def analyze_job(
     pinning = None if machine is None else read_machine(machine)
     given = [traces] if isinstance(traces, str | os.PathLike) else traces
     files = [path for each in given for path in trace_files(os.fspath(each))]
-    found = dict(measure_files(files, jobs, client, pinning))
-    parts = [outcome for path in files if isinstance(outcome := found[path], RankPart)]
-    skipped = {path: str(outcome) for path, outcome in found.items() if isinstance(outcome, PinprofError)}
-    if not parts:
-        raise TraceError(next(iter(skipped.values()), "no traces are given"))
-    job = job_of(numbered(parts, rank_from), run)
-    return JobReport(compare_ranks(job.parts, job.remarks), tuple(job.parts), tuple(job.remarks), skipped)
+    measured, skipped = measure_all(files, jobs, client, pinning)
+    if not measured:
+        raise TraceError(str(next(iter(skipped.values()), "no traces are given")))
+    of_job, remarks = job_of_files(measured, rank_from, run)
+    parts = tuple(part for _, part in of_job)
+    reasons = {path: str(error) for path, error in skipped.items()}
+    return JobReport(compare_ranks(parts, remarks), parts, tuple(remarks), reasons)
 
 
 def timeline(

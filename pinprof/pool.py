@@ -1,6 +1,7 @@
 """Measures the traces of many ranks, each in a process that keeps nothing of it: here, or on a Dask cluster."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ from pinprof.bench.rates import Pinning
 from pinprof.errors import PinprofError, TraceError
 from pinprof.processes import in_processes
 from pinprof.ranks import RankPart, measure_rank
+from pinprof.ranks.runs import job_of, numbered
 from pinprof.trace import read_trace
 from pinprof.trace.scan.parallel import available_cores
 from pinprof.urls import shown
@@ -23,6 +25,41 @@ OF_THIS_PROCESS = "memory://"
 
 FileOutcome = tuple[str, RankPart | PinprofError]
 """The file, and what was measured of it or why that was not possible."""
+MeasuredFiles = Sequence[tuple[str, RankPart]]
+"""Files, and what was measured of each."""
+
+
+def measure_all(
+    paths: Sequence[str],
+    workers: int | None = None,
+    client: Any = None,
+    machine: Pinning | None = None,
+    tell: Callable[[int, RankPart | PinprofError], None] = lambda *_: None,
+) -> tuple[MeasuredFiles, dict[str, PinprofError]]:
+    """Return the files in this order, each with what was measured of it, and the others with the reason why not.
+
+    The arguments are those of `measure_files`. `tell` is called for each outcome as it comes, with their number so far.
+    """
+    found: dict[str, RankPart | PinprofError] = {}
+    with closing(measure_files(paths, workers, client, machine)) as outcomes:
+        for path, outcome in outcomes:
+            found[path] = outcome
+            tell(len(found), outcome)
+    measured = [(path, part) for path in paths if isinstance(part := found[path], RankPart)]
+    return measured, {path: error for path, error in found.items() if isinstance(error, PinprofError)}
+
+
+def job_of_files(
+    measured: MeasuredFiles, rank_from: str | None = None, run: int | None = None
+) -> tuple[MeasuredFiles, list[str]]:
+    """Return the files that are the ranks of one job, by rank, and the remarks on this choice.
+
+    `rank_from` is as for `numbered`, `run` and the errors are as for `job_of`.
+    """
+    parts = numbered([part for _, part in measured], rank_from)
+    file_of = {id(part): file for (file, _), part in zip(measured, parts, strict=True)}
+    job = job_of(parts, run)
+    return [(file_of[id(part)], part) for part in job.parts], job.remarks
 
 
 def measure_files(

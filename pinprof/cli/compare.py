@@ -1,16 +1,12 @@
 """`pinprof compare`: what changed between two traces."""
 
 import shlex
-from typing import TYPE_CHECKING
 
 import click
 
 from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
-from pinprof.cli.traces import analyses, jobs_option, one_trace
+from pinprof.cli.traces import analysing, jobs_option, one_trace, read
 from pinprof.urls import STANDARD_INPUT
-
-if TYPE_CHECKING:
-    from pinprof.analysis import Analysis
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -45,7 +41,7 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
     check_outputs((json_file, html_file), force=force, reads=(before, after))
     if before == after == STANDARD_INPUT:
         fail("standard input can be read once; name the other trace")
-    old, new = _measured(before), _measured(after)
+    old, new = (read(one_trace(side), analysing()) for side in (before, after))
     made = compared(old, new)
     if "-" not in (json_file, html_file):
         from pinprof.report.comparison.text import to_text
@@ -64,8 +60,3 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
         write(html_file, page)
     if not json_file and not html_file and STANDARD_INPUT not in (before, after):
         say(f"Next: pinprof compare {shlex.join((before, after))} --html compare.html")
-
-
-def _measured(path: str) -> "Analysis":
-    (made,) = analyses([one_trace(path)])
-    return made

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from pinprof.cli.job import command_for, give_up, report_job, say_where
 from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals
-from pinprof.cli.traces import analyses, print_report, write_page
+from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -199,10 +199,9 @@ def _recorded(outputs: _Outputs, agreement: "Agreement | None", **options: Any) 
 def _report(outputs: _Outputs, marker: str, machine: MachineFile | None) -> None:
     """Report on one trace."""
     path = outputs.trace
-    measured = list(analyses([path], machine))
-    for each in measured:
-        print_report(each.profile, each.findings)
-    write_page(outputs.page, measured)
+    analysis = read(path, analysing(machine))
+    print_report(analysis.profile, analysis.findings)
+    write_page(outputs.page, [analysis])
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another)")
 
 

@@ -170,7 +170,7 @@ def fail(message: str, status: int = UNUSABLE) -> NoReturn:
     sys.exit(status)
 
 
-def printable(message: str) -> str:
+def on_one_line(message: str) -> str:
     """Return a message as one line that no terminal takes for a command, whatever file names it holds."""
     return "".join(character if character.isprintable() else " " for character in message)
 
@@ -231,7 +231,7 @@ def page_options() -> tuple[int, bool]:
 def say(text: str) -> None:
     """Say something in one line that is no result, on standard error, without the secrets of a URL."""
     with suppress(OSError):  # nobody would hear that it cannot be said
-        click.echo(printable(redacted(text)), err=True)
+        click.echo(on_one_line(redacted(text)), err=True)
 
 
 @contextmanager
@@ -243,5 +243,5 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
     from rich.console import Console  # noqa: PLC0415  `pinprof --help` does not need it
     from rich.text import Text  # noqa: PLC0415
 
-    with Console(stderr=True).status(Text(printable(text))) as status:  # what is a str, rich takes for its markup
-        yield lambda text: status.update(Text(printable(text)))
+    with Console(stderr=True).status(Text(on_one_line(text))) as status:  # what is a str, rich takes for its markup
+        yield lambda text: status.update(Text(on_one_line(text)))

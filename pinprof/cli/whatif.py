@@ -8,7 +8,7 @@ import click
 
 from pinprof.cli.machine import MachineFile, machine_option, say_if_of_other_gpu
 from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
-from pinprof.cli.traces import each_trace, jobs_option, one_trace
+from pinprof.cli.traces import expanded, jobs_option, one_trace, read, read_all
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def whatif(
         _refuse_rates(machine, scenario)
         machine = None
     scenario = replace(scenario, machine=machine and machine.pinning.rates)
-    recorded = list(each_trace(traces, lambda trace: trace))
+    recorded = list(read_all(expanded(traces), lambda trace: trace))
     say_if_of_other_gpu(machine, (trace.info for trace in recorded))
     with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         replay = replay_of(recorded, step_ms)
@@ -211,5 +211,5 @@ def _measured(path: str) -> "tuple[Details, Profile]":
     from pinprof.measurement.profile import profile_of
     from pinprof.replay import Replay
 
-    (details,) = each_trace([one_trace(path)], details_of)
+    details = read(one_trace(path), details_of)
     return details, profile_of(details, Replay([details]))
