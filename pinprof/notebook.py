@@ -1,4 +1,4 @@
-"""One call to record or to read, and a report that shows itself: for notebooks and Python sessions."""
+"""Calls for notebooks and Python sessions: each records or reads traces, and returns a report that shows itself."""
 
 import html
 import os
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 FRAME_HEIGHT = "800px"
-"""Of the report in a notebook: the numbers, the findings and the head of the timeline on a usual screen."""
+"""Of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""
 
 
 class _Contents(NamedTuple):
@@ -59,7 +59,7 @@ class _Text(ABC):
     @abstractmethod
     def _contents(self) -> _Contents: ...
 
-    def __repr__(self) -> str:  # here, for IPython takes the repr of a class before what pretty-prints its base
+    def __repr__(self) -> str:  # here: IPython prefers the repr of a class to the pretty printer of its base
         return f"<pinprof {self._contents.summary}; print it>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
@@ -82,7 +82,7 @@ class _Page(_Text):
     _title: ClassVar[str]
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame of its own, so that neither its styles nor its scripts reach the notebook's."""
+        """Return the page in its own frame, so that neither its styles nor its scripts affect the notebook."""
         page, size = html.escape(self._contents.page()), f"width: 100%; height: {FRAME_HEIGHT}"
         return (
             f'<iframe srcdoc="{page}" title="{self._title}" width="100%" height="{FRAME_HEIGHT}" '
@@ -96,7 +96,7 @@ class _Page(_Text):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(_Page):
-    """A trace, its measurements and findings; prints as the console's text, shows as the page in a notebook."""
+    """A trace, its measurements and findings; prints the text of the command, and shows the page in a notebook."""
 
     analysis: Analysis
     _title = "pinprof report"
@@ -128,7 +128,7 @@ class Report(_Page):
     def figures(self) -> "dict[str, go.Figure]":
         """Return the report's plotly figures by name: `timeline`, `copies`, `busy`, `stalls`.
 
-        Of numbers that the trace is not fit for there is no figure, nor of those that are all zero.
+        It leaves out figures that the trace is not fit for, and figures of zeros only.
         """
         from pinprof.report.trace.figures import numbers  # noqa: PLC0415  plotly is slow to load
 
@@ -145,10 +145,12 @@ class Report(_Page):
 
 
 def analyze(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLike[str] | None = None) -> Report:
-    """Return the report on a trace, or on the file or URL of one; TraceError if that cannot be read as a trace.
+    """Return the report on a trace, or on the file or URL of one.
 
-    `machine` is a file of `pinprof bench --json`: copies that become pinned then run at its rates, and what is said of
-    pinning is as measured there. PinprofError if that file cannot be read as one.
+    `machine` is a file of `pinprof bench --json`: copies that become pinned then run at its rates, and the report says
+    about pinning what that bench measured.
+
+    Raises TraceError if the source cannot be read as a trace, PinprofError if `machine` cannot be read as a bench.
     """
     pinning = None if machine is None else read_machine(machine)
     trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
@@ -157,7 +159,7 @@ def analyze(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLik
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparisonReport(_Page):
-    """Two traces and what changed; prints as the console's text, shows as the page in a notebook."""
+    """Two traces and what changed; prints the text of the command, and shows the page in a notebook."""
 
     before: Report
     after: Report
@@ -183,7 +185,7 @@ def compare(
 ) -> ComparisonReport:
     """Return what changed between two traces, each a file, a URL, a Trace, or the report on one.
 
-    TraceError if a file cannot be read as a trace.
+    Raises TraceError if a file cannot be read as a trace.
     """
     old, new = (side if isinstance(side, Report) else analyze(side) for side in (before, after))
     return ComparisonReport(old, new, compared(old.analysis, new.analysis))
@@ -191,13 +193,13 @@ def compare(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JobReport(_Text):
-    """The ranks of a job side by side; prints as the console's text, with the report on the rank that it is about."""
+    """The ranks of a job side by side; prints the text of the command, with the report on the shown rank."""
 
     ranks: Ranks
     parts: tuple[RankPart, ...]
-    """What is kept of each rank, by number: its profile and findings."""
+    """The profile and the findings of each rank, by number."""
     remarks: tuple[str, ...]
-    """What is to be known of the choice of traces: other runs, ranks of which there is none."""
+    """Remarks on the choice of traces: other runs, ranks without a trace."""
     skipped: dict[str, str]
     """Files that could not be measured, with the reason."""
 
@@ -225,9 +227,9 @@ def analyze_job(
 ) -> JobReport:
     """Return the report on the ranks of a job: a folder, a pattern, a URL of either, or files.
 
-    They are measured in `jobs` processes of this machine, by default one for each core, or by the workers of a
-    `dask.distributed.Client`, which stays open. `rank_from` and `run` are as for `pinprof report`,
-    `machine` as for `analyze`.
+    `jobs` processes of this machine measure them, by default one for each core, or the workers of `client`, a
+    `dask.distributed.Client`, which stays open. `rank_from` and `run` are as for `pinprof report`, `machine` is as for
+    `analyze`.
 
     Raises TraceError if the traces are not the ranks of a job, PinprofError if the cluster or `machine` cannot be used.
     """
@@ -255,11 +257,11 @@ def timeline(
         fig = pinprof.timeline("trace.json.gz", steps=(3, 4))
         fig.update_traces(marker_color="teal", selector={"name": "kernel"})
 
-    `steps` is a step or the first and the last one, counted from 1, with the GPU work that they launched; `range_ms` is
-    from when to when in ms since the start of step 1. By default some steps from the middle are drawn. It has the
-    lanes, colours and texts of the page: one trace of bars for each kind of event.
+    `steps` is one step, or the first and the last one, counted from 1; the figure also shows the GPU work that they
+    launched. `range_ms` is the start and the end in ms since the start of step 1. By default the figure shows some
+    steps from the middle. It has the lanes, colours and texts of the page, and a plotly trace for each kind of event.
 
-    Raises PinprofError if there is no such step or the range is empty, TraceError if the source is no trace.
+    Raises PinprofError if the trace has no such step or the range is empty, TraceError if the source is not a trace.
     """
     if isinstance(source, Report):
         return source.timeline(steps=steps, range_ms=range_ms)
@@ -277,7 +279,7 @@ def _timeline(
     )
 
     if steps is not None and range_ms is not None:
-        raise PinprofError("steps and range_ms both say what to draw; give one of them")
+        raise PinprofError("steps and range_ms exclude each other; give one of them")
     trace, window, drawn = analysis.trace, None, ""
     if steps is not None:
         first, last = (steps, steps) if isinstance(steps, int) else steps
@@ -303,8 +305,8 @@ def profile_step(
 
         pinprof.profile_step(train_step, model, batch)
 
-    The `options` are those of `profile()`. Without `path` the trace is removed once it is read. What `fn` raises passes
-    through; a trace at `path` then holds the steps that were recorded until it did, if any.
+    The `options` are those of `profile()`. Without `path` the trace is removed after it is read. An exception of `fn`
+    passes through; the trace at `path` then holds the steps recorded before it, if any.
 
     Raises CaptureError as `profile()` does.
     """
@@ -314,7 +316,7 @@ def profile_step(
     with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
         trace = _recorded(fn, args, Path(folder) / "trace.json", options)
     name = getattr(fn, "__qualname__", type(fn).__name__)
-    return analyze(replace(trace, path=name))  # a name says more than the path of a file that is gone
+    return analyze(replace(trace, path=name))  # the path of a removed file would say nothing
 
 
 def _recorded(fn: Callable[..., object], args: tuple[Any, ...], path: Path, options: dict[str, Any]) -> Trace:

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from pinprof.hta.breakdowns import Breakdown
 
     Told: TypeAlias = dict[str, Breakdown]
-    """What HTA tells of traces, by the paths under which they are reported."""
+    """HTA's figures on traces, by the paths that the report shows."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
 
 
 def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "Told":
-    """Return what HTA tells of each file that is a trace; without `ranks` it finds their ranks itself.
+    """Return HTA's figures on each file that is a trace; without `ranks` it finds their ranks itself.
 
     It skips other files silently, because the report names them.
     """
@@ -29,7 +29,7 @@ def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "Told":
     told = {}
     for place, path in enumerate(files):
         if path == STANDARD_INPUT:
-            fail("--hta reads a trace a second time, which standard input cannot; name a file")
+            fail("--hta reads a trace twice, and standard input can be read once; name a file")
         with progress(f"asking HTA about {PurePath(shown(path)).name} ({place + 1} of {len(files)})"):
             try:
                 told[shown(path)] = breakdown_of(path, ranks[place] if ranks else None, jobs())
@@ -39,7 +39,7 @@ def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "Told":
 
 
 def print_hta(told: "Told") -> None:
-    """Print what HTA tells, if it was asked, as wide as the terminal."""
+    """Print HTA's figures, if there are any, as wide as the terminal."""
     from pinprof.report.trace.hta import to_text
 
     if told:

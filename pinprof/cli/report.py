@@ -21,7 +21,7 @@ from pinprof.cli.traces import (
     print_report,
     read,
     read_all,
-    say_what_is_in_vain,
+    say_what_has_no_effect,
     write_page,
 )
 from pinprof.urls import STANDARD_INPUT
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pinprof.ranks import RankPart
 
 NAMED = 4
-"""Traces that the next command names."""
+"""The most traces that the next command names."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -41,9 +41,9 @@ NAMED = 4
 
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
-@click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only that.")
-@click.option("--html", "html_file", metavar="FILE", help="Also write a page: charts, an interactive timeline.")
-@click.option("--hta", "with_hta", is_flag=True, help="Also the breakdowns of HolisticTraceAnalysis, also in JSON.")
+@click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only the JSON.")
+@click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts and an interactive timeline.")
+@click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
 @machine_option
 @job_options
 @jobs_option
@@ -61,14 +61,15 @@ def report(
     """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
 
     TRACE is a Kineto (Chrome) trace, .json, .json.gz or .json.zst: a file, a URL (s3://, gs://, https://), - for
-    standard input, or a folder or a quoted pattern of them, of which other files are skipped with a word. The numbers
-    come first, then what they mean, then what to do. Times that the profiler inflates are never shown as the step's
-    own.
+    standard input, or a folder or a quoted pattern. pinprof names and skips the files in a folder that are not traces.
+    The report gives the numbers first, then what they mean, then what to do. It never shows a time that the profiler
+    inflates as the step's own.
 
-    Several traces that are the ranks of one job are compared: who holds up the others, by how much, and with what. Then
-    follows the report on that rank. They are measured side by side, in processes of this machine or on a Dask cluster,
-    whose workers read them themselves; one that cannot be read is skipped with a word. Of several runs in one folder
-    (the traces tell when they were recorded) one is shown. The page of a job shows all ranks in one figure.
+    If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
+    why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine or on a
+    Dask cluster, whose workers read the traces themselves; it names and skips a trace that it cannot read. If a folder
+    holds several runs, which their recording times tell apart, it reports on one. The page of a job shows all ranks in
+    one figure.
 
     \b
     Examples:
@@ -93,14 +94,14 @@ def report(
         hta = wanted.hta(files)
         analyses = list(read_all(arguments, analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
-        say_what_is_in_vain(job)
+        say_what_has_no_effect(job)
     if not json_file and not html_file and STANDARD_INPUT not in files:  # which can be read once
         named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
         say(f"Next: pinprof report {named}{machine.words if machine else ''} --html report.html")
 
 
 class _Wanted(NamedTuple):
-    """What the report is to be written to, and whether HTA is asked."""
+    """The outputs of the report, and whether to ask HTA."""
 
     json_file: str | None
     html_file: str | None
@@ -112,7 +113,7 @@ class _Wanted(NamedTuple):
         return "-" not in (self.json_file, self.html_file)
 
     def hta(self, files: Sequence[str], ranks: Sequence[int] = ()) -> "Told":
-        """Return what HTA tells of files, as `hta_of` does; nothing if it is not asked."""
+        """Return HTA's figures as `hta_of` does; none if it is not asked."""
         return hta_of(files, ranks) if self.with_hta else {}
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 JOBS = "pinprof.jobs"
-"""Where the number of threads that read a trace is kept for the command that runs."""
+"""The key of the number of threads that read a trace, in the context of the command."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -140,7 +140,7 @@ def _refuse_two_inputs(arguments: Sequence[str]) -> None:
 
 
 class JobOptions(NamedTuple):
-    """What a command was told of the traces of a job."""
+    """The options about the traces of a job."""
 
     scheduler: str | None
     rank_from: str | None
@@ -163,22 +163,22 @@ SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="Measure on the 
 RANK_FROM = click.option(
     "--rank-from",
     metavar="PATTERN",
-    help="Regular expression whose group is the rank in a trace's path, or 'order': ranks are as the files follow one "
-    "another  [what the trace says, else rank or worker with a number in the path].",
+    help="Regular expression whose group is the rank in a trace's path, or 'order' to number the files in their order  "
+    "[the recorded rank, else the number after rank or worker in the path].",
 )
 RUN = click.option(
     "--run",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Of several runs the Nth  [the one with most ranks; of several such the last recorded].",
+    help="Report on the Nth of several runs  [the run with the most ranks; of several such, the last recorded].",
 )
 
 
-def say_what_is_in_vain(job: JobOptions) -> None:
-    """Say which options of a job mean nothing, since there are not several files."""
+def say_what_has_no_effect(job: JobOptions) -> None:
+    """Name the given options of a job, which have no effect on a single file."""
     given = [f"--{name.replace('_', '-')}" for name, value in job._asdict().items() if value is not None]
     if given:
-        say(f"Without several files there is no job: {' and '.join(given)} changed nothing")
+        say(f"No effect of {' and '.join(given)}: a job has several files")
 
 
 def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFiles, list[str]] | None":
@@ -218,12 +218,12 @@ def measured_ranks(paths: Sequence[str], job: JobOptions, machine: MachineFile |
 
 
 def one_trace(argument: str) -> str:
-    """Return the file of the only trace that an argument stands for, for what is about one trace."""
+    """Return the file of an argument that must stand for one trace."""
     from pinprof.trace.files import trace_files
 
     paths = trace_files(argument)
     if len(paths) > 1:
-        fail(f"{shown(argument)}: has {len(paths)} traces, and this is about one; name it, e.g. {shown(paths[0])}")
+        fail(f"{shown(argument)}: has {len(paths)} traces, and this command takes one; name it, e.g. {shown(paths[0])}")
     return paths[0]
 
 
