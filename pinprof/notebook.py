@@ -1,4 +1,4 @@
-"""One call to record or to read, and a report that shows itself: for notebooks and Python sessions."""
+"""Calls for notebooks and Python sessions: each records or reads traces, and returns a report that shows itself."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from markupsafe import escape
 
@@ -18,9 +18,9 @@ from pinprof.comparison import compare as compared
 from pinprof.errors import PinprofError, TraceError
 from pinprof.measurement.profile import Profile
 from pinprof.outputs import check_outputs, write_whole
-from pinprof.pool import measure_files
+from pinprof.pool import job_of_files, measure_all
 from pinprof.ranks import RankPart, Ranks, compare_ranks, rank_of
-from pinprof.ranks.runs import checked_pattern, job_of, numbered
+from pinprof.ranks.runs import checked_pattern
 from pinprof.report.comparison import json as comparison_json
 from pinprof.report.comparison import page as comparison_page
 from pinprof.report.comparison import text as comparison_text
@@ -39,61 +39,65 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 FRAME_HEIGHT = "800px"
-"""Of the report in a notebook: the numbers, the findings and the head of the timeline on a usual screen."""
+"""Of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""
+
+
+class _Contents(NamedTuple):
+    """What a report shows and writes."""
+
+    summary: str
+    """For its one-line repr."""
+    profiles: Iterable[Profile]
+    """Of the traces that it is about."""
+    json: Callable[[], str]
+    page: Callable[[], str] = str
+    """Only of a `_Page`."""
 
 
 class _Text(ABC):
-    """What prints itself, and can be written as JSON."""
+    """A report that prints as text, and writes itself as JSON."""
 
+    @property
     @abstractmethod
-    def _summary(self) -> str: ...
+    def _contents(self) -> _Contents: ...
 
-    @abstractmethod
-    def _json(self) -> str: ...
-
-    @abstractmethod
-    def _profiles(self) -> Iterable[Profile]: ...
-
-    def __repr__(self) -> str:  # here, for IPython takes the repr of a class before what pretty-prints its base
-        return f"<pinprof {self._summary()}; print it>"
+    def __repr__(self) -> str:  # here: IPython prefers the repr of a class to the pretty printer of its base
+        return f"<pinprof {self._contents.summary}; print it>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
-        """Print it where IPython has a terminal only, or there is no page."""
+        """Print the text where IPython runs in a terminal, or the report has no page."""
         printer.text(str(self))
 
     def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write it as JSON; PinprofError if `path` exists and `force` is not set, or is a trace that it is about."""
-        self._write(Path(path), self._json, force=force)
+        """Write the report as JSON. Raises PinprofError if `path` exists and `force` is not set, or is its trace."""
+        self._write(Path(path), self._contents.json, force=force)
 
     def _write(self, path: Path, render: Callable[[], str], *, force: bool) -> None:
-        traces = [trace for profile in self._profiles() if (trace := local_path(profile.path))]
+        traces = [trace for profile in self._contents.profiles if (trace := local_path(profile.path))]
         check_outputs([str(path.absolute())], traces, force=force, way="overwrite it with force=True")
         write_whole(path, render())
 
 
 class _Page(_Text):
-    """What is a page besides."""
+    """A report that is also a page."""
 
     _title: ClassVar[str]
 
-    @abstractmethod
-    def _page(self) -> Markup: ...
-
     def _repr_html_(self) -> Markup:
-        """Return the page in a frame of its own, so that neither its styles nor its scripts reach the notebook's."""
+        """Return the page in its own frame, so that neither its styles nor its scripts affect the notebook."""
         return Markup(
             '<iframe srcdoc="{0}" title="{1}" width="100%" height="{2}" sandbox="allow-scripts allow-downloads" '
             'style="width: 100%; height: {2}; border: 0"></iframe>'
-        ).format(escape(str(self._page())), self._title, FRAME_HEIGHT)
+        ).format(escape(str(self._contents.page())), self._title, FRAME_HEIGHT)
 
     def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the page with its interactive timelines; PinprofError as `json()` raises it."""
-        self._write(Path(path), self._page, force=force)
+        """Write the page with its interactive timelines; raises PinprofError as `json()` does."""
+        self._write(Path(path), self._contents.page, force=force)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(_Page):
-    """A trace, its measurements and findings; prints as the console's text, shows as the page in a notebook."""
+    """A trace, its measurements and findings; prints the text of the command, and shows the page in a notebook."""
 
     analysis: Analysis
     _title = "pinprof report"
@@ -116,9 +120,6 @@ class Report(_Page):
     def __str__(self) -> str:
         return to_text(self.profile, self.findings)
 
-    def _summary(self) -> str:
-        return f"report on {self.profile.path!r}: {counted(len(self.findings), 'finding')}"
-
     def timeline(
         self, *, steps: int | tuple[int, int] | None = None, range_ms: tuple[float, float] | None = None
     ) -> "go.Figure":
@@ -128,27 +129,29 @@ class Report(_Page):
     def figures(self) -> "dict[str, go.Figure]":
         """Return the report's plotly figures by name: `timeline`, `copies`, `busy`, `stalls`.
 
-        Of numbers that the trace is not fit for there is no figure, nor of those that are all zero.
+        It leaves out figures that the trace is not fit for, and figures of zeros only.
         """
         from pinprof.report.trace.figures import numbers  # noqa: PLC0415  plotly is slow to load
 
         return {"timeline": self.timeline(), **numbers(self.profile)}
 
-    def _json(self) -> str:
-        return to_json([(self.profile, self.findings)])
-
-    def _profiles(self) -> Iterable[Profile]:
-        return [self.profile]
-
-    def _page(self) -> Markup:
-        return to_html([self.analysis])
+    @property
+    def _contents(self) -> _Contents:
+        return _Contents(
+            f"report on {self.profile.path!r}: {counted(len(self.findings), 'finding')}",
+            [self.profile],
+            lambda: to_json([(self.profile, self.findings)]),
+            lambda: to_html([self.analysis]),
+        )
 
 
 def analyze(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLike[str] | None = None) -> Report:
-    """Return the report on a trace, or on the file or URL of one; TraceError if that cannot be read as a trace.
+    """Return the report on a trace, or on the file or URL of one.
 
-    `machine` is a file of `pinprof bench --json`: copies that become pinned then run at its rates, and what is said of
-    pinning is as measured there. PinprofError if that file cannot be read as one.
+    `machine` is a file of `pinprof bench --json`: copies that become pinned then run at its rates, and the report says
+    about pinning what that bench measured.
+
+    Raises TraceError if the source cannot be read as a trace, PinprofError if `machine` cannot be read as a bench.
     """
     pinning = None if machine is None else read_machine(machine)
     trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
@@ -157,7 +160,7 @@ def analyze(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLik
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparisonReport(_Page):
-    """Two traces and what changed; prints as the console's text, shows as the page in a notebook."""
+    """Two traces and what changed; prints the text of the command, and shows the page in a notebook."""
 
     before: Report
     after: Report
@@ -167,17 +170,15 @@ class ComparisonReport(_Page):
     def __str__(self) -> str:
         return comparison_text.to_text(self.comparison)
 
-    def _summary(self) -> str:
-        return f"comparison of {self.before.profile.path!r} and {self.after.profile.path!r}: {self.comparison.verdict}"
-
-    def _json(self) -> str:
-        return comparison_json.to_json(self.comparison)
-
-    def _profiles(self) -> Iterable[Profile]:
-        return self.before.profile, self.after.profile
-
-    def _page(self) -> Markup:
-        return comparison_page.to_html(self.before.analysis, self.after.analysis, self.comparison)
+    @property
+    def _contents(self) -> _Contents:
+        old, new = self.before, self.after
+        return _Contents(
+            f"comparison of {old.profile.path!r} and {new.profile.path!r}: {self.comparison.verdict}",
+            [old.profile, new.profile],
+            lambda: comparison_json.to_json(self.comparison),
+            lambda: comparison_page.to_html(old.analysis, new.analysis, self.comparison),
+        )
 
 
 def compare(
@@ -185,7 +186,7 @@ def compare(
 ) -> ComparisonReport:
     """Return what changed between two traces, each a file, a URL, a Trace, or the report on one.
 
-    TraceError if a file cannot be read as a trace.
+    Raises TraceError if a file cannot be read as a trace.
     """
     old, new = (side if isinstance(side, Report) else analyze(side) for side in (before, after))
     return ComparisonReport(old, new, compared(old.analysis, new.analysis))
@@ -193,13 +194,13 @@ def compare(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JobReport(_Text):
-    """The ranks of a job side by side; prints as the console's text, with the report on the rank that it is about."""
+    """The ranks of a job side by side; prints the text of the command, with the report on the shown rank."""
 
     ranks: Ranks
     parts: tuple[RankPart, ...]
-    """What is kept of each rank, by number: its profile and findings."""
+    """The profile and the findings of each rank, by number."""
     remarks: tuple[str, ...]
-    """What is to be known of the choice of traces: other runs, ranks of which there is none."""
+    """Remarks on the choice of traces: other runs, ranks without a trace."""
     skipped: dict[str, str]
     """Files that could not be measured, with the reason."""
 
@@ -207,14 +208,13 @@ class JobReport(_Text):
         shown = next((part for part in self.parts if rank_of(part) == self.ranks.shown_rank), self.parts[0])
         return job_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
 
-    def _summary(self) -> str:
-        return f"report on a job: {counted(len(self.parts), 'rank')}, slowest {self.ranks.slowest_rank}"
-
-    def _json(self) -> str:
-        return to_json([(part.profile, part.findings) for part in self.parts], self.ranks)
-
-    def _profiles(self) -> Iterable[Profile]:
-        return (part.profile for part in self.parts)
+    @property
+    def _contents(self) -> _Contents:
+        return _Contents(
+            f"report on a job: {counted(len(self.parts), 'rank')}, slowest {self.ranks.slowest_rank}",
+            [part.profile for part in self.parts],
+            lambda: to_json([(part.profile, part.findings) for part in self.parts], self.ranks),
+        )
 
 
 def analyze_job(
@@ -228,9 +228,9 @@ def analyze_job(
 ) -> JobReport:
     """Return the report on the ranks of a job: a folder, a pattern, a URL of either, or files.
 
-    They are measured in `jobs` processes of this machine, by default one for each core, or by the workers of a
-    `dask.distributed.Client`, which stays open. `rank_from` and `run` are as for `pinprof report`,
-    `machine` as for `analyze`.
+    `jobs` processes of this machine measure them, by default one for each core, or the workers of `client`, a
+    `dask.distributed.Client`, which stays open. `rank_from` and `run` are as for `pinprof report`, `machine` is as for
+    `analyze`.
 
     Raises TraceError if the traces are not the ranks of a job, PinprofError if the cluster or `machine` cannot be used.
     """
@@ -238,13 +238,13 @@ def analyze_job(
     pinning = None if machine is None else read_machine(machine)
     given = [traces] if isinstance(traces, str | os.PathLike) else traces
     files = [path for each in given for path in trace_files(os.fspath(each))]
-    found = dict(measure_files(files, jobs, client, pinning))
-    parts = [outcome for path in files if isinstance(outcome := found[path], RankPart)]
-    skipped = {path: str(outcome) for path, outcome in found.items() if isinstance(outcome, PinprofError)}
-    if not parts:
-        raise TraceError(next(iter(skipped.values()), "no traces are given"))
-    job = job_of(numbered(parts, rank_from), run)
-    return JobReport(compare_ranks(job.parts, job.remarks), tuple(job.parts), tuple(job.remarks), skipped)
+    measured, skipped = measure_all(files, jobs, client, pinning)
+    if not measured:
+        raise TraceError(str(next(iter(skipped.values()), "no traces are given")))
+    of_job, remarks = job_of_files(measured, rank_from, run)
+    parts = tuple(part for _, part in of_job)
+    reasons = {path: str(error) for path, error in skipped.items()}
+    return JobReport(compare_ranks(parts, remarks), parts, tuple(remarks), reasons)
 
 
 def timeline(
@@ -258,11 +258,11 @@ def timeline(
         fig = pinprof.timeline("trace.json.gz", steps=(3, 4))
         fig.update_traces(marker_color="teal", selector={"name": "kernel"})
 
-    `steps` is a step or the first and the last one, counted from 1, with the GPU work that they launched; `range_ms` is
-    from when to when in ms since the start of step 1. By default some steps from the middle are drawn. It has the
-    lanes, colours and texts of the page: one trace of bars for each kind of event.
+    `steps` is one step, or the first and the last one, counted from 1; the figure also shows the GPU work that they
+    launched. `range_ms` is the start and the end in ms since the start of step 1. By default the figure shows some
+    steps from the middle. It has the lanes, colours and texts of the page, and a plotly trace for each kind of event.
 
-    Raises PinprofError if there is no such step or the range is empty, TraceError if the source is no trace.
+    Raises PinprofError if the trace has no such step or the range is empty, TraceError if the source is not a trace.
     """
     if isinstance(source, Report):
         return source.timeline(steps=steps, range_ms=range_ms)
@@ -280,7 +280,7 @@ def _timeline(
     )
 
     if steps is not None and range_ms is not None:
-        raise PinprofError("steps and range_ms both say what to draw; give one of them")
+        raise PinprofError("steps and range_ms exclude each other; give one of them")
     trace, window, drawn = analysis.trace, None, ""
     if steps is not None:
         first, last = (steps, steps) if isinstance(steps, int) else steps
@@ -306,8 +306,8 @@ def profile_step(
 
         pinprof.profile_step(train_step, model, batch)
 
-    The `options` are those of `profile()`. Without `path` the trace is removed once it is read. What `fn` raises passes
-    through; a trace at `path` then holds the steps that were recorded until it did, if any.
+    The `options` are those of `profile()`. Without `path` the trace is removed after it is read. An exception of `fn`
+    passes through; the trace at `path` then holds the steps recorded before it, if any.
 
     Raises CaptureError as `profile()` does.
     """
@@ -317,7 +317,7 @@ def profile_step(
     with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
         trace = _recorded(fn, args, Path(folder) / "trace.json", options)
     name = getattr(fn, "__qualname__", type(fn).__name__)
-    return analyze(replace(trace, path=name))  # a name says more than the path of a file that is gone
+    return analyze(replace(trace, path=name))  # the path of a removed file would say nothing
 
 
 def _recorded(fn: Callable[..., object], args: tuple[Any, ...], path: Path, options: dict[str, Any]) -> Trace:

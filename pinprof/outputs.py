@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and never over what is read; what is no file is written through."""
+"""Writes files whole or not at all, and never over an input; devices and pipes get the bytes directly."""
 
 import errno
 import os
@@ -16,9 +16,9 @@ from pinprof.errors import PinprofError
 STANDARD = "-"
 """Names standard output among outputs, and standard input among inputs."""
 DESCRIPTORS = re.compile(r"/proc/\d+(/task/\d+)?/fd|/dev/fd")
-"""Folders whose entries are open descriptors: what they lead to is not to be replaced, somebody writes to it."""
+"""Folders whose entries are open descriptors. Somebody writes to what they lead to, so it must not be replaced."""
 MOST_LINKS = 40
-"""Linux follows no more."""
+"""Linux follows at most this many links."""
 
 Identity: TypeAlias = tuple[int, int] | str
 
@@ -26,19 +26,19 @@ Identity: TypeAlias = tuple[int, int] | str
 def check_outputs(
     outputs: Sequence[str], inputs: Iterable[str] = (), *, force: bool, way: str = "overwrite it with --force"
 ) -> None:
-    """Refuse outputs that could not be written, are read, or are there already; PinprofError names the first of them.
+    """Raise PinprofError for the first output that cannot be written, is an input, or exists already.
 
-    `way` says how to overwrite a file.
+    `way` tells the user how to overwrite a file.
     """
     for one, other in combinations(outputs, 2):
         if one == other or _identity(one, 1) == _identity(other, 1):
-            raise PinprofError(f"{_named(one)}: is named for two outputs; give each its own")
+            raise PinprofError(f"{_named(one)}: names two outputs; give each its own name")
     read = {_identity(path, 0) for path in inputs} if outputs else set()
     for path in outputs:
         if path != STANDARD:
             _check_place(path)
         if _identity(path, 1) in read and not _passes_on(path):
-            raise PinprofError(f"{_named(path)}: is what is read; choose another name")
+            raise PinprofError(f"{_named(path)}: is also an input; choose another name")
         is_there = path != STANDARD and os.path.exists(path)  # noqa: PTH110  never raises
         if is_there and not is_stream(Path(path)) and not force:
             raise PinprofError(f"{path}: exists already; choose another name, or {way}")
@@ -49,7 +49,7 @@ def _named(path: str) -> str:
 
 
 def _identity(path: str, standard: int) -> Identity:
-    """Return what tells a file from every other one, by whatever links it is named; `-` is this open descriptor."""
+    """Return what identifies a file, whatever links lead to it; `-` is this open descriptor."""
     try:
         status = os.fstat(standard) if path == STANDARD else os.stat(path)  # noqa: PTH116  Path is slow
     except (OSError, ValueError):
@@ -58,7 +58,7 @@ def _identity(path: str, standard: int) -> Identity:
 
 
 def _passes_on(path: str) -> bool:
-    """Return whether this is a device or a pipe: what is written there changes nothing that is read."""
+    """Return whether this is a device or a pipe: writing to it does not change what is read."""
     try:
         status = os.fstat(1) if path == STANDARD else os.stat(path)  # noqa: PTH116  Path is slow
     except (OSError, ValueError):
@@ -68,7 +68,7 @@ def _passes_on(path: str) -> bool:
 
 def _check_place(path: str) -> None:
     if not path:
-        raise PinprofError("an output has no name; name a file, or leave its option out")
+        raise PinprofError("an output has no name; name a file, or omit its option")
     # The functions of os.path answer where those of Path raise, for names that no file can have.
     folder = Path(os.path.realpath(path) if os.path.islink(path) else path).parent  # noqa: PTH114
     if not os.path.isdir(folder.absolute()):  # noqa: PTH112
@@ -81,7 +81,7 @@ def _check_place(path: str) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text to a file, over one that is there; PinprofError if it cannot be written."""
+    """Write a text to a file, and replace an existing one. Raises PinprofError if that fails."""
     try:
         with opened(path) as file:
             file.write(text.encode())
@@ -91,7 +91,7 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Give what writes to `path`: a new file that takes its place at the end of the block, or what is no file itself.
+    """Give a stream to `path`: a new file that replaces it at the end of the block, or the device or pipe itself.
 
     Raises OSError if that is not possible.
     """
@@ -105,15 +105,15 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Give a name beside the file `path` to write to; at the end of the block that file takes its place.
+    """Give a path near the file `path` to write to; at the end of the block the new file replaces it.
 
-    A link stays, and what it leads to is replaced; mode and owner stay those of the file that was there. Raises OSError
-    if that is not possible, also for what is no regular file.
+    A link stays, and its target is replaced; the new file keeps the mode and the owner of the old one. Raises OSError
+    if that is not possible, or if `path` is not a regular file.
     """
     target = Path(os.path.realpath(path))
     before = _status(path)
     if before is not None and (is_stream(path) or not stat.S_ISREG(before.st_mode)):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "not a regular file")
     with hidden_folder(target.parent) as folder:
         temporary = folder / target.name
         yield temporary
@@ -124,9 +124,9 @@ def unfinished(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def hidden_folder(parent: Path) -> Iterator[Path]:
-    """Give a new folder, which is removed at the end of the block; should one be left, its name says by which process.
+    """Give a new folder, and remove it at the end of the block; its name contains the process, in case it stays.
 
-    Its name is known before it is there, so that no signal can come between its making and its removal.
+    The name is known before the folder exists, so that no signal can come between its creation and its removal.
     """
     folder = parent / f".pinprof-{os.getpid()}-{secrets.token_hex(8)}"
     try:
@@ -135,13 +135,13 @@ def hidden_folder(parent: Path) -> Iterator[Path]:
     finally:
         try:
             _remove(folder)
-        except BaseException:  # a signal, while all is being removed
+        except BaseException:  # a signal during the removal
             _remove(folder)
             raise
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of files; `shutil.rmtree` can turn a signal that interrupts it into an error of its own."""
+    """Remove a folder of files; `shutil.rmtree` can turn a signal into another error."""
     with suppress(OSError):
         for path in folder.iterdir():
             path.unlink()
@@ -149,7 +149,7 @@ def _remove(folder: Path) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether bytes go through to what this names: a device, a pipe, a descriptor that is open."""
+    """Return whether the path names a device, a pipe or an open descriptor, which pass bytes on."""
     if _descriptor(path) is not None:
         return True
     try:
@@ -162,13 +162,13 @@ def is_stream(path: Path) -> bool:
 def _stream(path: Path) -> BinaryIO:
     descriptor = _descriptor(path)
     if descriptor is not None and str(descriptor).startswith(("/dev/fd/", os.path.realpath("/proc/self") + "/")):
-        # Opened anew, a file would be cut off, and written from its start.
+        # Opening it again would truncate a file, and write from its start.
         return os.fdopen(os.dup(int(descriptor.name)), "wb")
     return os.fdopen(os.open(path, os.O_WRONLY), "wb")
 
 
 def _descriptor(path: Path) -> Path | None:
-    """Return the open descriptor that a path leads to by links, as /dev/stdout does; None for every other path."""
+    """Return the open descriptor that a path links to, as /dev/stdout does; None for other paths."""
     for _ in range(MOST_LINKS):
         entry = Path(os.path.realpath(path.parent)) / path.name
         if entry.name.isdecimal() and DESCRIPTORS.fullmatch(str(entry.parent)):
@@ -187,7 +187,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _keep(before: os.stat_result, new: Path) -> None:
-    """Give a new file the owner and the mode of the one before, as far as we may."""
+    """Give a new file the owner and the mode of the old one, as far as the system allows."""
     for owner in (before.st_uid, -1):
         with suppress(OSError, AttributeError):  # the latter on Windows
             os.chown(new, owner, before.st_gid)

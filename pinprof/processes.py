@@ -1,7 +1,7 @@
-"""A function called on many things in Python processes, of which each may die without harm to the others.
+"""Calls a function on many items in Python processes; if one process dies, the others go on.
 
-`multiprocessing` imports the program of the user again in each process, and `concurrent.futures` gives up all that is
-waiting when one dies.
+`multiprocessing` imports the user's program again in each process, and `concurrent.futures` abandons all waiting items
+when one process dies.
 """
 
 import os
@@ -22,10 +22,10 @@ PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.processes import ser
 def in_processes(
     function: Callable[[Item], Result], items: Sequence[Item], count: int
 ) -> Generator[tuple[Item, Result | None], None, None]:
-    """Yield each item with what the function makes of it, as soon as that is there; None if the process died of it.
+    """Yield each item with the function's result as soon as that is done; None if the item's process died.
 
-    The function goes to up to `count` processes by its name, and never returns None. An item whose process died is
-    tried once more when no other one is left: all together may have been too much for the memory.
+    Up to `count` processes import the function by its name; it must never return None. An item whose process died gets
+    a second try after all others: together they may have needed too much memory.
     """
     died = []
     for item, result in _side_by_side(function, items, count):
@@ -38,10 +38,10 @@ def in_processes(
 
 
 def serve() -> None:
-    """Answer what comes at standard input until it ends: the loop of a process."""
+    """Answer the tasks from standard input until it ends: the loop of a process."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what anybody prints must not get among the answers
-    with suppress(EOFError, BrokenPipeError, MemoryError):  # the first two: nobody is there any more
+    os.dup2(2, 1)  # prints must not mix with the answers
+    with suppress(EOFError, BrokenPipeError, MemoryError):  # the first two: the parent is gone
         while True:
             function, item = pickle.load(sys.stdin.buffer)  # noqa: S301  from the process that started this one
             pickle.dump(function(item), answers)
@@ -49,29 +49,29 @@ def serve() -> None:
 
 
 class _Worker:
-    """A process that works on one thing at a time."""
+    """A process that works on one item at a time."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603  this very Python
             [sys.executable, "-c", PROGRAM.format(path=sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the one who waits
+            start_new_session=True,  # Ctrl-C must reach the parent alone
         )
         assert self._process.stdin, "a pipe"
         assert self._process.stdout, "a pipe"
         self._tasks, self.answers = self._process.stdin, self._process.stdout
 
     def give(self, function: Callable[[Item], Any], item: Item) -> None:
-        """Begin with a thing; that nobody is there is seen when the answer is taken."""
+        """Send an item; `answer` notices if the process is dead."""
         with suppress(BrokenPipeError):
             self._tasks.write(pickle.dumps((function, item)))
             self._tasks.flush()
 
     def answer(self) -> Any:
-        """Return what the function made of the thing, None if the process died."""
+        """Return the function's result for the item; None if the process died."""
         try:
-            return pickle.load(self.answers)  # noqa: S301  from a process that was started here
+            return pickle.load(self.answers)  # noqa: S301  from a process started here
         except (EOFError, pickle.UnpicklingError):
             return None
 

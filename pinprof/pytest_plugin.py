@@ -1,8 +1,8 @@
-"""A pytest plugin: a test marked `no_gpu_sync` fails if it makes the host wait for the GPU, and says at which lines.
+"""A pytest plugin: a test marked `no_gpu_sync` fails if it makes the host wait for the GPU, and names the lines.
 
-One that asks for the fixture `pinprof_guard` fails if it uses host memory before an asynchronous copy of it has ended.
+A test with the fixture `pinprof_guard` fails if it uses host memory before an asynchronous copy of it has ended.
 
-pytest loads it in every run, so it imports torch, and what notices the waits, only when such a test is about to run.
+pytest loads the plugin in every run, so it imports torch and the code that notices waits only before such a test.
 """
 
 import linecache
@@ -30,27 +30,27 @@ FIXTURE = "pinprof_no_sync"
 GUARD_FIXTURE = "pinprof_guard"
 
 LIBRARY_FRAMES = 5
-"""How many frames of libraries are shown between the user's line and the wait."""
+"""How many library frames a failure shows between the user's line and the wait."""
 
 Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
-"""Calls a function right after each wait of a block, on the thread that waited."""
+"""Calls a function right after each wait in a block, on the thread that waited."""
 
 NOTICING = pytest.StashKey[Noticing]()
-"""In a config's stash, how waits are noticed, instead of through torch and its GPU."""
+"""In a config's stash: what notices waits instead of torch."""
 
 GPU: "pytest.StashKey[Gpu]" = pytest.StashKey()
-"""In a config's stash, what the guard watches instead of torch's GPUs."""
+"""In a config's stash: what the guard watches instead of torch's GPUs."""
 
 
 @dataclass(frozen=True)
 class Allow:
-    """The waits that are allowed: so many, or all whose line matches one of the glob patterns."""
+    """The allowed waits: a number of them, or all whose line matches one of the glob patterns."""
 
     times: int = 0
     patterns: tuple[str, ...] = ()
 
     def covers(self, line: "SourceLine") -> bool:
-        """Return whether a pattern matches the function, the file, or `FILE:LINE`; a file also without its folders."""
+        """Return whether a pattern matches the function, the file or `FILE:LINE`, with or without folders."""
         names = line.function, f"/{line.file}", f"/{line.file}:{line.line}"
         return any(
             fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}")
@@ -75,7 +75,7 @@ class Watched:
 
     @property
     def waits(self) -> "tuple[SourceLine, ...]":
-        """The user's line of each wait so far, in order, less the waits that a block or a pattern allows."""
+        """The user's line of each wait so far, in order, without waits that a block or a pattern allows."""
         return tuple(self._waits)
 
     @property
@@ -94,7 +94,7 @@ class Watched:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Note the waits of this thread within the block; those of others are not the test's."""
+        """Note the waits of this thread in the block; those of other threads do not count."""
         self._thread = threading.get_ident()
         with self._noticing(self._waited):
             yield
@@ -113,22 +113,20 @@ GUARD: "pytest.StashKey[Guard]" = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(allow=0): fail the test if it makes the host wait for the GPU. allow: how many waits may be, or "
-        "glob patterns of the functions, files or FILE:LINE that may wait.",
+        f"{MARKER}(allow=0): fail the test if it makes the host wait for the GPU. allow: how many waits it may "
+        "have, or glob patterns of the functions, files or FILE:LINE that may wait.",
     )
 
 
 @pytest.fixture
 def pinprof_no_sync(request: pytest.FixtureRequest) -> Watched:
-    """Fail the test if it makes the host wait for the GPU, but for blocks of `with pinprof_no_sync.allowed():`."""
+    """Fail the test if it makes the host wait for the GPU outside of `with pinprof_no_sync.allowed():`."""
     watch = request.node.stash.get(WATCH, None)
     if watch is None:
-        pytest.fail(
-            f"{FIXTURE}: it must be an argument of the test; asked for while it runs, it is late", pytrace=False
-        )
+        pytest.fail(f"{FIXTURE}: make it an argument of the test; asking for it in the test is too late", pytrace=False)
     return watch
 
 
@@ -161,9 +159,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _allow(marker: pytest.Mark) -> Allow:
-    """Return what a marker allows; ValueError if it is none of what can be said."""
+    """Return what a marker allows. Raises ValueError if its arguments are invalid."""
     if marker.args or set(marker.kwargs) - {"allow"}:
-        raise ValueError("it takes nothing but allow=")
+        raise ValueError("it takes only allow=")
     value = marker.kwargs.get("allow", 0)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return Allow(times=value)
@@ -174,16 +172,16 @@ def _allow(marker: pytest.Mark) -> Allow:
 
 
 def _noticing_of_torch() -> Noticing | None:
-    """Return how waits are noticed; None without a GPU."""
+    """Return what notices waits; None without a GPU."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an old driver is warned of, and -W error would make that an error
+        warnings.simplefilter("ignore")  # torch warns of an old driver, and -W error would raise that
         from pinprof.capture.waits import has_gpu, noticing  # noqa: PLC0415  loads torch
 
         return partial(noticing, linger=True) if has_gpu() else None
 
 
 def _place(item: pytest.Item) -> "SourceLine":
-    """Return where a test begins, the place of waits that no file has called."""
+    """Return where a test begins: the place of waits without a line of a file."""
     from pinprof.trace.lines import SourceLine  # noqa: PLC0415  slow to load, see above
 
     file, line, function = item.location
@@ -192,7 +190,7 @@ def _place(item: pytest.Item) -> "SourceLine":
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch the test alone: within pytest's own capture of warnings, without the fixtures' set-up and clearing away."""
+    """Watch the test alone: within pytest's capture of warnings, without set-up and teardown of fixtures."""
     watch = item.stash.get(WATCH, None)
     try:
         with watch.watching() if watch else nullcontext():
@@ -200,7 +198,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except BaseException:
         _add_sections(item)
         raise
-    if getattr(item, "_excinfo", None):  # unittest's failures are kept here, not raised
+    if getattr(item, "_excinfo", None):  # unittest keeps its failures here and does not raise them
         _add_sections(item)
     elif texts := dict(_texts(item)):
         pytest.fail("\n\n".join(texts.values()), pytrace=False)
@@ -208,13 +206,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _add_sections(item: pytest.Item) -> None:
-    """Add what was found to the report of a test that failed by itself."""
+    """Add the waits and unsafe copies to the report of a test that failed for another reason."""
     for name, text in _texts(item):
         item.add_report_section("call", name, text)
 
 
 def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
-    """Yield what a test is to fail for: what found it, and the text."""
+    """Yield the reasons why a test fails: what found each, and its text."""
     watch, guard = item.stash.get(WATCH, None), item.stash.get(GUARD, None)
     if watch and watch.too_many:
         yield MARKER, _text(watch, item.config)
@@ -223,7 +221,7 @@ def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
 
 
 def _text(watch: Watched, config: pytest.Config) -> str:
-    """Return how often the test has waited and where, one paragraph per place."""
+    """Return how often and where the test waited, one paragraph per place."""
     places = Counter((line.file, line.line, line.function, _within(line)) for line in watch.waits)
     parts = [f"the host waited for the GPU {_times(places.total())}; allowed: {watch.allow.times or 'never'}"]
     for (file, number, function, within), times in places.items():
@@ -243,7 +241,7 @@ def _times(count: int) -> str:
 
 
 def _within(line: "SourceLine") -> tuple[str, ...]:
-    """Return the frames of libraries between the user's line and the wait, outermost first, at most the last few."""
+    """Return the last library frames between the user's line and the wait, outermost first."""
     own = f"{line.file}:{line.line}:{line.function}"
     inner = line.stack[: line.stack.index(own)] if own in line.stack else line.stack
     frames = [" in ".join(frame.rsplit(":", 1)) for frame in reversed(inner[:LIBRARY_FRAMES])]
@@ -251,7 +249,7 @@ def _within(line: "SourceLine") -> tuple[str, ...]:
 
 
 def _source(folder: Path, file: str, number: int | None) -> str:
-    """Return the text of a line; a file is named from the working folder or from an entry of `sys.path`."""
+    """Return the text of a line; file names start at the working folder or an entry of `sys.path`."""
     if number is None:
         return ""
     return (linecache.getline(str(folder / file), number) or linecache.getline(file, number)).strip()

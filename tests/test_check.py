@@ -368,11 +368,11 @@ def test_a_trace_that_lost_its_waits_to_the_recording_is_not_better(tmp_path: Pa
     [
         ("{", "is not JSON"),
         ("\udcff", "is not JSON"),
-        ("[]", "is no report"),
+        ("[]", "is not a report"),
         ("{}", "it has no schema"),
         ('{"schema": "pinprof.report/2"}', "pinprof.report/2, not pinprof.report/1"),
-        ('{"schema": "pinprof.report/1"}', "is no report"),
-        ('{"schema": "pinprof.report/1", "traces": [{"path": 3}]}', "is no report"),
+        ('{"schema": "pinprof.report/1"}', "is not a report"),
+        ('{"schema": "pinprof.report/1", "traces": [{"path": 3}]}', "is not a report"),
     ],
 )
 def test_a_file_that_is_no_baseline_is_named_with_the_way_to_make_one(tmp_path: Path, content: str, said: str) -> None:
@@ -459,7 +459,7 @@ def test_a_baseline_with_an_impossible_figure_is_refused_by_its_name(
     ],
 )
 def test_a_baseline_whose_figures_are_none_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(PinprofError, match=r"baseline.json: is no report of pinprof that a check could use"):
+    with pytest.raises(PinprofError, match=r"baseline.json: is not a report of pinprof that a check can use"):
         read_baseline(report_of(plain(), tmp_path, **changes))
 
 
@@ -722,14 +722,14 @@ def test_a_file_above_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     [
         (
             "[tool.pinprof.check]\nmax-hiden-syncs = 0",
-            "max-hiden-syncs: there is no such key; meant is perhaps max-hidden-syncs; ",
+            "max-hiden-syncs: unknown key; perhaps you mean max-hidden-syncs; ",
         ),
         ("[tool.pinprof.check]\nmax-step-ms = '3'", "max-step-ms = '3': must be a number"),
         ("[tool.pinprof.check]\nmax-step-ms = true", "max-step-ms = True: must be a number"),
         ("[tool.pinprof.check]\nmax-step-ms = nan", "max-step-ms = nan"),
         ("[tool.pinprof.check]\nmin-overlap = 90", "at most 1"),
         ("[tool.pinprof.check]\nmax-step-ms = 1\nmax_step_ms = 2", "twice"),
-        ("[tool.pinprof]\nmax-step-ms = 1", r"limits stand in \[tool.pinprof.check\]"),
+        ("[tool.pinprof]\nmax-step-ms = 1", r"put limits into \[tool.pinprof.check\]"),
         ("[tool.pinprof]\ncheck = 1", "no table"),
         ("[tool", r"is not TOML .*line 1"),
         ("a = 1\nb = \udcff", "line 2 is not UTF-8"),
@@ -737,21 +737,21 @@ def test_a_file_above_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("a = " + "9" * 5_000, "is not TOML"),
         ("[tool.pinprof.checks]\nmax-step-ms = 1", r"no key checks in \[tool.pinprof\]; .*\[tool.pinprof.check\]"),
         ("[tool.pinprof]\nchekc = {}", r"no key chekc .*\[tool.pinprof.check\]"),
-        ("[tool.PinProf.check]\nmax-step-ms = 1", r"\[tool.PinProf\] is not read; .*\[tool.pinprof.check\]"),
+        ("[tool.PinProf.check]\nmax-step-ms = 1", r"does not read \[tool.PinProf\]; .*\[tool.pinprof.check\]"),
         ("[tool.pin-prof.check]", r"\[tool.pin-prof\] is not read"),
         ("[tool.pinproof.check]", r"\[tool.pinproof\] is not read"),
         ("[tool.pinprof.check]\n[tool.Pinprof.check]", r"\[tool.Pinprof\] is not read"),
         ("[Tool.pinprof.check]", r"\[Tool\] is not read"),
         ("[pinprof.check]", r"\[pinprof\] is not read"),
-        ("[[tool.pinprof]]", "tool.pinprof is no table"),
-        ("[tool.pinprof.check]\nMax-Stall-Ms = 1", "meant is perhaps max-stall-ms"),
-        ("[tool.pinprof.check]\nmax-stall = 1", "meant is perhaps max-stall-ms"),
+        ("[[tool.pinprof]]", "tool.pinprof is not a table"),
+        ("[tool.pinprof.check]\nMax-Stall-Ms = 1", "perhaps you mean max-stall-ms"),
+        ("[tool.pinprof.check]\nmax-stall = 1", "perhaps you mean max-stall-ms"),
         ("[tool.pinprof.check]\nmax-stall-ms = '3 ms'", "'3 ms': must be a number without a unit"),
         ("[tool.pinprof.check]\nmax-stall-ms = [1]", "must be a number"),
         ("[tool.pinprof.check]\nmax-stall-ms = -1", "a number from 0 to 3600000"),
         ("[tool.pinprof.check]\nmax-stall-ms = inf", "max-stall-ms = inf: a limit is a number from 0 to 3600000"),
-        ("[tool.pinprof.check]\nmax-step-ms = 1e300", "none beyond could fail"),
-        (f"[tool.pinprof.check]\nmax-step-ms = {'9' * 400}", "none beyond could fail"),
+        ("[tool.pinprof.check]\nmax-step-ms = 1e300", "no trace breaks a larger one"),
+        (f"[tool.pinprof.check]\nmax-step-ms = {'9' * 400}", "no trace breaks a larger one"),
     ],
 )
 def test_a_wrong_config_is_one_line_with_the_file_and_the_key(tmp_path: Path, text: str, said: str) -> None:

@@ -153,7 +153,7 @@ def test_what_is_read_is_not_overwritten_even_with_force(trace: Path, command: s
     limit = ["--max-hidden-syncs", 0] if command == "check" else []
     result = invoke(command, trace, *limit, option, other_name, "--force")
     assert is_one_line_error(result)
-    assert "is what is read; choose another name" in result.stderr
+    assert "is also an input; choose another name" in result.stderr
     assert trace.read_bytes() == before
 
 
@@ -168,7 +168,7 @@ def test_two_outputs_need_two_names(trace: Path, tmp_path: Path) -> None:
     for name in (tmp_path / "out", "-"):
         result = invoke("report", trace, "--json", name, "--html", name)
         assert is_one_line_error(result)
-        assert "is named for two outputs" in result.stderr
+        assert "names two outputs" in result.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -749,7 +749,7 @@ def test_run_makes_the_folder_that_it_is_to_write_to_but_not_its_parents(tmp_pat
     done = run_program(tmp_path, "run", "-o", "no/run/", "train.py", "3")
     assert (done.returncode, done.stderr) == (
         2,
-        "Error: no/run/: no folder can be made there (No such file or directory)\n",
+        "Error: no/run/: cannot make this folder (No such file or directory)\n",
     )
 
 
@@ -849,8 +849,8 @@ def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:
     assert [row["rank"] for row in json.loads(result.stdout)["ranks"]["rows"]] == [4, 5]
     result = invoke("report", tmp_path, "--rank-from", "order", "--json", "-")
     assert [trace["rank"] for trace in json.loads(result.stdout)["traces"]] == [0, 1]
-    assert "nothing tells the rank; --rank-from says how to find it" in invoke("report", tmp_path).stderr
+    assert "is unknown; say with --rank-from how to find it" in invoke("report", tmp_path).stderr
     assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "gpu"))
     alone = invoke("report", next(tmp_path.iterdir()), "--rank-from", "order", "--run", 1)
-    assert alone.stderr.startswith("Without several files there is no job: --rank-from and --run changed nothing\n")
+    assert alone.stderr.startswith("No effect of --rank-from and --run: a job has several files\n")
     assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "order", "--run", 2))

@@ -78,7 +78,7 @@ def test_an_export_is_not_exported_again(trace: Path, tmp_path: Path) -> None:
     invoke("export", trace, "-o", tmp_path / "out.json")
     result = invoke("export", tmp_path / "out.json", "-o", tmp_path / "again.json")
     assert is_one_line_error(result)
-    assert "has pinprof's tracks already" in result.stderr
+    assert "already has pinprof's tracks" in result.stderr
     assert not (tmp_path / "again.json").exists()
 
 
@@ -102,7 +102,7 @@ def test_a_trace_that_was_cut_off_is_closed_and_said(tmp_path: Path) -> None:
     (tmp_path / "cut.json").write_bytes(data[: len(data) * 9 // 10])
     result = invoke("export", tmp_path / "cut.json", "-o", tmp_path / "out.json")
     assert result.exit_code == 0
-    assert "closed behind its last whole event" in result.stderr
+    assert "ends after its last whole event" in result.stderr
     assert json.loads((tmp_path / "out.json").read_text())["traceEvents"]
 
 

@@ -97,7 +97,7 @@ def test_no_output_is_an_input_by_any_name(tmp_path: Path, words: tuple[str, ...
     command, *rest = (word.format(folder=folder) for word in words)
     result = invoke(command, "--force", *rest)
     assert is_one_line_error(result)
-    assert "is what is read; choose another name" in result.stderr
+    assert "is also an input; choose another name" in result.stderr
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
@@ -154,7 +154,7 @@ def test_what_is_read_is_not_added_to_by_standard_output(trace: Path, words: tup
         command = [*PINPROF, *words, str(trace)]
         done = subprocess.run(command, stdout=same, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
-    assert "is what is read; choose another name" in done.stderr
+    assert "is also an input; choose another name" in done.stderr
     assert trace.read_bytes() == before
 
 

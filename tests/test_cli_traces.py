@@ -15,6 +15,8 @@ from click.testing import Result
 from command_line import invoke, is_one_line_error
 from trace_builder import TraceBuilder
 
+from pinprof.trace.remote import RemoteFiles
+
 LIMIT = ("--max-step-ms", "99")
 
 
@@ -103,6 +105,32 @@ def test_folders_and_patterns_are_all_their_traces_in_order(bucket: Any, words: 
     assert result.exit_code == 0
     assert result.stdout.index("run/rank0.json.gz") < result.stdout.index("run/rank10.json.gz")
     assert "Skipped" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report"],
+        ["report", "--html", "page.html"],
+        ["check", *LIMIT, "--some-ranks"],
+        ["whatif"],
+        ["timeline", "-o", "-"],
+        ["compare", "run/rank0.json.gz"],
+        ["verify", "run/rank0.json.gz"],
+    ],
+)
+def test_a_remote_folder_is_listed_once(bucket: Any, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+
+    class Counted(RemoteFiles):
+        def __init__(self, url: str) -> None:
+            listed.append(url)
+            super().__init__(url)
+
+    monkeypatch.setattr("pinprof.trace.files.RemoteFiles", Counted)
+    bucket.rm("/run/rank10.json.gz")
+    assert invoke(*words, "memory://run").exit_code == 0
+    assert listed == ["memory://run"]
 
 
 def test_what_is_no_trace_among_them_is_skipped_with_a_word(bucket: Any) -> None:

@@ -241,6 +241,6 @@ def test_a_report_is_not_written_over_its_own_trace(report: Report, tmp_path: Pa
     trace = tmp_path / "trace.json.gz"
     trace.write_bytes(Path(report.profile.path).read_bytes())
     for write in (Report.json, Report.html):
-        with pytest.raises(PinprofError, match="is what is read"):
+        with pytest.raises(PinprofError, match="is also an input"):
             write(pinprof.analyze(trace), trace, force=True)
     assert trace.read_bytes() == Path(report.profile.path).read_bytes()

@@ -115,7 +115,7 @@ def test_a_process_that_is_killed_costs_its_file_only(tmp_path: Path, endless: P
     measuring.join(WAIT_SECONDS)
     assert not measuring.is_alive()
     death = outcomes.pop(str(endless))
-    assert str(death) == f"{endless}: the process that read it died, as it does when memory runs out"
+    assert str(death) == f"{endless}: the process that read it died, perhaps because memory ran out"
     assert set(outcomes) == set(paths[1:])
     assert not any(isinstance(outcome, PinprofError) for outcome in outcomes.values())
 
@@ -256,7 +256,7 @@ def test_workers_without_this_version_are_said_in_one_line(
 ) -> None:
     monkeypatch.setattr("pinprof.pool.VERSION", "99.0")
     with pytest.raises(
-        PinprofError, match=r"^the Dask worker tcp://\S+ has not pinprof 99.0 but 0.1.0; install that on"
+        PinprofError, match=r"^the Dask worker tcp://\S+ does not have pinprof 99.0 but 0.1.0; install it on"
     ):
         dict(measure_files(written(tmp_path, 2), client=client))
 

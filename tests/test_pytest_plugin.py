@@ -172,7 +172,7 @@ def test_what_cannot_be_allowed_is_said(run: Run, args: str) -> None:
 def test_other_arguments_of_the_marker_are_errors(run: Run, args: str) -> None:
     result = run(ONE_WAIT.format(f"({args})"))
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*no_gpu_sync: it takes nothing but allow="])
+    result.stdout.fnmatch_lines(["*no_gpu_sync: it takes only allow="])
 
 
 def test_a_block_may_wait(run: Run) -> None:
@@ -194,7 +194,7 @@ def test_it(pinprof_no_sync):
 def test_the_fixture_asked_for_in_the_middle_of_a_test_is_an_error(run: Run) -> None:
     result = run("def test_it(request):\n    request.getfixturevalue('pinprof_no_sync')")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*pinprof_no_sync: it must be an argument of the test*"])
+    result.stdout.fnmatch_lines(["*pinprof_no_sync: make it an argument of the test*"])
 
 
 def test_fixtures_may_wait(run: Run) -> None:

@@ -1,1 +1,1 @@
-"""Recording a training program: its step without a profiler, then a trace of a few steps."""
+"""Records a training program: its step without a profiler, then a trace of a few steps."""

@@ -1,4 +1,4 @@
-"""What the ranks of a job tell each other: when to begin the windows, when to stop, and where their traces are."""
+"""Lets the ranks of a job agree when to begin the windows and when to stop, and tell where their traces are."""
 
 import json
 import os
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 LOST = RuntimeError, ValueError
-"""What a store of torch.distributed raises if nobody answers."""
+"""The errors of a store of torch.distributed that does not answer."""
 CONNECT_S = 10.0
 LOOK_S = 0.05
-"""How often it is looked whether the other ranks have written their traces."""
+"""How often to look whether the other ranks have written their traces."""
 NO_STORE = "the ranks have no store of torch.distributed in common, so nothing but their count of steps aligns them"
 
 Connect = Callable[[], "Store | None"]
 
 
 class Written(NamedTuple):
-    """Where a rank has written its trace: the machine, the path, which is empty if it has none, and the bytes."""
+    """Where a rank has written its trace: the machine, the path (empty without a trace), and the bytes."""
 
     machine: str
     path: str
@@ -39,17 +39,17 @@ class Written(NamedTuple):
 
     @property
     def is_here(self) -> bool:
-        """Whether the file can be read on this machine: of the same name may be one of an earlier run."""
+        """Whether this machine can read the file; a file of another size is of an earlier run."""
         with suppress(OSError):
             return bool(self.path) and Path(self.path).stat().st_size == self.size
         return False
 
 
 class Agreement:
-    """What this rank of a job has agreed with the others, through the store that the job has anyway.
+    """The agreement of this rank with the others, through the job's own store.
 
-    The store is asked in the warm-up and after the windows, never within them. `apart` says why the windows may lie on
-    other steps than those of the other ranks; None if they do not.
+    The rank uses the store in the warm-up and after the windows, never within them. `apart` says why its windows may be
+    on other steps than those of the other ranks, or is None.
     """
 
     def __init__(self, rank: Rank, connect: Connect) -> None:
@@ -60,13 +60,13 @@ class Agreement:
 
     @property
     def in_contact(self) -> bool:
-        """Whether the other ranks can be asked; from the first question on the store is kept."""
+        """Whether the other ranks can be reached; the first question connects to the store."""
         return self._store is not None and not self._lost
 
     def begin(self, place: Callable[[], int], text: str, bounds: WarmUpBounds) -> Generator[Progress, None, str]:
-        """Wait at every step boundary until all ranks begin; return the text of the one that decided it.
+        """Wait at every step boundary until all ranks begin; return the text of the rank that decided it.
 
-        `place` counts the steps of the program. Ranks that are not ready get as long as a warm-up may take.
+        `place` counts the steps of the program. It waits for ranks that are not ready as long as a warm-up may take.
         """
         steps, start = 0, time.monotonic()
         while (decided := self._reached(self._begin, place(), text)) is None:
@@ -83,7 +83,7 @@ class Agreement:
         return self._reached(self._end, place, "stop") is not None
 
     def leave(self, path: Path | None) -> None:
-        """Say that this rank has written its trace there, or has none, and let the others go on without it."""
+        """Tell the others where this rank has written its trace, if any, and let them go on without it."""
         store = self._store
         if store is None or self._lost:
             return
@@ -95,7 +95,7 @@ class Agreement:
             store.set(_trace_of(self.rank), json.dumps(written))
 
     def traces(self, seconds: float, show: Callable[[str], None]) -> dict[int, Written]:
-        """Return where each rank has written its trace, of those that have within so many seconds."""
+        """Return where each rank has written its trace, for all that do so within so many seconds."""
         written: dict[int, Written] = {}
         end = time.monotonic() + seconds
         with suppress(*LOST):
@@ -126,7 +126,7 @@ class Agreement:
         return Rendezvous(self._store, "end", self.ranks) if self._store is not None else None
 
     def _reached(self, meeting: Rendezvous | None, place: int, text: str) -> str | None:
-        """Return what was decided; a rank without contact decides alone."""
+        """Return the decision, if any; a rank without contact decides alone."""
         if meeting is None or self._lost:
             return text
         try:
@@ -136,7 +136,7 @@ class Agreement:
             return text
 
     def _insist(self, meeting: Rendezvous | None) -> None:
-        with suppress(*LOST):  # if it is lost, the next question tells
+        with suppress(*LOST):  # the next question notices a lost store
             if meeting is not None:
                 meeting.insist()
 
@@ -153,7 +153,7 @@ class Agreement:
 
 
 def agreement_of_process() -> Agreement | None:
-    """Return the agreement of this rank with the others; None in a process that is alone."""
+    """Return the agreement of this rank with the others; None in a job of one process."""
     rank = rank_of_process()
     if rank is None or rank.world_size == 1:
         return None
@@ -161,12 +161,12 @@ def agreement_of_process() -> Agreement | None:
 
 
 def store_of_job(environment: Mapping[str, str]) -> "Store | None":
-    """Return the store that the ranks have in common; None if there is none.
+    """Return the store that all ranks share, or None.
 
-    That of torchrun's agent, on a connection of our own, or that of the default process group, once there is one; in a
-    part of it that is ours.
+    It is a separate connection to the store of torchrun's agent, or the store of the default process group if that
+    exists, with a prefix of pinprof's own.
     """
-    distributed: Any = import_module("torch.distributed")  # untyped: it names its classes only where it has them
+    distributed: Any = import_module("torch.distributed")  # untyped: it defines its classes only on some platforms
     if not distributed.is_available():
         return None
     if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True":

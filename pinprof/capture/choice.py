@@ -1,4 +1,4 @@
-"""What one training step of a program is, told from the batches it draws and the optimizer steps it makes."""
+"""Finds the training steps of a program from the batches that it draws and its optimizer steps."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
@@ -11,38 +11,38 @@ from typing import Literal, NamedTuple, TypeAlias
 HOWS = ("auto", "loader", "optimizer")
 
 How: TypeAlias = Literal["auto", "loader", "optimizer"]
-"""The marker wanted: whichever fits, a batch drawn from a DataLoader, or an optimizer step."""
+"""The wanted marker: any that fits, a batch drawn from a DataLoader, or an optimizer step."""
 
 BATCH = "batch drawn from a DataLoader"
 
 FEW_STEPS = 4
-"""Optimizer steps after which a program with a single optimizer is understood: three whole cycles."""
+"""Optimizer steps that suffice for a program with a single optimizer: three whole cycles."""
 MANY_STEPS = 12
-"""The same with several: a WGAN makes five critic steps per generator step, and two of these must be seen."""
+"""The same with several: a WGAN makes five critic steps per generator step, and two of these are necessary."""
 MANY_BATCHES = 12
-"""Batches after which a program without optimizer is understood."""
+"""Batches that suffice for a program without an optimizer."""
 PATIENCE = 50
-"""Events of one kind after which a choice is made from fewer cycles, or made again if its marker came no more."""
+"""Events of one kind after which fewer cycles suffice for a choice, or a lost marker leads to a new one."""
 LONGEST_MEMORY = 2000
-"""Events that are remembered; a long evaluation has more, and none of them matters."""
+"""How many events to remember; a long evaluation has more, and none of them matters."""
 EVALUATED_BATCHES = 200
-"""Batches without an optimizer step after which a program that has an optimizer is taken for an evaluation; until
-then it may evaluate its model before it trains it."""
+"""Batches without an optimizer step after which a program with an optimizer counts as an evaluation; before that it may
+evaluate its model first and train it later."""
 
 
 class MarkerEvent(NamedTuple):
-    """A batch that is drawn, or an optimizer step that was made."""
+    """A batch that the program draws, or an optimizer step that it has made."""
 
     kind: Literal["batch", "optimizer"]
     source: Hashable
-    """Which DataLoader or optimizer."""
+    """The DataLoader or optimizer."""
     name: str = ""
     """The optimizer's class."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The event that marks the steps. `cycle` is the optimizer step whose cycle is a step, None if there is none."""
+    """The event that marks the steps. `cycle` is the optimizer step whose cycle is a step, or None."""
 
     event: MarkerEvent
     cycle: MarkerEvent | None
@@ -50,11 +50,11 @@ class Choice:
 
 
 def choose(events: Sequence[MarkerEvent], optimizers: Callable[[], int], how: How = "auto") -> Choice | None:
-    """Return what marks the steps of a program that did this, None if more must be seen.
+    """Return what marks the steps of a program with these events; None if it takes more of them to tell.
 
-    A step is one cycle of the least frequent of the optimizers that recur. If it draws one batch, the draw marks it:
-    the wait for the input is then in the step that uses it. `optimizers` returns how many optimizers the program has,
-    and is asked only if that matters.
+    A step is one cycle of the least frequent of the recurring optimizers. If a cycle draws one batch, the draw marks
+    the step, so that the wait for the input is in the step that uses it. `optimizers` returns how many optimizers the
+    program has, and is called only if that matters.
     """
     steps = _positions([event for event in events if event.kind == "optimizer"])
     draws = Counter(event for event in events if event.kind == "batch")
@@ -66,7 +66,7 @@ def choose(events: Sequence[MarkerEvent], optimizers: Callable[[], int], how: Ho
     if how == "optimizer" or most_steps > 1:
         return None
     if most_draws >= MANY_BATCHES and (how == "loader" or most_draws >= EVALUATED_BATCHES or not optimizers()):
-        draw = next(draw for draw, times in draws.items() if times > 1)  # one alone is a look at the data
+        draw = next(draw for draw, times in draws.items() if times > 1)  # a single draw only looks at the data
         return Choice(draw, None, BATCH)
     return None
 
@@ -86,7 +86,7 @@ def _positions(steps: Sequence[MarkerEvent]) -> dict[MarkerEvent, list[int]]:
 
 
 def _slowest(steps: dict[MarkerEvent, list[int]]) -> MarkerEvent | None:
-    """Return the least frequent of the optimizers that recur; of equally frequent ones that which steps last."""
+    """Return the least frequent of the recurring optimizers; of equally frequent ones, the last to step."""
     now = sum(map(len, steps.values()))
     recurring = {
         step: at
@@ -97,7 +97,7 @@ def _slowest(steps: dict[MarkerEvent, list[int]]) -> MarkerEvent | None:
 
 
 def _cycle_of(step: MarkerEvent, events: Sequence[MarkerEvent], how: How) -> Choice | None:
-    """Return what marks the cycles that end with this optimizer step."""
+    """Return the marker of the cycles that end with this optimizer step."""
     ends = [place for place, event in enumerate(events) if event == step]
     cycles = [Counter(event for event in events[start:end] if event.kind == "batch") for start, end in pairwise(ends)]
     usual = {draw: median(cycle[draw] for cycle in cycles) for cycle in cycles for draw in cycle}
@@ -111,10 +111,10 @@ def _cycle_of(step: MarkerEvent, events: Sequence[MarkerEvent], how: How) -> Cho
 
 
 class Chooser:
-    """Says of each event of a program, in order, whether a step ends with it; `choice` is None until it knows.
+    """Tells for each event of a program, in order, whether a step ends with it; `choice` is None until it knows.
 
-    Batches are told before they are drawn. A choice whose marker comes no more, because training went on with another
-    optimizer or DataLoader, is made again.
+    It sees a batch before the program draws it. If the marker stops coming, because training goes on with another
+    optimizer or DataLoader, it chooses again.
     """
 
     def __init__(self, optimizers: Callable[[], int], how: How = "auto") -> None:
@@ -123,14 +123,14 @@ class Chooser:
         self._optimizers = cache(optimizers)
         self._how: How = how
         self._since: deque[MarkerEvent] = deque(maxlen=LONGEST_MEMORY)
-        """Since the marker last came, and while there is none since the beginning."""
+        """The events since the last marker, or since the beginning."""
         self._counts: Counter[MarkerEvent] = Counter()
-        """How often each event is in there."""
+        """How often `_since` contains each event."""
         self._exhausted = False
 
     @property
     def place(self) -> int:
-        """How many optimizer steps the program has made so far; batches drawn, if these alone mark its steps."""
+        """How many optimizer steps the program has made; if batches alone mark its steps, how many it has drawn."""
         return self.seen["batch" if self.choice is not None and self.choice.cycle is None else "optimizer"]
 
     def see(self, event: MarkerEvent) -> bool:
@@ -150,10 +150,10 @@ class Chooser:
         return False
 
     def exhausted(self, draw: MarkerEvent) -> None:
-        """Take back the draw just seen: the DataLoader had no more batches.
+        """Undo the last draw: the DataLoader had no more batches.
 
-        If it ended a step, the first draw of the next epoch does not: what is between them belongs to the step in
-        which the first batch is used.
+        If that draw ended a step, the first draw of the next epoch does not end one: the work between the two belongs
+        to the step that uses the first batch.
         """
         self.seen["batch"] -= 1
         if self._since and self._since[-1] == draw:
@@ -173,7 +173,7 @@ class Chooser:
         return event == choice.event
 
     def _marked(self) -> bool:
-        """Note that the marker came; return whether it ends a step."""
+        """Note the marker; return whether it ends a step."""
         self._forget()
         after_the_last, self._exhausted = self._exhausted, False
         return not after_the_last
@@ -183,9 +183,9 @@ class Chooser:
         self._counts.clear()
 
     def _follow(self, choice: Choice) -> None:
-        """Go on with the DataLoader from which the cycle just ended drew, if it did not draw from the chosen one.
+        """Go on with the DataLoader of the last cycle, if that did not draw from the chosen one.
 
-        Programs that make a new DataLoader for every epoch do so.
+        This happens in programs that make a new DataLoader for every epoch.
         """
         if choice.cycle is None or not (self._exhausted or self._counts[choice.cycle] > 1):
             return
@@ -202,7 +202,7 @@ class Chooser:
         self.choice, self._exhausted = Choice(draw, choice.cycle, choice.text), False
 
     def _is_lost(self, choice: Choice) -> bool:
-        """Return whether other events than the marker came so often since it that it will not come again."""
+        """Return whether so many other events came since the marker that it will not come again."""
         if len(self._since) < FEW_STEPS:
             return False
         steps = max((times for event, times in self._counts.items() if event.kind == "optimizer"), default=0)

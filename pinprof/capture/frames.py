@@ -15,19 +15,19 @@ from pinprof.trace.lines import SourceLine
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
-"""The frames of a moment, innermost first, with their lines: quick to take, and to be made readable if need be."""
+"""The frames at one moment, innermost first, with their lines: quick to take, and readable later."""
 
 
 def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
-    """Return the line of the user's code nearest to a frame, however far; None if no frame is the user's.
+    """Return the line of the user's code nearest to a frame, at any distance; None if no frame is the user's.
 
-    The file `also` is the user's wherever it lies.
+    The file `also` is the user's wherever it is.
     """
     return nearest_line(_frames(frame), also)
 
 
 def stack_from(frame: FrameType | None) -> Stack:
-    """Return a frame and those that called it."""
+    """Return a frame and its callers."""
     return tuple(_frames(frame))
 
 
@@ -38,7 +38,7 @@ def _frames(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
 
 
 def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> SourceLine | None:
-    """Return the line of the user's code that is nearest in a stack; None if there is none, see `calling_line`."""
+    """Return the nearest line of the user's code in a stack, or None; see `calling_line`."""
     stack: list[str] = []
     found: tuple[str, int, str] | None = None
     for code, line in frames:
@@ -57,7 +57,7 @@ def _is_users(file: str) -> bool:
 
 
 def _shown(file: str) -> str:
-    """Return a file's name as people know it: from the working directory, else from the entry of `sys.path`."""
+    """Return a file's path relative to the working directory, else to its entry of `sys.path`."""
     for folder in (str(Path.cwd()), *sys.path):
         if folder and file.startswith(folder.rstrip(os.sep) + os.sep):
             return file[len(folder.rstrip(os.sep)) + 1 :]

@@ -1,4 +1,4 @@
-"""Recording a training of PyTorch Lightning, by a callback."""
+"""Records a training of PyTorch Lightning, through a callback."""
 
 import os
 import sys
@@ -9,11 +9,11 @@ from typing import Any
 from pinprof.capture.training import TrainingRecording
 
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
-"""The two names under which Lightning is published; the trainers of each take the callbacks of either."""
+"""The two packages of Lightning; the trainers of each take the callbacks of either."""
 
 
 def _callback_class() -> Any:
-    """Return Lightning's Callback, of the package that the program uses already if it uses one."""
+    """Return Lightning's Callback, from the package that the program already uses, if any."""
     installed = [package for package in PACKAGES if find_spec(package.partition(".")[0])]
     if not installed:
         raise ImportError("PyTorch Lightning is not installed: pip install lightning, or pytorch-lightning")
@@ -24,18 +24,18 @@ def _callback_class() -> Any:
 Callback: Any = _callback_class()
 
 
-class PinprofCallback(Callback):  # type: ignore[misc]  # a class of whichever is installed
+class PinprofCallback(Callback):  # type: ignore[misc]  # of whichever package is installed
     """Records the first training of a Trainer.
 
         trainer = Trainer(callbacks=[PinprofCallback("out.json.gz")])
 
     A step begins with the first batch after an optimizer step and ends where the next one begins: with gradient
-    accumulation it has several batches, and the fetch of the next batch is in it. The `options` are those of
-    `profile()`. Once the steps are recorded the training goes on, or ends if `stop` is set (which several ranks cannot
-    do together). Each of several ranks writes its own trace, as out.rank3.json.gz.
+    accumulation it has several batches, and it includes the fetch of the next batch. The `options` are those of
+    `profile()`. After the recording the training goes on, or ends if `stop` is set (which several ranks cannot do
+    together). Each of several ranks writes its own trace, such as out.rank3.json.gz.
 
-    Raises CaptureError as the training begins if the trace cannot be written. After that it lets the training be: an
-    early end or an error keeps the complete steps, and where they are is said on standard error.
+    Raises CaptureError at the beginning of the training if the trace cannot be written. Later it never fails the
+    training: after an early end or an error it keeps the complete steps, and says on standard error where they are.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, stop: bool = False, **options: Any) -> None:
@@ -60,7 +60,7 @@ class PinprofCallback(Callback):  # type: ignore[misc]  # a class of whichever i
         self._training.validated()
 
     def on_train_end(self, *_: Any) -> None:
-        """End the recording, if it still goes on."""
+        """End the recording if it still runs."""
         self._training.end()
 
     def on_exception(self, *_: Any) -> None:

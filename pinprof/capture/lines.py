@@ -21,14 +21,14 @@ from pinprof.trace.lines import LINE_MARK, LINES_KEY, RecordedLines, SourceLine
 
 
 class LineRecorder:
-    """The lines of the waits seen so far, each once; `waited()` marks in the trace that the present line has waited."""
+    """The lines of the waits so far, each once; `waited()` marks in the trace that the current line has waited."""
 
     def __init__(self) -> None:
         self.lines: list[SourceLine] = []
         self._numbers: dict[SourceLine, int] = {}
 
     def waited(self) -> None:
-        """Note that a call just made by the running Python code has waited, and mark it in the trace."""
+        """Note that the last call of the running Python code has waited, and mark it in the trace."""
         line = calling_line(sys._getframe(1))  # noqa: SLF001  the only way to a caller without building a whole stack
         if line is None:
             return
@@ -40,7 +40,7 @@ class LineRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record the lines of all waits of the block, of a program that uses a GPU."""
+        """Record the lines of all waits in the block, if the program uses a GPU."""
         if not uses_cuda():
             yield
             return
@@ -51,8 +51,8 @@ class LineRecorder:
 def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator[Progress, None, None]:
     """Record some steps with stacks, learn the lines of their waits, and store these in the trace at `path`.
 
-    The recorded steps are thrown away: stacks slow them, and warnings stand between them. What goes wrong costs the
-    lines only, never the trace that is there.
+    It discards the recorded steps, which stacks and warnings slow down. A failure costs only the lines, never the
+    existing trace.
     """
     recorder = LineRecorder()
     profiler = torch_profiler(steps, with_stack=with_stack)
@@ -74,7 +74,7 @@ def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator
 
 
 def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: Path) -> tuple[RecordedLines, ...]:
-    """Return the lines of a step's waits, from the recorded steps."""
+    """Return the lines of the waits of a step, from the recorded steps."""
     with hidden_folder(folder) as temporary:
         marked = temporary / "lines.json"
         profiler.export_chrome_trace(str(marked))
@@ -86,7 +86,7 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: P
 
 
 def add_lines(path: Path, lines: tuple[RecordedLines, ...]) -> None:
-    """Store the lines in a trace file, as one more key before all that torch wrote."""
+    """Store the lines in a trace file, as a key before all that torch wrote."""
     open_trace = gzip.open if path.name.endswith(".gz") else open
     with unfinished(path) as temporary:
         with open_trace(path, "rb") as recorded:

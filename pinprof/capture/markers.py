@@ -1,4 +1,4 @@
-"""Where the steps of a running program end: hooks into torch, a function's calls, or `pinprof.step()`."""
+"""Finds where the steps of a running program end: by hooks into torch, calls of a function, or `pinprof.step()`."""
 
 import ast
 import gc
@@ -22,17 +22,17 @@ from pinprof.errors import CaptureError
 BY_HAND = "pinprof.step()"
 
 DECORATOR = "__pinprof_marks_steps__"
-"""The name under which a marked script finds the decorator of its function."""
+"""The name of the decorator in a marked script."""
 
 EndStep = Callable[[str], None]
-"""Called where a step ends, with the words for what marked it."""
+"""Called where a step ends, with the name of its marker."""
 
 
 class Marks:
-    """Tells `end_step` where the steps end while a `with` block of `placed()` is open, by the marker asked for.
+    """Calls `end_step` where the steps end, by the given marker, while a `with` block of `placed()` is open.
 
-    `step_marker` is `auto`, `loader`, `optimizer`, or a function: `MODULE:NAME`, which is imported, or the NAME of one
-    that the script defines, which `decorated()` marks. Only the thread and the process that placed the marks count.
+    `step_marker` is `auto`, `loader`, `optimizer`, or a function: `MODULE:NAME`, which it imports, or the NAME of a
+    function of the script, which `decorated()` marks. Only the thread and the process that placed the marks count.
     """
 
     def __init__(self, step_marker: str, end_step: EndStep) -> None:
@@ -47,8 +47,8 @@ class Marks:
 
     @contextmanager
     def placed(self) -> Iterator[None]:
-        """Watch the program within the block; nothing of it is left behind."""
-        global _placed  # noqa: PLW0603  pinprof.step() has to find them
+        """Watch the program in the block, and undo all changes at its end."""
+        global _placed  # noqa: PLW0603  for pinprof.step()
         self._owner = _here()
         with ExitStack() as undo:
             if self.chooser is not None:
@@ -64,43 +64,43 @@ class Marks:
 
     @property
     def in_script(self) -> bool:
-        """Whether a function of the script marks the steps, so that its code has to be `decorated`."""
+        """Whether a function of the script marks the steps, so that `decorated` must change its code."""
         return self.chooser is None and ":" not in self.step_marker
 
     @property
     def place(self) -> int:
-        """How many steps the program has made since its start, counted such that all ranks of a job count alike."""
+        """How many steps the program has made since its start; all ranks of a job count alike."""
         return self._calls if self.chooser is None or self._by_hand else self.chooser.place
 
     def decorated(self, tree: ast.Module) -> ast.Module:
-        """Return the script's code with its function marked by the decorator of the name DECORATOR."""
+        """Return the script's code with the decorator DECORATOR on its function."""
         if not _decorate(tree, self.step_marker):
             raise CaptureError(
-                f"--step-marker {self.step_marker}: the script defines no such function; it may be auto, loader, "
+                f"--step-marker {self.step_marker}: the script does not define this function; name auto, loader, "
                 "optimizer, a function or Class.method of the script, or MODULE:FUNCTION of one that it imports"
             )
         return tree
 
     def mark_calls(self, function: Any) -> Any:
-        """Return the function such that each call ends the step before it."""
+        """Return the function, changed so that each call ends the previous step."""
         if isinstance(function, staticmethod | classmethod):
             return type(function)(self.mark_calls(function.__func__))
         if not callable(function):
-            raise CaptureError(f"{self.step_marker}: is no function, but a {type(function).__name__}")
+            raise CaptureError(f"{self.step_marker}: not a function, but of type {type(function).__name__}")
         text = f"{self.step_marker.rpartition(':')[2]}()"
 
         @wraps(function)
         def marked(*args: Any, **kwargs: Any) -> Any:
             if _here() == self._owner:
                 self._calls += 1
-                if self._calls > 1:  # there is no step before the first call
+                if self._calls > 1:  # no step precedes the first call
                     self._end_step(text)
             return function(*args, **kwargs)
 
         return marked
 
     def end_by_hand(self) -> None:
-        """End a step, and from now on only here; a marker given on the command line goes first."""
+        """End a step, and from now on only here, unless the command line names a marker."""
         if self.step_marker == "auto" and _here() == self._owner:
             self._by_hand = True
             self._calls += 1
@@ -111,7 +111,7 @@ class Marks:
             self.chooser.exhausted(draw)
 
     def _stepped(self, optimizer: Optimizer, *_: object) -> None:
-        """Take an optimizer step; torch calls this inside its own range of the step, which so ends a little later."""
+        """Take an optimizer step; torch calls this within its own range of the step, which ends slightly later."""
         self._saw(MarkerEvent("optimizer", id(optimizer), type(optimizer).__name__))
 
     def _saw(self, event: MarkerEvent) -> None:
@@ -126,9 +126,9 @@ _placed: Marks | None = None
 
 
 def step() -> None:
-    """Say that a training step ends here, if `pinprof run` records this program; else do nothing.
+    """Mark the end of a training step if `pinprof run` records this program; else do nothing.
 
-    In a program that says so, nothing else marks its steps, unless `--step-marker` does.
+    In a program that calls it, nothing else marks steps, except an explicit `--step-marker`.
     """
     if _placed is not None:
         _placed.end_by_hand()
@@ -140,12 +140,12 @@ def _here() -> tuple[int, int]:
 
 
 def count_optimizers() -> int:
-    """Return how many optimizers the program has now."""
+    """Return how many optimizers currently exist."""
     return sum(issubclass(type(thing), Optimizer) for thing in gc.get_objects())
 
 
 def _left_to_python(hook: Callable[..., None]) -> Callable[..., None]:
-    """Return the hook such that torch.compile calls it and does not compile it with a compiled `Optimizer.step`."""
+    """Return the hook, changed so that torch.compile does not compile it with `Optimizer.step`, but calls it."""
 
     def called(*args: Any) -> None:
         hook(*args)
@@ -156,10 +156,9 @@ def _left_to_python(hook: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _told_of_draws(before: Callable[[MarkerEvent], None], exhausted: Callable[[MarkerEvent], None]) -> Iterator[None]:
-    """Call `before` when a batch is about to be drawn from any DataLoader, `exhausted` if there was none.
+    """Call `before` before the program draws a batch from any DataLoader, and `exhausted` if it had none left.
 
-    An epoch has an iterator of its own; the sampler, which an iterator shares with its DataLoader, tells DataLoaders
-    apart.
+    Each epoch has a new iterator; the sampler, which an iterator shares with its DataLoader, identifies the DataLoader.
     """
     draw = _BaseDataLoaderIter.__next__
 
@@ -178,7 +177,7 @@ def _told_of_draws(before: Callable[[MarkerEvent], None], exhausted: Callable[[M
 
 
 def _imported(place: str) -> tuple[Any, str]:
-    """Return what holds the function at MODULE:NAME, and its name in there."""
+    """Return the module or class of the function at MODULE:NAME, and its name there."""
     module, _, qualname = place.partition(":")
     *path, name = qualname.split(".")
     try:
@@ -192,9 +191,9 @@ def _imported(place: str) -> tuple[Any, str]:
 
 
 def _decorate(tree: ast.Module, qualname: str) -> bool:
-    """Put the decorator on every definition of the function in a script, in place; return whether there is one.
+    """Put the decorator on every definition of the function in a script, in place; return whether it has one.
 
-    It is the outermost decorator: it has to be around a compiled function, not in it. Lines stay as they are.
+    It is the outermost decorator, because it must be around a compiled function, not in it. Line numbers do not change.
     """
     found = False
     todo: list[tuple[ast.AST, str]] = [(tree, "")]
@@ -213,7 +212,7 @@ def _decorate(tree: ast.Module, qualname: str) -> bool:
 
 
 def _at(name: ast.Name, place: ast.expr | ast.stmt) -> ast.Name:
-    """Return the name placed at the first line of another node: there Python looks for where a function begins."""
+    """Return the name with the position of another node, whose first line Python takes as the function's."""
     name.lineno = name.end_lineno = place.lineno
     name.col_offset = name.end_col_offset = place.col_offset
     return name

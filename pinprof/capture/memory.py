@@ -1,4 +1,4 @@
-"""What the program has pinned of the machine's memory, and whether its DataLoaders pin."""
+"""Finds how much memory the program has pinned, and whether its DataLoaders pin."""
 
 import gc
 import re
@@ -16,24 +16,24 @@ ENTRY = re.compile(r"^(MemTotal|MemAvailable):\s*(\d+) kB$", re.MULTILINE)
 KIB = 1024
 """The unit of /proc/meminfo, which calls it kB."""
 PINNED_AND_USED = (("allocated_bytes", "active_bytes"), ("reserved_bytes", "allocated_bytes"))
-"""What torch calls the bytes that it has pinned, and those of them in use: now, and in the first versions that counted
-(the second names tell which they are)."""
+"""torch's names of the pinned bytes and of those in use: the current names, then those of the first versions that
+counted them (the second name tells which)."""
 
 
 def loaders_pin() -> bool | None:
-    """Return whether the DataLoaders at work have `pin_memory=True`; None without one, and if some do and some do not.
+    """Return whether the active DataLoaders have `pin_memory=True`; None without one, or if they differ.
 
-    It looks at all objects: to be asked where no profiler is watching.
+    It looks at all objects, so call it outside of profiling.
     """
     things = [thing for thing in gc.get_objects() if issubclass(type(thing), _BaseDataLoaderIter)]
-    pin = {bool(thing._pin_memory) for thing in things}  # noqa: SLF001  only the iterators show who is at work
+    pin = {bool(thing._pin_memory) for thing in things}  # noqa: SLF001  only iterators show which DataLoaders are active
     return pin.pop() if len(pin) == 1 else None
 
 
 def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
-    """Return what is pinned now, and how much memory there is.
+    """Return how much memory is pinned now, and how much the machine has.
 
-    None where torch does not count (an old one, or one that has used no GPU), and where the system does not tell.
+    None if torch does not count (an old version, or a program without a GPU), or if the system does not tell.
     """
     stats = _allocator_stats()
     kinds = next((kinds for kinds in PINNED_AND_USED if all(f"{kind}.current" in stats for kind in kinds)), None)
@@ -56,7 +56,7 @@ def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = L
 
 
 def _allocator_stats() -> Mapping[str, int]:
-    """Return what torch's allocator of pinned memory counts; nothing where it does not, or has not begun."""
+    """Return the counts of torch's allocator of pinned memory; empty if it has none yet."""
     ask = getattr(torch.cuda, "host_memory_stats", dict)
     with suppress(RuntimeError, AttributeError):
         return dict(ask())
@@ -64,18 +64,18 @@ def _allocator_stats() -> Mapping[str, int]:
 
 
 def _memory_of_machine(machine: Path) -> tuple[int, int]:
-    """Return all memory of the machine and what is available. Raises OSError or KeyError."""
+    """Return the total and the available memory of the machine. Raises OSError or KeyError."""
     told = dict(ENTRY.findall(machine.read_text()))
     return int(told["MemTotal"]) * KIB, int(told["MemAvailable"]) * KIB
 
 
 def _limits(cgroup: Path, limits: Path) -> Iterator[int]:
-    """Yield the limits that this process has by its cgroup and by those around it (version 2)."""
+    """Yield the memory limits of this process's cgroup and its parents (version 2)."""
     with suppress(OSError, StopIteration):
         entry = next(line for line in cgroup.read_text().splitlines() if line.startswith("0::"))
         own = limits / entry.removeprefix("0::").strip("/")
         for folder in (own, *own.parents):
-            with suppress(OSError, ValueError):  # no such file where there is no limit to set; "max" is none
+            with suppress(OSError, ValueError):  # no such file in the root cgroup; "max" means no limit
                 yield int((folder / "memory.max").read_text())
             if folder == limits:
                 break

@@ -1,4 +1,4 @@
-"""The plain window: how long a step takes when no profiler is watching."""
+"""The plain window: times the steps without a profiler."""
 
 import time
 from collections.abc import Generator
@@ -17,7 +17,7 @@ FEWEST_STEPS = 3  # a mean of fewer says nothing about the spread
 
 
 class Progress(NamedTuple):
-    """The step that now begins: the `step`-th of `of` in this window. The plain window may run past its `of`."""
+    """The step that begins: the `step`-th of `of` in this window. The plain window may exceed its `of`."""
 
     window: str
     step: int
@@ -26,7 +26,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class PlainWindow:
-    """The step without a profiler: `mean_ms` by the host's clock over the window, the rest of single steps."""
+    """The step without a profiler: `mean_ms` over the window by the host's clock, the rest over single steps."""
 
     steps: int
     mean_ms: float
@@ -46,7 +46,7 @@ class PlainBounds:
     max_seconds: float = 20.0
 
     def reached(self, steps: int, seconds: float) -> bool:
-        """Whether a window of so many steps and seconds is long enough, or too long to go on."""
+        """Return whether a window of so many steps and seconds is long enough, or too long to go on."""
         enough = steps >= self.steps and seconds >= self.seconds
         return enough or (steps >= FEWEST_STEPS and seconds >= self.max_seconds)
 
@@ -57,7 +57,7 @@ class PlainBounds:
 
 
 class Clock:
-    """Times steps by the host's clock alone, for programs that use no GPU."""
+    """Times steps by the host's clock, for programs that do not use a GPU."""
 
     kind = "host"
 
@@ -81,7 +81,7 @@ class Clock:
 
 
 class CudaClock(Clock):
-    """Times single steps by events in the current stream, which cost the program neither a wait nor a copy."""
+    """Times single steps by events in the current stream, which cause neither a wait nor a copy."""
 
     kind = "cuda_event"
 
@@ -111,15 +111,15 @@ def uses_cuda() -> bool:
 
 
 def clock_of_program() -> Clock:
-    """Return the clock that fits what the program has used so far."""
+    """Return the clock for the devices that the program has used so far."""
     return CudaClock() if uses_cuda() else Clock()
 
 
 def plain_window(clock: Clock, bounds: PlainBounds) -> Generator[Progress, None, PlainWindow]:
-    """Wait at every step boundary until the bounds are reached; return what was measured.
+    """Wait at every step boundary until the bounds are reached; return the measured step.
 
-    The device is synchronized at the two ends only. The mean is the host's time between them, so that it holds whoever
-    of host and GPU is ahead.
+    It synchronizes the device at both ends only. The mean is the host's time between them, so it is right even if host
+    or GPU runs ahead of the other.
     """
     clock.synchronize()
     start_ns = clock.now_ns()

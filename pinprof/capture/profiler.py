@@ -22,7 +22,7 @@ def torch_profiler(
     profile_memory: bool = False,
     cuda_sync_events: bool = True,
 ) -> torch.profiler.profile:
-    """Return torch's profiler for `steps` steps after its warm-up; it names them ProfilerStep#N itself."""
+    """Return torch's profiler for `steps` steps after its warm-up, which it names ProfilerStep#N."""
     activities = [ProfilerActivity.CPU]
     if uses_cuda():
         activities.append(ProfilerActivity.CUDA)
@@ -33,12 +33,12 @@ def torch_profiler(
         record_shapes=record_shapes,
         profile_memory=profile_memory,
         experimental_config=_sync_events_config() if cuda_sync_events else None,
-        acc_events=True,  # there is one cycle only; without this torch warns that it forgets those before
+        acc_events=True,  # without this, torch warns that it forgets earlier cycles; there is only one
     )
 
 
 def _sync_events_config() -> torch._C._profiler._ExperimentalConfig | None:
-    """Return the setting that puts `cuda_sync` events into the trace, or None where this torch has no such setting."""
+    """Return the setting that records `cuda_sync` events; None if this torch does not have it."""
     try:
         return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)  # noqa: SLF001  no public name
     except (AttributeError, TypeError):
@@ -53,7 +53,7 @@ def warm_up_profiler(profiler: torch.profiler.profile) -> Generator[Progress, No
 
 
 def write_trace(profiler: torch.profiler.profile, path: Path) -> None:
-    """Write the recorded trace to `path`, whole or not at all; a name ending in .gz is compressed."""
+    """Write the recorded trace to `path`, whole or not at all; compress it if the name ends in .gz."""
     with unfinished(path) as temporary:
         profiler.export_chrome_trace(str(temporary))
 

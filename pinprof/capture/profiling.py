@@ -1,4 +1,4 @@
-"""The recording of a program: warm-up, plain window, then torch.profiler over a few steps, as one trace file."""
+"""Records a program into one trace file: warm-up, plain window, then torch.profiler over a few steps."""
 
 import json
 import os
@@ -25,10 +25,10 @@ from pinprof.version import VERSION
 SUFFIXES = (".json", ".json.gz")
 
 OnWindow = Callable[[str, int, int], None]
-"""Called at the start of every step, with the window's name, the step's number in it and how many it will have."""
+"""Called at the start of every step with the name of the window, the step's number in it, and its number of steps."""
 
 MakeProfiler = Callable[[int], torch.profiler.profile]
-"""Given how many steps to record, returns a profiler that warms up `WARM_UP_STEPS` steps and records those."""
+"""Returns a profiler that warms up for `WARM_UP_STEPS` steps and then records the given number of steps."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Windows:
 
     @property
     def needed(self) -> int:
-        """The fewest steps after which a trace is recorded (in time, warm-up and plain window may ask for more)."""
+        """The fewest steps that give a trace (warm-up and plain window may need more, by their times)."""
         return self.warmup.steps + (self.plain.steps if self.plain else 0) + WARM_UP_STEPS + self.steps
 
 
@@ -65,22 +65,21 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     force: bool = False,
     on_progress: OnWindow | None = None,
 ) -> "Recording":
-    """Return a recording to be used as a context manager; call its `step()` at the end of every training step.
+    """Return a recording, a context manager; call its `step()` at the end of every training step.
 
         with pinprof.profile("out.json.gz") as p:
             for batch in loader:
                 train(batch)
                 p.step()
 
-    After `warmup` steps, or more until their time is steady, but no more than `max_warmup`, it times the plain step:
-    without a profiler, at least `plain_steps` steps (0 leaves this window out) and `plain_seconds`, but no longer than
-    `plain_max_seconds` once it has 3 steps. Then torch.profiler records `steps` steps: these are the trace. Then, on a
-    GPU, it runs `line_steps` steps (0 leaves this window out), with stacks if `line_stack`, to learn from which source
-    line each wait is called; the lines are stored with the trace. Outside the windows the program runs at its own
-    speed.
+    It skips `warmup` steps, or more until their time is steady, but at most `max_warmup`. Then it times the plain step,
+    without a profiler: at least `plain_steps` steps (0 omits this window) and `plain_seconds`, but not longer than
+    `plain_max_seconds` after 3 steps. Then torch.profiler records `steps` steps, which are the trace. On a GPU,
+    `line_steps` more steps (0 omits this window), with stacks if `line_stack` is set, show which source line calls each
+    wait; the trace stores these lines. Outside the windows the program runs at its own speed.
 
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
-    block if it ended before any step was recorded.
+    block if it recorded no step.
     """
     if steps < 1 or min(warmup, plain_steps, line_steps) < 0:
         raise CaptureError(f"steps={steps}, warmup={warmup}, plain_steps={plain_steps}: record at least one step")
@@ -99,11 +98,11 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
 
 @final
 class Recording:
-    """One run through the windows, moved on by `step()`; what it found is in `plain` and `recorded_steps`.
+    """One run through the windows, which `step()` advances; its results are `plain` and `recorded_steps`.
 
-    `done` says that all windows are finished, `steps_seen` how many steps were counted. `plain` stays None if that
-    window was left out or cut short; the file at `path` exists once `recorded_steps` is not 0. `marker`, which goes
-    into it, says what marks a step.
+    `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain` stays None if that
+    window was omitted or cut short. The file at `path` exists when `recorded_steps` is not 0. `marker` says what marks
+    a step, and is stored in that file.
     """
 
     def __init__(
@@ -142,21 +141,21 @@ class Recording:
         try:
             self.end()
         except CaptureError:
-            if error is None:  # the user's own exception is the one to see
+            if error is None:  # the user must see their own exception
                 raise
         if error is None and not self.recorded_steps:
             raise CaptureError(self.why_nothing_recorded())
 
     def join(self, agreement: Agreement | None, count: Callable[[], int]) -> None:
-        """Begin the windows where the other ranks of a job do; `count` says how many steps the program has made.
+        """Begin the windows together with the other ranks of a job; `count` returns the program's number of steps.
 
-        To be called before the start.
+        Call it before `start`.
         """
         self._agreement, self._count = agreement, count
 
     @property
     def place(self) -> int:
-        """How many steps the program has made; without `join`, those that it was told of."""
+        """How many steps the program has made; without `join`, the calls of `step()`."""
         return self._count()
 
     def start(self) -> None:
@@ -164,17 +163,17 @@ class Recording:
         self._advance()
 
     def step(self) -> None:
-        """Say that a training step ends here; free of cost once `done`."""
+        """Mark the end of a training step; costs nothing after `done`."""
         if not self.done:
             self.steps_seen += 1
             self._advance()
 
     def end(self) -> None:
-        """Leave the window that is open, if any; keep the complete steps recorded so far."""
+        """Leave the open window, if any; keep the complete steps recorded so far."""
         self._boundaries.close()
 
     def why_nothing_recorded(self) -> str:
-        """Return the sentence for a program that ended before any step was recorded."""
+        """Return the error for a program that ended before any step was recorded."""
         windows = self.windows
         ended = f"the program ended after {counted(self.steps_seen, 'step')}, before one was recorded"
         if self.steps_seen >= windows.needed:
@@ -190,7 +189,7 @@ class Recording:
     def _open_window(self) -> str:
         windows = self.windows
         if self._window == "warm-up":
-            return f"the steps were not steady yet, for which up to {windows.warmup.max_steps} are waited (max_warmup)"
+            return f"their times were not steady; the warm-up takes up to {windows.warmup.max_steps} steps (max_warmup)"
         if self._window == "plain" and windows.plain:
             return (
                 f"steps without the profiler were still being timed, which takes at least {windows.plain.seconds:g} s"
@@ -216,7 +215,7 @@ class Recording:
         self.done = True
 
     def _warm_up(self) -> Generator[Progress, None, PlainBounds | None]:
-        """Warm up, and return the bounds of the plain window: in a job a number of steps, the same for all ranks."""
+        """Warm up, and return the bounds of the plain window: in a job, the same number of steps for all ranks."""
         agreement, bounds, plain = self._agreement, self.windows.warmup, self.windows.plain
         if agreement is None:
             yield from warm_up(self._make_clock(), bounds)
@@ -245,10 +244,10 @@ class Recording:
             self._keep(profiler)
 
     def _keep(self, profiler: torch.profiler.profile) -> None:
-        """Stop the profiler and write the trace; without a complete step there is nothing to write."""
+        """Stop the profiler, and write the trace if it has a complete step."""
         steps, self.recorded_steps = self.recorded_steps, 0
         with as_capture_error("the recording could not be finished"):
-            if steps:  # metadata is taken up while the profiler records, not later
+            if steps:  # the profiler takes metadata only while it records
                 profiler.add_metadata_json("pinprof", json.dumps(self._description()))
             profiler.stop()
             if steps:
@@ -262,9 +261,9 @@ class Recording:
 
 
 def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
-    """Return what pinprof stores in the trace: versions, GPU, rank, what marks a step, the step without profiler.
+    """Return what pinprof stores in the trace.
 
-    And how much memory is pinned now.
+    These are versions, GPU, rank, the marker of steps, the step without the profiler, and the memory pinned now.
     """
     rank, memory = rank_of_process(), host_memory()
     return {
@@ -280,16 +279,16 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
 
 
 def writable_target(path: Path, *, force: bool) -> Path:
-    """Return `path`, made absolute, if a trace may be written there; raise CaptureError otherwise.
+    """Return the absolute `path` if a trace can be written there. Raises CaptureError otherwise.
 
-    Absolute, because the program may change its working directory before the file is written.
+    It is absolute because the program may change its working directory before pinprof writes the file.
     """
     if not path.name.endswith(SUFFIXES):
         raise CaptureError(f"{path}: a trace's name must end in {' or '.join(SUFFIXES)}")
     if not path.absolute().parent.is_dir():
         raise CaptureError(f"{path}: there is no folder {path.parent}; make it first")
     if path.exists() and not path.is_file():
-        raise CaptureError(f"{path}: is no regular file, and a trace is read again; name another")
+        raise CaptureError(f"{path}: not a regular file, and pinprof reads the trace again; name another")
     if path.exists() and not force:
         raise CaptureError(f"{path}: exists already; choose another name or overwrite it with force=True")
     return path.absolute()

@@ -1,4 +1,4 @@
-"""A user's script or module, run in this process as `python` runs it."""
+"""Runs a user's script or module in this process as `python` runs it."""
 
 import ast
 import atexit
@@ -18,17 +18,17 @@ from typing import Any
 from pinprof.errors import CaptureError
 
 OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "races"))
-"""Rooms whose frames stand between the program and python, and are no part of either."""
+"""Packages whose frames come between the program and python, and belong to neither."""
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 Replacement = Callable[[ast.Module], ast.Module]
-"""Takes the code of a program and returns what is run instead."""
+"""Takes the code of a program and returns the code to run instead."""
 
 
 @dataclass(frozen=True)
 class UserProgram:
-    """What follows `python` on a command line: a script, or after `-m` the name of a module, and arguments."""
+    """The words after `python` on a command line: a script, or `-m` and a module, and the arguments."""
 
     name: str
     args: Sequence[str]
@@ -36,15 +36,15 @@ class UserProgram:
 
     @contextmanager
     def as_main(self) -> Iterator[ModuleType]:
-        """Give a fresh `__main__`, with `sys.argv` and `sys.path` as python sets them, for the block.
+        """Give the block a fresh `__main__`, with `sys.argv` and `sys.path` as python sets them.
 
-        Functions that run at the interpreter's exit find this `__main__` and its working directory again; objects of
-        its classes could not be pickled otherwise.
+        Functions that run at the interpreter's exit find this `__main__` and its working directory again; otherwise
+        they could not pickle objects of its classes.
         """
         saved, folder = (sys.argv, sys.path[:], sys.modules["__main__"]), Path.cwd()
         main = ModuleType("__main__")
         vars(main).update(__builtins__=builtins, __cached__=None)
-        if sys.version_info < (3, 14):  # from then on they are made when they are asked for
+        if sys.version_info < (3, 14):  # since then, Python makes them on demand
             main.__annotations__ = {}
         sys.argv = ["-m" if self.module else self.name, *self.args]
         if not getattr(sys.flags, "safe_path", False):  # python -P leaves the path alone
@@ -60,7 +60,7 @@ class UserProgram:
             os.chdir(folder)
 
     def load(self, main: ModuleType, change: Replacement | None = None) -> CodeType:
-        """Return the code to execute in `main`, which learns where it comes from."""
+        """Return the code to execute in `main`, and set the file and the loader of `main`."""
         return self._load_module(main, change) if self.module else self._load_script(main, change)
 
     def _load_script(self, main: ModuleType, change: Replacement | None) -> CodeType:
@@ -71,7 +71,7 @@ class UserProgram:
             return _compiled(file.read(), path, change)
 
     def _load_module(self, main: ModuleType, change: Replacement | None) -> CodeType:
-        find: Any = vars(runpy)["_get_module_details"]  # private, but pdb and coverage find modules with it, too
+        find: Any = vars(runpy)["_get_module_details"]  # private, but pdb and coverage use it too
         name, spec, code = find(self.name, CaptureError)
         main.__file__ = sys.argv[0] = spec.origin
         main.__loader__, main.__package__, main.__spec__ = spec.loader, spec.parent, spec
@@ -80,7 +80,7 @@ class UserProgram:
             return code
         source = spec.loader.get_source(name)
         if source is None:
-            raise CaptureError(f"{self.name}: its source is not there, so none of its functions can mark steps")
+            raise CaptureError(f"{self.name}: it has no source, so none of its functions can mark steps")
         return _compiled(source, spec.origin, change)
 
 
@@ -90,7 +90,7 @@ def _compiled(source: str | bytes, path: str, change: Replacement | None) -> Cod
 
 
 def status_after(exc: BaseException) -> int:
-    """Return the status with which python exits after an exception of the program, printed as python prints it."""
+    """Print an exception of the program as python does, and return the exit status of python after it."""
     if isinstance(exc, SystemExit):
         return _exit_status(exc)
     hide_own_frames(exc)
@@ -99,7 +99,7 @@ def status_after(exc: BaseException) -> int:
 
 
 def _exit_status(exc: SystemExit) -> int:
-    """Return the status that python would exit with; a text is printed, as python does."""
+    """Return python's exit status; print a text, as python does."""
     if exc.code is None or isinstance(exc.code, int):
         return exc.code or 0
     print(exc.code, file=sys.stderr)  # noqa: T201
@@ -107,7 +107,7 @@ def _exit_status(exc: SystemExit) -> int:
 
 
 def exit_as_fork(status: int) -> None:
-    """End a process that the script forked and that ran to the script's end: what comes after is its parent's."""
+    """End a forked process at the end of the script; what comes after is for its parent."""
     atexit._run_exitfuncs()  # noqa: SLF001  what python does at its exit
     sys.stdout.flush()
     sys.stderr.flush()
@@ -115,7 +115,7 @@ def exit_as_fork(status: int) -> None:
 
 
 def hide_own_frames(error: BaseException) -> BaseException:
-    """Take pinprof's frames out of the tracebacks of an exception of the program, and of those that led to it."""
+    """Remove pinprof's frames from the tracebacks of an exception of the program, and of those that led to it."""
     todo: list[BaseException | None] = [error]
     seen: set[int] = set()
     while todo:

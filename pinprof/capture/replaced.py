@@ -1,4 +1,4 @@
-"""Changes a function of torch while a program is watched, and puts it back."""
+"""Changes a function of torch while a program runs, and restores it."""
 
 import ctypes
 import gc
@@ -9,12 +9,12 @@ from inspect import getattr_static
 from typing import Any
 
 IMMUTABLE = 1 << 8
-"""The flag of classes whose attributes Python does not set (Py_TPFLAGS_IMMUTABLETYPE); most of those written in C."""
+"""The flag of classes with read-only attributes (Py_TPFLAGS_IMMUTABLETYPE), such as most classes in C."""
 
 
 @contextmanager
 def replaced(holder: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
-    """Change an attribute of a class or module within the block; an inherited one is covered."""
+    """Change an attribute of a class or module in the block; the change hides an inherited one."""
     own = name in vars(holder)
     before = getattr_static(holder, name)
     _set(holder, name, change(before))
@@ -28,7 +28,7 @@ def replaced(holder: Any, name: str, change: Callable[[Any], Any]) -> Iterator[N
 
 
 def noting(note: Callable[..., object]) -> Callable[[Any], Any]:
-    """Return what makes a function hand its result and its arguments to `note` once it returns."""
+    """Return a change of a function: after each call, it passes the result and the arguments to `note`."""
 
     def change(function: Any) -> Any:
         @wraps(function)
@@ -46,6 +46,6 @@ def _set(holder: Any, name: str, value: Any) -> None:
     if not (isinstance(holder, type) and holder.__flags__ & IMMUTABLE):
         setattr(holder, name, value)
         return
-    (attributes,) = gc.get_referents(vars(holder))  # what the read-only view that Python gives is a view of
+    (attributes,) = gc.get_referents(vars(holder))  # the dictionary under Python's read-only view
     attributes[name] = value
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(holder))

@@ -1,4 +1,4 @@
-"""Recording an unmodified script: it runs as under `python`, and what it does moves the recording on."""
+"""Records an unmodified script: it runs as under `python`, and its steps advance the recording."""
 
 import os
 import sys
@@ -22,15 +22,15 @@ MARK_STEPS = (
     "mark them yourself: call pinprof.step() at the end of each, or name the function that makes one with --step-marker"
 )
 POLITE_STOPS = 2
-"""How often a script is asked to stop before its handlers are interrupted, too."""
+"""How often to ask a script to stop before interrupting its handlers too."""
 
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """How a script ended and what was recorded of it.
+    """How a script ended, and its recording.
 
-    `path` is None if the script failed before a step was recorded; `marker` says what marked its steps, `stopped` that
-    we ended it, its windows done.
+    `path` is None if the script failed before a step was recorded. `marker` says what marked its steps, `stopped`
+    whether pinprof ended it after its windows.
     """
 
     path: Path | None
@@ -49,7 +49,7 @@ class _Ending:
 
 
 class _Finished(BaseException):
-    """Ends the script at a step boundary; no `except Exception` of the script's own holds it up."""
+    """Ends the script at a step boundary; the script's own `except Exception` does not catch it."""
 
 
 def run_script(
@@ -64,21 +64,23 @@ def run_script(
     on_progress: OnWindow | None = None,
     **options: Any,
 ) -> ScriptRun:
-    """Run `script` as `python script args` would, or as `python -m script args`, recording it; return how it ended.
+    """Run `script` like `python script args` or `python -m script args`, and record it; return how it ended.
 
     `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`, or the
-    name of a function, as the script defines it or as `module:name`. `options` are those of `profile()`. When the
-    windows are done, the script is stopped at the end of a step, or left to finish if `keep_going`; the ranks of a job
-    begin their windows at the same step, and are stopped after the same, by their `agreement`. The traceback of a
-    failing script goes to standard error as Python prints it, and what was recorded until then is kept.
+    name of a function, as the script defines it or as `module:name`. `options` are those of `profile()`. After the
+    windows it stops the script at the end of a step, or lets it finish if `keep_going`. By their `agreement`, the ranks
+    of a job begin their windows at the same step and stop after the same one. If the script fails, its traceback goes
+    to standard error as Python prints it, and the recorded steps are kept.
 
-    Raises CaptureError if there is no such script or function, and if a script that did not fail ended before a step
-    was recorded.
+    Raises CaptureError if the script or function does not exist, or if a script ended without failure before a step was
+    recorded.
     """
     if not module and not Path(script).is_file():
-        raise CaptureError(f"{script}: there is no such script")
+        raise CaptureError(f"{script}: no such script")
     if options.get("warmup", 1) < 1:
-        raise CaptureError("warmup=0: the first step of a script contains its start; keep at least one for warm-up")
+        raise CaptureError(
+            "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
+        )
     recording = profile(path, on_progress=on_progress, **options)
     stepper = _Stepper(recording, agreement, keep_going=keep_going)
     marks = Marks(step_marker, stepper.end_step)
@@ -98,9 +100,9 @@ def run_script(
 
 
 class _Stepper:
-    """Moves the recording on at the end of every step; once it is done or has failed, ends the script.
+    """Advances the recording at the end of every step, and ends the script when that is done or has failed.
 
-    A rank of a job goes on until it may end together with the others: they would wait for it in a collective.
+    A rank of a job goes on until it can end together with the others, which would wait for it in a collective.
     """
 
     def __init__(self, recording: Recording, agreement: Agreement | None, *, keep_going: bool) -> None:
@@ -111,7 +113,7 @@ class _Stepper:
         self._keep_going = keep_going
 
     def end_step(self, marker: str) -> None:
-        """Take the end of a step, marked by what `marker` says."""
+        """Note the end of a step, with the name of its marker."""
         if self.failure is None:
             self.recording.marker = marker
             try:
@@ -125,7 +127,7 @@ class _Stepper:
         return self.failure is not None or (self.recording.done and not self._keep_going)
 
     def _stop(self) -> None:
-        """End the script; one that catches this and goes on is interrupted in its next line, outside of that `try`."""
+        """End the script; interrupt one that catches this and goes on in its next line, outside of that `try`."""
         self.stops += 1
         if self.stops > POLITE_STOPS:
             _interrupt_next_line()
@@ -153,7 +155,7 @@ def _is_installed(frame: FrameType) -> bool:
 
 
 def _run_to_its_end(program: UserProgram, marks: Marks, stepper: _Stepper) -> _Ending:
-    """Run the program within the recording; whatever ends it, the recording is ended too."""
+    """Run the program in the recording, and end the recording however the program ends."""
     recording, process = stepper.recording, os.getpid()
     with program.as_main() as main, marks.placed():
         recording.start()
@@ -166,7 +168,7 @@ def _run_to_its_end(program: UserProgram, marks: Marks, stepper: _Stepper) -> _E
         ending = _Ending(0, stopped=True)
         leave_job()
     if ending.exit_status:
-        with suppress(CaptureError):  # the script's own failure is the one to see
+        with suppress(CaptureError):  # the user must see the script's own failure
             recording.end()
         return ending
     recording.end()
@@ -176,7 +178,7 @@ def _run_to_its_end(program: UserProgram, marks: Marks, stepper: _Stepper) -> _E
 
 
 def _ending_of(program: UserProgram, main: ModuleType, marks: Marks) -> _Ending:
-    """Execute the program; return how it ended, its traceback printed if it failed."""
+    """Execute the program, print its traceback if it fails, and return how it ended."""
     try:
         code = program.load(main, marks.decorated if marks.in_script else None)
     except CaptureError:
@@ -193,12 +195,12 @@ def _ending_of(program: UserProgram, main: ModuleType, marks: Marks) -> _Ending:
 
 
 def _shown(exc: BaseException) -> _Ending:
-    """Return the status with which python exits after this exception, printed as python prints it."""
+    """Print an exception as python does, and return the exit status of python after it."""
     return _Ending(status_after(exc))
 
 
 def _is_our_doing(exc: BaseException) -> bool:
-    """Return whether it is our end of the script, or what the script made of it."""
+    """Return whether the exception is our end of the script, or one that the script raised from it."""
     chain: list[BaseException | None] = [exc]
     for link in chain:
         if isinstance(link, _Finished):
@@ -211,17 +213,17 @@ def _is_our_doing(exc: BaseException) -> bool:
 def _why_nothing_recorded(recording: Recording, marks: Marks) -> str:
     if recording.steps_seen:
         chosen = marks.chooser is not None and recording.steps_seen < recording.windows.needed
-        uncounted = ". The first few, until it was clear what marks a step, do not count" if chosen else ""
+        uncounted = ". The first few steps, before it was clear what marks a step, do not count" if chosen else ""
         return recording.why_nothing_recorded() + uncounted
     if marks.chooser is None:
         return f"no step was seen between two calls of {marks.step_marker}; name a function that is called every step"
     seen = marks.chooser.seen
     if not seen.total():
         return (
-            "neither a batch drawn from a DataLoader nor an optimizer step was seen, so no step could be recorded; "
+            "the program drew no batch from a DataLoader and made no optimizer step, so no step was recorded; "
             f"{MARK_STEPS}"
         )
     return (
-        f"the program ended after {seen['optimizer']} optimizer steps and {seen['batch']} batches, too few to see what "
-        f"one training step is. Run it longer, or {MARK_STEPS}"
+        f"the program ended after {seen['optimizer']} optimizer steps and {seen['batch']} batches, too few to tell "
+        f"what one training step is. Run it longer, or {MARK_STEPS}"
     )

@@ -1,4 +1,4 @@
-"""What the callbacks share: the recording of a training that a framework drives."""
+"""The recording of a training that a framework drives, which its callbacks share."""
 
 import atexit
 import os
@@ -13,15 +13,15 @@ from pinprof.errors import CaptureError
 from pinprof.units import counted
 
 RANKS_STOP_APART = (
-    "stop=True is for one process: the ranks of a job would stop at different steps and wait for each other for ever; "
-    "leave it out, and bound the training itself"
+    "stop=True is for one process: the ranks of a job would stop at different steps and wait for each other forever; "
+    "leave it out, and limit the training itself"
 )
 
 
 class TrainingRecording:
-    """The recording of one training: opened at its first step, ended with it, and never the end of it.
+    """The recording of one training: it begins at the first step, ends with the training, and never fails it.
 
-    Once the training runs, what goes wrong with the recording is said on standard error and the training goes on.
+    After the training has begun, it reports an error of the recording on standard error and lets the training go on.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, stop: bool, options: dict[str, Any]) -> None:
@@ -34,17 +34,17 @@ class TrainingRecording:
         self._validations = 0
 
     def begin(self, rank: int, ranks: int) -> None:
-        """Prepare to record the first training; leave a second one alone. Raise CaptureError as `profile()` does."""
+        """Prepare to record the first training; ignore a second one. Raises CaptureError as `profile()` does."""
         if self._recording is not None:
             return
         if ranks > 1 and self._stop:
             raise CaptureError(RANKS_STOP_APART)
         path = path_of_rank(self._path, rank) if ranks > 1 else self._path
         self._recording = profile(path, **self._options)
-        atexit.register(self.end)  # not every framework says that a training failed
+        atexit.register(self.end)  # not every framework reports a failed training
 
     def boundary(self) -> bool:
-        """Say that a step begins here, and that the one before it, if any, ends; return whether to stop training."""
+        """End the current step, if any, and begin the next; return whether to stop training."""
         if self._recording is None or self._ended:
             return False
         try:
@@ -63,11 +63,11 @@ class TrainingRecording:
         return False
 
     def validated(self) -> None:
-        """Note that the step under way contains a validation."""
+        """Note that the current step contains a validation."""
         self._validations += self._started and not self._ended
 
     def end(self) -> None:
-        """End the recording if it still goes on, keep its complete steps, and say where they are."""
+        """End the recording if it still runs, keep its complete steps, and say where they are."""
         if self._recording is None or self._ended:
             return
         self._close()
@@ -88,7 +88,7 @@ class TrainingRecording:
             return recording.why_nothing_recorded()
         lines = [f"recorded {counted(steps, 'step')}; next: pinprof report {shlex.quote(str(recording.path))}"]
         if self._validations:
-            lines.append("validation ran between steps while they were timed or recorded: those read too long")
+            lines.append("validation ran between timed or recorded steps, so these steps read too long")
         return "\npinprof: ".join(lines)
 
 

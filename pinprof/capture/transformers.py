@@ -1,4 +1,4 @@
-"""Recording a training of the Trainer of Hugging Face's transformers, by a callback."""
+"""Records a training of the Trainer of Hugging Face's transformers, through a callback."""
 
 import os
 from importlib import import_module
@@ -12,26 +12,25 @@ if find_spec("transformers") is None:
 TrainerCallback: Any = import_module("transformers").TrainerCallback
 
 
-class PinprofCallback(TrainerCallback):  # type: ignore[misc]  # untyped, so that types are checked without transformers too
+class PinprofCallback(TrainerCallback):  # type: ignore[misc]  # untyped, so that mypy works without transformers
     """Records the first training of a Trainer.
 
         trainer = Trainer(model, args, train_dataset=dataset, callbacks=[PinprofCallback("out.json.gz")])
 
-    A step is an optimizer step, with all the batches whose gradients it takes, and the fetch of the batches of the next
-    is in it. The `options` are those of `profile()`. Once the steps are recorded the training goes on, or ends if
-    `stop` is set (which several ranks cannot do together). Each of several ranks writes its own trace, as
-    out.rank3.json.gz.
+    A step is an optimizer step with all the batches whose gradients it uses; it includes the fetch of the next step's
+    batches. The `options` are those of `profile()`. After the recording the training goes on, or ends if `stop` is set
+    (which several ranks cannot do together). Each of several ranks writes its own trace, such as out.rank3.json.gz.
 
-    Raises CaptureError as the training begins if the trace cannot be written. After that it lets the training be; an
-    early end keeps the complete steps, and where they are is said on standard error. The Trainer does not tell when a
-    training fails: then they are kept when the program ends, or when you call `end()`.
+    Raises CaptureError at the beginning of the training if the trace cannot be written. Later it never fails the
+    training: after an early end it keeps the complete steps, and says on standard error where they are. The Trainer
+    does not report a failed training; then it keeps the steps when the program ends, or when you call `end()`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, stop: bool = False, **options: Any) -> None:
         self._training = TrainingRecording(path, stop=stop, options=options)
 
     def end(self) -> None:
-        """Keep what was recorded, without waiting for the program to end."""
+        """Keep the recorded steps, without waiting for the program to end."""
         self._training.end()
 
     def on_train_begin(self, args: Any, *_: Any, **__: Any) -> None:
@@ -48,5 +47,5 @@ class PinprofCallback(TrainerCallback):  # type: ignore[misc]  # untyped, so tha
         self._training.validated()
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """End the recording, if it still goes on."""
+        """End the recording if it still runs."""
         self._training.end()

@@ -14,13 +14,14 @@ import torch
 from pinprof.capture.replaced import noting, replaced
 
 SYNC_WARNING = "called a synchronizing CUDA operation"
-"""What torch's sync debug mode says, as soon as control is back in Python (c10/cuda/CUDAFunctions.cpp)."""
+"""The warning of torch's sync debug mode when control returns to Python (c10/cuda/CUDAFunctions.cpp)."""
 
 PROTOTYPE_WARNING = "Synchronization debug mode is a prototype feature"
-"""What it says when it is turned on."""
+"""Its warning when it is turned on."""
 
 LINGER_S = 0.01
-"""Time for threads whose wait is over to say so: twice what one may keep the interpreter (sys.getswitchinterval)."""
+"""Time for threads to report a finished wait: twice the time that a thread may keep the interpreter
+(sys.getswitchinterval)."""
 
 
 def has_gpu() -> bool:
@@ -30,11 +31,11 @@ def has_gpu() -> bool:
 
 @contextmanager
 def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[None]:
-    """Call `on_wait` right after each wait of the block, on the thread that waited, whichever that is.
+    """Call `on_wait` right after each wait in the block, on the thread that waited.
 
-    Starts CUDA if nothing has. torch's modes and functions are as before after the block. torch decides that a wait is
-    warned of before it, and warns after it: with `linger`, the warnings of waits in which other threads are at the end
-    of the block are still taken, and not left to what filters there are then.
+    It starts CUDA if necessary, and restores torch's modes and functions after the block. torch decides before a wait
+    whether to warn, and warns after it. With `linger`, the block still takes the warnings of other threads that wait at
+    its end; otherwise these go to the filters outside.
     """
     with ExitStack() as undo:
         undo.enter_context(_warned(on_wait, linger=linger))
@@ -44,14 +45,14 @@ def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[N
 
 
 def _tell(waits: Callable[..., bool], on_wait: Callable[[], None], *call: Any, **more: Any) -> None:
-    """Report a call, given with its result first, if `waits` says that it may wait."""
+    """Report a call, whose result comes first, if `waits` says that it may wait."""
     if waits(*call, **more):
         on_wait()
 
 
 @contextmanager
 def _warned(on_wait: Callable[[], None], *, linger: bool) -> Iterator[None]:
-    """Take the warnings of torch's sync debug mode; others go where they always go."""
+    """Take the warnings of torch's sync debug mode, and let others pass."""
     mode = torch.cuda.get_sync_debug_mode()
     with taking_warnings(on_wait):
         try:
@@ -60,7 +61,7 @@ def _warned(on_wait: Callable[[], None], *, linger: bool) -> Iterator[None]:
         finally:
             torch.cuda.set_sync_debug_mode(mode)
             if linger and threading.active_count() > 1:
-                with suppress(RuntimeError):  # a failed kernel is the program's to report
+                with suppress(RuntimeError):  # the program reports a failed kernel
                     torch.cuda.synchronize()
                 time.sleep(LINGER_S)
 
@@ -69,7 +70,7 @@ def _warned(on_wait: Callable[[], None], *, linger: bool) -> Iterator[None]:
 def taking_warnings(on_wait: Callable[[], None]) -> Iterator[None]:
     """Call `on_wait` at each warning of a wait, whatever filters the block sets.
 
-    Nobody else sees it but those who take warnings, too, in blocks around this one.
+    Only blocks around this one that take warnings too also see it.
     """
     take = _Take(on_wait)
     with warnings.catch_warnings():
@@ -83,7 +84,7 @@ def taking_warnings(on_wait: Callable[[], None]) -> Iterator[None]:
 
 
 class _Take:
-    """Stands in a warning filter for the pattern of the message, so it sees every warning before any other filter.
+    """Replaces the message pattern of a warning filter, so that it sees every warning before any other filter.
 
     Replacing `warnings.showwarning` would not do: `pytest.warns` and its like put it back, and a filter that makes
     errors of warnings comes before it.
@@ -91,15 +92,15 @@ class _Take:
 
     def __init__(self, on_wait: Callable[[], None]) -> None:
         self.on_wait: Callable[[], None] | None = on_wait
-        """None once it is over: a block of `catch_warnings` that outlives it keeps a copy of the filters."""
+        """None after its end: a block of `catch_warnings` that outlives it keeps a copy of the filters."""
 
     def match(self, message: str) -> bool:
-        """Return whether a warning ends here."""
+        """Return whether to take a warning."""
         if self.on_wait is None:
             return False
         if SYNC_WARNING not in message:
             return PROTOTYPE_WARNING in message
-        for take in tuple(_taking):  # the first filter is the innermost block's, and the others are not asked
+        for take in tuple(_taking):  # Python asks only the first filter, that of the innermost block
             if take.on_wait is not None:
                 take.on_wait()
         return True
@@ -109,7 +110,7 @@ _taking: list[_Take] = []
 
 
 class _Filters(list[Any]):
-    """Warning filters of which the first stays the first, also in the copies that `catch_warnings` makes of them."""
+    """Warning filters whose first stays the first, even in the copies that `catch_warnings` makes."""
 
     def __init__(self, first: Any, others: Iterable[Any]) -> None:
         super().__init__([first, *others])
@@ -125,13 +126,13 @@ class _Filters(list[Any]):
 
 def _uncovered() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
     """Yield (holder, name, condition) of the functions that wait without a warning of the sync debug mode."""
-    yield torch._C, "_cuda_synchronize", _always  # noqa: SLF001  what torch.cuda.synchronize calls, however imported
+    yield torch._C, "_cuda_synchronize", _always  # noqa: SLF001  torch.cuda.synchronize calls it, however imported
     yield torch._C, "_cuda_emptyCache", _always  # noqa: SLF001
     if hasattr(torch._C, "_accelerator_synchronizeDevice"):  # noqa: SLF001  since torch 2.6
         yield torch._C, "_accelerator_synchronizeDevice", _always  # noqa: SLF001
     yield torch.cuda.Event, "synchronize", _always
     yield torch.Event, "synchronize", _is_of_a_gpu
-    if not has_compiled():  # compiled code guards on the methods of Tensor: it would compile again
+    if not has_compiled():  # a change of Tensor's methods would recompile compiled code
         for name in ("to", "cuda", "cpu", "copy_"):
             yield torch.Tensor, name, copies_pageable_memory
 
@@ -151,9 +152,9 @@ def _is_of_a_gpu(_: object, event: torch.Event) -> bool:
 
 
 def copies_pageable_memory(result: Any, source: torch.Tensor, *args: Any, non_blocking: bool = False, **_: Any) -> bool:
-    """Return whether a copy that should not block was one between the GPU and pageable memory, which blocks."""
+    """Return whether a non-blocking copy was between the GPU and pageable memory, and so blocked."""
     if not (non_blocking or any(arg is True for arg in args)):
-        return False  # a blocking copy is warned of
+        return False  # torch warns of a blocking copy
     other = args[0] if args and isinstance(args[0], torch.Tensor) else result
     if not isinstance(other, torch.Tensor) or source.device.type == other.device.type:
         return False

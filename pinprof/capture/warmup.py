@@ -1,4 +1,4 @@
-"""The warm-up: steps that are left out until their time is steady."""
+"""The warm-up: skips steps until their time is steady."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from statistics import median
 from pinprof.capture.plain import NS_PER_S, Clock, Progress
 
 COMPARED_STEPS = 5
-"""The steps are steady when the median of so many is near that of as many before them."""
+"""Steps are steady if the median of so many is close to that of as many before them."""
 STEADY = 0.1
-"""How far the two medians may differ, as a share of the larger; host-bound steps scatter by about that much."""
+"""How much the two medians may differ, as a share of the larger; host-bound steps vary by about that much."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class WarmUpBounds:
 def warm_up(
     clock: Clock, bounds: WarmUpBounds, may_wait: Callable[[], bool] = lambda: True
 ) -> Generator[Progress, None, float]:
-    """Wait at every step boundary until the steps are steady or the bounds are reached; return how many ns one took.
+    """Wait at every step boundary until the steps are steady or a bound is reached; return the time of a step in ns.
 
-    That is the median of the last ones. The device is left alone. `may_wait` is asked after the fewest steps: whether
-    steady ones may be waited for.
+    That is the median of the last steps. It does not touch the device. After the fewest steps, `may_wait` returns
+    whether to wait for steady ones.
     """
     marks_ns = [clock.now_ns()]
     while not _is_over(marks_ns, bounds) and (len(marks_ns) <= bounds.steps or may_wait()):
@@ -47,7 +47,7 @@ def _is_over(marks_ns: Sequence[int], bounds: WarmUpBounds) -> bool:
 
 
 def is_steady(times: Sequence[int]) -> bool:
-    """Return whether the last steps took about as long as those before them; true of fewer than two steps."""
+    """Return whether the last steps took about as long as those before them; true for fewer than two steps."""
     compared = min(COMPARED_STEPS, len(times) // 2)
     if compared == 0:
         return True

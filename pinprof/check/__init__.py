@@ -1,4 +1,4 @@
-"""The gate for CI: figures of a trace held against limits, or against an earlier report."""
+"""The gate for CI: compares figures of a trace with limits, or with an earlier report."""
 
 from pinprof.check.baseline import Baseline, BaselineTrace, match_traces, read_baseline, remarks_on
 from pinprof.check.config import find_config, read_config

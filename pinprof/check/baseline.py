@@ -17,7 +17,7 @@ HOW = "make one with: pinprof report TRACE --json FILE"
 UNKNOWN_BEFORE = "the baseline does not know it"
 NO_COPIES = "the baseline has no copies"
 TIMES_THE_KERNELS = 2.0
-"""A step with so many times the kernels of another, or so many times fewer, is hardly one of the same program."""
+"""Two steps whose numbers of kernels differ by more than this factor are hardly of the same program."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Waits: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MOST_WAITS)]
@@ -95,13 +95,13 @@ class BaselineEvents(msgspec.Struct, frozen=True):
 
 
 class BaselineMissing(msgspec.Struct, frozen=True):
-    """What made the trace less than it seemed."""
+    """A doubt about the trace."""
 
     check: str = ""
 
 
 class BaselineTrace(msgspec.Struct, frozen=True):
-    """What a check needs of a trace in an earlier report."""
+    """What a check needs about a trace in an earlier report."""
 
     path: str
     rank: int | None
@@ -124,7 +124,7 @@ class BaselineTrace(msgspec.Struct, frozen=True):
 
     @property
     def tells_waits(self) -> bool:
-        """Whether it knew of hidden waits, or that there were none."""
+        """Whether the report knew its hidden waits, even if there were none."""
         return bool(self.waits) or (
             self.per_step is not None and self.per_step.hidden_syncs is not None and bool(self.gpu)
         )
@@ -142,7 +142,7 @@ class _Head(msgspec.Struct):
 
 
 def read_baseline(path: str | Path) -> Baseline:
-    """Return an earlier report; PinprofError, with the file's name, if the file is none, or has impossible figures."""
+    """Return an earlier report. Raises PinprofError if the file is not one, or contains impossible figures."""
     try:
         data = Path(path).read_bytes()
     except OSError as exc:
@@ -152,19 +152,19 @@ def read_baseline(path: str | Path) -> Baseline:
         if head.schema == REPORT_SCHEMA:
             return msgspec.json.decode(data, type=Baseline)
     except msgspec.ValidationError as exc:
-        raise PinprofError(f"{path}: is no report of pinprof that a check could use ({exc}); {HOW}") from exc
+        raise PinprofError(f"{path}: is not a report of pinprof that a check can use ({exc}); {HOW}") from exc
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise PinprofError(f"{path}: is not JSON ({exc}); {HOW}") from exc
     schema = f"its schema is {head.schema}" if head.schema else "it has no schema"
-    raise PinprofError(f"{path}: is no baseline: {schema}, not {REPORT_SCHEMA}; {HOW}")
+    raise PinprofError(f"{path}: is not a baseline: {schema}, not {REPORT_SCHEMA}; {HOW}")
 
 
 def match_traces(
     measured: Sequence[TraceFigures | None], baseline: Sequence[BaselineTrace]
 ) -> list[BaselineTrace | None]:
-    """Return for each trace its counterpart: by rank where the baseline has them all, else by position.
+    """Return the counterpart of each trace: by rank if the baseline has all ranks, else by position.
 
-    None stands for a trace that could not be read. Raises PinprofError if neither tells which is which.
+    None stands for a trace that could not be read. Raises PinprofError if neither way matches the traces.
     """
     given = [trace for trace in measured if trace]
     by_rank: dict[int | None, BaselineTrace] = {trace.rank: trace for trace in baseline if trace.rank is not None}
@@ -183,7 +183,7 @@ def match_traces(
 def remarks_on(
     baseline: Baseline, measured: Sequence[TraceFigures | None], matched: Sequence[BaselineTrace | None]
 ) -> Iterator[str]:
-    """Yield what makes a baseline less fit for traces, which are matched with these of it, in words."""
+    """Yield in words what makes a baseline less fit for traces; `matched` are their counterparts in it."""
     if baseline.pinprof_version != VERSION:
         yield f"it is of pinprof {baseline.pinprof_version}, this is {VERSION}: figures may be of another kind"
     left = [trace.path for trace in baseline.traces if not any(trace is before for before in matched)]
@@ -195,7 +195,7 @@ def remarks_on(
 
 
 def _unlike(now: TraceFigures, before: BaselineTrace) -> Iterator[str]:
-    """Yield how the recording that a trace is compared with is another one than that, in words."""
+    """Yield in words how the recording in the baseline differs from that of the trace."""
     if now.rank is not None and before.rank is not None and now.rank != before.rank:
         yield f"which is rank {before.rank}, not {now.rank}"
     if any(entry.check == "truncated" for entry in before.missing):
@@ -211,7 +211,7 @@ def _unlike(now: TraceFigures, before: BaselineTrace) -> Iterator[str]:
 
 
 def figure_before(key: str, before: BaselineTrace, now: Bounded) -> Bounded:
-    """Return the baseline's figure of a quantity; `now` is the present one."""
+    """Return the baseline's figure of a quantity; `now` is the current figure."""
     if key == "max_step_ms":
         return _step(before.steps)
     if key == "min_overlap":

@@ -1,4 +1,4 @@
-"""The figures of one trace that limits are about, each with the places behind it, or why it cannot be known."""
+"""Measures the figures of a trace that have limits, each with its places, or with the reason why it is unknown."""
 
 import math
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
 from pinprof.units import NS_PER_MS, duration
 
 NOISE_MS = 0.02
-"""Times per step that differ by less are the same: 20 µs is the launch latency of a copy on a profiled host."""
+"""Times per step that differ by less count as equal: 20 µs is the launch latency of a copy on a profiled host."""
 NOISE_WAITS = 0.1
 """A wait in every tenth step or less may fall into one recording and not into another."""
 NOISE_BYTES = 4096.0
 """A page: scalars that are read back or set."""
 NOISE_SHARE = 0.01
-"""Whole percents of overlap; more where the copies are so short that `NOISE_MS` is a larger share of them."""
+"""One percent of overlap; more if the copies are so short that `NOISE_MS` is a larger share of them."""
 
 NO_STEPS = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
 WHOLE = "no step was found, so the whole trace counts as one"
@@ -43,55 +43,55 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Bounded:
-    """A measured figure, in the unit of its limit: it lies between `low` and `high`, equal where it is known."""
+    """A measured figure in the unit of its limit, between `low` and `high`; the two are equal if it is known."""
 
     low: float
     high: float
     noise: float
-    """What is no difference."""
+    """A smaller difference does not count."""
     note: str = ""
-    """Why it is not known, and the way out; or what is special about it."""
+    """Why the figure is unknown, and the way out; or what is special about it."""
     places: tuple[CodePlace, ...] = ()
     negligible: bool = False
-    """What it is about costs too little to matter: it keeps every limit."""
+    """Whether it costs too little to matter; then it keeps every limit."""
 
     @property
     def value(self) -> float | None:
-        """The figure where it is known, else None."""
+        """The figure if it is known, else None."""
         return self.low if self.low == self.high else None
 
 
 @dataclass(frozen=True)
 class HiddenWait:
-    """A hidden wait site, by what stays the same while lines shift."""
+    """A hidden wait site, by an identity that does not change when lines move."""
 
     identity: SiteIdentity
     cost_ms: float
-    """The larger of its stall and its bubble, as far as they are given, per step."""
+    """The larger of its stall and its bubble per step, as far as they are known."""
     place: CodePlace
 
 
 @dataclass(frozen=True)
 class TraceFigures:
-    """What a check needs to know of a trace; small, and independent of its tables."""
+    """What a check needs to know about a trace; small, and independent of its tables."""
 
     path: str
     rank: int | None
     world_size: int | None
     devices: frozenset[str]
-    """The names of its GPUs, as far as they are recorded."""
+    """The recorded names of its GPUs."""
     kernels: float | None
-    """Per step, roughly: all of the trace, divided by the complete steps; None without these."""
+    """About the number per step: all kernels of the trace by its complete steps; None without complete steps."""
     findings: tuple[Finding, ...]
     figures: Mapping[str, Bounded]
     """By the key of the quantity."""
     waits: tuple[HiddenWait, ...]
     no_waits: str
-    """Why the trace may not tell of all waits, and the way out; empty where it does."""
+    """Why the trace may not show all waits, and the way out; empty if it does."""
 
 
 def measure_figures(analysis: Analysis) -> TraceFigures:
-    """Return the figures of a trace; per step means: in the complete steps together, divided by their number."""
+    """Return the figures of a trace; figures per step are sums over the complete steps, divided by their number."""
     details, profile = analysis.details, analysis.profile
     hidden = [site for site in details.syncs.sites if site.verdict == "hidden"]
     return TraceFigures(
@@ -120,7 +120,7 @@ def measure_figures(analysis: Analysis) -> TraceFigures:
 
 
 def _of_whole(profile: Profile, figures: dict[str, Bounded]) -> dict[str, Bounded]:
-    """Return the figures, those per step with the remark that they are of the whole trace, if they are."""
+    """Return the figures; those per step get a note if the whole trace counts as one step."""
     if profile.steps.whole == "step":
         return figures
     return {
@@ -132,9 +132,9 @@ def _of_whole(profile: Profile, figures: dict[str, Bounded]) -> dict[str, Bounde
 
 
 def _as_far_as_recorded(profile: Profile, figures: dict[str, Bounded]) -> dict[str, Bounded]:
-    """Return what is known of figures if the file has lost events, as with its end: how much worse these were is not.
+    """Return the figures, with one bound open if the file has lost events: these may have made a figure worse.
 
-    The step that was measured without the profiler rests on no event.
+    A step that was measured without the profiler depends on no event.
     """
     why = _lost(profile)
     if not why:
@@ -154,7 +154,7 @@ def _of_a_part(figure: Bounded, why: str, *, at_least: bool) -> Bounded:
 
 
 def _lost(profile: Profile) -> str:
-    """Return what of the file was lost that figures may rest on, and the way out; nothing if that is too little."""
+    """Return what the file has lost that matters to figures, and the way out; empty if that is too little."""
     unusable = sum(profile.skipped.values()) >= MATTERS * max(sum(profile.counts.values()), 1)
     checks = {"truncated", "unusable_events"} if unusable else {"truncated"}
     lost = (entry for entry in profile.doubts if entry.check in checks)
@@ -162,7 +162,7 @@ def _lost(profile: Profile) -> str:
 
 
 def _no_waits(details: Details, profile: Profile) -> str:
-    """Return why the trace may not tell of all waits, and the way out; nothing where it does."""
+    """Return why the trace may not show all waits, and the way out; empty if it does."""
     if len(details.trace.gpu) == 0:
         return _no_gpu(profile)
     if len(details.trace.calls) == 0:
@@ -176,12 +176,12 @@ def _no_gpu(profile: Profile) -> str:
 
 
 def _unfit(reason: Doubt | None) -> str | None:
-    """Return why a figure is withheld, and the way out; None where it is given."""
+    """Return why a figure is withheld, and the way out; None if it is known."""
     return f"the trace is not fit for it ({reason.what}); {reason.remedy}" if reason else None
 
 
 def _no_sums(details: Details, profile: Profile, sums: Perhaps[T] | None) -> str:
-    """Return why there are no such sums per step."""
+    """Return why these sums per step are unknown."""
     if len(details.trace.gpu) == 0:
         return _no_gpu(profile)
     if not profile.steps.count:
@@ -209,7 +209,7 @@ def _waits(details: Details, profile: Profile, hidden: list[Site]) -> dict[str, 
 
 
 def _has_work(details: Details) -> bool:
-    """Return whether a complete step has work of a GPU."""
+    """Return whether a complete step has GPU work."""
     return bool(details.trace.steps.holds(details.trace.links.activity_step).any())
 
 

@@ -1,4 +1,4 @@
-"""The traces of a check together: those that could not be read, and the ranks of which none was given, are no pass."""
+"""Checks the traces of a job together: an unreadable trace and a rank without a trace do not pass."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from pinprof.trace.files import rank_in_name
 READABLE, READABLE_WHAT = "readable", "traces that can be read"
 ALL_RANKS, ALL_RANKS_WHAT = "all_ranks", "ranks of the job of which a trace was given"
 MOST_NAMED = 8
-"""Ranks that are named before the rest is counted."""
+"""How many ranks a verdict names before it counts the rest."""
 WAY_OUT = "give the traces of all ranks, or say with --some-ranks that these will do"
 
 
@@ -27,10 +27,9 @@ def judge_all(
     *,
     some_ranks: bool = False,
 ) -> list[Checked]:
-    """Return the check of each trace, by name, of which there are figures or the reason why it could not be read.
+    """Return the check of each trace; `outcomes` are names with figures, or with the reason why they are unreadable.
 
-    `matched` is the counterpart of each in the baseline. With `some_ranks` no more ranks than those given are asked
-    for.
+    `matched` is the counterpart of each trace in the baseline. With `some_ranks` ranks may be absent.
     """
     measured = [made for _, made in outcomes if isinstance(made, TraceFigures)]
     unread = [path for path, made in outcomes if not isinstance(made, TraceFigures)]
@@ -54,10 +53,10 @@ def _unknown(key: str, what: str, sentence: str) -> LimitVerdict:
 
 
 def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -> dict[str, str]:
-    """Return which ranks are absent, in words, by the path of the first trace of their job.
+    """Return in words which ranks are absent, by the path of the first trace of their job.
 
-    Traces are of one job if it has as many ranks; of several runs of it, each has to have them all. A rank is the
-    recorded one, else that in the name. `unread` are files of ranks that are not absent, but could not be read.
+    Traces belong to one job if their jobs have equally many ranks; each of its runs must have all ranks. A rank is the
+    recorded one, else that in the name. `unread` are files that could not be read, whose ranks are not absent.
     """
     absent = {}
     for size, traces in _jobs(measured).items():
@@ -73,7 +72,7 @@ def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -
 
 
 def _jobs(measured: Sequence[TraceFigures]) -> Mapping[int, Sequence[TraceFigures]]:
-    """Return the traces by the number of ranks of their job; what does not tell it is of the only job."""
+    """Return the traces by the number of ranks of their job; a trace of unknown job belongs to the only job."""
     jobs: dict[int, list[TraceFigures]] = defaultdict(list)
     sizes = {trace.world_size for trace in measured} - {None}
     only = next(iter(sizes)) if len(sizes) == 1 else None

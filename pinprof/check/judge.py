@@ -1,4 +1,4 @@
-"""The judgement: figures of a trace against limits and against a baseline."""
+"""Judges figures of a trace by limits and by a baseline."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ from pinprof.check.places import CodePlace
 from pinprof.rules import Finding
 
 DEFAULT_TOLERANCE = 0.1
-"""Share by which a figure may be worse than in the baseline: steps of two runs differ by some percent."""
+"""Share by which a figure may be worse than in the baseline: the steps of two runs differ by a few percent."""
 
 BROKEN = frozenset({"exceeded", "worse", "new"})
 KEPT, NOT_KEPT, NOT_JUDGED = 0, 1, 2
-"""What a check comes to, as the exit code of the command."""
+"""The result of a check, as the exit code of the command."""
 
 NEW_WAITS = "new_waits"
 NEW_WAITS_WHAT = "hidden waits at places that the baseline does not have"
@@ -25,40 +25,40 @@ ONE_NEW_WAIT = "hidden wait at a place that the baseline does not have"
 
 @dataclass(frozen=True)
 class LimitVerdict:
-    """What became of one limit, or of one comparison with the baseline."""
+    """The result of one limit, or of one comparison with the baseline."""
 
     key: str
     what: str
     limit: float | None
-    """In the unit of the limit, as are `measured` and `baseline`; None if it is only compared with the baseline."""
+    """In the unit of the limit, like `measured` and `baseline`; None for a comparison with the baseline alone."""
     measured: float | None
-    """None where it is not known."""
+    """None if unknown."""
     baseline: float | None
     status: str
     """`kept`; `tolerated` (exceeded, but no worse than the baseline); `not compared` (the baseline does not tell);
-    broken: `exceeded`, `worse` (than the baseline), `new`; or `unknown`, which could not be judged."""
+    broken: `exceeded`, `worse` (than the baseline), `new`; or `unknown` (cannot be judged)."""
     sentence: str
     places: tuple[CodePlace, ...] = ()
-    """What is behind it, the largest first; empty unless it is broken or tolerated."""
+    """Its causes, the largest first; empty unless it is broken or tolerated."""
 
     @property
     def name(self) -> str:
-        """The name of the limit as people write it."""
+        """The name of the limit as users write it."""
         return self.key.replace("_", "-")
 
     @property
     def broken(self) -> bool:
-        """Whether the limit was certainly not kept."""
+        """Whether the limit is certainly broken."""
         return self.status in BROKEN
 
     @property
     def unknown(self) -> bool:
-        """Whether it could not be judged."""
+        """Whether pinprof cannot judge it."""
         return self.status == "unknown"
 
     @property
     def failed(self) -> bool:
-        """Whether the check does not pass because of it."""
+        """Whether the check fails because of it."""
         return self.broken or self.unknown
 
 
@@ -72,7 +72,7 @@ class Checked:
 
 
 def outcome(checked: Sequence[Checked]) -> int:
-    """Return what a check comes to: a limit that is certainly broken counts more than one that could not be judged."""
+    """Return the result of a check: a limit that is certainly broken outweighs an unknown one."""
     verdicts = [verdict for trace in checked for verdict in trace.verdicts]
     if any(verdict.broken for verdict in verdicts):
         return NOT_KEPT
@@ -84,8 +84,8 @@ def judge(
 ) -> Checked:
     """Return a verdict per limit; with a baseline and no limit, one per quantity.
 
-    With a baseline only what is new, or worse than there by more than `tolerance` and the quantity's noise, fails.
-    Where the baseline tells nothing at all, nothing was judged.
+    With a baseline, only a figure fails that is new, or worse by more than `tolerance` and the quantity's noise. If the
+    baseline tells nothing at all, all verdicts are unknown.
     """
     verdicts = []
     for quantity in QUANTITIES:
@@ -118,7 +118,7 @@ def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | N
 
 
 def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> LimitVerdict:
-    """Return the verdict on a figure that has no limit but its value in the baseline."""
+    """Return the verdict on a figure whose only limit is its value in the baseline."""
     change = _change(quantity, now, before, tolerance)
     status = {"same": "kept", "worse": "worse"}.get(change, "not compared" if before.value is None else "unknown")
     sentence = f"{quantity.phrase(_shown(quantity, now))}, {_shown(quantity, before)} in the baseline"
@@ -158,7 +158,7 @@ def _keeps(quantity: Quantity, value: float, limit: float) -> bool:
     within = value >= limit if quantity.at_least else value <= limit
     return within or math.isclose(
         value, limit, rel_tol=1e-9
-    )  # sums of ns, divided: the last digits are not the trace's
+    )  # divided sums of ns: their last digits are rounding errors
 
 
 def _change(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> str:
@@ -201,7 +201,7 @@ def _shown(quantity: Quantity, figure: Bounded) -> str:
 
 
 def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
-    """Return the verdict on hidden waits at places that the baseline does not have, if they cost anything."""
+    """Return the verdict on hidden waits that cost time at places that the baseline does not have."""
     places = tuple(_each_new(measured, baseline.waits))
     if measured.no_waits and not places:
         status = "unknown" if baseline.tells_waits else "not compared"

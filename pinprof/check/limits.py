@@ -1,4 +1,4 @@
-"""What can be limited, and the limits that someone set."""
+"""The quantities that can have limits, and the limits of a check."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,16 +22,16 @@ MOST = {
     "max_pageable_bytes": MOST_BYTES,
     "max_step_ms": MOST_MS,
 }
-"""The largest figure that each limit can be about, in its unit: a limit beyond could not fail."""
+"""The largest possible figure of each limit, in its unit; no trace could break a larger limit."""
 MOST_DIGITS = 20
-"""Digits of a number that an error shows."""
+"""How many digits of a number an error shows."""
 UNKNOWN = "unknown"
-"""Stands for a number that is not known."""
+"""Replaces an unknown number."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a check, each in the unit of its option; None where none is set."""
+    """The limits of a check, each in the unit of its option; None if not set."""
 
     max_hidden_syncs: float | None = None
     """Hidden waits of the host per step."""
@@ -40,7 +40,7 @@ class Limits:
     max_exposed_ms: float | None = None
     """Exposed copy time per step, in ms."""
     min_overlap: float | None = None
-    """Share of the copy time that is overlapped, from 0 to 1, in the whole trace."""
+    """Overlapped share of the copy time in the whole trace, from 0 to 1."""
     max_pageable_bytes: float | None = None
     """Bytes of copies from or to pageable memory per step."""
     max_step_ms: float | None = None
@@ -68,7 +68,7 @@ def _refuse_impossible(key: str, value: float) -> None:
     if key == "min_overlap" and value > most:
         raise PinprofError(f"{name} = {value}: the share of overlapped copy time is at most 1 (0.9 is 90 %)")
     shown = f"{value:.6g}" if isinstance(value, float) else str(value)[:MOST_DIGITS]
-    raise PinprofError(f"{name} = {shown}: a limit is a number from 0 to {most:.15g}; none beyond could fail")
+    raise PinprofError(f"{name} = {shown}: a limit is a number from 0 to {most:.15g}; no trace breaks a larger one")
 
 
 def _count(value: float) -> str:
@@ -85,24 +85,24 @@ def _share(value: float) -> str:
 
 @dataclass(frozen=True)
 class Quantity:
-    """One thing that can be limited."""
+    """A figure that can have a limit."""
 
     key: str
     """The field of Limits; with dashes the option and the key in pyproject.toml."""
     what: str
     show: Callable[[float], str]
     unit: str
-    """For numbers that must be exact, because `show` gives two of them the same text."""
+    """Follows exact numbers, which are needed if `show` gives two different ones the same text."""
     noun: str
-    """Names it where its number is not known."""
+    """Its name if the number is unknown."""
     at_least: bool = False
-    """Whether the limit is the smallest that is allowed, not the largest."""
+    """Whether the limit is a lower bound."""
     one: str = ""
-    """What stands for `what` after the number 1, where that differs."""
+    """Replaces `what` after the number 1, if it differs."""
 
     @property
     def name(self) -> str:
-        """The name of the limit as people write it."""
+        """The name of the limit as users write it."""
         return self.key.replace("_", "-")
 
     def phrase(self, number: str) -> str:

@@ -1,4 +1,4 @@
-"""Where in the program a figure comes from: sites of waits, launches of copies, findings."""
+"""Finds the places in the program that cause a figure: wait sites, launches of copies, findings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from pinprof.units import duration, how_many, shortened, sizes
 
 @dataclass(frozen=True)
 class CodePlace(Placed):
-    """A place in the program that is behind a figure; None where the trace does not tell."""
+    """A place in the program that causes a figure; None where the trace does not tell."""
 
     file: str | None
     line: int | None
@@ -26,7 +26,7 @@ class CodePlace(Placed):
     rule: str | None
     """The id of the rule that explains it."""
     subject: str
-    """What it is about, without numbers: the same in another trace of the same program."""
+    """The subject without numbers: it is the same in another trace of the program."""
     message: str
 
 
@@ -60,10 +60,10 @@ def finding_places(findings: Iterable[Finding]) -> tuple[CodePlace, ...]:
 
 
 def copy_places(details: Details, chosen: Bools, weight: Int64s, steps: int | None) -> tuple[CodePlace, ...]:
-    """Return where the chosen copies of `Overlap.row` are made, the largest total weight first.
+    """Return the places of the chosen copies of `Overlap.row`, the largest total weight first.
 
-    Copies are told apart by place, direction, host memory and the reason why they are exposed. Numbers are per step, or
-    of the whole trace if `steps` is None.
+    It groups copies by place, direction, host memory and the reason why they are exposed. Numbers are per step, or of
+    the whole trace if `steps` is None.
     """
     overlap, gpu = details.overlap, details.trace.gpu
     position = np.flatnonzero(chosen)

@@ -1,4 +1,4 @@
-"""What a check has to say about places: limits that were not kept or judged first, then all else that was found."""
+"""The remarks of a check on places: broken and unknown limits first, then all other findings."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from pinprof.check.places import CodePlace, finding_places
 from pinprof.trace.lines import Place
 
 LEVELS = {"high": "warning", "medium": "warning"}
-"""The level of a finding that fails nothing; every other severity is a note."""
+"""The level of a finding that fails no limit; every other severity is a note."""
 
 Spot = tuple[str, Place]
-"""What it is about, and where."""
+"""A subject and its place."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Remark:
 
     place: CodePlace
     level: str
-    """`error` if it is behind a limit that was not kept, or could not be judged; else `warning` or `note`."""
+    """`error` if it causes a broken or unknown limit; else `warning` or `note`."""
     verdicts: tuple[LimitVerdict, ...] = ()
-    """The limits that were not kept because of it."""
+    """The limits that it breaks."""
 
     @property
     def rule(self) -> str:
@@ -30,7 +30,7 @@ class Remark:
 
     @property
     def message(self) -> str:
-        """What there is to say, with the limits that it fails."""
+        """The message of the place, with the limits that it breaks."""
         sentences = [verdict.sentence for verdict in self.verdicts if verdict.sentence != self.place.message]
         return "; ".join((self.place.message, *sentences))
 
@@ -38,8 +38,8 @@ class Remark:
 def remarks(checked: Checked) -> tuple[Remark, ...]:
     """Return the remarks on a trace, errors first.
 
-    A limit that no place explains is a remark without file. A finding whose place is already blamed is not repeated;
-    one without a place fails with its rule.
+    A limit without places is a remark without a file. A finding at the place of an error is not repeated; a finding
+    without a place is an error if its rule is one.
     """
     errors = [Remark(place, "error", verdicts) for place, verdicts in _blamed(checked).items()]
     seen = {_spot(remark.place) for remark in errors}
@@ -60,7 +60,7 @@ def remarks(checked: Checked) -> tuple[Remark, ...]:
 
 
 def _blamed(checked: Checked) -> dict[CodePlace, tuple[LimitVerdict, ...]]:
-    """Return the places behind limits that were not kept; what several limits say of one spot is one place."""
+    """Return the places that cause broken or unknown limits; several limits of one spot share a place."""
     blamed: dict[CodePlace, tuple[LimitVerdict, ...]] = {}
     for verdict in checked.verdicts:
         if not verdict.failed:

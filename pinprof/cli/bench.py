@@ -11,18 +11,20 @@ from pinprof.cli.terminal import check_outputs, fail, force_option, progress, sa
 
 
 @click.command(short_help="Measure on this machine what texts claim about copies to the GPU.")
-@click.option("--only", metavar="LIST", help="Run these alone, by number or name: E1,E4 or copy_overlap.")
-@click.option("--quick", is_flag=True, help="Smaller, and one round: within a minute, with a spread that shows less.")
-@click.option("--json", "json_file", metavar="FILE", help="Also write the results as JSON; - prints only that.")
+@click.option("--only", metavar="LIST", help="Run only these, by number or name: E1,E4 or copy_overlap.")
+@click.option(
+    "--quick", is_flag=True, help="Run smaller sizes in one round: within a minute, but with a less reliable spread."
+)
+@click.option("--json", "json_file", metavar="FILE", help="Also write the results as JSON; - prints only the JSON.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts.")
 @force_option
 def bench(only: str | None, json_file: str | None, html_file: str | None, *, quick: bool, force: bool) -> None:
     """Run the fifteen experiments on this machine's GPU: what texts claim about copies, and what is true here.
 
-    Each is timed after a warm-up, repeated, in up to seven rounds, each in a new process; then some are recorded as
-    traces. One that fails costs the others nothing. All take about five minutes on an H200, with --quick one. It
-    needs torch with CUDA and a GPU that nothing else uses; without one it shows the recorded result of an H200, writes
-    no file, and exits with 2.
+    pinprof times each experiment repeatedly after a warm-up, in up to seven rounds, each in a new process; then it
+    records some as traces. If one fails, the others still run. All take about five minutes on an H200, or one minute
+    with --quick. They need torch with CUDA and a GPU that nothing else uses. Without one, pinprof shows the recorded
+    result of an H200, writes no file, and exits with 2.
 
     \b
     Examples:

@@ -23,19 +23,19 @@ FORMATS = ("text", "github", "sarif", "junit")
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @click.option("--max-hidden-syncs", metavar="N", type=float, help="Waits per step that the code does not ask for.")
-@click.option("--max-stall-ms", metavar="MS", type=float, help="Time per step that the host stands in hidden waits.")
-@click.option("--max-exposed-ms", metavar="MS", type=float, help="Copy time per step beside which no kernel runs.")
-@click.option("--min-overlap", metavar="SHARE", type=float, help="Share of the copy time under kernels, 0 to 1.")
+@click.option("--max-stall-ms", metavar="MS", type=float, help="Time per step that the host spends in hidden waits.")
+@click.option("--max-exposed-ms", metavar="MS", type=float, help="Copy time per step during which no kernel runs.")
+@click.option("--min-overlap", metavar="SHARE", type=float, help="Share of the copy time that kernels overlap, 0 to 1.")
 @click.option("--max-pageable-bytes", metavar="N", type=float, help="Bytes per step copied from or to pageable memory.")
-@click.option("--max-step-ms", metavar="MS", type=float, help="The step without profiler; pinprof run measures it.")
+@click.option("--max-step-ms", metavar="MS", type=float, help="The step without the profiler; pinprof run measures it.")
 @click.option(
     "--baseline",
     metavar="REPORT.json",
-    help="An earlier `pinprof report --json`: only what is new or worse than in it fails.",
+    help="An earlier `pinprof report --json`: the check fails only for what is new or worse.",
 )
-@click.option("--tolerance", metavar="SHARE", type=float, help="How much worse than the baseline is the same [0.1].")
-@click.option("--config", metavar="FILE", help="Limits from [tool.pinprof.check] of this file [pyproject.toml].")
-@click.option("--some-ranks", is_flag=True, help="Ask for no more ranks of the job than those given.")
+@click.option("--tolerance", metavar="SHARE", type=float, help="How much worse than the baseline still passes [0.1].")
+@click.option("--config", metavar="FILE", help="Read limits from [tool.pinprof.check] of this file [pyproject.toml].")
+@click.option("--some-ranks", is_flag=True, help="Accept a job without the traces of all its ranks.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What to write.")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
 @jobs_option
@@ -52,20 +52,21 @@ def check(
     force: bool,
     **options: float | None,
 ) -> int:
-    """Hold traces against limits, and fail if one is not kept: a gate for CI.
+    """Check traces against limits, and fail if a trace breaks one: a gate for CI.
 
     TRACE is a file, a URL, - for standard input, or a folder or quoted pattern, as for pinprof report. Each limit is
-    one option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0): of the nearest one
-    with a table [tool.pinprof], from the working folder up to the top of the repository; an option wins. With a
-    baseline fails only what is new or worse: waits at new places, and limits that were kept better before; without
-    limits every figure is compared.
+    an option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0). pinprof takes the
+    nearest pyproject.toml with a table [tool.pinprof], from the working folder up to the top of the repository; an
+    option overrides it. With a baseline, the check fails only for what is new or worse: waits at new places, and
+    figures that break their limit and are worse than in the baseline. Without limits it compares every figure.
 
-    Only what was judged can pass. A trace that cannot be read or has lost its end, a rank of the job of which no trace
-    was given, and a limit on a figure that the trace cannot tell are unknown, with the reason and the way out. Of a
-    folder that means every .json, .json.gz and .json.zst at its top: where other JSON lies there, give a pattern.
+    Only what pinprof can judge passes. These are unknown, and the check gives the reason and the way out: a trace that
+    cannot be read or has lost its end, a rank of the job without a trace, and a limit on a figure that the trace cannot
+    tell. In a folder pinprof judges every .json, .json.gz and .json.zst at the top; if it holds other JSON, give a
+    pattern.
 
-    Exit status: 0 all kept; 1 a limit was certainly not kept, whatever else is unknown; 2 none broken but something
-    unknown, no limit set, or unusable input.
+    Exit status: 0 if all limits are kept; 1 if a limit is certainly broken, whatever else is unknown; 2 if none is
+    broken but something is unknown, no limit is set, or the input is unusable.
 
     \b
     Examples:
@@ -111,9 +112,9 @@ def check(
 def _limits(
     config: str | None, options: "Mapping[str, float | None]", *, is_compared: bool
 ) -> "tuple[Limits, str | None]":
-    """Return the limits of the options, and of the project's file where no option says otherwise, and that file.
+    """Return the limits, and the project's file if it sets some; an option overrides the file.
 
-    Fails without any limit.
+    Exits if there is no limit.
     """
     from dataclasses import replace
 
@@ -122,7 +123,7 @@ def _limits(
     given = {key: value for key, value in options.items() if value is not None}
     path, kept = find_config(_working_folder()) if config is None else (config, read_config(config))
     if config is not None and kept is None:
-        fail(f"{config}: has no table [tool.pinprof.check]; write one, e.g. with max-hidden-syncs = 0")
+        fail(f"{config}: has no table [tool.pinprof.check]; add one, e.g. with max-hidden-syncs = 0")
     limits = replace(kept or Limits(), **given)
     if not limits and not is_compared:
         where = f"{path} has none in [tool.pinprof.check]" if path else "no pyproject.toml here or above has any"
@@ -143,16 +144,16 @@ def _tolerance(tolerance: float | None, baseline: str | None) -> float:
     if tolerance is None:
         return DEFAULT_TOLERANCE
     if baseline is None:
-        fail("--tolerance is about a baseline; name one with --baseline")
+        fail("--tolerance needs a baseline; name one with --baseline")
     if not 0 <= tolerance <= 1:
-        fail(f"--tolerance {tolerance}: is a share from 0 to 1; 0.1 is 10 %")
+        fail(f"--tolerance {tolerance}: must be a share from 0 to 1; 0.1 is 10 %")
     return tolerance
 
 
 def _matched(
     measured: "Sequence[TraceFigures | None]", before: "Baseline | None", name: str | None
 ) -> "Sequence[BaselineTrace | None] | None":
-    """Return the counterparts of the traces in the baseline, and say in what they are unlike."""
+    """Return the baseline's counterpart of each trace, and say how the two differ."""
     from pinprof.check import match_traces, remarks_on
 
     if before is None:
@@ -164,7 +165,7 @@ def _matched(
 
 
 def _unknown(checked: "Sequence[Checked]") -> str:
-    """Return the first thing that could not be judged, and how many more there are; nothing if all was judged."""
+    """Return the first unknown verdict, and how many more there are; empty if none is unknown."""
     unknown = [
         f"{trace.path}: {verdict.sentence}" for trace in checked for verdict in trace.verdicts if verdict.unknown
     ]
@@ -173,7 +174,7 @@ def _unknown(checked: "Sequence[Checked]") -> str:
 
 
 def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> str:
-    """Return the check in a format; text as wide as the terminal that it goes to."""
+    """Return the check in a format; text fits the terminal that shows it."""
     if form == "github":
         from pinprof.report.check.github import to_github
 
@@ -193,7 +194,7 @@ def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> st
 
 
 def _next(checked: "Sequence[Checked]", traces: tuple[str, ...]) -> str:
-    """Return the next useful command: about the first cause of a failure, else the whole report."""
+    """Return the next command: explain the first rule behind a failure, else the whole report."""
     failing = (verdict for trace in checked for verdict in trace.verdicts if verdict.failed)
     rules = (place.rule for verdict in failing for place in verdict.places if place.rule)
     rule = next(rules, None)

@@ -1,16 +1,12 @@
 """`pinprof compare`: what changed between two traces."""
 
 import shlex
-from typing import TYPE_CHECKING
 
 import click
 
 from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
-from pinprof.cli.traces import analyses, jobs_option, one_trace
+from pinprof.cli.traces import analysing, jobs_option, one_trace, read
 from pinprof.urls import STANDARD_INPUT
-
-if TYPE_CHECKING:
-    from pinprof.analysis import Analysis
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -19,17 +15,18 @@ if TYPE_CHECKING:
 @click.command(short_help="Show what changed between two traces.")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
-@click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only that.")
+@click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only the JSON.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with both timelines on one time axis.")
 @jobs_option
 @force_option
 def compare(before: str, after: str, json_file: str | None, html_file: str | None, *, force: bool) -> None:
     """Show what changed between the traces BEFORE and AFTER: the step, copies and their overlap, waits, findings.
 
-    A difference counts if it exceeds the noise, which is the spread over the steps of the recordings: of a step that
-    pinprof run measured without profiler from its 10th to its 90th percentile, of an estimated one the range of the
-    estimate. Waits and findings are matched by cause, file, function and op, as lines move with every edit; one that
-    is in another function after has moved. Figures that a trace is not fit for are not compared, with the reason.
+    A difference counts if it exceeds the noise, which is the spread over the steps of the recordings. The spread of a
+    step that pinprof run measured without the profiler is its 10th to its 90th percentile; that of an estimated step
+    is the range of the estimate. Waits and findings match by cause, file, function and op, because lines move with
+    every edit; one that is in another function of AFTER has moved. pinprof does not compare figures that a trace is not
+    fit for, and says why.
 
     BEFORE and AFTER are each one trace: a file, a URL or - for standard input, as for pinprof report.
 
@@ -45,7 +42,7 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
     check_outputs((json_file, html_file), force=force, reads=(before, after))
     if before == after == STANDARD_INPUT:
         fail("standard input can be read once; name the other trace")
-    old, new = _measured(before), _measured(after)
+    old, new = (read(one_trace(side), analysing()) for side in (before, after))
     made = compared(old, new)
     if "-" not in (json_file, html_file):
         from pinprof.report.comparison.text import to_text
@@ -64,8 +61,3 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
         write(html_file, page)
     if not json_file and not html_file and STANDARD_INPUT not in (before, after):
         say(f"Next: pinprof compare {shlex.join((before, after))} --html compare.html")
-
-
-def _measured(path: str) -> "Analysis":
-    (made,) = analyses([one_trace(path)])
-    return made

@@ -1,4 +1,4 @@
-"""What the commands that run experiments share: their progress, and what they show where there is no GPU."""
+"""What the commands that run experiments share: their progress, and what they show without a GPU."""
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -36,7 +36,7 @@ def _shown() -> "Iterator[OnProgress]":
 
 
 def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
-    """Print the figures, as wide as the terminal; `recorded` marks those that come with pinprof."""
+    """Print the figures, as wide as the terminal; `recorded` marks the figures that pinprof ships."""
     from pinprof.report.bench.text import to_text
 
     width, color = page_options()
@@ -44,10 +44,10 @@ def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
 
 
 def need_gpu(experiments: Sequence[Experiment], *, on_paper: bool = True) -> None:
-    """Without a GPU, print what another machine gave instead, marked as such, and fail: nothing was measured here.
+    """Without a GPU, print the figures of another machine, marked as such, and exit.
 
-    The exit status is that of unusable input, so that no script takes the other machine's figures for its own;
-    `on_paper` is false where standard output is for a program.
+    The exit status is that of unusable input, so that no script takes these figures for its own; `on_paper` is false
+    if standard output is for a program.
     """
     from pinprof.bench.results import BenchError
     from pinprof.workloads.gpu import why_no_gpu
@@ -56,7 +56,7 @@ def need_gpu(experiments: Sequence[Experiment], *, on_paper: bool = True) -> Non
     if why is None:
         return
     if on_paper:
-        with suppress(BenchError):  # what is missing here is the GPU, whatever else is
+        with suppress(BenchError):  # the missing GPU is the error to report
             _show_recorded({known.number for known in experiments})
     fail(f"nothing was measured: {why}")
 

@@ -13,7 +13,7 @@ from pinprof.cli.terminal import fail, page_options, say, show
 def explain(rule: str | None) -> None:
     """Explain a RULE in full: what it looks at, why it costs, what to write, and when that is safe.
 
-    Without a RULE the catalogue of all rules is printed.
+    Without a RULE, print the catalogue of all rules.
 
     \b
     Examples:

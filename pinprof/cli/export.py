@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import click
 
 from pinprof.cli.terminal import check_outputs, fail, force_option, progress, say, show
-from pinprof.cli.traces import JOBS, jobs_option, one_trace
+from pinprof.cli.traces import jobs, jobs_option, one_trace
 from pinprof.urls import shown
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
@@ -36,14 +36,14 @@ def export(trace: str, output: str, *, force: bool) -> None:
       findings   each where it is at its worst, with what fixing it saves
       steps      also where Perfetto leaves out the marks of the profiler
       stalls     of each host thread, by cause, with line, drain, own copy and overhead; an arrow leads
-                 to the GPU work that was awaited
-      bubbles    idle time of the GPU that a stall left, and which one
+                 to the awaited GPU work
+      bubbles    idle time of the GPU after a stall, and which stall
       idle       all idle time of the GPU, by cause
-      exposed    copies beside which no kernel runs, with the reason
+      exposed    copies during which no kernel runs, with the reason
       counters   share of the time with kernels, copies and both; GB/s of copies
 
-    The trace itself passes through byte by byte. What it is not fit for is not shown, and said. TRACE is one trace, a
-    file, a URL or - for standard input, as for pinprof report.
+    The trace itself passes through byte by byte. pinprof leaves out what the trace is not fit for, and says so. TRACE
+    is one trace, a file, a URL or - for standard input, as for pinprof report.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def export(trace: str, output: str, *, force: bool) -> None:
 
     check_outputs((output,), force=force, reads=(trace,))
     if output.lower().endswith(".zst"):
-        fail(f"{output}: Perfetto opens no zstd; name it .json.gz or .json")
+        fail(f"{output}: Perfetto cannot open zstd; name it .json.gz or .json")
     path = one_trace(trace)
     with readable_twice(path) as file:
         _export(file, shown(path), output)
@@ -77,11 +77,11 @@ def _export(file: str, name: str, output: str) -> None:
 
     with progress(f"reading {Path(name).name}"):
         try:
-            trace = replace(read_trace(file, click.get_current_context().meta.get(JOBS)), path=name)
+            trace = replace(read_trace(file, jobs()), path=name)
         except TraceError as error:
-            raise TraceError(str(error).replace(file, name, 1)) from error  # a copy has a name of its own
+            raise TraceError(str(error).replace(file, name, 1)) from error  # a copy has another name
         if trace.counts.get(CATEGORY):
-            fail(f"{name}: has pinprof's tracks already; export the trace that it was made from")
+            fail(f"{name}: already has pinprof's tracks; export the original trace")
         analysis = analyse(trace)
         said = notes(analysis)
     with open_trace(file) as stream:
@@ -90,11 +90,11 @@ def _export(file: str, name: str, output: str) -> None:
     for sentence in said:
         say(sentence[:1].upper() + sentence[1:])
     if text.cut:
-        say("The trace ends too early: the export is closed behind its last whole event")
+        say("The trace ends too early: the export ends after its last whole event")
 
 
 def _naming(name: str, text: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield a text; what is wrong with it is wrong with the trace of this name."""
+    """Yield a text, and add the name of its trace to errors."""
     from pinprof.errors import PinprofError
 
     try:
@@ -131,7 +131,7 @@ def _copy(pieces: Iterable[bytes], write: Callable[[bytes], object], tell: Calla
 
 @contextmanager
 def _packed(file: BinaryIO, name: str) -> Iterator[Callable[[bytes], object]]:
-    """Give what writes to an open file, packed if its name says so."""
+    """Give a function that writes to an open file, packed if its name says so."""
     from isal import igzip
 
     if not name.lower().endswith(".gz"):

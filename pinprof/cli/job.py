@@ -1,4 +1,4 @@
-"""What `pinprof run` says of a job: which rank writes what, and the report on all of them."""
+"""What `pinprof run` says about a job: which rank writes what, and the report on all ranks."""
 
 import platform
 import shlex
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from pinprof.errors import PinprofError
 
 TRACES_WITHIN_S = 300.0
-"""So long rank 0 waits for the traces of the others once it has its own."""
+"""How long rank 0 waits for the other traces after it has written its own."""
 VISIBLE_WITHIN_S = 5.0
-"""So long a file that another machine has written to a shared folder may need to be seen here."""
+"""How long a file that another machine wrote to a shared folder may take to appear here."""
 
 
 def report_job(agreement: "Agreement", page: str, later: str, machine: "MachineFile | None" = None) -> bool:
-    """Report on the traces of all ranks once they are written; return whether there are several to report on.
+    """Report on the traces of all ranks once they are written; return whether there are several.
 
-    `later` is the command that does so later.
+    `later` is the command that repeats this report.
     """
     with progress("waiting for the traces of all ranks") as show:
         written = agreement.traces(TRACES_WITHIN_S, show)
@@ -49,15 +49,15 @@ def _await_visible(written: "dict[int, Written]") -> None:
 
 def _say_what_is_missing(rank: int, written: "Written | None") -> None:
     if written is None:
-        say(f"Rank {rank}: has not said within {TRACES_WITHIN_S:.0f} s that its trace is written")
+        say(f"Rank {rank}: has not reported within {TRACES_WITHIN_S:.0f} s that it has written its trace")
     elif not written.path:
-        say(f"Rank {rank}: has recorded nothing")
+        say(f"Rank {rank}: recorded nothing")
     elif not written.is_here:
         say(f"Rank {rank}: its trace is on {written.machine}, {written.path}; fetch it to report on all ranks together")
 
 
 def give_up(agreement: "Agreement", error: "PinprofError") -> NoReturn:
-    """End a rank that has no trace such that the others can write theirs: a launcher ends all if one fails."""
+    """End a rank without a trace so that the others can write theirs: a launcher ends all ranks if one fails."""
     if agreement.rank:
         say(f"Rank {agreement.rank}: {error}")
         sys.exit(0)
@@ -66,7 +66,7 @@ def give_up(agreement: "Agreement", error: "PinprofError") -> NoReturn:
 
 
 def say_where(output: str, local_rank: str | None) -> None:
-    """Say once on each machine but the first where its ranks have written."""
+    """Say once on each machine except the first where its ranks wrote."""
     if local_rank == "0":
         say(f"{platform.node()}: wrote {output}, and the other ranks on this machine wrote theirs beside it")
 

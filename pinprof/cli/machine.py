@@ -1,4 +1,4 @@
-"""The bench of the user's machine, as commands are given it."""
+"""The user's bench of this machine, as an option of commands."""
 
 import shlex
 from collections.abc import Iterable
@@ -25,11 +25,11 @@ class MachineFile(NamedTuple):
     path: str
     pinning: "Pinning"
     is_default: bool
-    """Whether the environment names it, so that it counts only where it matters."""
+    """Whether the environment names it: then it applies only where it matters."""
 
     @property
     def words(self) -> str:
-        """The option that gives it, to follow a command."""
+        """The option that names it, to append to a command."""
         return f" --machine {shlex.quote(self.path)}"
 
 
@@ -53,12 +53,12 @@ machine_option = click.option(
     show_envvar=True,
     type=click.Path(),
     callback=_read,
-    help="What pinprof bench --json measured: the rates of copies that become pinned, and whether pinning pays.",
+    help="Output of pinprof bench --json: the rates of copies that become pinned, and whether pinning pays.",
 )
 
 
 def say_if_of_other_gpu(machine: MachineFile | None, traces: "Iterable[Info]") -> None:
-    """Say so if a bench is of another GPU than the traces."""
+    """Warn if the bench is of another GPU than the traces."""
     names = sorted({device.name for info in traces for device in info.devices if device.name})
     if machine and names and (gpu := machine.pinning.rates.gpu) not in names:
         say(f"Note: {machine.path} was measured on {gpu}, the trace is of {' and '.join(names)}")

@@ -1,7 +1,8 @@
 """`pinprof report` and `pinprof timeline`: what a trace shows."""
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -10,25 +11,29 @@ from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, show, write
 from pinprof.cli.traces import (
     JobOptions,
-    analyses,
+    analysing,
     chosen_job,
-    files_of,
+    expanded,
     job_options,
     jobs_option,
     measured_ranks,
     one_trace,
     print_report,
-    say_what_is_in_vain,
+    read,
+    read_all,
+    say_what_has_no_effect,
     write_page,
 )
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
-    from pinprof.cli.traces import Measured
+    from pinprof.cli.hta import Told
+    from pinprof.pool import MeasuredFiles
+    from pinprof.ranks import RankPart
 
 NAMED = 4
-"""Traces that the next command names."""
+"""The most traces that the next command names."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -36,9 +41,9 @@ NAMED = 4
 
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
-@click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only that.")
-@click.option("--html", "html_file", metavar="FILE", help="Also write a page: charts, an interactive timeline.")
-@click.option("--hta", "with_hta", is_flag=True, help="Also the breakdowns of HolisticTraceAnalysis, also in JSON.")
+@click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only the JSON.")
+@click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts and an interactive timeline.")
+@click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
 @machine_option
 @job_options
 @jobs_option
@@ -56,14 +61,15 @@ def report(
     """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
 
     TRACE is a Kineto (Chrome) trace, .json, .json.gz or .json.zst: a file, a URL (s3://, gs://, https://), - for
-    standard input, or a folder or a quoted pattern of them, of which other files are skipped with a word. The numbers
-    come first, then what they mean, then what to do. Times that the profiler inflates are never shown as the step's
-    own.
+    standard input, or a folder or a quoted pattern. pinprof names and skips the files in a folder that are not traces.
+    The report gives the numbers first, then what they mean, then what to do. It never shows a time that the profiler
+    inflates as the step's own.
 
-    Several traces that are the ranks of one job are compared: who holds up the others, by how much, and with what. Then
-    follows the report on that rank. They are measured side by side, in processes of this machine or on a Dask cluster,
-    whose workers read them themselves; one that cannot be read is skipped with a word. Of several runs in one folder
-    (the traces tell when they were recorded) one is shown. The page of a job shows all ranks in one figure.
+    If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
+    why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine or on a
+    Dask cluster, whose workers read the traces themselves; it names and skips a trace that it cannot read. If a folder
+    holds several runs, which their recording times tell apart, it reports on one. The page of a job shows all ranks in
+    one figure.
 
     \b
     Examples:
@@ -78,90 +84,98 @@ def report(
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.trace.json import to_json
-
     check_outputs((json_file, html_file), force=force, reads=(*traces, machine and machine.path))
-    files = files_of(traces)
+    arguments = expanded(traces)
+    files = [path for argument in arguments for path in argument.files]
+    wanted = _Wanted(json_file, html_file, with_hta)
     if len(files) > 1 and STANDARD_INPUT not in files:
-        _several(files, json_file, html_file, job, machine, with_hta=with_hta)
+        _report_several(measured_ranks(files, job, machine), job, wanted)
     else:
-        hta = hta_of([(path, None) for path in files]) if with_hta else {}
-        measured = list(analyses(traces, machine))
-        if "-" not in (json_file, html_file):
-            for each in measured:
-                print_report(each.profile, each.findings)
-            print_hta(hta)
-        if json_file:
-            write(json_file, to_json([(each.profile, each.findings) for each in measured], hta=hta))
-        if html_file:
-            write_page(html_file, measured)
-        say_what_is_in_vain(job)
+        hta = wanted.hta(files)
+        analyses = list(read_all(arguments, analysing(machine)))
+        _report_each(analyses, lambda: analyses, hta, wanted)
+        say_what_has_no_effect(job)
     if not json_file and not html_file and STANDARD_INPUT not in files:  # which can be read once
         named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
         say(f"Next: pinprof report {named}{machine.words if machine else ''} --html report.html")
 
 
-def _several(
-    files: list[str],
-    json_file: str | None,
-    html_file: str | None,
-    job: JobOptions,
-    machine: MachineFile | None,
-    *,
-    with_hta: bool,
-) -> None:
-    """Report on several files: as the ranks of a job if they are that, else one by one."""
-    from pinprof.report.trace.json import to_json
+class _Wanted(NamedTuple):
+    """The outputs of the report, and whether to ask HTA."""
 
-    measured = measured_ranks(files, job, machine)
+    json_file: str | None
+    html_file: str | None
+    with_hta: bool
+
+    @property
+    def text(self) -> bool:
+        """Whether standard output is free for the text."""
+        return "-" not in (self.json_file, self.html_file)
+
+    def hta(self, files: Sequence[str], ranks: Sequence[int] = ()) -> "Told":
+        """Return HTA's figures as `hta_of` does; none if it is not asked."""
+        return hta_of(files, ranks) if self.with_hta else {}
+
+
+def _report_several(measured: "MeasuredFiles", job: JobOptions, wanted: _Wanted) -> None:
+    """Report on several files: as the ranks of a job if they are that, else one by one."""
     of_job = chosen_job(measured, job)
     if of_job:
-        _job(*of_job, json_file, html_file, with_hta=with_hta)
+        _report_job(*of_job, wanted)
         return
-    parts = [part for _, part in measured]
-    hta = hta_of([(path, None) for path, _ in measured]) if with_hta else {}
-    if "-" not in (json_file, html_file):
-        for part in parts:
-            print_report(part.profile, part.findings)
-        print_hta(hta)
-    if json_file:
-        write(json_file, to_json([(part.profile, part.findings) for part in parts], hta=hta))
-    if html_file:
-        write_page(html_file, _whole(measured))
+    hta = wanted.hta([path for path, _ in measured])
+    _report_each([part for _, part in measured], lambda: _read_again(measured), hta, wanted)
 
 
-def _job(
-    measured: "Measured", choice: list[str], json_file: str | None, html_file: str | None, *, with_hta: bool
+def _report_each(
+    measured: "Sequence[Analysis | RankPart]",
+    analyses: "Callable[[], Sequence[Analysis]]",
+    hta: "Told",
+    wanted: _Wanted,
 ) -> None:
+    """Report on traces one by one; `analyses` returns them with their rows, which only the page needs."""
+    from pinprof.report.trace.json import to_json
+
+    if wanted.text:
+        for each in measured:
+            print_report(each.profile, each.findings)
+        print_hta(hta)
+    if wanted.json_file:
+        write(wanted.json_file, to_json([(each.profile, each.findings) for each in measured], hta=hta))
+    if wanted.html_file:
+        write_page(wanted.html_file, analyses())
+
+
+def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
     from pinprof.ranks import compare_ranks, number_of
     from pinprof.report.job.page import to_html
     from pinprof.report.job.text import to_text
     from pinprof.report.trace.json import to_json
 
     parts = [part for _, part in measured]
-    ranks = compare_ranks(parts, choice)
-    for remark in choice if "-" in (json_file, html_file) else ():
+    ranks = compare_ranks(parts, remarks)
+    for remark in () if wanted.text else remarks:
         say(remark)
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
-    path, part = measured[numbers.index(ranks.shown_rank)]
-    hta = hta_of([(each, number) for (each, _), number in zip(measured, numbers, strict=True)]) if with_hta else {}
-    if "-" not in (json_file, html_file):
+    shown = measured[numbers.index(ranks.shown_rank)]
+    hta = wanted.hta([path for path, _ in measured], numbers)
+    if wanted.text:
         width, color = page_options()
         show(to_text(ranks, parts, width=width, color=color) + "\n")
-        print_report(part.profile, part.findings)
+        print_report(shown[1].profile, shown[1].findings)
         print_hta(hta)
-    if json_file:
-        write(json_file, to_json([(each.profile, each.findings) for each in parts], ranks, hta))
-    if html_file:
-        (entry,) = _whole([(path, part)])
+    if wanted.json_file:
+        write(wanted.json_file, to_json([(part.profile, part.findings) for part in parts], ranks, hta))
+    if wanted.html_file:
+        (entry,) = _read_again([shown])
         with progress("drawing the page"):
             page = to_html(ranks, parts, entry)
-        write(html_file, page)
+        write(wanted.html_file, page)
 
 
-def _whole(measured: "Measured") -> "list[Analysis]":
-    """Return what a page needs of traces that were measured: their rows too, so they are read again."""
-    return list(analyses([path for path, _ in measured]))
+def _read_again(measured: "MeasuredFiles") -> "list[Analysis]":
+    """Return the traces with their rows, which a page needs and measuring several traces does not keep."""
+    return [read(path, analysing()) for path, _ in measured]
 
 
 @click.command()
@@ -182,5 +196,4 @@ def timeline(trace: str, output: str, *, force: bool) -> None:
     from pinprof.report.trace.page import timeline_page
 
     check_outputs((output,), force=force, reads=(trace,))
-    (analysis,) = analyses([one_trace(trace)])
-    write(output, timeline_page(analysis))
+    write(output, timeline_page(read(one_trace(trace), analysing())))

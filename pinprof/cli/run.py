@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from pinprof.cli.job import command_for, give_up, report_job, say_where
 from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals
-from pinprof.cli.traces import analyses, print_report, write_page
+from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pinprof.capture.script import ScriptRun
 
 WINDOWS = ("plain", "lean", "lines")
-"""Uses of the steps of a program that is recorded."""
+"""What a recording does with the steps of a program."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -43,19 +43,23 @@ WINDOWS = ("plain", "lean", "lines")
     default="auto",
     show_default=True,
     metavar="MARKER",
-    help="What marks a step: loader (a batch is drawn), optimizer (it steps), a function or Class.method of the "
-    "script, or MODULE:FUNCTION (it is called); auto finds out, unless the script calls pinprof.step().",
+    help="What marks a step: loader (it draws a batch), optimizer (it steps), a call of a function or Class.method of "
+    "the script, or of MODULE:FUNCTION; auto finds out, unless the script calls pinprof.step().",
 )
 @click.option("--steps", default=5, show_default=True, type=click.IntRange(min=1), help="Steps to record.")
 @click.option(
-    "--warmup", default=10, show_default=True, type=click.IntRange(min=1), help="Steps to skip first, or more."
+    "--warmup",
+    default=10,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Steps to skip at least before recording.",
 )
 @click.option(
     "--max-warmup",
     default=100,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Steps until which to wait for steady ones.",
+    help="Steps to wait at most until their time is steady.",
 )
 @click.option(
     "--windows",
@@ -70,7 +74,7 @@ WINDOWS = ("plain", "lean", "lines")
     "line_stack",
     flag_value=False,
     default=True,
-    help="Learn the lines without Python stacks: quicker, causes less exact.",
+    help="Learn the lines without Python stacks: faster, but with less exact causes.",
 )
 @click.option("--record-shapes", is_flag=True, help="Record the shapes of the ops' inputs.")
 @click.option("--memory", "profile_memory", is_flag=True, help="Record allocations.")
@@ -79,8 +83,8 @@ WINDOWS = ("plain", "lean", "lines")
 @click.option(
     "--guard",
     is_flag=True,
-    help="Record nothing; run the script to its end and find host memory that is used before its asynchronous copy "
-    "has ended.",
+    help="Record nothing; run the script to its end and find host memory that it uses before an asynchronous copy has "
+    "ended.",
 )
 @machine_option
 @force_option
@@ -96,20 +100,20 @@ def run(
     force: bool,
     **options: Any,
 ) -> None:
-    """Record some steps of a training SCRIPT, run with ARGS as under python, and report on them.
+    """Run a training SCRIPT with ARGS as python does, record some of its steps, and report on them.
 
-    Its steps are found from the batches that it draws and its optimizer steps. After a warm-up the step is timed
-    without a profiler (the true step), then torch.profiler records a few steps (the trace), then a few more show the
-    source line of every wait, then the script is stopped. Options of pinprof stand before SCRIPT, all after it are the
-    script's own.
+    pinprof finds the steps by the batches that the script draws and by its optimizer steps. After a warm-up it times
+    steps without a profiler (the true step). Then torch.profiler records a few steps (the trace), and a few more show
+    the source line of every wait. Then pinprof stops the script. Options of pinprof come before SCRIPT; all options
+    after it belong to the script.
 
-    Under torchrun each rank writes its own trace (out.rank3.json.gz), of the same steps as all others: the ranks agree
-    when to begin and to stop, through the store of the job. Rank 0 reports on itself, with --job-report on all ranks.
-    -o is best a folder that all machines share; without one each machine keeps its own.
+    Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: they agree
+    through the store of the job when to begin and to stop. Rank 0 reports on itself, or with --job-report on all ranks.
+    Give -o a folder that all machines share; otherwise each machine keeps its own traces.
 
-    With --guard nothing is recorded: the script runs to its end, slower, and what it does with host memory that a
-    non-blocking copy still reads or writes is reported: on a line when it happens, at the end with both stacks and the
-    fix. The exit status is the script's own then, too.
+    With --guard pinprof records nothing. The script runs to its end, but slower, and pinprof reports what it does with
+    host memory that a non-blocking copy still reads or writes: in one line when it happens, and at the end with both
+    stacks and the fix. The exit status is the script's own here too.
 
     \b
     Examples:
@@ -158,12 +162,12 @@ def run(
 
 
 class _Outputs(NamedTuple):
-    """What a process writes; one of several of a job has the number of its rank in its names."""
+    """The files that a process writes; in a job of several ranks their names contain its rank."""
 
     trace: str
     page: str
     is_first: bool
-    """Whether it reports."""
+    """Whether this process reports."""
     again: str
     """The command that reports on the traces of all ranks."""
 
@@ -176,7 +180,7 @@ def _outputs(output: str | None, name: str, *, of_job: bool) -> _Outputs:
 
 
 def _recorded(outputs: _Outputs, agreement: "Agreement | None", **options: Any) -> "ScriptRun":
-    """Run the script and record it, and tell the other ranks of its job how that ended."""
+    """Run and record the script, and tell the other ranks of its job how that ended."""
     from pinprof.capture.script import run_script
 
     try:
@@ -199,10 +203,9 @@ def _recorded(outputs: _Outputs, agreement: "Agreement | None", **options: Any) 
 def _report(outputs: _Outputs, marker: str, machine: MachineFile | None) -> None:
     """Report on one trace."""
     path = outputs.trace
-    measured = list(analyses([path], machine))
-    for each in measured:
-        print_report(each.profile, each.findings)
-    write_page(outputs.page, measured)
+    analysis = read(path, analysing(machine))
+    print_report(analysis.profile, analysis.findings)
+    write_page(outputs.page, [analysis])
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another)")
 
 
@@ -212,7 +215,7 @@ def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoRetur
     with_guard = {"guard", "script", "args", "module"}
     for param in ctx.command.params:
         if param.name not in with_guard and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
-            fail(f"--guard records nothing, so {param.opts[-1]} does not go with it")
+            fail(f"--guard records nothing, so {param.opts[-1]} does not apply")
     from pinprof.races.script import run_guarded
     from pinprof.races.watching import Guard
 
@@ -233,21 +236,21 @@ def _windows(text: str) -> set[str]:
     """Return the windows in a list separated by commas; `lean` is always among them."""
     chosen = {word.strip() for word in text.split(",")}
     if not chosen <= set(WINDOWS) or "lean" not in chosen:
-        fail(f"--windows {text}: name lean, and of {', '.join(WINDOWS)} what else you want")
+        fail(f"--windows {text}: must contain lean, and may contain only {', '.join(WINDOWS)}")
     return chosen
 
 
 def _base(output: str | None, name: str) -> Path:
-    """Return the trace to write, without the number of a rank: in a folder, which is made, it gets this name."""
+    """Return the trace to write, without the number of a rank; make its folder, where it gets this name."""
     if output == "-":
-        fail("a recording does not go to standard output; name a file")
+        fail("standard output cannot hold a recording; name a file")
     if output is None or not _is_folder(output):
         return Path(output or name)
     folder = Path(output)
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        fail(f"{output}: no folder can be made there ({error.strerror})")
+        fail(f"{output}: cannot make this folder ({error.strerror})")
     return folder / name
 
 
@@ -256,7 +259,7 @@ def _is_folder(output: str | None) -> bool:
 
 
 def _rank_of_job() -> "Rank | None":
-    """Return which process of a job of several this is."""
+    """Return the rank of this process if its job has several."""
     from pinprof.capture.job import rank_of_process
 
     rank = rank_of_process()
@@ -285,7 +288,7 @@ WINDOW_NAMES = {
 
 @contextmanager
 def _step_counter() -> Iterator[Callable[[str, int, int], None]]:
-    """Give a callback that shows what the steps are used for, on one line of the terminal, taken away at the end."""
+    """Give a callback that shows on one line of the terminal what each step is used for; clear it at the end."""
 
     def write(text: str) -> None:
         if sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""What all commands share at the terminal: errors in one line, what is said meanwhile, and outputs."""
+"""What all commands share at the terminal: one-line errors, progress, and outputs."""
 
 import os
 import shutil
@@ -21,17 +21,17 @@ from pinprof.urls import local_path, redacted
 UNUSABLE = 2
 """Exit code for unusable input and wrong usage."""
 PIPED_WIDTH = 120
-"""Columns of texts where standard output is no terminal."""
+"""Columns of a text if standard output is not a terminal."""
 BY_SIGNAL = 128
 """What a shell adds to the number of the signal that ended a program, for its exit code."""
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask a program to end."""
 TRACEBACK = "PINPROF_TRACEBACK"
-"""If this is set in the environment, an error that nobody thought of is shown with its traceback."""
+"""If this environment variable is set, an unexpected error shows its traceback."""
 
 
 class Commands(click.Group):
-    """The commands, with errors turned into one line here and nowhere else."""
+    """The commands; this class alone turns errors into one line."""
 
     def main(
         self,
@@ -64,7 +64,7 @@ class Commands(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Parse the words; the help is printed here."""
+        """Parse the arguments; click prints the help here."""
         with _unread():
             return super().make_context(*args, **extra)
 
@@ -80,7 +80,7 @@ class Commands(click.Group):
 
 
 class _Ended(KeyboardInterrupt):
-    """A signal that asks to end, raised as Ctrl-C is, so that all is cleared away alike."""
+    """A signal that asks the program to end, raised like Ctrl-C so that both clean up alike."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let signals that ask to end interrupt the block, unless somebody ignores or handles them already."""
+    """Let signals that ask the program to end interrupt the block, unless they are already ignored or handled."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -111,7 +111,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def usual_signals() -> Iterator[None]:
-    """Let signals do in the block what they do in a program of Python's: it is the user's that runs there."""
+    """Give signals Python's default effect in the block, which runs the user's program."""
     ours = [number for number in ENDING if signal.getsignal(number) is _end]
     for number in ours:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
@@ -124,7 +124,7 @@ def usual_signals() -> Iterator[None]:
 
 @contextmanager
 def _unread() -> Iterator[None]:
-    """End the block quietly if nobody reads standard output any more: `pinprof ... | head` has seen enough."""
+    """Exit quietly if the reader of standard output has closed it, as in `pinprof ... | head`."""
     try:
         yield
     except BrokenPipeError:
@@ -135,43 +135,43 @@ def _unread() -> Iterator[None]:
 def _interrupted(by: BaseException | None) -> NoReturn:
     with suppress(OSError, ValueError):
         if sys.stderr.isatty():
-            click.echo(err=True)  # behind the ^C that the terminal shows
+            click.echo(err=True)  # after the ^C that the terminal shows
     fail("interrupted", BY_SIGNAL + (by.number if isinstance(by, _Ended) else signal.SIGINT))
 
 
 def _unexpected(error: Exception) -> NoReturn:
-    """Say that pinprof itself failed, and how to tell its makers."""
+    """Say that pinprof itself failed, and how to report that."""
     if os.environ.get(TRACEBACK):
         with suppress(OSError):
             traceback.print_exception(error)
     what = f"{type(error).__name__}: {error}".removesuffix(": ")
-    fail(f"pinprof failed here ({what}); please report that, with what {TRACEBACK}=1 shows")
+    fail(f"pinprof itself failed ({what}); please report this with the output under {TRACEBACK}=1")
 
 
 def _make_writable() -> None:
-    """Let every text be written to standard output and error, whatever their encoding, even if they are closed."""
+    """Make standard output and error accept every text, whatever their encoding, even if they are closed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  as long as we run
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  open until we exit
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _give_up_output() -> None:
-    """Let standard output lead to nowhere, also what is in its buffer: at the end Python would complain of that."""
+    """Send standard output nowhere, with what its buffer still holds: Python would complain about that at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(message: str, status: int = UNUSABLE) -> NoReturn:
-    """Say what is wrong in one line, without the secrets of a URL, and exit."""
+    """Print the error in one line, without the secrets of a URL, and exit."""
     say(f"Error: {message}")
     sys.exit(status)
 
 
-def printable(message: str) -> str:
-    """Return a message as one line that no terminal takes for a command, whatever file names it holds."""
+def on_one_line(message: str) -> str:
+    """Return a message as one line without control characters, whatever file names it contains."""
     return "".join(character if character.isprintable() else " " for character in message)
 
 
@@ -179,16 +179,16 @@ force_option = click.option("--force", is_flag=True, help="Overwrite output file
 
 
 def check_outputs(paths: Iterable[str | None], *, force: bool, reads: Iterable[str | None] = ()) -> None:
-    """Refuse outputs that could not be written, or that the command reads, before any work is done for them.
+    """Refuse outputs that cannot be written, or that the command reads, before it does any work.
 
-    What is read are files, URLs, folders or patterns.
+    `reads` are files, URLs, folders or patterns.
     """
     files = [path for path in paths if path is not None]
     outputs.check_outputs(files, _local_files(read for read in reads if read is not None), force=force)
 
 
 def _local_files(reads: Iterable[str]) -> Iterator[str]:
-    """Yield the files of this machine that are read."""
+    """Yield the local files among those that the command reads."""
     from pinprof.trace.files import trace_files  # noqa: PLC0415  `pinprof --help` does not need it
 
     for read in reads:
@@ -196,7 +196,7 @@ def _local_files(reads: Iterable[str]) -> Iterator[str]:
             continue
         try:
             files = trace_files(read)
-        except PinprofError:  # said where it is read
+        except PinprofError:  # reported when the command reads it
             files = [read]
         yield from filter(None, map(local_path, files))
 
@@ -211,7 +211,7 @@ def write(path: str, text: str) -> None:
 
 
 def show(text: str | bytes) -> None:
-    """Write to standard output. If nobody reads it any more, all else goes on; PinprofError if it is full."""
+    """Write to standard output, unless its reader has closed it. Raises PinprofError if it is full."""
     try:
         click.echo(text, nl=False)
     except BrokenPipeError:
@@ -222,26 +222,26 @@ def show(text: str | bytes) -> None:
 
 
 def page_options() -> tuple[int, bool]:
-    """Return the columns that standard output has, and whether it takes colours."""
+    """Return the width of standard output in columns, and whether it shows colours."""
     if not sys.stdout.isatty():
         return PIPED_WIDTH, False
     return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns, not os.environ.get("NO_COLOR")
 
 
 def say(text: str) -> None:
-    """Say something in one line that is no result, on standard error, without the secrets of a URL."""
-    with suppress(OSError):  # nobody would hear that it cannot be said
-        click.echo(printable(redacted(text)), err=True)
+    """Print a line that is not a result to standard error, without the secrets of a URL."""
+    with suppress(OSError):  # there is nowhere left to report it
+        click.echo(on_one_line(redacted(text)), err=True)
 
 
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[str], None]]:
-    """Show what is being done while it is done, on a terminal only; what is given puts another text there."""
+    """Show what pinprof is doing, on a terminal only; the block gets a function that changes the text."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console  # noqa: PLC0415  `pinprof --help` does not need it
     from rich.text import Text  # noqa: PLC0415
 
-    with Console(stderr=True).status(Text(printable(text))) as status:  # what is a str, rich takes for its markup
-        yield lambda text: status.update(Text(printable(text)))
+    with Console(stderr=True).status(Text(on_one_line(text))) as status:  # rich parses a str as its markup
+        yield lambda text: status.update(Text(on_one_line(text)))

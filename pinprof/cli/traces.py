@@ -16,16 +16,13 @@ if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.errors import TraceError
     from pinprof.measurement.profile import Profile
-    from pinprof.ranks import RankPart
+    from pinprof.pool import MeasuredFiles
     from pinprof.rules import Findings
     from pinprof.trace import Trace
 
-    Measured = Sequence[tuple[str, RankPart]]
-    """Files, and what was measured of each."""
-
 Made = TypeVar("Made")
 JOBS = "pinprof.jobs"
-"""Where the number of threads that read a trace is kept for the command that runs."""
+"""The key of the number of threads that read a trace, in the context of the command."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -45,70 +42,95 @@ jobs_option = click.option(
 )
 
 
-def analyses(arguments: Sequence[str], machine: MachineFile | None = None) -> "Iterator[Analysis]":
-    """Yield what was measured and found of each trace; see `each_trace`."""
+def jobs() -> int | None:
+    """Return the number of threads or processes that the command was given."""
+    chosen: int | None = click.get_current_context().meta.get(JOBS)
+    return chosen
+
+
+def read(path: str, make: "Callable[[Trace], Made]", which: str = "") -> Made:
+    """Return what `make` makes of the trace in a file; `which` says, for the progress, which file of several it is."""
+    from pinprof.trace import read_trace
+
+    with progress(f"reading {PurePath(shown(path)).name}{which}"):
+        return make(read_trace(path, jobs()))
+
+
+def analysing(machine: MachineFile | None = None) -> "Callable[[Trace], Analysis]":
+    """Return the analysis for `read` and `read_all`, with the user's bench."""
     from pinprof.analysis import analyse
 
-    def made(trace: "Trace") -> "Analysis":
+    def analysed(trace: "Trace") -> "Analysis":
         say_if_of_other_gpu(machine, [trace.info])
         return analyse(trace, machine and machine.pinning)
 
-    return each_trace(arguments, made)
+    return analysed
 
 
-def each_trace(arguments: Sequence[str], make: "Callable[[Trace], Made]") -> Iterator[Made]:
-    """Yield what is made of each trace; of a folder or a pattern what is no trace is skipped with a word."""
-    from pinprof.errors import TraceError
+class Argument(NamedTuple):
+    """An argument of the command line, and the files that it stands for."""
+
+    text: str
+    files: list[str]
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it names a file, and not a folder or a pattern, whose other files are skipped."""
+        return self.files == [self.text]
+
+
+def expanded(arguments: Sequence[str]) -> list[Argument]:
+    """Return the arguments with their files; asks a remote folder only here what it holds."""
     from pinprof.trace.files import trace_files
 
     _refuse_two_inputs(arguments)
+    return [Argument(text, trace_files(text)) for text in arguments]
+
+
+def read_all(arguments: Sequence[Argument], make: "Callable[[Trace], Made]") -> Iterator[Made]:
+    """Yield what `make` makes of each trace; names and skips the files of a folder or a pattern that are no trace."""
+    from pinprof.errors import TraceError
+
     for argument in arguments:
-        paths = trace_files(argument)
-        is_named = paths == [argument]
         usable = 0
-        for _, outcome in _outcomes(paths, make, is_named=is_named):
+        for _, outcome in _outcomes(argument, make):
             if isinstance(outcome, TraceError):
-                if is_named:
+                if argument.is_file:
                     raise outcome
                 say(f"Skipped: {outcome}")
                 continue
             usable += 1
             yield outcome
         if not usable:
-            raise TraceError(f"{shown(argument)}: none of the files here is a trace")
+            raise TraceError(f"{shown(argument.text)}: none of the files here is a trace")
 
 
 def each_outcome(
     arguments: Sequence[str], make: "Callable[[Trace], Made]"
 ) -> "Iterator[tuple[str, Made | TraceError]]":
-    """Yield for each trace its name, and what is made of it, or why it could not be read: nothing is skipped."""
+    """Yield the name of each trace with what `make` makes of it, or with the reason why it cannot be read."""
     from pinprof.errors import TraceError
     from pinprof.trace.files import trace_files
 
     _refuse_two_inputs(arguments)
-    for argument in arguments:
+    for text in arguments:
         try:
-            paths = trace_files(argument)
+            argument = Argument(text, trace_files(text))
         except TraceError as error:
-            yield shown(argument), error
+            yield shown(text), error
             continue
-        yield from _outcomes(paths, make, is_named=paths == [argument])
+        yield from _outcomes(argument, make)
 
 
-def _outcomes(
-    paths: Sequence[str], make: "Callable[[Trace], Made]", *, is_named: bool
-) -> "Iterator[tuple[str, Made | TraceError]]":
+def _outcomes(argument: Argument, make: "Callable[[Trace], Made]") -> "Iterator[tuple[str, Made | TraceError]]":
     from pinprof.errors import TraceError
-    from pinprof.trace import read_trace
 
-    for number, path in enumerate(paths, start=1):
-        name = PurePath(shown(path)).name
+    for number, path in enumerate(argument.files, start=1):
         outcome: Made | TraceError
-        with progress(f"reading {name}" + ("" if is_named else f" ({number} of {len(paths)})")):
-            try:
-                outcome = make(read_trace(path, click.get_current_context().meta.get(JOBS)))
-            except TraceError as error:
-                outcome = error
+        try:
+            outcome = read(path, make, "" if argument.is_file else f" ({number} of {len(argument.files)})")
+        except TraceError as error:
+            outcome = error
         yield shown(path), outcome
 
 
@@ -117,15 +139,8 @@ def _refuse_two_inputs(arguments: Sequence[str]) -> None:
         fail("standard input can be read once; name the other traces")
 
 
-def files_of(arguments: Sequence[str]) -> list[str]:
-    """Return the files that the arguments stand for."""
-    from pinprof.trace.files import trace_files
-
-    return [path for argument in arguments for path in trace_files(argument)]
-
-
 class JobOptions(NamedTuple):
-    """What a command was told of the traces of a job."""
+    """The options about the traces of a job."""
 
     scheduler: str | None
     rank_from: str | None
@@ -148,75 +163,67 @@ SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="Measure on the 
 RANK_FROM = click.option(
     "--rank-from",
     metavar="PATTERN",
-    help="Regular expression whose group is the rank in a trace's path, or 'order': ranks are as the files follow one "
-    "another  [what the trace says, else rank or worker with a number in the path].",
+    help="Regular expression whose group is the rank in a trace's path, or 'order' to number the files in their order  "
+    "[the recorded rank, else the number after rank or worker in the path].",
 )
 RUN = click.option(
     "--run",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Of several runs the Nth  [the one with most ranks; of several such the last recorded].",
+    help="Report on the Nth of several runs  [the run with the most ranks; of several such, the last recorded].",
 )
 
 
-def say_what_is_in_vain(job: JobOptions) -> None:
-    """Say which options of a job mean nothing, since there are not several files."""
+def say_what_has_no_effect(job: JobOptions) -> None:
+    """Name the given options of a job, which have no effect on a single file."""
     given = [f"--{name.replace('_', '-')}" for name, value in job._asdict().items() if value is not None]
     if given:
-        say(f"Without several files there is no job: {' and '.join(given)} changed nothing")
+        say(f"No effect of {' and '.join(given)}: a job has several files")
 
 
-def chosen_job(measured: "Measured", job: JobOptions) -> "tuple[Measured, list[str]] | None":
-    """Return those of the traces that are the ranks of one job, and what is to be known of that; None without a job."""
+def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFiles, list[str]] | None":
+    """Return the traces that are the ranks of one job, with the remarks on this choice; None if they are no job."""
     from pinprof.errors import TraceError
-    from pinprof.ranks.runs import job_of, numbered
+    from pinprof.pool import job_of_files
 
     try:
-        parts = numbered([part for _, part in measured], job.rank_from)
-        chosen = job_of(parts, job.run)
+        return job_of_files(measured, job.rank_from, job.run)
     except TraceError as error:
         if job.rank_from or job.run:
             raise
         say(f"Not the ranks of one job: {error}")
         return None
-    file_of = {id(part): file for (file, _), part in zip(measured, parts, strict=True)}
-    return [(file_of[id(part)], part) for part in chosen.parts], chosen.remarks
 
 
-def measured_ranks(paths: Sequence[str], job: JobOptions, machine: MachineFile | None = None) -> "Measured":
-    """Return each file with what was measured of it, in this order; what is no trace is skipped with a word."""
+def measured_ranks(paths: Sequence[str], job: JobOptions, machine: MachineFile | None = None) -> "MeasuredFiles":
+    """Return the files in this order, each with what was measured of it; names and skips those that are no trace."""
     from pinprof.errors import PinprofError, TraceError
-    from pinprof.pool import cluster, measure_files
+    from pinprof.pool import cluster, measure_all
     from pinprof.ranks.runs import checked_pattern
 
     checked_pattern(job.rank_from)
     client = cluster(job.scheduler) if job.scheduler else None
-    jobs, pinning = click.get_current_context().meta.get(JOBS), machine and machine.pinning
-    found = {}
-    with (
-        closing(client) if client else nullcontext(),
-        closing(measure_files(paths, jobs, client, pinning)) as outcomes,
-        progress(f"measuring {len(paths)} traces") as update,
-    ):
-        for done, (path, outcome) in enumerate(outcomes, start=1):
+    with closing(client) if client else nullcontext(), progress(f"measuring {len(paths)} traces") as update:
+
+        def tell(done: int, outcome: object) -> None:
             update(f"measuring: {done} of {len(paths)} traces")
             if isinstance(outcome, PinprofError):
                 say(f"Skipped: {outcome}")
-            else:
-                found[path] = outcome
-    if not found:
+
+        measured, _ = measure_all(paths, jobs(), client, machine and machine.pinning, tell)
+    if not measured:
         raise TraceError(f"{shown(paths[0])}: neither this nor any of the {len(paths) - 1} other files is a trace")
-    say_if_of_other_gpu(machine, (part.profile.info for part in found.values()))
-    return [(path, found[path]) for path in paths if path in found]
+    say_if_of_other_gpu(machine, (part.profile.info for _, part in measured))
+    return measured
 
 
 def one_trace(argument: str) -> str:
-    """Return the file of the only trace that an argument stands for, for what is about one trace."""
+    """Return the file of an argument that must stand for one trace."""
     from pinprof.trace.files import trace_files
 
     paths = trace_files(argument)
     if len(paths) > 1:
-        fail(f"{shown(argument)}: has {len(paths)} traces, and this is about one; name it, e.g. {shown(paths[0])}")
+        fail(f"{shown(argument)}: has {len(paths)} traces, and this command takes one; name it, e.g. {shown(paths[0])}")
     return paths[0]
 
 

@@ -8,7 +8,7 @@ import click
 
 from pinprof.cli.machine import MachineFile, machine_option, say_if_of_other_gpu
 from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
-from pinprof.cli.traces import each_trace, jobs_option, one_trace
+from pinprof.cli.traces import expanded, jobs_option, one_trace, read, read_all
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pinprof.whatif import Prediction, Scenario
 
 LEAST, MOST = 1e-6, 1e9
-"""Between these lies every time, rate and speed that means something."""
+"""The bounds of a plausible time, rate or speed."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
 
 
 def _positive(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
-    """Refuse numbers that are no time, rate or speed; not-a-number fails every comparison."""
+    """Refuse a number that cannot be a time, rate or speed; NaN fails every comparison."""
     if value is not None and not LEAST <= value <= MOST:
         raise click.BadParameter(f"{value}: must be a number above 0")
     return value
@@ -37,27 +37,27 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
     "--drop-syncs",
     metavar="all|FILE:LINE",
     multiple=True,
-    help="The host no longer waits: at any place, or at this one (may be repeated).",
+    help="The host no longer waits, at any place or at this one (may be repeated).",
 )
-@click.option("--pin", is_flag=True, help="The host sides of copies are in pinned memory.")
+@click.option("--pin", is_flag=True, help="Copies use pinned host memory.")
 @click.option(
     "--pinned-gbps",
     metavar="X",
     type=float,
     callback=_positive,
-    help="Rate of pinned copies [that of --machine, else the best in the trace, else what its GPU's link usually "
-    "gives: 55 on PCIe 5.0 x16, 25 on 4.0, 12 on 3.0].",
+    help="Rate of pinned copies [that of --machine, else the best in the trace, else the usual rate of its GPU's "
+    "link: 55 on PCIe 5.0 x16, 25 on 4.0, 12 on 3.0].",
 )
 @machine_option
 @click.option("--non-blocking", is_flag=True, help="Copies no longer block the host.")
 @click.option("--overlap-copies", is_flag=True, help="HtoD copies move one step ahead onto a stream of their own.")
-@click.option("--drop-allocs", is_flag=True, help="Device and pinned memory is neither allocated nor freed.")
+@click.option("--drop-allocs", is_flag=True, help="The program neither allocates nor frees device and pinned memory.")
 @click.option("--host-speed", metavar="X", type=float, callback=_positive, help="The host is X times as fast.")
 @click.option("--gpu-speed", metavar="X", type=float, callback=_positive, help="The kernels are X times as fast.")
 @click.option(
-    "--step-ms", metavar="MS", type=float, callback=_positive, help="The step without profiler, if you measured it."
+    "--step-ms", metavar="MS", type=float, callback=_positive, help="The step without the profiler, if you measured it."
 )
-@click.option("--json", "json_file", metavar="FILE", help="Also write the prediction as JSON; - prints only that.")
+@click.option("--json", "json_file", metavar="FILE", help="Also write the prediction as JSON; - prints only the JSON.")
 @jobs_option
 @force_option
 def whatif(
@@ -72,10 +72,10 @@ def whatif(
 ) -> None:
     """Predict the step after a change of the code, by replay of the recorded program.
 
-    The trace is run again with the waits, copies and allocations that the change leaves of it; the range says how sure
-    that is. Changes may be combined. Without any, the usual ones are compared. Of a job of several ranks give all
-    traces: its collectives wait for the slowest rank. TRACE is a file, a URL, - for standard input, or a folder or
-    quoted pattern, as for pinprof report.
+    pinprof replays the trace with the waits, copies and allocations that remain after the change; the range says how
+    certain the prediction is. You can combine changes. Without any, pinprof compares the usual ones. For a job of
+    several ranks, give all traces: its collectives wait for the slowest rank. TRACE is a file, a URL, - for standard
+    input, or a folder or quoted pattern, as for pinprof report.
 
     \b
     Examples:
@@ -100,7 +100,7 @@ def whatif(
         _refuse_rates(machine, scenario)
         machine = None
     scenario = replace(scenario, machine=machine and machine.pinning.rates)
-    recorded = list(each_trace(traces, lambda trace: trace))
+    recorded = list(read_all(expanded(traces), lambda trace: trace))
     say_if_of_other_gpu(machine, (trace.info for trace in recorded))
     with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         replay = replay_of(recorded, step_ms)
@@ -126,20 +126,20 @@ def whatif(
 
 
 def _refuse_rates(machine: MachineFile | None, scenario: "Scenario") -> None:
-    """Refuse rates of pinned copies that were given for a change that pins none."""
+    """Refuse rates of pinned copies for a change that pins none."""
     if scenario.pinned_gbps or (machine and not machine.is_default):
         fail(f"--{'pinned-gbps' if scenario.pinned_gbps else 'machine'} is about copies that become pinned; add --pin")
 
 
 def _refuse_unfit(replay: "Replay") -> None:
-    """Refuse traces that are less than they seem, where that takes the estimates from their reports."""
+    """Refuse a trace whose doubts withhold the estimate from its report."""
     from pinprof.measurement.profile import doubts_of
     from pinprof.measurement.trust.doubt import doubted
 
     for rank in replay.ranks:
         reason = doubted(doubts_of(rank, replay)).estimate
         if reason:
-            fail(f"{rank.trace.path}: has {reason.what}, so that no change can be predicted; {reason.remedy}")
+            fail(f"{rank.trace.path}: has {reason.what}, so pinprof cannot predict a change; {reason.remedy}")
 
 
 def _options(scenario: "Scenario", machine: MachineFile | None) -> str:
@@ -157,7 +157,7 @@ def _options(scenario: "Scenario", machine: MachineFile | None) -> str:
 def _next(
     traces: Sequence[str], now: "Prediction", named: "list[tuple[str, str, Prediction]] | None", *, several: bool
 ) -> str:
-    """Return the next useful command: the change that brings most by itself in full, else the check of its result."""
+    """Return the next command: the change that alone saves most, in full, else the verification of its result."""
     from pinprof.report.whatif.text import is_saving
 
     if named is not None and not any(is_saving(now, made) for _, _, made in named):
@@ -175,14 +175,14 @@ def _next(
 @click.command(short_help="Compare a predicted saving with the measured one.")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
-@click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only that.")
+@click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only the JSON.")
 @jobs_option
 @force_option
 def verify(before: str, after: str, json_file: str | None, *, force: bool) -> None:
     """Compare the saving that the trace BEFORE a fix predicts with the one measured in the trace AFTER it.
 
-    What was fixed is inferred from the two traces: waits, pageable and blocking copies, copies on the stream of the
-    kernels, and allocations that only BEFORE has. BEFORE is run again without them.
+    pinprof infers from the two traces what was fixed: waits, pageable and blocking copies, copies on the stream of the
+    kernels, and allocations that only BEFORE has. It replays BEFORE without them.
 
     \b
     Examples:
@@ -211,5 +211,5 @@ def _measured(path: str) -> "tuple[Details, Profile]":
     from pinprof.measurement.profile import profile_of
     from pinprof.replay import Replay
 
-    (details,) = each_trace([one_trace(path)], details_of)
+    details = read(one_trace(path), details_of)
     return details, profile_of(details, Replay([details]))

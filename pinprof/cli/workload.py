@@ -43,7 +43,7 @@ class Experiments(click.Group):
 def workload(context: click.Context, *, listed: bool) -> None:
     """Run one of the experiments by its NAME or number and print its figures, or record its cases as traces.
 
-    Each is a few lines to copy, in pinprof/workloads. `pinprof workload NAME --help` says what one does, what its text
+    Each is a few lines to copy from pinprof/workloads. `pinprof workload NAME --help` says what one does, what its text
     claims, and which sizes it takes.
 
     \b
@@ -58,14 +58,16 @@ def workload(context: click.Context, *, listed: bool) -> None:
         for known in EXPERIMENTS:
             show(f"{known.number:<4} {known.name:<{width}}  {known.summary}\n")
     elif context.invoked_subcommand is None:
-        fail("name an experiment; pinprof workload --list has them")
+        fail("name an experiment; pinprof workload --list lists them")
 
 
 def _command(known: Experiment) -> click.Command:
     options = [
-        click.Option(["--case"], metavar="NAME", help="Record this case alone."),
-        click.Option(["--record"], metavar="FILE", help="Record each case as a trace; its name goes into the file's."),
-        click.Option(["--quick"], is_flag=True, help="Smaller and fewer."),
+        click.Option(["--case"], metavar="NAME", help="Record only this case."),
+        click.Option(
+            ["--record"], metavar="FILE", help="Record each case as a trace, with the case in the file's name."
+        ),
+        click.Option(["--quick"], is_flag=True, help="Run smaller sizes in fewer rounds."),
         click.Option(["--force"], is_flag=True, help="Overwrite output files that exist."),
     ]
     return click.Command(
@@ -83,7 +85,7 @@ def _option(size: Size) -> click.Option:
         type=click.IntRange(min=1),
         help=f"{size.means[:1].upper()}{size.means[1:]}.  [default: {size.default}"
         + (f", with --quick {size.quick}" if size.quick else "")
-        + ("; the text's]" if size.of_text else "; ours]"),
+        + ("; as in the text]" if size.of_text else "; our choice]"),
     )
 
 
@@ -123,7 +125,7 @@ def _run(
     if chosen.number == "E13" and chosen.defaults(quick=quick)["least"] > chosen.defaults(quick=quick)["most"]:
         fail("--least is more than --most")
     if case is not None and record is None:
-        fail("--case is for --record; without it all cases are timed")
+        fail("--case needs --record; without it pinprof times all cases")
     files = _files(chosen, case, record) if record is not None else {}
     check_outputs(files.values(), force=force)
     need_gpu([known])
@@ -137,13 +139,13 @@ def _run(
 
 
 def _files(known: Experiment, case: str | None, record: str) -> dict[str, str]:
-    """Return the file of each case that is to be recorded."""
+    """Return the file to which to record each case."""
     suffix = next((suffix for suffix in SUFFIXES if record.endswith(suffix)), None)
     if suffix is None:
         fail(f"{record}: a trace's name must end in {' or '.join(SUFFIXES)}")
     if case is not None:
         if case not in known.cases:
-            fail(f"{known.number} has no case {case!r}; there are {'; '.join(known.cases)}")
+            fail(f"{known.number} has no case {case!r}; its cases are {'; '.join(known.cases)}")
         return {case: record}
     stem = record.removesuffix(suffix)
     return {each: f"{stem}.{_slug(each)}{suffix}" for each in known.cases}
@@ -155,7 +157,7 @@ def _slug(case: str) -> str:
 
 
 def _record(known: Experiment, case: str, file: str, *, quick: bool) -> None:
-    """Record a case in a process of its own: where one was recorded, the next could not be timed."""
+    """Record a case in a new process: a process that has recorded one cannot time the next."""
     from pinprof.errors import CaptureError
     from pinprof.workloads.apart import Apart, ApartError
     from pinprof.workloads.experiments import record_case

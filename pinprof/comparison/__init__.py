@@ -1,4 +1,4 @@
-"""What changed between two traces: the step, its figures, waits, copies and findings, and what of that is noise."""
+"""Compares two traces: the step, its figures, waits, copies and findings, and which differences are noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 FEW = 10
-"""From so many steps on, a spread leaves out the extremes."""
+"""With so many steps or more, a spread leaves out the extremes."""
 FASTER, SLOWER, UNCHANGED, UNSURE, UNKNOWN = "faster", "slower", "same", "unsure", "unknown"
 
 
@@ -49,16 +49,16 @@ class Comparison:
     figures: tuple[ComparedFigure, ...]
     """The step without profiler first."""
     waits: tuple[WaitChange, ...]
-    """Empty where they cannot be compared, as `waits_reason` says."""
+    """Empty if they cannot be compared; `waits_reason` says why."""
     waits_reason: str
     copies: tuple[CopyChange, ...]
     copies_reason: str
     repinned: tuple[Repinned, ...]
-    """Copies that are of another host memory after."""
+    """Copies whose host memory is of another kind after."""
     findings: tuple[FindingChange, ...]
     findings_reason: str
     kernels_alike: float | None
-    """Share of the kernels per step that both traces have, by name; None where one has no GPU work, or no steps."""
+    """Share of the kernels per step that both traces have, by name; None if one has no GPU work or no steps."""
 
     @property
     def step(self) -> ComparedFigure:
@@ -67,25 +67,25 @@ class Comparison:
 
     @property
     def is_same_program(self) -> bool | None:
-        """Whether the two traces seem to be of one program; None where that cannot be told."""
+        """Whether the two traces seem to be of one program; None if unknown."""
         return None if self.kernels_alike is None else self.kernels_alike >= SAME
 
     @property
     def is_estimated(self) -> bool:
-        """Whether the step of a side is estimated: then its range is no spread but what is not known."""
+        """Whether the step of a side is estimated: then its range is an uncertainty, not a spread."""
         return "estimated" in {self.before.estimate.source, self.after.estimate.source}
 
     @property
     def per(self) -> str:
-        """Of what the figures are, in words: per step, or of the whole traces if none has steps."""
+        """The unit of the figures in words: per step, or of the whole traces if neither has steps."""
         both = {self.before.steps.per, self.after.steps.per}
         return both.pop() if len(both) == 1 else "per step"
 
     @property
     def verdict(self) -> str:
-        """What became of the step: `faster`, `slower`, `same` (within noise), `unsure` or `unknown`.
+        """How the step changed: `faster`, `slower`, `same` (within noise), `unsure` or `unknown`.
 
-        It is unsure where an estimate, or a single step, leaves it open.
+        It is `unsure` if an estimate or a single step leaves it open.
         """
         step = self.step
         if step.difference is None:
@@ -98,10 +98,10 @@ class Comparison:
 
     @property
     def by_chance(self) -> float:
-        """How probable it is that the spreads of a figure are apart although it did not change.
+        """The probability that the spreads of a figure do not overlap although it did not change.
 
-        Of so few steps that a spread is that of all of them: if all orders of the steps' values are as probable, two of
-        `comb(before + after, before)` have one trace's all below the other's.
+        With few steps a spread covers all of them. If all orders of the steps' values are equally probable, all values
+        of one trace are below the other's in two of `comb(before + after, before)` orders.
         """
         counts = [min(profile.steps.count, FEW) for profile in (self.before, self.after)]
         return min(2 / comb(sum(counts), counts[0]), 1.0)
@@ -110,9 +110,9 @@ class Comparison:
 def compare(before: Analysis, after: Analysis) -> Comparison:
     """Return what changed between two traces.
 
-    A difference is within noise if the ranges in which the two figures lie have a value in common: of a measured step
-    its 10th and 90th percentile, of an estimated one the range of the estimate, of all else the spread over the
-    complete steps of the trace. Figures that one trace is not fit for are not compared, and say why.
+    A difference is within noise if the ranges of the two figures overlap. The range of a measured step is its 10th to
+    its 90th percentile, that of an estimated step is the range of the estimate, and that of another figure is its
+    spread over the complete steps of the trace. Figures that one trace is not fit for are not compared, and say why.
     """
     traces = before.trace, after.trace
     stepped = [trace.steps.source != WHOLE_TRACE for trace in traces]
@@ -140,7 +140,7 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
 
 
 def _unsearched(side: Side) -> str:
-    """Return why the findings of a trace cannot be compared; nothing if they can."""
+    """Return why the findings of a trace cannot be compared; empty if they can."""
     entry = unsearched(side.profile)
     return entry.what if entry else side.why_not_stepped(side.withheld.per_step)
 

@@ -1,4 +1,4 @@
-"""What became of each wait, each kind of copy and each finding."""
+"""Finds how each wait, each kind of copy and each finding changed."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ COPY_FIGURES = (
 
 @dataclass(frozen=True)
 class WaitChange:
-    """The same waits in both traces, or in one of them; several sites are several lines of one function."""
+    """The same waits in both traces, or waits of one trace; several sites are several lines of one function."""
 
     before: tuple[Site, ...]
     after: tuple[Site, ...]
@@ -37,12 +37,12 @@ class WaitChange:
 
     @property
     def status(self) -> str:
-        """What became of it: `gone`, `new`, `moved`, `changed` (beyond noise) or `same`."""
+        """How it changed: `gone`, `new`, `moved`, `changed` (beyond noise) or `same`."""
         return _status(self.before, self.after, (self.count, self.stall, self.bubble), moved=self.moved)
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """The sites after, of a wait that has gone those before."""
+        """The sites after, or those before if the wait is gone."""
         return self.after or self.before
 
 
@@ -57,11 +57,11 @@ class CopyChange:
     time: ComparedFigure
     exposed: ComparedFigure
     rate: ComparedFigure
-    """Bytes by time of their copies."""
+    """Bytes divided by the time of the copies."""
 
     @property
     def status(self) -> str:
-        """What became of them: `gone`, `new`, `changed` (beyond noise) or `same`."""
+        """How they changed: `gone`, `new`, `changed` (beyond noise) or `same`."""
         before, after = self.count.before.value, self.count.after.value
         figures = (self.count, self.bytes, self.time, self.exposed, self.rate)
         return _status(before, after, figures)
@@ -69,36 +69,36 @@ class CopyChange:
 
 @dataclass(frozen=True)
 class Repinned:
-    """Copies of one direction that are of another host memory after, per step."""
+    """Copies of one direction whose host memory is of another kind after, per step."""
 
     direction: str
     before: str
     after: str
     count: float
     bytes: float | None
-    """None where a size is not recorded."""
+    """None if a size is not recorded."""
 
 
 @dataclass(frozen=True)
 class FindingChange:
-    """What a rule found at one place, before and after; several findings are several lines of one function."""
+    """The findings of a rule at one place, before and after; several findings are several lines of one function."""
 
     before: tuple[Finding, ...]
     after: tuple[Finding, ...]
     moved: bool
     saving: ComparedFigure
-    """What fixing it alone saves, where a replay tells of one finding on each side."""
+    """What fixing it alone saves, if there is one finding with a replay on each side."""
 
     @property
     def status(self) -> str:
-        """What became of it: `gone`, `new`, `moved`, `changed` (what it saves, beyond noise; or how many) or `same`."""
+        """How it changed: `gone`, `new`, `moved`, `changed` (its saving beyond noise, or the number) or `same`."""
         if self.before and self.after and len(self.before) != len(self.after):
             return CHANGED
         return _status(self.before, self.after, (self.saving,), moved=self.moved)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings after; of one that has gone, those before."""
+        """The findings after, or those before if they are gone."""
         return self.after or self.before
 
 
@@ -116,7 +116,7 @@ def _status(before: object, after: object, figures: Sequence[ComparedFigure], *,
 
 
 def wait_changes(before: Side, after: Side) -> Iterator[WaitChange]:
-    """Yield what became of each wait of the host, by identity."""
+    """Yield how each wait of the host changed, by identity."""
     for match in match_sites(_counted(before), _counted(after)):
         for pair in _lines_apart(match):
             old, new = _sites(pair.before), _sites(pair.after)
@@ -143,7 +143,7 @@ def _counted(side: Side) -> list[Counted]:
 
 
 def _lines_apart(match: Match) -> Iterator[Match]:
-    """Yield the lines of a function one by one if both traces have as many; else which is which is not known."""
+    """Yield the lines of a function one by one if both traces have equally many; else they cannot be matched."""
     one_place = len({site.identity for site, _ in (*match.before, *match.after)}) == 1
     if not one_place or len(match.before) != len(match.after):
         yield match
@@ -164,7 +164,7 @@ def _numbers(side: Side, sites: Sequence[Site]) -> list[int]:
 
 
 def copy_changes(before: Side, after: Side) -> Iterator[CopyChange]:
-    """Yield what became of the copies of each direction and host memory."""
+    """Yield how the copies of each direction and host memory changed."""
     for kind in sorted({*before.copy_kinds, *after.copy_kinds}):
         values = zip(COPY_FIGURES, _copies(before, kind), _copies(after, kind), strict=True)
         figures = (ComparedFigure(name, unit, old, new) for (name, unit), old, new in values)
@@ -215,7 +215,7 @@ def repinned(copies: Sequence[CopyChange]) -> Iterator[Repinned]:
 
 
 def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
-    """Yield what became of each finding: the same rule in the same function, then one that is left of each rule."""
+    """Yield how each finding changed; match rule and function first, then the single finding left of a rule."""
     sides = [_by_place(side.analysis.findings) for side in (before, after)]
     places = list(dict.fromkeys((*sides[0], *sides[1])))
     left: dict[str, list[tuple[tuple[Finding, ...], tuple[Finding, ...]]]] = defaultdict(list)

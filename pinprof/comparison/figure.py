@@ -10,16 +10,16 @@ Range: TypeAlias = tuple[float, float]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 LOW, HIGH = 10, 90
-"""Percentiles of the steps between which a figure lies: those that a measured step is stored with."""
+"""The percentiles of the steps that bound a spread: those that a trace stores with a measured step."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A figure of one trace; None where the trace does not tell, with the reason."""
+    """A figure of one trace; None with the reason if the trace does not tell."""
 
     value: float | None
     spread: Range | None = None
-    """Where the figure lies: over the complete steps of the trace, or what is stated of the step; None of one step."""
+    """The range of the figure over the complete steps, or the stated range of the step; None for one step."""
     reason: str = ""
 
 
@@ -34,11 +34,11 @@ class ComparedFigure:
     before: Value
     after: Value
     device: int | None = None
-    """The GPU that it is of, where it is of one."""
+    """Its GPU, if it belongs to one."""
 
     @property
     def difference(self) -> float | None:
-        """After less before; None where a side is not known."""
+        """After minus before; None if a side is unknown."""
         if self.before.value is None or self.after.value is None:
             return None
         return self.after.value - self.before.value
@@ -52,9 +52,9 @@ class ComparedFigure:
 
     @property
     def noise(self) -> float | None:
-        """What a difference must exceed to be one: then the ranges in which both figures lie have nothing in common.
+        """What a difference must exceed to count: then the ranges of the two figures do not overlap.
 
-        None where a side has no range: a single step has no spread.
+        None if a side has no range, because a single step has no spread.
         """
         sides = (self.before.value, self.before.spread), (self.after.value, self.after.spread)
         smaller, larger = sides if (self.difference or 0) >= 0 else sides[::-1]
@@ -64,7 +64,7 @@ class ComparedFigure:
 
     @property
     def is_within_noise(self) -> bool | None:
-        """Whether the difference is noise; None where nothing tells. No difference at all always is."""
+        """Whether the difference is noise; None if unknown. A difference of 0 is noise."""
         if self.difference is None:
             return None
         if self.difference == 0:
@@ -73,12 +73,12 @@ class ComparedFigure:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the figure differs, and not by noise as far as that can be told."""
+        """Whether the figure differs by more than noise, as far as that is known."""
         return self.difference is not None and not self.is_within_noise
 
     @property
     def reason(self) -> str:
-        """Why the figures cannot be compared; nothing if they can."""
+        """Why the figures cannot be compared; empty if they can."""
         if self.difference is not None:
             return ""
         both = (("before", self.before), ("after", self.after))
@@ -86,9 +86,9 @@ class ComparedFigure:
 
 
 def over_steps(values: Floats, value: float | None = None) -> Value:
-    """Return the figure that has these values in the complete steps: `value`, or their mean, with their spread.
+    """Return a figure, `value` or the mean of these values of the complete steps, with their spread.
 
-    Of few steps the spread is that of all of them: the percentiles are of steps, nothing lies between those.
+    The percentiles are values of steps, without interpolation, so few steps all lie in the spread.
     """
     if len(values) == 0:
         return Value(value, reason="" if value is not None else NO_STEPS)

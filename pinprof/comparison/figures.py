@@ -1,4 +1,4 @@
-"""The figures of the step, of copies and of waits that two traces are compared by."""
+"""The figures of the step, of copies and of waits that a comparison shows."""
 
 from collections.abc import Callable, Iterator
 
@@ -42,7 +42,7 @@ def all_figures(before: Side, after: Side) -> Iterator[ComparedFigure]:
 
 
 def _of_waits(before: Side, after: Side) -> Iterator[ComparedFigure]:
-    """Yield how often and how long the host waits: where the code did not ask for it, and everywhere."""
+    """Yield how often and how long the host waits: in hidden waits, and in all waits."""
     hidden = [_waits(side, lambda site: site.verdict == "hidden") for side in (before, after)]
     every = [_waits(side, lambda site: site.is_wait) for side in (before, after)]
     yield ComparedFigure("hidden_syncs", "count", hidden[0].count, hidden[1].count)
@@ -56,7 +56,7 @@ def _waits(side: Side, chosen: Callable[[Site], bool]) -> WaitValues:
 
 
 def _traced(side: Side) -> Value:
-    """Return the step in the trace with the spread of the times that it is made of, on the host or on the GPU."""
+    """Return the traced step with the spread of its times, on the host or on the GPU."""
     steps = side.profile.steps
     reason = side.why_not_stepped(side.withheld.step)
     if steps.traced_ns is None or reason:
@@ -66,7 +66,7 @@ def _traced(side: Side) -> Value:
 
 
 def _of_devices(before: Side, after: Side) -> Iterator[ComparedFigure]:
-    """Yield for each GPU of either trace the time per step in which it worked, and in which kernels ran."""
+    """Yield for each GPU of either trace the time per step that it worked, and that kernels ran."""
     for device in sorted({entry.device for side in (before, after) for entry in side.profile.gpus}):
         yield ComparedFigure("busy_ms", "ns", _worked(before, device), _worked(after, device), device)
         yield ComparedFigure("kernel_ms", "ns", _worked(before, device, KERNEL), _worked(after, device, KERNEL), device)
@@ -83,7 +83,7 @@ def _worked(side: Side, device: int, category: int | None = None) -> Value:
 
 
 def _fraction(side: Side) -> Value:
-    """Return the overlapped share of the copy time: of the whole trace as in the report, with its spread over steps."""
+    """Return the overlapped share of the copy time in the whole trace, with its spread over the steps."""
     reason = side.why_not(side.withheld.copies, side.withheld.overlap)
     sums = given(side.profile.overlap)
     share = sums.fraction if sums else None
@@ -114,7 +114,7 @@ def _pageable(side: Side) -> Value:
 
 
 def _loader(side: Side) -> Value:
-    """Return the time that the main thread waits for its DataLoader; times are those that lie in a step."""
+    """Return the time per step that the main thread waits for its DataLoader."""
     steps = side.trace.steps
     return side.figure(
         covered(side.details.loader.times, steps.start_ns, steps.end_ns)[steps.complete].astype(np.float64)

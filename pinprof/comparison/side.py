@@ -1,4 +1,4 @@
-"""One of the two traces, and what it has in each of its complete steps."""
+"""One of the two traces, and its figures in each complete step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from pinprof.measurement.trust.doubt import Doubt, Doubted
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace, rows_by
 
 SPREAD = 2
-"""Steps that have a spread."""
+"""The fewest steps that have a spread."""
 NOT_STEPPED = "no step was found; call profiler.step() once per training step"
 CopyKind = tuple[int, int]
-"""Direction and host memory of copies, as numbered in the tables."""
+"""Direction and host memory of copies, as in the tables."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class WaitValues:
 
 @dataclass(frozen=True)
 class Side:
-    """What was measured and found of one of the traces."""
+    """The measurements and findings of one of the traces."""
 
     analysis: Analysis
     is_stepped: bool = True
-    """False of a trace without steps beside one that has some: what is per step there is of the whole trace here."""
+    """False for a trace without steps, if the other has steps: per step would mean the whole trace here."""
 
     @property
     def trace(self) -> Trace:
@@ -44,34 +44,34 @@ class Side:
 
     @property
     def details(self) -> Details:
-        """What was measured of its rows."""
+        """The measurements of its rows."""
         return self.analysis.details
 
     @property
     def profile(self) -> Profile:
-        """The sums of that."""
+        """Their sums."""
         return self.analysis.profile
 
     @property
     def withheld(self) -> Doubted:
-        """Why figures are not given."""
+        """Why figures are withheld."""
         return self.profile.withheld
 
     def why_not(self, *reasons: Doubt | None) -> str:
-        """Return why the trace is not fit for figures, by what withholds them; nothing if it is."""
+        """Return why the trace is not fit for figures, from the doubts that withhold them; empty if it is."""
         entry = next(filter(None, reasons), None)
         if entry:
             return f"{entry.what}; {entry.remedy}"
         return "" if self.profile.steps.count else NO_STEPS
 
     def why_not_stepped(self, *reasons: Doubt | None) -> str:
-        """Return why the trace is not fit for figures of its steps; nothing if it is."""
+        """Return why the trace is not fit for figures per step; empty if it is."""
         if not any(reasons) and not self.is_stepped:
             return NOT_STEPPED
         return self.why_not(*reasons)
 
     def summed(self, step: Int32s, weight: np.ndarray | None = None) -> Floats:
-        """Return the sums of weights (or the numbers of rows) by complete step, of rows in these steps."""
+        """Return the sum of the weights (or the number) of the rows of each complete step."""
         inside = self.trace.steps.holds(step)
         sums = np.bincount(
             step[inside], None if weight is None else weight[inside], minlength=len(self.trace.steps)
@@ -79,10 +79,10 @@ class Side:
         return sums[self.trace.steps.complete]
 
     def covered(self, chosen: Int64s) -> Floats:
-        """Return by complete step the time in which at least one of the chosen activities of a device runs, in ns.
+        """Return for each complete step the time in ns during which one of the chosen activities of a device runs.
 
-        `chosen` are rows of `Trace.gpu`, in order. A moment that several share belongs to the one that started first:
-        the steps add up to the whole.
+        `chosen` are rows of `Trace.gpu`, in order. If several run, the time belongs to the one that started first, so
+        that the steps add up to the whole.
         """
         gpu, step = self.trace.gpu, self.trace.links.activity_step
         inside = chosen[self.trace.steps.holds(step[chosen])]
@@ -95,10 +95,10 @@ class Side:
         return self.summed(step[inside], own)
 
     def figure(self, values: Floats, *reasons: Doubt | None, at_the_end: bool = True) -> Value:
-        """Return a figure by its values in the complete steps, unless something withholds what it rests on.
+        """Return a figure by its values in the complete steps, unless a reason withholds it.
 
-        Not `at_the_end` is for what the end of the trace changes: behind its last step is no work that a copy could
-        hide behind, or that a wait could hold up. That step counts, as it does in the report, but is no spread.
+        `at_the_end` is false for figures that the end of the trace changes: no work follows its last step, so nothing
+        overlaps a copy there, and a wait holds up nothing. That step counts, as in the report, but not for the spread.
         """
         reason = self.why_not_stepped(self.withheld.per_step, *reasons)
         if reason:
@@ -106,14 +106,14 @@ class Side:
         return over_steps(values) if at_the_end else over_steps(self.with_work_behind(values), float(values.mean()))
 
     def with_work_behind(self, values: Floats) -> Floats:
-        """Return the values of the complete steps without that of the trace's last one, if two others are left."""
+        """Return the values of the complete steps without the last step of the trace, if two others are left."""
         last = np.flatnonzero(self.trace.steps.complete)[-1:]
         is_cut = len(last) and self.trace.links.activity_step.max(initial=NONE) <= last[0]
         return values[:-1] if is_cut and len(values) > SPREAD else values
 
     @cached_property
     def work_ends(self) -> Int64s:
-        """The last end of GPU work that each complete step launched, without steps that launched none."""
+        """The last end of the GPU work of each complete step that launched some."""
         gpu, step = self.trace.gpu, self.trace.links.activity_step
         ends = np.full(len(self.trace.steps), np.iinfo(np.int64).min)
         np.maximum.at(ends, step[step != NONE], gpu.end_ns[step != NONE])
@@ -123,7 +123,7 @@ class Side:
 
     @cached_property
     def stall_weight(self) -> Int64s:
-        """1 for each stall that is a wait by itself, 0 for further calls of the wait for one copy."""
+        """1 for the first call of each wait, 0 for further calls that wait for the same copy."""
         stalls, site = self.details.syncs.stalls, self.details.syncs.site
         weight = np.ones(len(stalls.call), np.int64)
         copying = np.flatnonzero(stalls.copy != NONE)
@@ -134,11 +134,11 @@ class Side:
 
     @cached_property
     def number_of(self) -> dict[int, int]:
-        """Which site of the profile an object is, by its id: two sites may be equal."""
+        """The number of each site by its object's id, because two sites may be equal."""
         return {id(site): number for number, site in enumerate(self.details.syncs.sites)}
 
     def waits(self, sites: Sequence[int]) -> WaitValues:
-        """Return what the waits at these sites, by their numbers, cost per step."""
+        """Return the cost per step of the waits at these sites, given by their numbers."""
         syncs = self.details.syncs
         rows = np.sort(np.concatenate([np.empty(0, np.int64), *(syncs.rows[site] for site in sites)]))
         step = syncs.stalls.call_step[rows]

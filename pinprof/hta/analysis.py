@@ -1,4 +1,4 @@
-"""HTA's own classes, filled by pinprof: a Trace whose frames are there, and the TraceAnalysis around it."""
+"""HTA's own classes with pinprof's data: a Trace with its frames, and the TraceAnalysis around it."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -21,22 +21,22 @@ FILTERED_BY = ["index", "name", "ts", "end", "stream", "correlation"]
 
 
 class RecordedTrace(Trace):  # type: ignore[misc]  # HTA has no types
-    """A Trace of HTA whose files are read and written as pinprof does."""
+    """A Trace of HTA that reads and writes its files as pinprof does."""
 
     def get_raw_trace_for_one_rank(self, rank: int = 0) -> dict[str, Any]:
-        """Return the whole document of a rank's file. Raises TraceError if it is not whole."""
+        """Return the whole document of a rank's file. Raises TraceError if the file is incomplete."""
         if rank not in self.trace_files:
             raise ValueError(f"no trace of rank {rank}")
         return document_of(self.trace_files[rank])
 
     def write_raw_trace(self, output_file: str, trace_contents: dict[str, Any]) -> None:
-        """Write a changed document. Raises PinprofError if that would be to a URL, or over a trace."""
+        """Write a changed document. Raises PinprofError if the output is a URL or a trace."""
         check_output(output_file, self.trace_files)
         super().write_raw_trace(output_file, trace_contents)
 
 
 def _without_syncs(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of TraceAnalysis to which synchronizations are no work of the GPU."""
+    """Return a method of TraceAnalysis that does not take synchronizations for GPU work."""
 
     @wraps(method)
     def run(analysis: TraceAnalysis, *args: Any, **options: Any) -> Any:
@@ -47,7 +47,7 @@ def _without_syncs(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_pandas_3(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of TraceAnalysis that works in pandas 3 as well, for which HTA 0.5 was not made."""
+    """Return a method of TraceAnalysis that also works in pandas 3, which HTA 0.5 does not support."""
 
     @wraps(method)
     def run(analysis: TraceAnalysis, *args: Any, **options: Any) -> Any:
@@ -64,7 +64,7 @@ def _changed(analysis: TraceAnalysis, change: Callable[[pd.DataFrame], pd.DataFr
 
 
 class RecordedAnalysis(TraceAnalysis):  # type: ignore[misc]
-    """A TraceAnalysis of HTA on a trace that is there."""
+    """A TraceAnalysis of HTA on a trace that is already loaded."""
 
     def __init__(self, trace: RecordedTrace) -> None:
         self.t = trace
@@ -92,7 +92,7 @@ def analysis_of(recordings: Mapping[int, EventColumns], *, include_last: bool, e
         rank: frame_of(recording, trace.symbol_table, times[rank], begin_ns) for rank, recording in recordings.items()
     }
     trace.traces = {rank: frame[FILTERED_BY] for rank, frame in frames.items()}
-    trace.align_and_filter_trace(include_last)  # HTA's own choice of rows, of few columns since it copies them often
+    trace.align_and_filter_trace(include_last)  # HTA's own choice of rows; few columns, because it copies them often
     trace.traces = {rank: frames[rank].loc[chosen["index"].to_numpy()] for rank, chosen in trace.traces.items()}
     trace.min_ts = begin_ns / US if exact else begin_ns // US
     trace.is_parsed = True

@@ -1,4 +1,4 @@
-"""What HTA tells of a trace in a few figures, for the report."""
+"""The figures of HTA on a trace, for the report."""
 
 import itertools
 import logging
@@ -17,12 +17,12 @@ from pinprof.urls import shown
 T = TypeVar("T")
 US = 1000
 SLOW_CALL_US, LATE_US = 50, 100
-"""What HTA takes for a slow launch and for a late start, in `get_cuda_kernel_launch_stats`."""
+"""HTA's thresholds of a slow launch and of a late start, in `get_cuda_kernel_launch_stats`."""
 
 
 @dataclass(frozen=True)
 class GpuShares:
-    """What the GPU does from its first work to its last, in ns; the first three are the whole."""
+    """What the GPU does from its first work to its last, in ns; the first three add up to the span."""
 
     idle_ns: float
     compute_ns: float
@@ -45,13 +45,13 @@ class Kernel:
 
 @dataclass(frozen=True)
 class StreamTimes:
-    """A stream's gaps by HTA's cause, in ns, and the work that was launched and had not begun."""
+    """The gaps of a stream by HTA's cause, in ns, and its queue: work that was launched but had not begun."""
 
     stream: int
     host_wait_ns: float
-    """The next work was launched after the gap began."""
+    """Gaps that began before the launch of the next work."""
     kernel_wait_ns: float
-    """Gaps under 30 µs of which that is not so."""
+    """Other gaps under 30 µs."""
     other_ns: float
     mean_queue: float | None
     longest_queue: int | None
@@ -59,7 +59,7 @@ class StreamTimes:
 
 @dataclass(frozen=True)
 class LaunchTimes:
-    """Launches whose work is in the trace, and how many are of these kinds."""
+    """Launches whose work is in the trace, and how many of them are of these kinds."""
 
     count: int
     longer_than_work: int
@@ -69,23 +69,23 @@ class LaunchTimes:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """What HTA tells of one trace, all but the last step; None where it cannot."""
+    """HTA's figures on one trace without its last step; None where HTA has none."""
 
     path: str
     rank: int
     times: GpuShares | None
     overlapped: float | None
-    """Share of the time of communication in which the GPU also computes; None without communication."""
+    """Share of the communication time during which the GPU also computes; None without communication."""
     kernels: tuple[Kernel, ...]
     """Most time first."""
     streams: tuple[StreamTimes, ...]
     launches: LaunchTimes | None
     failed: tuple[str, ...]
-    """Methods of HTA that raised, with what."""
+    """Methods of HTA that raised, with the error."""
 
 
 def breakdown_of(path: str, rank: int | None = None, jobs: int | None = None) -> Breakdown:
-    """Return what HTA tells of the trace of a rank, with all nanoseconds. Raises TraceError if it cannot be read."""
+    """Return HTA's figures on the trace of a rank, with all nanoseconds. Raises TraceError if it cannot be read."""
     with _quiet():
         analysis = trace_analysis(path if rank is None else {rank: path}, exact=True, jobs=jobs)
         (rank,) = analysis.t.get_ranks()
@@ -94,7 +94,7 @@ def breakdown_of(path: str, rank: int | None = None, jobs: int | None = None) ->
         def told(tell: Callable[[Any, int], T], default: T) -> T:
             try:
                 return tell(analysis, rank)
-            except Exception as error:  # noqa: BLE001  HTA raises whatever comes, of traces that it was not made for
+            except Exception as error:  # noqa: BLE001  HTA raises anything on traces that it does not expect
                 failed.append(f"{tell.__name__.strip('_')} ({type(error).__name__}: {error})")
                 return default
 
@@ -114,7 +114,7 @@ def breakdown_of(path: str, rank: int | None = None, jobs: int | None = None) ->
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Let HTA's log and the warnings that it causes not come between the lines of a report."""
+    """Keep HTA's log and its warnings out of a report."""
     log = logging.getLogger("hta")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -138,7 +138,7 @@ def _overlapped(analysis: Any, _: int) -> float | None:
 
 
 def _kernels(analysis: Any, _: int) -> tuple[Kernel, ...]:
-    every = len(analysis.t.symbol_table.sym_table)  # else HTA sums up some as others
+    every = len(analysis.t.symbol_table.sym_table)  # with a smaller number HTA sums up the rest
     _, rows = analysis.get_gpu_kernel_breakdown(visualize=False, duration_ratio=1.0, num_kernels=every)
     times = (rows[f"{what} (us)"] * US for what in ("sum", "mean", "max"))
     found = itertools.starmap(Kernel, zip(rows["name"], rows["kernel_type"], *times, strict=True))

@@ -1,4 +1,4 @@
-"""The DataFrame that HTA works on, of a recording: one row per event, with HTA's columns, dtypes and meanings."""
+"""Makes HTA's DataFrame of a recording: one row per event, with HTA's columns, dtypes and meanings."""
 
 import re
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ COMPACT = (
     *("index", "stream", "correlation", "bytes", "external_id"),
     *("wait_on_stream", "wait_on_cuda_event_record_corr_id"),
 )
-"""Columns that are as narrow as their values allow."""
+"""Columns with the narrowest dtype that holds their values."""
 NOT_RECORDED = "-1"
-"""What HTA has for shapes that were not recorded."""
+"""HTA's value for shapes that were not recorded."""
 
 
 def symbols_of(recordings: Mapping[int, EventColumns]) -> TraceSymbolTable:
@@ -38,10 +38,10 @@ def symbols_of(recordings: Mapping[int, EventColumns]) -> TraceSymbolTable:
 
 
 def times_of(recording: EventColumns, *, exact: bool) -> tuple[Int64s, Int64s]:
-    """Return start and duration of each event in ns, rounded inward to whole µs unless they are to be exact.
+    """Return start and duration of each event in ns, rounded inward to whole µs unless `exact`.
 
-    HTA rounds what a double holds of the sum of start and duration, and so does this. What the GPU does within a
-    microsecond keeps its own times; what the host does is 0 long: it must not reach out of what it is called in.
+    HTA rounds the double of the sum of start and duration, and so does this. A GPU event within one microsecond keeps
+    its own times. Such a host event gets the duration 0, because it must not exceed its caller.
     """
     start, end = recording.rows.start_ns, recording.end_ns
     if exact or not (start % US).any():
@@ -56,7 +56,7 @@ def times_of(recording: EventColumns, *, exact: bool) -> tuple[Int64s, Int64s]:
 
 
 def _is_of(recording: EventColumns, *categories: str) -> Bools:
-    """Return which events are of one of these categories, whatever its age."""
+    """Return which events are of one of these categories, by its old or its new name."""
     wanted = {known_category(category) for category in categories}
     return recording.of_category({text for text in recording.categories if known_category(text) in wanted})
 
@@ -64,7 +64,7 @@ def _is_of(recording: EventColumns, *categories: str) -> Bools:
 def frame_of(
     recording: EventColumns, symbols: TraceSymbolTable, times: tuple[Int64s, Int64s], begin_ns: int
 ) -> pd.DataFrame:
-    """Return the frame of a rank with times from `begin_ns` on, as HTA has it before it leaves out incomplete steps."""
+    """Return HTA's frame of a rank before it leaves out incomplete steps, with times since `begin_ns`."""
     rows = recording.rows
     start, duration = times
     columns: dict[str, object] = {
@@ -95,12 +95,12 @@ def frame_of(
 
 
 def _symbols(texts: tuple[str, ...], symbols: TraceSymbolTable) -> Int64s:
-    """Return HTA's number of each text, -1 for those that it has not."""
+    """Return HTA's number of each text, -1 for unknown texts."""
     return np.array([symbols.sym_index.get(text, NONE) for text in texts], np.int64)
 
 
 def _numbers(recording: EventColumns, part: int) -> np.ndarray:
-    """Return the process or the thread ids: integers, if those of all events are."""
+    """Return the process or the thread ids, as integers if all of them are integers."""
     used = np.unique(recording.rows.thread)
     ids = [recording.threads[thread][part] for thread in used.tolist()]
     values = np.zeros(len(recording.threads), np.int64 if all(map(_fits, ids)) else object)
@@ -117,7 +117,7 @@ def _microseconds(times: Int64s) -> np.ndarray:
 
 
 def _bandwidths(recording: EventColumns) -> np.ndarray:
-    """Return the bandwidths of copies as recorded in GB/s, 0 where there is none."""
+    """Return the recorded bandwidths of copies in GB/s, 0 where none is recorded."""
     codes = recording.text("bandwidth")
     result = np.zeros(len(codes))
     recorded = np.flatnonzero(codes != NONE)
@@ -126,14 +126,14 @@ def _bandwidths(recording: EventColumns) -> np.ndarray:
 
 
 def _values(recording: EventColumns, name: str) -> object:
-    """Return an argument that is a list; one object for all events that have the same."""
+    """Return an argument that is a list; events with equal lists share one object."""
     codes = recording.text(name)
     if (codes == NONE).all():
         return NOT_RECORDED
     values = np.full(len(recording.names) + 1, NOT_RECORDED, object)
     for code in np.unique(codes[codes != NONE]).tolist():
         values[code] = msgspec.json.decode(recording.names[code])
-    return values[codes]  # that of -1 is the last one
+    return values[codes]  # -1 takes the last one
 
 
 def _counters(recording: EventColumns) -> dict[str, list[object]]:
@@ -149,9 +149,9 @@ def _counters(recording: EventColumns) -> dict[str, list[object]]:
 
 
 def _iterations(frame: pd.DataFrame, recording: EventColumns) -> Int64s:
-    """Return the step of each event, -1 for none: of GPU work that of its launch, else the last one marked there.
+    """Return the step of each event, or -1: GPU work has the step of its launch, a host event that of the last mark.
 
-    Where marks overlap, which those of the GPU do with those of the host, HTA takes the last one in the file.
+    Marks of the GPU overlap with those of the host; HTA takes the last one in the file.
     """
     numbers = [STEP.match(name) for name in recording.names]
     number = np.array([int(match[1]) if match else NONE for match in numbers], np.int64)[recording.rows.name]

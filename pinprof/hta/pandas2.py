@@ -1,4 +1,4 @@
-"""A DataFrame with what pandas 2 did, for methods of HTA 0.5 that pandas 3 breaks."""
+"""A DataFrame that behaves as in pandas 2, for methods of HTA 0.5 that pandas 3 breaks."""
 
 from typing import Any
 
@@ -6,19 +6,19 @@ import pandas as pd
 
 
 class Pandas2Frame(pd.DataFrame):
-    """A DataFrame in which two calls do what they did before pandas 3; all that is made of one is one."""
+    """A DataFrame with two methods as before pandas 3; frames made from it are of this class too."""
 
     @property
     def _constructor(self) -> type["Pandas2Frame"]:
         return Pandas2Frame
 
     def drop(self, *args: Any, **options: Any) -> Any:
-        """Drop columns also if an axis is named with them, as critical paths do."""
+        """Drop columns even if the call also names an axis, as critical paths do."""
         if options.get("columns") is not None:
             options.pop("axis", None)
         return super().drop(*args, **options)
 
     def replace(self, *args: Any, **options: Any) -> Any:
-        """Replace texts by numbers so that the column is one of numbers, as call stacks need it."""
+        """Replace texts by numbers and make the column numeric, as call stacks need it."""
         replaced = super().replace(*args, **options)
         return None if replaced is None else replaced.infer_objects()

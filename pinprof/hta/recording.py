@@ -1,4 +1,4 @@
-"""Reads of a trace file what HTA keeps of it: duration events of all categories, with more of their arguments."""
+"""Reads what HTA keeps of a trace file: duration events of all categories, with more of their arguments."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,22 +16,22 @@ from pinprof.trace.threads import ThreadKey
 from pinprof.urls import shown
 
 NO_EVENTS = ("", "Trace")
-"""Duration events of these categories HTA leaves out: the latter is the span of the recording."""
+"""HTA leaves out duration events of these categories; the latter is the span of the recording."""
 TEXTS = ("bandwidth", "input_dims", "input_type", "input_strides")
 IDS = ("stream", "correlation", "bytes", "external_id", "awaited_stream", "awaited_record")
 
 
 @dataclass(frozen=True)
 class EventColumns:
-    """What a file holds, in its order."""
+    """The events of a file, in its order."""
 
     path: str
     rank: int | None
     """As recorded."""
     metadata: dict[str, Any]
-    """What the file says beside its events."""
+    """The keys of the file other than its events."""
     rows: Rows
-    """`entry` counts through the file; all are usable."""
+    """`entry` counts the events of the file; all rows are usable."""
     end_ns: Int64s
     categories: tuple[str, ...]
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ def read_recording(path: str, jobs: int | None = None) -> EventColumns:
     """Return what HTA keeps of a trace. Raises TraceError, with the file's name."""
     categories = Codes()
     for category in KNOWN_CATEGORIES:
-        categories[category]  # the known ones keep their numbers
+        categories[category]  # known categories keep their numbers
 
     def code(category: str) -> int:
         number = NONE if category in NO_EVENTS else categories[category]
@@ -70,7 +70,7 @@ def read_recording(path: str, jobs: int | None = None) -> EventColumns:
     rows = joined(parts)
     end, usable, _ = usable_times(rows)
     if not usable.any():
-        raise TraceError(f"{shown(path)}: has no duration events, of which HTA could tell anything")
+        raise TraceError(f"{shown(path)}: has no duration events, which HTA needs")
     columns: list[Any] = [column[usable] for column in rows.columns()]
     return EventColumns(
         path=path,

@@ -1,4 +1,4 @@
-"""The files that HTA is to analyze: which there are, of which rank each is, and what each holds."""
+"""Finds the files for HTA to analyze, the rank of each, and what each contains."""
 
 import json
 import os
@@ -19,7 +19,7 @@ Source: TypeAlias = str | Path | Trace
 def recorded_ranks(
     traces: Source | Sequence[Source] | Mapping[int, Source], jobs: int | None
 ) -> dict[int, EventColumns]:
-    """Return what the traces hold, by rank. Raises TraceError and PinprofError as `trace_analysis` does."""
+    """Return the events of the traces, by rank. Raises TraceError and PinprofError as `trace_analysis` does."""
     if isinstance(traces, Mapping):
         named = {rank: _file(source) for rank, source in traces.items()}
         found = {rank: read_recording(path, jobs) for rank, path in sorted(named.items())}
@@ -46,7 +46,7 @@ def _file(source: Source) -> str:
     if not isinstance(source, Trace):
         return str(source)
     if source.path == shown(STANDARD_INPUT) or HIDDEN in source.path:
-        raise TraceError(f"{source.path}: the trace is to be read again for HTA; give the place of its file instead")
+        raise TraceError(f"{source.path}: HTA needs to read this trace again; give its file or URL instead")
     return source.path
 
 
@@ -56,12 +56,12 @@ def _rank(recording: EventColumns, *, alone: bool) -> int:
             return rank
     if not alone:
         name = shown(recording.path)
-        raise PinprofError(f"of {name} nothing tells the rank; say which is which: {{0: path, 1: path}}")
+        raise PinprofError(f"the rank of {name} is unknown; say which is which: {{0: path, 1: path}}")
     return 0
 
 
 def document_of(path: str) -> dict[str, Any]:
-    """Return the whole JSON document of a trace, as HTA changes it. Raises TraceError if the file is not whole JSON."""
+    """Return the whole JSON document of a trace for HTA to change. Raises TraceError if the file is incomplete."""
     try:
         with open_trace(path) as stream:
             content = Unpacked(stream)
@@ -70,21 +70,23 @@ def document_of(path: str) -> dict[str, Any]:
     except TraceError as error:
         raise TraceError(f"{shown(path)}: {error}") from error
     except ValueError as error:
-        raise TraceError(f"{shown(path)}: HTA copies the whole file, which is no JSON ({error})") from error
+        raise TraceError(f"{shown(path)}: HTA copies the whole file, which is not JSON ({error})") from error
     if content.lost:
         raise TraceError(f"{shown(path)}: HTA copies the whole file, and {content.lost}")
     return document if isinstance(document, dict) else {"traceEvents": document}
 
 
 def check_output(output: str, traces: Mapping[int, str]) -> None:
-    """Raise PinprofError if HTA would write to a URL or over a trace."""
+    """Raise PinprofError if HTA would write to a URL or overwrite a trace."""
     if is_url(output):
-        raise PinprofError(f"HTA writes beside the trace, and {shown(output)} is a URL; copy the trace here first")
+        raise PinprofError(
+            f"HTA writes its output beside the trace, and {shown(output)} is a URL; copy the trace here first"
+        )
     if os.path.realpath(output) in map(os.path.realpath, traces.values()):
-        raise PinprofError(f"HTA would write over {output}; name the trace NAME.json or NAME.json.gz")
+        raise PinprofError(f"HTA would overwrite {output}; name the trace NAME.json or NAME.json.gz")
 
 
 def counters(path: str, entries: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of these entries of the list of events: of CUPTI's ranges they are counters of any name."""
+    """Yield the arguments of these entries of the list of events: CUPTI's ranges have counters of any name."""
     events = document_of(path)["traceEvents"]
     return (events[entry].get("args") or {} for entry in entries)

@@ -1,4 +1,4 @@
-"""What the guard asks of a GPU: which memory is whose, which stream is current, and when a copy has ended."""
+"""What the guard asks a GPU: which memory is on it, which stream is current, and when a copy has ended."""
 
 from typing import Any, Protocol
 
@@ -8,52 +8,52 @@ from torch import Tensor
 from pinprof.capture.waits import has_gpu
 from pinprof.races.clocks import Stream
 
-# ruff: noqa: SLF001  some of what is asked has no public name
+# ruff: noqa: SLF001  some of this has no public name
 
 _C: Any = torch._C
 NS_PER_MS = 1e6
 
 
 class Mark(Protocol):
-    """Stands around a copy on its stream."""
+    """Marks the beginning and the end of a copy on its stream."""
 
     def end(self) -> None:
-        """Mark the end of the copy, which has just been queued."""
+        """Mark the end of the copy that was just queued."""
 
     def has_ended(self) -> bool:
         """Return whether the copy has ended by now."""
 
     def took_ns(self) -> float | None:
-        """Wait for the copy and return how long it took; None where one cannot wait."""
+        """Wait for the copy and return how long it took; None during a capture, which allows no wait."""
 
 
 class Gpu(Protocol):
-    """The devices of a process; tests have their own."""
+    """The devices of a process; tests implement their own."""
 
     cuda: Any
-    """`torch.cuda`, or what has its streams and events."""
+    """`torch.cuda`, or a substitute with its streams and events."""
     generic: Any
-    """`torch`, or what has its classes of events and streams, which are of any device."""
+    """`torch`, or a substitute with its classes of events and streams of any device."""
     c: Any
-    """`torch._C`, or what has its functions."""
+    """`torch._C`, or a substitute with its functions."""
 
     def is_there(self) -> bool:
         """Return whether there is a GPU."""
 
     def owns(self, where: Tensor | torch.device) -> bool:
-        """Return whether memory is the GPU's, and not the host's."""
+        """Return whether memory is on a GPU, not on the host."""
 
     def is_pinned(self, tensor: Tensor) -> bool:
         """Return whether a tensor of the host is pinned."""
 
     def current_stream(self, device: int | None) -> Stream:
-        """Return the stream of a device, None for the current one, on which this thread queues its work."""
+        """Return the stream of a device (None: the current one) on which this thread queues its work."""
 
     def is_capturing(self) -> bool:
-        """Return whether the work of this thread goes into a graph, to run later."""
+        """Return whether a graph captures the work of this thread, to run it later."""
 
     def begin(self, device: int | None) -> Mark:
-        """Mark the beginning of a copy that is about to be queued on the current stream of a device; None: of this."""
+        """Mark the beginning of the next copy on the current stream of a device (None: the current one)."""
 
 
 class Cuda:
@@ -76,7 +76,7 @@ class Cuda:
         return tensor.is_pinned()
 
     def current_stream(self, device: int | None) -> Stream:
-        """Return the current stream; quicker than by `torch.cuda.current_stream()`."""
+        """Return the current stream, faster than `torch.cuda.current_stream()`."""
         if device is None:
             device = int(_C._cuda_getDevice())
         return Stream(device, _C._cuda_getCurrentRawStream(device))
@@ -94,7 +94,7 @@ _event: Any = torch.cuda.Event
 
 
 class _Events:
-    """A mark of two CUDA events. What records and waits here is below what the guard watches."""
+    """A mark of two CUDA events, whose records and waits the guard does not see."""
 
     def __init__(self, device: int | None) -> None:
         self._stream = torch.cuda.current_stream(device)
@@ -108,7 +108,7 @@ class _Events:
         return not torch.cuda.is_current_stream_capturing() and bool(_C._CudaEventBase.query(self._last))
 
     def took_ns(self) -> float | None:
-        if torch.cuda.is_current_stream_capturing():  # to ask would end the capture
+        if torch.cuda.is_current_stream_capturing():  # a wait would end the capture
             return None
         _C._CudaEventBase.synchronize(self._last)
         return float(_C._CudaEventBase.elapsed_time(self._first, self._last)) * NS_PER_MS

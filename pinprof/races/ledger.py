@@ -1,4 +1,4 @@
-"""The copies that the host does not know to have ended, by the host memory that they read or write."""
+"""Keeps the copies that may still run, as far as the host knows, by the host memory that they read or write."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
@@ -9,10 +9,10 @@ from pinprof.races.clocks import Ticket
 from pinprof.races.memory import Extent
 
 Access = Literal["read", "write", "view", "unpin"]
-"""What the host does with memory; a view is handed out to where reads and writes are not seen, as a numpy array is."""
+"""What the host does with memory; the guard does not see the reads and writes of a view, such as a numpy array."""
 
 SWEEP = 64
-"""Copies of a ledger from which it looks for those whose memory is gone, each time that it has doubled."""
+"""The first size at which a ledger drops copies whose memory is gone; it does so again at each doubling."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,28 +23,28 @@ class Copy:
     order: int
     """Its number among all copies."""
     memory: Extent
-    """Of the host."""
+    """On the host."""
     to_host: bool
     dtype: str
     stack: Any
-    """Of the call, in whatever form the reporter reads."""
+    """The stack of the call, in the form that the reporter reads."""
     mark: Any
-    """What tells whether it has ended, and how long it took: a `gpu.Mark`, which this room does not know."""
+    """Tells whether the copy has ended, and how long it took: a `gpu.Mark`, which this module does not import."""
     is_freed: Callable[[], bool]
-    """Whether the storage on the host is gone."""
+    """Returns whether the storage on the host is gone."""
     protected: bool
-    """Whether freed memory stays unused until the copy has ended: what torch has allocated as pinned does."""
+    """Whether freed memory stays unused until the copy has ended, as torch's own pinned memory does."""
 
     @property
     def is_past(self) -> bool:
-        """Whether the memory is another tensor's by now.
+        """Whether the memory may now belong to another tensor.
 
-        Memory that torch did not allocate can have lost its tensor and be in use again under the copy: numba's, say.
+        Memory that torch did not allocate, such as numba's, can be in use again while the copy still runs.
         """
         return self.protected and self.is_freed() and self.mark.has_ended()
 
     def conflicts_with(self, kind: Access) -> bool:
-        """Return whether the host must not do this before the copy has ended: only reading its source is safe."""
+        """Return whether this access is unsafe before the copy has ended: only reading its source is safe."""
         return self.to_host or kind != "read"
 
 
@@ -64,7 +64,7 @@ class Ledger:
         return iter(self._copies)
 
     def add(self, copy: Copy) -> None:
-        """Add a copy; it stands for the earlier ones of the same memory on the same stream, which end before it."""
+        """Add a copy; it replaces an earlier one of the same memory on the same stream, which ends before it."""
         place = bisect_left(self._addresses, copy.memory.address)
         after = bisect_right(self._addresses, copy.memory.address)
         for index in range(place, after):
@@ -87,11 +87,11 @@ class Ledger:
         return [copy for copy in self._copies[first:last] if copy.memory.overlaps(memory)]
 
     def remove(self, copy: Copy) -> None:
-        """Take one copy out."""
+        """Remove one copy."""
         self.drop(lambda each: each is copy)
 
     def drop(self, is_done: Callable[[Copy], bool]) -> list[Copy]:
-        """Take copies out, and return them."""
+        """Remove copies, and return them."""
         dropped: list[Copy] = []
         kept: list[Copy] = []
         for copy in self._copies:

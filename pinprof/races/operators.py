@@ -1,4 +1,4 @@
-"""Shows the watch every operator of torch that the program calls, and the uses of memory that are no operators."""
+"""Tells the watch about every torch operator that the program calls, and about other uses of memory."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -16,17 +16,17 @@ from pinprof.races.effects import may_copy_within
 from pinprof.races.ledger import Access
 from pinprof.races.watch import Watch
 
-# ruff: noqa: SLF001  the stack of modes of one thread, and what prints and pickles, have no public names
+# ruff: noqa: SLF001  the mode stack of a thread, printing and pickling have no public names
 
 _C: Any = torch._C
 _Mode: Any = TorchDispatchMode
 
 COMPILERS = "torch._subclasses."
-"""Where tensors without memory are defined, which stand for others while a program is compiled."""
+"""The modules of tensors without memory, which represent others while a program is compiled."""
 
 
 class Operators(_Mode):  # type: ignore[misc]
-    """Calls each operator by way of the watch."""
+    """Calls each operator through the watch."""
 
     supports_higher_order_operators = True
 
@@ -36,7 +36,7 @@ class Operators(_Mode):  # type: ignore[misc]
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Let torch.compile compile, though what is compiled is not seen: the program is to run as it does."""
+        """Let torch.compile compile, although the watch does not see compiled code: the program must run as usual."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -44,11 +44,11 @@ class Operators(_Mode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if types and any(each.__torch_dispatch__ is not Tensor.__torch_dispatch__ for each in types):
             if not any(each.__module__.startswith(COMPILERS) for each in types):
-                return NotImplemented  # tensors of classes that call operators themselves: those come here, too
+                return NotImplemented  # tensor classes that call operators themselves, which come here too
             return func(*args, **kwargs)
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
-        if may_copy_within(func):  # in inference mode only: else torch has taken it apart before
+        if may_copy_within(func):  # in inference mode only; otherwise torch has already decomposed it
             with _turned_on(self):
                 return func.decompose(*args, **kwargs)
         return self._watch.call(func, args, kwargs)
@@ -65,9 +65,9 @@ def _turned_on(mode: Operators) -> Iterator[None]:
 
 @contextmanager
 def seen_in_new_threads(mode: Operators) -> Iterator[None]:
-    """Let the mode be on in each thread that begins within the block: of itself it is on in this one only.
+    """Turn the mode on in each thread that begins in the block; by default it is on in this thread only.
 
-    The threads of autograd take it over from the thread that called `backward`.
+    Autograd's threads inherit it from the thread that called `backward`.
     """
 
     def change(begin: Any) -> Any:
@@ -84,7 +84,7 @@ def seen_in_new_threads(mode: Operators) -> Iterator[None]:
 
 @contextmanager
 def seen_without_operators(watch: Watch) -> Iterator[None]:
-    """Show the watch what uses the memory of a tensor and calls no operator of torch for it."""
+    """Tell the watch about uses of a tensor's memory without an operator of torch."""
     with ExitStack() as undo:
         for holder, name, kind, action in _others():
             undo.enter_context(replaced(holder, name, _shown(watch, kind, action)))
@@ -106,7 +106,7 @@ def _others() -> Iterator[tuple[Any, str, Access, str]]:
 
 
 def _are_unseen() -> bool:
-    """Return whether operators are not shown to any mode now, as torch.tensor has it while it reads numbers."""
+    """Return whether modes currently see no operators, as while torch.tensor reads numbers."""
     return bool(_C._dispatch_tls_is_dispatch_key_excluded(_C.DispatchKey.Python))
 
 
@@ -138,12 +138,12 @@ def _is_shown(watch: Watch, tensor: Any) -> bool:
 
 
 PLAIN = (Tensor, torch.nn.Parameter)
-"""Classes of tensors that have memory of their own."""
+"""Classes of tensors with their own memory."""
 
 
 @contextmanager
 def _sent_to_processes(watch: Watch) -> Iterator[None]:
-    """Show the watch the tensors that go to another process: these are pickled in a way of their own."""
+    """Tell the watch about tensors that go to another process, which have their own way of pickling."""
     reducers: dict[Any, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
     before = {kind: reducers[kind] for kind in PLAIN if kind in reducers}
     show = _shown(watch, "read", "handing over to another process")

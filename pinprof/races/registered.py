@@ -1,4 +1,4 @@
-"""Shows the watch memory that the program pins itself, by cudaHostRegister, and that torch does not look after."""
+"""Tells the watch about memory that the program pins with cudaHostRegister, which torch does not manage."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,7 +11,7 @@ from pinprof.races.watch import Watch
 
 @contextmanager
 def registered_memory(watch: Watch) -> Iterator[None]:
-    """Show the watch the calls of `torch.cuda.cudart()` that pin memory, and those that end it."""
+    """Tell the watch about calls of `torch.cuda.cudart()` that pin and unpin memory."""
 
     def pinning(function: Any) -> Any:
         @wraps(function)

@@ -1,4 +1,4 @@
-"""Shows the watch what streams, events and the host wait for."""
+"""Tells the watch what streams, events and the host wait for."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -17,10 +17,10 @@ from pinprof.races.watch import Watch
 
 @contextmanager
 def followed(watch: Watch) -> Iterator[None]:
-    """Show the watch all records, waits and queries of events and streams within the block.
+    """Tell the watch about all records, waits and queries of events and streams in the block.
 
-    Of waits that the program does not spell, as that of `x.item()`, torch warns if it is asked to, which
-    `warned_of_waits` does; it says nothing of streams, so they count for the current one.
+    torch warns of implicit waits, such as that of `x.item()`, if `warned_of_waits` has asked it to. The warnings do not
+    name a stream, so they count for the current one.
     """
     known = _Spelled()
     with ExitStack() as undo:
@@ -34,7 +34,7 @@ def followed(watch: Watch) -> Iterator[None]:
 
 
 class _Spelled(threading.local):
-    """Whether this thread is in a wait of which more is known than that it waits."""
+    """Whether this thread is in an explicit wait, about which the watch knows more than a warning tells."""
 
     inside = False
 
@@ -45,7 +45,7 @@ def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callab
     yield from _of_classes(watch, ends, gpu.cuda.Event, gpu.cuda.Stream)
     for holder, name, change in _of_classes(watch, ends, gpu.generic.Event, gpu.generic.Stream):
         yield holder, name, _if_of_a_gpu(gpu, change)
-    for name, note in _methods_of_streams(watch):  # those of torch.cuda call the methods of events
+    for name, note in _methods_of_streams(watch):  # torch.cuda's streams call the methods of events
         yield gpu.generic.Stream, name, _if_of_a_gpu(gpu, noting(note))
 
     def behind_device() -> Known:
@@ -54,7 +54,7 @@ def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callab
     of_accelerator = ends("torch.accelerator.synchronize", watch.behind_device, removable=True)
     yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", behind_device, removable=True)
     yield gpu.c, "_accelerator_synchronizeDevice", of_accelerator
-    if torch.distributed.is_available():  # waits for the current stream, and without a warning
+    if torch.distributed.is_available():  # it waits for the current stream without a warning
         barrier = ends("a barrier", lambda *_: watch.behind_current(), is_over=_is_none)
         yield torch.distributed, "barrier", barrier
 
@@ -62,7 +62,7 @@ def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callab
 def _of_classes(
     watch: Watch, ends: Callable[..., Callable[[Any], Any]], events: Any, streams: Any
 ) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
-    """Yield the same of the methods that a class of events and one of streams have: torch.cuda's, or torch's own."""
+    """Yield the same for the methods of a class of events and one of streams, of torch.cuda or of torch."""
 
     def on(event: Any, stream: Any) -> Stream:
         if stream is not None:
@@ -95,7 +95,7 @@ def _of_classes(
 
 
 def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]]]:
-    """Yield the methods of torch's own streams that order them, and what each of them means."""
+    """Yield the methods of torch's own streams that order streams, and the effect of each."""
 
     def records(made: Any, stream: Any, _event: Any = None) -> None:
         watch.recorded(key_of_event(made), key_of_stream(stream))
@@ -116,7 +116,7 @@ def _always(_: Any) -> bool:
 
 
 def _is_none(result: Any) -> bool:
-    return result is None  # else it goes on
+    return result is None  # else it is asynchronous
 
 
 def _changed(
@@ -128,12 +128,12 @@ def _changed(
     is_over: Callable[[Any], bool] = _always,
     removable: bool = False,
 ) -> Callable[[Any], Any]:
-    """Return what makes a function tell the watch what has ended once it returns."""
+    """Return a change of a function: when it returns, it tells the watch what has ended."""
 
     def change(function: Any) -> Any:
         @wraps(function)
         def told(*args: Any, **kwargs: Any) -> Any:
-            known = behind(*args)  # before it: what others queue meanwhile is not waited for
+            known = behind(*args)  # before the call: it does not wait for what others queue meanwhile
             outer, spelled.inside = spelled.inside, True
             try:
                 result = function(*args, **kwargs)
@@ -149,7 +149,7 @@ def _changed(
 
 
 def _if_of_a_gpu(gpu: Gpu, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the same change of a method of torch's own events or streams, for those that are of a GPU."""
+    """Return a change of a method of torch's own events or streams that applies to those of a GPU only."""
 
     def change_some(function: Any) -> Any:
         changed = change(function)
@@ -164,12 +164,12 @@ def _if_of_a_gpu(gpu: Gpu, change: Callable[[Any], Any]) -> Callable[[Any], Any]
 
 
 def key_of_event(event: Any) -> int:
-    """Return the handle of an event: it has one from its first record on, and none has it beside it."""
+    """Return the unique handle of an event, which it has from its first record on."""
     return int(event.cuda_event if hasattr(event, "cuda_event") else event.event_id)
 
 
 def key_of_stream(stream: Any) -> Stream:
-    """Return the device and the handle of a stream, also of one that is not of `torch.cuda`'s class."""
+    """Return the device and the handle of a stream, even if it is not of `torch.cuda`'s class."""
     if not hasattr(stream, "cuda_stream"):
         make: Any = torch.cuda.Stream
         stream = make(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
@@ -178,9 +178,9 @@ def key_of_stream(stream: Any) -> Stream:
 
 @contextmanager
 def warned_of_waits(cuda: Any) -> Iterator[Callable[[], None]]:
-    """Give what makes torch warn of waits from now on to the end of the block; it starts CUDA if nothing has.
+    """Give a function that makes torch warn of waits until the end of the block; it starts CUDA if necessary.
 
-    To be called again and again: others turn the warnings on and off, too.
+    Call it repeatedly, because others turn the warnings on and off too.
     """
     before: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Copies between the host and a device, as torch's operators make them."""
+"""Finds the copies between the host and a device that torch's operators make."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pinprof.races.gpu import Gpu
 _aten: Any = torch.ops.aten
 COPY, TO_COPY, FOREACH_COPY = _aten.copy_.default, _aten._to_copy.default, _aten._foreach_copy_.default  # noqa: SLF001
 COPIES = frozenset((COPY, TO_COPY, FOREACH_COPY))
-"""The operators that can copy between host and device without blocking; `to`, `cuda` and `cpu` come to these."""
+"""The operators that can copy between host and device without blocking; `to`, `cuda` and `cpu` call them."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Transfer:
     def is_direct(self) -> bool:
         """Whether the device uses the host's tensor itself, in a non-blocking copy.
 
-        Else torch puts a contiguous tensor between them, and the host reads or writes its own side before the call
-        returns (ATen/native/cuda/Copy.cu: copy_requires_temporaries, and below it what is made contiguous).
+        Otherwise torch copies through a contiguous tensor, and the host reads or writes its own tensor before the call
+        returns (ATen/native/cuda/Copy.cu: copy_requires_temporaries, and the code below that makes tensors contiguous).
         """
         if self.host.is_contiguous():
             return self.to_host or self.host.shape == self.device.shape
@@ -42,7 +42,7 @@ def parts(tensor: Tensor) -> Iterator[Tensor]:
     elif tensor.layout == torch.strided:
         yield tensor
     elif tensor.layout == torch.sparse_coo:
-        yield from (tensor._indices(), tensor._values())  # noqa: SLF001  those without the underscore want it coalesced
+        yield from (tensor._indices(), tensor._values())  # noqa: SLF001  the public ones require a coalesced tensor
     elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         yield from (tensor.crow_indices(), tensor.col_indices(), tensor.values())
     elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
@@ -69,7 +69,7 @@ def device_of(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def transfers(gpu: Gpu, op: Any, args: tuple[Any, ...], result: Any) -> Iterator[Transfer]:
-    """Yield the copies between host and device that a call of one of `COPIES` has made."""
+    """Yield the copies between host and device of a call of one of `COPIES`."""
     for to, source in _pairs(op, args, result):
         to_host = not gpu.owns(to)
         if to_host == gpu.owns(source):
@@ -95,7 +95,7 @@ def _pairs(op: Any, args: tuple[Any, ...], result: Any) -> Iterator[tuple[Tensor
 
 
 def _same_order(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors have the same sizes and strides, and no gaps: one copy of bytes is enough."""
+    """Return whether two tensors have equal sizes and strides and no gaps, so that one copy of bytes is enough."""
     if one.shape != other.shape:
         return False
     dims = sorted((stride, size) for stride, size in zip(one.stride(), one.shape, strict=True) if size > 1)

@@ -1,4 +1,4 @@
-"""Which synchronizes the host could have done without, as far as its own uses of memory tell."""
+"""Finds synchronizes that the host did not need, as far as its uses of memory tell."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class _Site:
 
 
 class Waits:
-    """The synchronizes of a program by place, and the copies that each made known to have ended."""
+    """The synchronizes of a program by place, and the copies that each of them proved to have ended."""
 
     def __init__(self) -> None:
         self._sites: dict[tuple[str, Place], _Site] = {}
@@ -28,7 +28,7 @@ class Waits:
         self._settled_by: WeakKeyDictionary[Copy, _Site] = WeakKeyDictionary()
 
     def waited(self, call: str, line: SourceLine, settled: list[Copy]) -> None:
-        """Note a synchronize, and the copies that the host knows to have ended by it and did not before."""
+        """Note a synchronize, and the copies that it was the first to prove to have ended."""
         site = self._sites.setdefault((call, line.place), _Site(call, line))
         site.times += 1
         site.copies += len(settled)
@@ -37,9 +37,9 @@ class Waits:
             self._settled_by[copy] = site
 
     def used(self, memory: Extent, kind: Access, is_over: Callable[[Copy], bool]) -> None:
-        """Note that memory is used: the synchronizes were needed without which that would not be safe.
+        """Note a use of memory: it needed the synchronizes without which it would be unsafe.
 
-        `is_over` tells of a copy whether it would have ended before without the host, too.
+        `is_over` returns whether a copy would have ended before this use even without the host.
         """
         for copy in self._settled.overlapping(memory):
             if is_over(copy):
@@ -49,7 +49,7 @@ class Waits:
                 self._settled.remove(copy)
 
     def unneeded(self) -> tuple[UnneededWait, ...]:
-        """Return the places of which no synchronize was needed."""
+        """Return the places where no synchronize was needed."""
         return tuple(
             UnneededWait(site.call, site.place, site.times, site.copies)
             for site in self._sites.values()

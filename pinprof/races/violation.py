@@ -1,4 +1,4 @@
-"""What the guard has found, and how it reads."""
+"""What the guard finds, and its text."""
 
 import linecache
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pinprof.trace.lines import SourceLine
 from pinprof.units import duration, size
 
 LIBRARY_FRAMES = 5
-"""Frames of libraries that are shown between the user's line and the call."""
+"""How many library frames a text shows between the user's line and the call."""
 WIDTH_OF_SOURCE = 100
 
 
@@ -20,23 +20,23 @@ class Wait:
     """A wait of the host."""
 
     how: str
-    """The call, or what waited: `Event.synchronize`, `an operator`."""
+    """The waiting call or operation: `Event.synchronize`, `an operator`."""
     place: SourceLine
 
 
 @dataclass(frozen=True)
 class Violation:
-    """Memory of the host, and the two uses of it that nothing keeps apart."""
+    """Host memory, and two uses of it that nothing orders."""
 
     rule: Rule
     direction: str
     """`HtoD` or `DtoH`."""
     dtype: str
     shape: tuple[int, ...]
-    """Of the copied tensor on the host."""
+    """The shape of the copied tensor on the host."""
     nbytes: int
     stream: Stream
-    """On which the copy is."""
+    """The stream of the copy."""
     copy: SourceLine
     """Where the copy was called, with its stack."""
     access: SourceLine
@@ -44,19 +44,19 @@ class Violation:
     action: str
     """What used it, and how: `aten::mean reads`."""
     access_stream: Stream | None
-    """The stream that uses the memory if the access is a copy itself; None if the host uses it."""
+    """The stream of the access if that is a copy too; None if the host uses the memory."""
     thread: str
-    """Name of the thread that did."""
+    """The name of the thread of the access."""
     had_ended: bool
     """Whether the copy had in fact ended by then."""
     copy_ns: float | None
     """How long the copy took on the GPU; None while a CUDA graph is captured."""
     sources: tuple[str, str]
-    """The text of the copy's line and of the access's, empty where there is none."""
+    """The source text of the copy and of the access, empty if unknown."""
     in_vain: Wait | None
-    """The latest wait between the two, which did not cover the copy: of another stream, or for what came before it."""
+    """The latest wait between the two that did not cover the copy: for another stream, or for earlier work."""
     times: int = 1
-    """How often these two places came to it."""
+    """How often these two places had this violation."""
 
     @property
     def is_certain(self) -> bool:
@@ -86,14 +86,14 @@ class Violation:
 
 @dataclass(frozen=True)
 class UnneededWait:
-    """A place that waits for the GPU, each time without need, as far as the host's uses of memory go."""
+    """A place whose waits for the GPU the host never needed, as far as its uses of memory tell."""
 
     call: str
     """`torch.cuda.synchronize`, `Stream.synchronize` or `Event.synchronize`."""
     place: SourceLine
     times: int
     copies: int
-    """How many copies were known to have ended by it, of which the host then used no memory."""
+    """How many copies it proved to have ended, whose memory the host then did not use."""
 
     def __str__(self) -> str:
         waited = f"waited for {self.copies} copies" if self.copies else "no copy was under way"
@@ -131,7 +131,7 @@ def _lines(found: Violation) -> list[str]:
 
 
 def source_of(place: SourceLine) -> str:
-    """Return the text of a line, as long as its file can be found by the name that it is shown by."""
+    """Return the text of a line, if its file is at the path that reports show."""
     return linecache.getline(place.file, place.line).strip() if place.line is not None else ""
 
 

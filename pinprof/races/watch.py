@@ -1,4 +1,4 @@
-"""Follows the copies of a program and its uses of host memory, and finds those that nothing keeps apart."""
+"""Follows the copies of a program and its uses of host memory, and finds the pairs that nothing orders."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ from pinprof.races.violation import Violation, Wait, rule_for, source_of
 from pinprof.trace.lines import SourceLine
 
 OnViolation = Callable[[Violation], None]
-"""Takes what was found; may raise."""
+"""Takes a violation; may raise."""
 
 Use = tuple[Extent, Access]
 _Conflict = tuple[Copy, Access, bool]
@@ -42,11 +42,11 @@ CAPTURED = "copies in CUDA graphs were captured: what a replay of them reads and
 
 
 class Watch:
-    """Everything that is known of a program's copies; it is told of operators, events and waits by those around it.
+    """All knowledge about a program's copies; its neighbours tell it about operators, events and waits.
 
-    `before` says that a violation is to be reported before the access, which then can be kept from happening; else the
-    access happens first, since what is reported waits for the copy to learn how long it takes. `on_copy` is called at
-    each asynchronous copy.
+    With `before` it reports a violation before the access, so that `report` can prevent that. Otherwise the access
+    happens first, because a report waits for the copy to learn how long it takes. It calls `on_copy` at each
+    asynchronous copy.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Watch:
     ) -> None:
         self.gpu = gpu
         self.followed = 0
-        """How many copies were followed so far."""
+        """How many copies it has followed so far."""
         self.notes: set[str] = set()
-        """What could not be followed."""
+        """What it could not follow."""
         self._report = report
         self._before = before
         self._waits = waits
@@ -71,7 +71,7 @@ class Watch:
         self._ledger = Ledger()
         self._registered: dict[int, int] = {}
         self._in_vain: tuple[str, Stack, int] = "", (), 0
-        """The latest wait that left copies open: how, where, and how many copies had been followed by then."""
+        """The latest wait that left copies open: how, where, and how many copies it had followed by then."""
         self._lock = threading.RLock()
 
     # Operators and other uses of memory
@@ -95,7 +95,7 @@ class Watch:
         return result
 
     def use(self, used: Iterable[tuple[Tensor, Access]], action: str, call: Callable[[], Any]) -> Any:
-        """Do what uses memory of the host, and return its result; what is not safe about it is reported."""
+        """Make a call that uses host memory, and return its result; report unsafe uses."""
         if not self._ledger and self._waits is None:
             return call()
         return self._using([(extent, kind) for tensor, kind in used for extent in self._extents(tensor)], action, call)
@@ -110,7 +110,7 @@ class Watch:
         return result
 
     def _look_for_reuse(self, fresh: Iterable[Tensor], action: str) -> None:
-        """Look whether new tensors lie in memory that was freed under a copy."""
+        """Report new tensors in memory that was freed during a copy."""
         extents = [extent for tensor in fresh if not self.gpu.owns(tensor) for extent in self._extents(tensor)]
         with self._lock:
             taken = {copy for extent in extents for copy in self._ledger.overlapping(extent)}
@@ -136,7 +136,7 @@ class Watch:
         place = place_of(stack_from(sys._getframe(1)))  # noqa: SLF001  the only way to the caller's frames
         for copy, kind, had_ended in found:
             copied_at = place_of(copy.stack)
-            if kind == "unpin":  # told once: the memory is another's now
+            if kind == "unpin":  # reported once, because the memory has another owner now
                 with self._lock:
                     self._ledger.remove(copy)
             self._report(
@@ -160,7 +160,7 @@ class Watch:
             )
 
     def _wait_after(self, copy: Copy) -> Wait | None:
-        """Return the latest wait between a copy and now, which did not cover it; None if there was none."""
+        """Return the latest wait after a copy, which did not cover it; None without one."""
         how, stack, followed = self._in_vain
         return Wait(how, place_of(stack)) if followed >= copy.order else None
 
@@ -189,9 +189,9 @@ class Watch:
         return result
 
     def _use_by_copy(self, made: Transfer, stream: Stream, name: str) -> bool:
-        """Look whether a copy uses memory safely; return whether the GPU uses it, and not the host within the call."""
+        """Report an unsafe use by a copy; return whether the GPU uses the memory, not the host within the call."""
         kind: Access = "write" if made.to_host else "read"
-        if not (made.is_direct and self.gpu.is_pinned(made.host)):  # by way of memory that torch or the driver has
+        if not (made.is_direct and self.gpu.is_pinned(made.host)):  # through memory of torch or the driver
             self.use([(made.host, kind)], name, _nothing)
             return False
         uses = [(extent, kind) for extent in self._extents(made.host)]
@@ -224,7 +224,7 @@ class Watch:
                 )
 
     def _extents(self, tensor: Tensor) -> list[Extent]:
-        """Return the bytes of a tensor; none if torch does not tell where they are."""
+        """Return the extents of a tensor; none if torch does not tell its addresses."""
         try:
             return [_extent(part) for part in parts(tensor) if part.numel()]
         except RuntimeError:
@@ -234,48 +234,48 @@ class Watch:
             return []
 
     def registered(self, address: int, size: int) -> None:
-        """Take note of memory that the program has pinned itself."""
+        """Note memory that the program has pinned itself."""
         self._registered[address] = size
 
     def unregister(self, address: int, call: Callable[[], Any]) -> Any:
-        """Do what takes the pin off memory, and return its result."""
+        """Make a call that unpins memory, and return its result."""
         memory = Extent(address, (self._registered.pop(address, 1),), (1,), 1)
         return self._using([(memory, "unpin")], "cudaHostUnregister", call)
 
     # Streams, events and waits
 
     def behind_stream(self, stream: Stream) -> Known:
-        """Return what has ended once a stream has come to where it is now."""
+        """Return what has ended when all work now on a stream has ended."""
         with self._lock:
             return self._clocks.behind_stream(stream)
 
     def behind_event(self, event: Hashable) -> Known:
-        """Return what has ended once an event has, as it was recorded last."""
+        """Return what has ended when the last record of an event has ended."""
         with self._lock:
             return self._clocks.behind_event(event)
 
     def behind_device(self, device: int | None) -> Known:
-        """Return what has ended once a device has come to where it is now; None for all of them."""
+        """Return what has ended when all work now on a device has ended; None stands for all devices."""
         with self._lock:
             return self._clocks.behind_device(device)
 
     def recorded(self, event: Hashable, stream: Stream) -> None:
-        """Take note that an event was recorded on a stream."""
+        """Note that an event was recorded on a stream."""
         with self._lock:
             self._clocks.record(event, stream)
 
     def stream_waits(self, stream: Stream, event: Hashable) -> None:
-        """Take note that the later work of a stream waits for an event."""
+        """Note that the later work of a stream waits for an event."""
         with self._lock:
             self._clocks.wait(stream, event)
 
     def stream_follows(self, stream: Stream, other: Stream) -> None:
-        """Take note that the later work of a stream waits for what is on another now."""
+        """Note that the later work of a stream waits for all work now on another."""
         with self._lock:
             self._clocks.follow(stream, other)
 
     def learn(self, known: Known, how: str, *, removable: bool = False) -> None:
-        """Take note that the host knows now what has ended; how, and whether by a call that could be left out."""
+        """Note what the host now knows to have ended, how, and whether the program could leave out that call."""
         with self._lock:
             news = self._clocks.host_learns(known)
             settled = self._ledger.drop(lambda copy: self._clocks.is_over(copy.ticket)) if news else []
@@ -286,18 +286,18 @@ class Watch:
                 self._waits.waited(how, place_of(stack), settled)
 
     def behind_current(self) -> Known:
-        """Return what has ended once the current stream of this thread has, on whichever device."""
+        """Return what has ended when all work now on this thread's current streams of all devices has ended."""
         with self._lock:
             streams = [self.gpu.current_stream(device) for device in self._clocks.devices()]
             return self._clocks.behind(streams)
 
     def forget(self) -> None:
-        """Forget all copies, as a forked process has to: they are its parent's."""
+        """Forget all copies, as a forked process must: they belong to its parent."""
         self._ledger, self._waits, self._lock = Ledger(), None, threading.RLock()
 
 
 def place_of(stack: Stack) -> SourceLine:
-    """Return the line of the program that a stack comes from; of a stack of libraries only, the innermost."""
+    """Return the program's line of a stack, or the innermost line of a stack of libraries."""
     frames = list(dropwhile(lambda frame: _is_between(frame[0]), stack))
     line = nearest_line(frames)
     if line is None:
@@ -307,7 +307,7 @@ def place_of(stack: Stack) -> SourceLine:
 
 
 def _is_between(code: CodeType) -> bool:
-    """Return whether a frame is this package's, or torch's around a mode, which it keeps from being compiled."""
+    """Return whether a frame is pinprof's, or torch's around a mode, which prevents compiling it."""
     return code.co_filename.startswith(OWN_FOLDERS) or code.co_filename.endswith(AROUND_A_MODE)
 
 

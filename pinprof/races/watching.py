@@ -1,4 +1,4 @@
-"""`pinprof.guard()`: watches the program's asynchronous copies for a block, and says which of them are not safe."""
+"""`pinprof.guard()`: watches the asynchronous copies of a program in a block, and finds the unsafe ones."""
 
 import os
 import sys
@@ -43,7 +43,7 @@ class UnsafeCopyWarning(RuntimeWarning):
 
 
 class Guard:
-    """The context manager that `guard()` returns, and what it has found."""
+    """The context manager that `guard()` returns, with its results."""
 
     def __init__(
         self,
@@ -67,22 +67,22 @@ class Guard:
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """What was found so far, once for each pair of places, in order; with what may be safe (`is_certain`)."""
+        """The violations so far, once for each pair of places, in order; some may be safe (`is_certain`)."""
         return tuple(self._found.values())
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found that is wrong for certain."""
+        """Whether no violation is certain."""
         return not any(found.is_certain for found in self.violations)
 
     @property
     def unneeded(self) -> tuple[UnneededWait, ...]:
-        """The synchronizes that no use of memory needed so far; only with `report_unneeded`."""
+        """The synchronizes that no use of memory has needed so far; empty without `report_unneeded`."""
         return self._waits.unneeded() if self._waits else ()
 
     @property
     def followed(self) -> int:
-        """How many asynchronous copies between pinned memory and a GPU there were so far."""
+        """How many asynchronous copies between pinned memory and a GPU the guard has followed so far."""
         return self._watch.followed if self._watch else 0
 
     @property
@@ -92,7 +92,7 @@ class Guard:
 
     def __enter__(self) -> Self:
         if self._watch is not None:
-            raise PinprofError("this guard was used before; make a new one for each block")
+            raise PinprofError("this guard was already used; make a new one for each block")
         with ExitStack() as undo:
             on_copy = undo.enter_context(warned_of_waits(self._gpu.cuda))
             watch = Watch(self._gpu, self._take, before=self.mode == "raise", waits=self._waits, on_copy=on_copy)
@@ -133,18 +133,18 @@ class Guard:
 
 
 def guard(mode: Mode = "warn", *, report_unneeded: bool = False) -> Guard:
-    """Return a context manager that finds the host memory which is used before its asynchronous copy has ended.
+    """Return a context manager that finds uses of host memory before its asynchronous copy has ended.
 
         with pinprof.guard():
             train(model, loader)
 
-    An access is unsafe if nothing has made sure that the copy had ended: a synchronize, an event or stream that was
-    queried, a blocking copy behind it. Whether it had ended in fact does not matter; the report says it. `mode`: `warn`
-    issues an UnsafeCopyWarning, once for each pair of places; `raise` raises UnsafeCopyError before the access;
-    `collect` keeps `violations`, as the others do. With `report_unneeded`, `unneeded` has the synchronizes that no
-    access needed.
+    An access is safe only if something made sure that the copy had ended: a synchronize, a query of an event or a
+    stream, or a blocking copy after it. Whether it had in fact ended does not matter, but the report says so. `mode`:
+    `warn` issues an UnsafeCopyWarning once for each pair of places; `raise` raises UnsafeCopyError before the access;
+    `collect` only fills `violations`, as the others do too. With `report_unneeded`, `unneeded` lists the synchronizes
+    that no access needed.
 
-    It sees the operators of this thread, of autograd's, and of those that begin within the block.
+    The guard sees the operators of this thread, of autograd's threads, and of threads that begin in the block.
 
     Raises PinprofError for another mode.
     """
@@ -168,7 +168,7 @@ _watches: WeakSet[Watch] = WeakSet()
 
 
 def _forget_all() -> None:
-    """Let all watches forget their copies in a process that was forked from this one: it is no user of CUDA."""
+    """Make all watches forget their copies in a forked process, which cannot use CUDA."""
     for watch in _watches:
         watch.forget()
 

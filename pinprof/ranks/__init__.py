@@ -1,4 +1,4 @@
-"""The ranks of a job: which traces are one job, what is kept of each, and what they are side by side."""
+"""The ranks of a job: which traces belong to one job, what is kept of each, and their comparison."""
 
 from pinprof.ranks.compare import SKEWED, compare_ranks
 from pinprof.ranks.part import RankPart, TimesPerStep, measure_rank, number_of, rank_of

@@ -1,4 +1,4 @@
-"""The ranks of one job: who holds up the others, by how much, and with what."""
+"""Compares the ranks of a job: which one holds up the others, by how much, and why."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from pinprof.trace.clocks import align_clocks
 from pinprof.trace.collectives import Meeting, match_collectives
 
 SKEWED = 0.05
-"""A rank that needs longer than the others by this share of their step holds them up: two runs of one program differ by
-3 %, so ranks that do the same differ by less than twice that."""
+"""A rank holds up the others if it needs longer by this share of their step. Two runs of one program differ by 3 %, so
+ranks that do the same work differ by less than twice that."""
 
 
 def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Ranks:
-    """Return the ranks of a job side by side; each part is of another rank.
+    """Return the ranks of a job side by side; each part must be of another rank.
 
-    `choice` is what is to be known of how these were chosen, in words.
+    `choice` are the remarks on how these traces were chosen.
     """
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
     tables = [part.profile.communication.collectives for part in parts]
@@ -50,10 +50,10 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
 
 
 def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: Sequence[Meeting]) -> list[RankRow]:
-    """Return the rows such that ranks that meet in collectives have one step: that of the rank that sets the pace.
+    """Return the rows, with one step for all ranks that meet in collectives: that of the rank that sets the pace.
 
-    A rank that waits for others has what the profiler cost them in its own trace, as work of its GPU; and nothing in it
-    tells how long it would wait without that.
+    The trace of a rank that waits for others contains the profiler's cost on those ranks as work of its own GPU.
+    Nothing in that trace tells how long the rank would wait without the profiler.
     """
     paced = list(rows)
     for together in _joined(meetings):
@@ -65,7 +65,7 @@ def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: S
 
 
 def _joined(meetings: Sequence[Meeting]) -> list[set[int]]:
-    """Return the places of ranks that meet each other, directly or through others."""
+    """Return the groups of ranks that meet each other, directly or through others, by their places."""
     groups: list[set[int]] = []
     for members in {frozenset(meeting) for meeting in meetings}:
         apart = [group for group in groups if not group & members]
@@ -74,7 +74,7 @@ def _joined(meetings: Sequence[Meeting]) -> list[set[int]]:
 
 
 def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:
-    """Return what the rules found, each rule and place once."""
+    """Return the findings of all ranks, each rule and place once."""
     found: dict[object, list[tuple[int, Finding]]] = defaultdict(list)
     for number, part in zip(numbers, parts, strict=True):
         for finding in part.findings:
@@ -125,13 +125,13 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
 
 
 def _slowest(rows: Sequence[RankRow]) -> tuple[int | None, float]:
-    """Return the rank that holds up the others, None if none does, and how much longer it needs than their median.
+    """Return the rank that holds up the others, or None, and how much longer than their median the slowest one needs.
 
-    That a rank comes last tells nothing by itself: where all run ahead of their GPUs, one of them always is behind and
-    costs the others nothing. What counts is the step that each would have alone.
+    A rank that comes last does not necessarily hold up the others: if all hosts run ahead of their GPUs, one of them is
+    always last, and costs the others nothing. What counts is the step that each rank would have alone.
     """
     known = [(row.alone_ns, row.surely_ns, row.rank) for row in rows if row.alone_ns and row.surely_ns]
-    if len(known) < 2:  # noqa: PLR2004  nobody to compare with
+    if len(known) < 2:  # noqa: PLR2004  no other rank to compare with
         return None, 0.0
     longest, surely, rank = max(known)
     others = median(time for time, _, number in known if number != rank)

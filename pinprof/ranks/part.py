@@ -1,4 +1,4 @@
-"""What is kept of one rank of a job: small, whatever its trace has."""
+"""What pinprof keeps of one rank of a job: small, however large its trace is."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,15 +25,15 @@ TimesPerStep = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True)
 class RankPart:
-    """What is kept of one rank: small, whatever its trace has."""
+    """What pinprof keeps of one rank: small, however large its trace is."""
 
     profile: Profile
     findings: Findings
     alone_ns: tuple[float, float] | None
-    """The step that it would have, without profiler, if it waited for no other rank: the least that it may be, and what
-    is expected; None if that cannot be told."""
+    """The step that the rank would have without the profiler and without waiting for other ranks: the least possible
+    and the expected time; None if the trace does not tell."""
     idle: TimesPerStep | None = None
-    """Why its busiest GPU was idle in the complete steps; None where that is not known."""
+    """Why its busiest GPU was idle in the complete steps; None if unknown."""
 
 
 def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
@@ -60,7 +60,7 @@ def _idle(analysis: Analysis) -> TimesPerStep | None:
 
 
 def longest_first(times: Iterable[tuple[str, float]]) -> TimesPerStep:
-    """Return times in ns by cause, the longest first, without those that are none."""
+    """Return times in ns by cause, the longest first, without zeros."""
     return tuple(sorted(((cause, time) for cause, time in times if time), key=lambda each: -each[1]))
 
 
@@ -75,7 +75,7 @@ def _alone(replay: Replay) -> tuple[float, float] | None:
 
 
 def rank_of(part: RankPart) -> int | None:
-    """Return the number of a rank: as recorded, else as the names of file and folders say; None if none does."""
+    """Return the number of a rank: as recorded, else from the names of its file and folders; None if unknown."""
     return rank_in_name(part.profile.path) if part.profile.info.rank is None else part.profile.info.rank
 
 

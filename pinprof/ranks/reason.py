@@ -1,4 +1,4 @@
-"""What the slowest rank of a job does instead of what the others do."""
+"""Why the slowest rank of a job needs longer than the others."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -11,7 +11,7 @@ from pinprof.ranks.table import RankRow
 
 
 def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) -> str:
-    """Return on what the slowest rank spends more time than the others, in words."""
+    """Return in words where the slowest rank spends more time than the others."""
     mine, others = rows[place], [row for at, row in enumerate(rows) if at != place]
     input_more = mine.input_ns - median(row.input_ns for row in others)
     busy_more = (
@@ -46,6 +46,6 @@ def _stall(part: RankPart, identity: object) -> float:
 
 
 def _stalled(site: WaitSite) -> int:
-    """Return how long the host waits in the complete steps; nothing where that is withheld."""
+    """Return how long the host waits in the complete steps; 0 if that is withheld."""
     cost = given(site.in_steps)
     return cost.stall_ns if cost else 0

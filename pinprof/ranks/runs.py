@@ -1,4 +1,4 @@
-"""Which traces are the ranks of one job: the number of each, and the runs that were mixed in a folder."""
+"""Finds the traces that are the ranks of one job: the number of each rank, and the runs mixed in a folder."""
 
 import re
 from collections import defaultdict
@@ -12,11 +12,11 @@ from pinprof.ranks.part import RankPart, rank_of
 from pinprof.units import counted
 
 BY_ORDER = "order"
-"""What stands for the order of the files where a pattern for their names could stand."""
+"""Given instead of a pattern, it numbers the ranks in the order of the files."""
 APART_NS = 60 * 10**9
-"""Ranks of a job record the same steps. Clocks of machines that are set at all differ by much less than this."""
+"""Ranks of a job record the same steps, and synchronized clocks differ by much less than this."""
 MOST_NAMED = 8
-"""Runs, or ranks, that are named before the rest is counted."""
+"""How many runs or ranks a remark names before it counts the rest."""
 
 
 class Run(NamedTuple):
@@ -24,14 +24,14 @@ class Run(NamedTuple):
 
     parts: list[RankPart]
     remarks: list[str]
-    """What a reader must know of the choice, in words."""
+    """What a reader must know about the choice, in words."""
 
 
 def numbered(parts: Sequence[RankPart], rank_from: str | None = None) -> list[RankPart]:
-    """Return the traces with the numbers of their ranks: as recorded, else as the names say.
+    """Return the traces with the numbers of their ranks: as recorded, else from their names.
 
-    `rank_from` wins over both: a pattern (regular expression) whose group is the number in the path, or `order`, by
-    which they are numbered from 0. Raises TraceError if it is no such pattern, or a path has no such number.
+    `rank_from` overrides both. It is a regular expression whose group is the number in the path, or `order`, which
+    numbers them from 0. Raises TraceError if it is no such pattern, or if a path has no such number.
     """
     if rank_from == BY_ORDER:
         return [_with_rank(part, place) for place, part in enumerate(parts)]
@@ -40,7 +40,7 @@ def numbered(parts: Sequence[RankPart], rank_from: str | None = None) -> list[Ra
 
 
 def checked_pattern(rank_from: str | None) -> str | None:
-    """Return what tells the ranks as it was given; raises TraceError if it is neither `order` nor a pattern."""
+    """Return `rank_from` unchanged. Raises TraceError if it is neither `order` nor a pattern."""
     if rank_from and rank_from != BY_ORDER:
         _compiled(rank_from)
     return rank_from
@@ -50,16 +50,16 @@ def _compiled(text: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(text)
     except re.error as error:
-        raise TraceError(f"{text}: is no regular expression ({error}); 'trace_(\\d+)' is one") from None
+        raise TraceError(f"{text}: is not a regular expression ({error}); 'trace_(\\d+)' is one") from None
     if pattern.groups != 1:
-        raise TraceError(f"{text}: needs one group, which is the rank, as in 'trace_(\\d+)'; or give {BY_ORDER}")
+        raise TraceError(f"{text}: needs one group for the rank, as in 'trace_(\\d+)'; or give {BY_ORDER}")
     return pattern
 
 
 def _matched(pattern: re.Pattern[str], part: RankPart) -> int:
     found = pattern.search(part.profile.path)
     if not found or not (found[1] or "").isdecimal():
-        raise TraceError(f"{part.profile.path}: {pattern.pattern} finds no number in this name")
+        raise TraceError(f"{part.profile.path}: {pattern.pattern} finds no number in this path")
     return int(found[1])
 
 
@@ -68,10 +68,10 @@ def _with_rank(part: RankPart, rank: int | None) -> RankPart:
 
 
 def runs(parts: Sequence[RankPart]) -> list[list[RankPart]]:
-    """Return the traces by the run of which they are, the first recorded first.
+    """Return the traces of each run, the first recorded first.
 
-    Jobs of other sizes are other runs. As long as a rank is there twice, the traces are divided where none was being
-    recorded for the longest time; what cannot be divided so stays together.
+    Jobs of different sizes are different runs. While a rank occurs twice in a run, the longest pause between recordings
+    divides that run into two; traces without such a pause stay together.
     """
     by_size: dict[int | None, list[RankPart]] = defaultdict(list)
     sizes = {part.profile.info.world_size for part in parts} - {None}
@@ -83,7 +83,7 @@ def runs(parts: Sequence[RankPart]) -> list[list[RankPart]]:
 
 
 def _divided(parts: list[RankPart]) -> Iterator[list[RankPart]]:
-    """Yield the runs of traces that are in order of time."""
+    """Yield the runs of traces, which are in order of time."""
     pauses = _pauses(parts)
     if len({rank_of(part) for part in parts}) == len(parts) or max(pauses, default=0) <= 0:
         yield parts
@@ -98,7 +98,7 @@ def _begin(part: RankPart) -> int:
 
 
 def _pauses(parts: Sequence[RankPart]) -> list[int]:
-    """Return for each trace but the first how long before it the last one ended, in ns; negative if it had not."""
+    """Return the pause in ns before each trace but the first; negative if an earlier one had not ended."""
     pauses, end = [], 0
     for place, part in enumerate(parts):
         if place:
@@ -108,7 +108,7 @@ def _pauses(parts: Sequence[RankPart]) -> list[int]:
 
 
 def job_of(parts: Sequence[RankPart], number: int | None = None) -> Run:
-    """Return the traces of one run, which is given by its number from 1; else of that with most ranks, the last such.
+    """Return the traces of one run: of that with this number, from 1, else of the last one with the most ranks.
 
     Raises TraceError, with the reason and the way out, if the traces are not the ranks of a job.
     """
@@ -116,10 +116,10 @@ def job_of(parts: Sequence[RankPart], number: int | None = None) -> Run:
         raise TraceError("only one of the files is a trace")
     unknown = [part.profile.path for part in parts if rank_of(part) is None]
     if unknown:
-        raise TraceError(f"of {unknown[0]} nothing tells the rank; --rank-from says how to find it")
+        raise TraceError(f"the rank of {unknown[0]} is unknown; say with --rank-from how to find it")
     found = runs(parts)
     if number and number > len(found):
-        raise TraceError(f"there is no run {number}: the traces are of {len(found)}")
+        raise TraceError(f"there is no run {number}: the traces are of {counted(len(found), 'run')}")
     place = number - 1 if number else max(range(len(found)), key=lambda place: (len(found[place]), place))
     chosen = sorted(found[place], key=lambda part: rank_of(part) or 0)
     reason = _why_no_job(chosen if len(chosen) > 1 else parts)
@@ -170,7 +170,7 @@ def _recorded(run: Sequence[RankPart]) -> str:
 
 
 def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
-    """Yield what a job lacks: ranks, and that they were recorded at one time."""
+    """Yield what a job lacks: traces of some ranks, or recordings of the same time."""
     numbers = {rank for part in parts if (rank := rank_of(part)) is not None}
     size = next((part.profile.info.world_size for part in parts if part.profile.info.world_size), max(numbers) + 1)
     absent = sorted(set(range(size)) - numbers)

@@ -1,4 +1,4 @@
-"""The ranks of a job side by side, as figures."""
+"""The figures of the ranks of a job, side by side."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -15,36 +15,36 @@ class RankRow:
     path: str
     step_ns: float | None
     alone_ns: float | None
-    """The step that it would have if it waited for no other rank."""
+    """The step that the rank would have if it never waited for another rank."""
     surely_ns: float | None
-    """The least that this may be, by what the profiler may have cost."""
+    """The least possible `alone_ns`, given what the profiler may have cost."""
     traced_ns: float | None
-    """The step as traced, of which all below are parts."""
+    """The step as traced; all times below are parts of it."""
     gpu_busy_ns: float | None
     exposed_copies_ns: float | None
     stall_ns: float | None
-    """The host stands in calls that wait."""
+    """Time that the host spends in calls that wait."""
     input_ns: float
     communication_ns: float
     exposed_communication_ns: float
     waited_ns: float
-    """Its collectives' kernels waited for other ranks."""
+    """Time that the kernels of its collectives waited for other ranks."""
     last: float
-    """Share of the collectives to which it came last."""
+    """Share of the collectives that it reached last."""
     clock_ahead_ns: int
-    """How far the clock of its machine is ahead of the first rank's."""
+    """How far the clock of its machine is ahead of that of the first rank."""
     steps_before: int | None
-    """Steps of the program before those recorded; collectives match where this is the same on all ranks."""
+    """Steps of the program before the recorded ones; collectives match if all ranks have the same number."""
     overlapped_communication_ns: float
-    """Beside which another kernel runs; with the exposed part all of `communication_ns`."""
+    """Communication during which another kernel runs; with the exposed part it is all of `communication_ns`."""
     pause_ns: float | None
-    """The longest time in which its host ran no op and no call."""
+    """The longest time during which its host ran no op and no call."""
     stalls: TimesPerStep
     """By cause; they add up to `stall_ns`."""
     idle_ns: float | None
-    """Its busiest GPU had no work, as traced."""
+    """Time that its busiest GPU had no work, as traced."""
     work_ns: float | None
-    """Its busiest GPU worked on what the steps launched: the rest of `step_ns` it is idle without the profiler."""
+    """Time that its busiest GPU worked for the steps; without the profiler it is idle for the rest of `step_ns`."""
     idle: TimesPerStep
     """By cause; they add up to `idle_ns`."""
 
@@ -56,18 +56,18 @@ class CollectiveRow:
     name: str
     group: str
     last_rank: int
-    """The rank that came last most often."""
+    """The rank that was last most often."""
     last: float
     """In this share of the steps."""
     own_ns: float
-    """What it takes once all have come."""
+    """How long it takes after all ranks have arrived."""
     waited_ns: float
-    """The longest that a rank waited for the others."""
+    """The longest time that a rank waited for the others."""
 
 
 @dataclass(frozen=True)
 class SharedFinding:
-    """What one rule found in one place, on one or more ranks."""
+    """The finding of one rule at one place, on one or more ranks."""
 
     finding: Finding
     """As on the rank where it costs most."""
@@ -81,20 +81,20 @@ class Ranks:
     rows: tuple[RankRow, ...]
     world_size: int | None
     collectives: tuple[CollectiveRow, ...]
-    """The costliest, by waiting."""
+    """Those with the longest waits."""
     clocks_within_ns: float | None
-    """How well the clocks of the ranks agree once aligned: the ends of nine in ten collectives, None if none tells."""
+    """How closely the ends of nine in ten collectives agree on the aligned clocks; None if no collective tells."""
     slowest_rank: int | None
-    """The rank that holds up the others; None if none does."""
+    """The rank that holds up the others, or None."""
     skew_ns: float
-    """How much longer the slowest rank needs by itself than the median of the others."""
+    """How much longer than the median of the others the slowest rank needs alone."""
     reason: str | None
-    """What the slowest rank does instead, in words."""
+    """Why the slowest rank needs longer, in words."""
     findings: tuple[SharedFinding, ...] = ()
-    """Those of the most ranks first, and of these the costliest."""
+    """Those on the most ranks first, and among these the costliest first."""
 
     choice: tuple[str, ...] = ()
-    """What is to be known of the choice of traces: why this run of several, ranks of which there is none."""
+    """Remarks on the choice of traces: why this run of several, ranks without a trace."""
 
     @property
     def shown_rank(self) -> int:

@@ -1,4 +1,4 @@
-"""Which rank comes last to the collectives of a job, and how long the others wait for it."""
+"""Measures which rank reaches the collectives of a job last, and how long the others wait for it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ COLLECTIVES_SHOWN = 10
 def measure_waits(
     parts: Sequence[RankPart], numbers: Sequence[int], meetings: Sequence[Meeting], clocks: Clocks
 ) -> tuple[list[float], list[float], tuple[CollectiveRow, ...]]:
-    """Return per rank what its collectives waited per step and to which share it came last, and the collectives.
+    """Return per rank the time that its collectives waited per step and the share that it reached last, then rows.
 
-    What a collective takes by itself is what it takes on the rank that comes last, which waits for nobody. Where the
-    clocks cannot be told, that is the one on which it takes least, as if it ended on all ranks at once.
+    A collective's own time is its time on the last rank, which waits for no other. If the clocks are unknown, the last
+    rank is the one with the shortest time, as if the collective ended on all ranks at once.
     """
     tables = [part.profile.communication.collectives for part in parts]
     times = [table.end_ns - table.start_ns for table in tables]

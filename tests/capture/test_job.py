@@ -136,7 +136,7 @@ def test_a_rank_that_ends_before_the_windows_leaves_the_others_theirs(tmp_path: 
     assert ran.status == 0, ran.err
     assert list(ran.traces) == [0]
     assert "Rank 1: the program ended after 3 steps, before one was recorded" in ran.err
-    assert "Rank 1: has recorded nothing" in ran.err
+    assert "Rank 1: recorded nothing" in ran.err
     assert "Rank 0 may have recorded other steps than the other ranks: not all ranks were ready" in ran.err
     assert "5 complete steps" in ran.out
 

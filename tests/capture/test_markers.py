@@ -342,7 +342,7 @@ def test_a_function_that_is_not_there_is_an_error(module: str, place: str) -> No
 
 def test_something_that_is_no_function_is_an_error(module: str) -> None:
     (Path(sys.path[0]) / "marked_module.py").write_text("steps = 3")
-    with pytest.raises(CaptureError, match="is no function, but a int"):
+    with pytest.raises(CaptureError, match="not a function, but of type int"):
         marked(lambda: None, "marked_module:steps")
 
 
@@ -399,7 +399,7 @@ def test_marked_functions_of_a_script_keep_their_lines(name: str, tmp_path: Path
 
 
 def test_a_function_that_the_script_does_not_define_is_an_error() -> None:
-    with pytest.raises(CaptureError, match="--step-marker nothing: the script defines no such function"):
+    with pytest.raises(CaptureError, match="--step-marker nothing: the script does not define this function"):
         Marks("nothing", print).decorated(ast.parse(SCRIPT))
 
 

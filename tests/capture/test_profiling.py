@@ -224,7 +224,7 @@ def test_too_few_steps_is_an_error_with_the_remedy(
     ("plain", "steps_ms", "reason"),
     [
         (PlainBounds(steps=2, seconds=1.0), [1.0] * 50, "without the profiler were still being timed, .* at least 1 s"),
-        (PlainBounds(steps=2, seconds=0.0), [1.0, 9.0] * 25, r"not steady yet, for which up to 100 are waited"),
+        (PlainBounds(steps=2, seconds=0.0), [1.0, 9.0] * 25, r"not steady; the warm-up takes up to 100 steps"),
     ],
 )
 def test_quick_steps_that_were_not_enough_in_time_say_what_was_waited_for(

@@ -160,7 +160,7 @@ def test_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
 
 def test_a_program_without_steps_is_told_the_two_ways_to_mark_them(tmp_path: Path) -> None:
     ran = run(tmp_path, "print('hello')")
-    assert "CaptureError: neither a batch drawn from a DataLoader nor an optimizer step was seen" in ran.err
+    assert "CaptureError: the program drew no batch from a DataLoader and made no optimizer step" in ran.err
     assert "pinprof.step()" in ran.err
     assert "--step-marker" in ran.err
 
@@ -353,12 +353,12 @@ def test_steps_marked_by_hand_need_no_optimizer(tmp_path: Path) -> None:
 
 def test_a_wrong_marker_is_refused_before_the_script_runs(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit('ran')")
-    with pytest.raises(CaptureError, match="defines no such function"):
+    with pytest.raises(CaptureError, match="does not define this function"):
         run_script(tmp_path / "train.py", [], path=tmp_path / "out.json", step_marker="missing")
 
 
 def test_missing_script_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"missing\.py: there is no such script"):
+    with pytest.raises(CaptureError, match=r"missing\.py: no such script"):
         run_script(tmp_path / "missing.py", [], path=tmp_path / "out.json")
 
 

@@ -106,7 +106,7 @@ def test_validation_within_the_recording_is_said(tmp_path: Path, capsys: pytest.
             training.validated()
         train(training, 3)
         training.validated()  # after the recording
-        assert ("validation ran between steps" in capsys.readouterr().err) is validated
+        assert ("validation ran between timed or recorded steps" in capsys.readouterr().err) is validated
 
 
 def test_each_rank_writes_its_own_trace(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_folder_with_other_files_is_told_of_what_is_a_trace(tmp_path: Path) ->
 def test_standard_input_cannot_be_read_twice() -> None:
     result = run("-", "--hta")
     assert result.exit_code == 2
-    assert "--hta reads a trace a second time, which standard input cannot; name a file" in result.stderr
+    assert "--hta reads a trace twice, and standard input can be read once; name a file" in result.stderr
 
 
 def test_many_traces_are_not_all_listed() -> None:

@@ -114,14 +114,14 @@ def test_broken_json_cannot_be_copied(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(gzip.decompress(RECORDING.read_bytes())[:-5000])
     analysis = pinprof.hta.trace_analysis(path)
-    with pytest.raises(TraceError, match=r"broken\.json: HTA copies the whole file, which is no JSON"):
+    with pytest.raises(TraceError, match=r"broken\.json: HTA copies the whole file, which is not JSON"):
         analysis.generate_trace_with_counters()
 
 
 def test_a_trace_is_not_written_over(tmp_path: Path) -> None:
     path = steps().write(tmp_path / "trace.gz")  # HTA replaces .json in the name
     before = path.read_bytes()
-    with pytest.raises(PinprofError, match=r"HTA would write over .*trace\.gz; name the trace NAME\.json"):
+    with pytest.raises(PinprofError, match=r"HTA would overwrite .*trace\.gz; name the trace NAME\.json"):
         pinprof.hta.trace_analysis(path).generate_trace_with_counters()
     assert path.read_bytes() == before
 
@@ -150,7 +150,7 @@ def test_one_trace_without_a_rank_is_rank_0(tmp_path: Path) -> None:
 
 def test_two_traces_without_ranks_are_refused(tmp_path: Path) -> None:
     paths = [steps().write(tmp_path / name) for name in ("a.json", "b.json")]
-    with pytest.raises(PinprofError, match=r"of .*a\.json nothing tells the rank; say which is which: \{0: path"):
+    with pytest.raises(PinprofError, match=r"the rank of .*a\.json is unknown; say which is which: \{0: path"):
         pinprof.hta.trace_analysis(paths)
 
 

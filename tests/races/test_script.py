@@ -70,7 +70,7 @@ def test_a_script_that_fails_shows_its_own_traceback(tmp_path: Path, capsys: pyt
 
 
 def test_a_script_that_is_not_there_is_named() -> None:
-    with pytest.raises(CaptureError, match=r"nothing\.py: there is no such script"):
+    with pytest.raises(CaptureError, match=r"nothing\.py: no such script"):
         run_guarded("nothing.py", [], Guard("collect", gpu=FakeGpu()))
 
 
@@ -92,9 +92,9 @@ def test_the_command_prints_the_report_and_exits_as_the_script_does(tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["--guard", "nothing.py"], "nothing.py: there is no such script"),
-        (["--guard", "--steps", "3", "train.py"], "--guard records nothing, so --steps does not go with it"),
-        (["--guard", "-o", "x.json", "train.py"], "--guard records nothing, so --output does not go with it"),
+        (["--guard", "nothing.py"], "nothing.py: no such script"),
+        (["--guard", "--steps", "3", "train.py"], "--guard records nothing, so --steps does not apply"),
+        (["--guard", "-o", "x.json", "train.py"], "--guard records nothing, so --output does not apply"),
     ],
 )
 def test_wrong_usage_is_one_line(tmp_path: Path, words: list[str], error: str) -> None:

@@ -103,7 +103,7 @@ def test_the_fullest_of_the_runs_is_chosen_and_the_others_are_named(small: RankP
     assert job_of(parts, 1).remarks[0] == "These are 3 runs; this is run 1, and --run N shows another:"
     assert job_of(parts[1:]).remarks[0].startswith("These are 3 runs; this is run 2, the only one with 2 ranks, and")
     assert paths(job_of(parts, 1).parts) == ["at0/rank0.json", "at0/rank1.json"]
-    with pytest.raises(TraceError, match="there is no run 4: the traces are of 3"):
+    with pytest.raises(TraceError, match="there is no run 4: the traces are of 3 runs"):
         job_of(parts, 4)
 
 
@@ -127,7 +127,7 @@ def test_recordings_of_one_process_are_no_job(small: RankPart) -> None:
 
 
 def test_a_trace_without_rank_is_named_with_the_way_out(small: RankPart) -> None:
-    with pytest.raises(TraceError, match=r"of trace_0.json nothing tells the rank; --rank-from"):
+    with pytest.raises(TraceError, match=r"the rank of trace_0.json is unknown; say with --rank-from"):
         job_of([part(small, None, path="trace_0.json"), part(small, 1)])
 
 
