@@ -1,7 +1,11 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytest_plugins = ["pytester"]
 
@@ -36,3 +40,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text()
 
     return check
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """Give a Chromium for all tests that open pages."""
+    from chromium import chromium  # noqa: PLC0415  not every run opens pages
+
+    with chromium() as browser:
+        yield browser

@@ -4,19 +4,17 @@ import gzip
 import json
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from recordings import TRACES, WORKLOADS, analysis_of
 
-from pinprof.analysis import Analysis, analyse
+from pinprof.analysis import Analysis
 from pinprof.measurement.known import Known, Perhaps
 from pinprof.measurement.profile import Profile
-from pinprof.trace import read_trace
 
-TRACES = Path(__file__).parents[1] / "traces"
 TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]
-FILES = sorted(path.name for path in TRACES.glob("*.json.gz"))
+FILES = [path.name for path in WORKLOADS]
 LEAN = {name: f"{name}.json.gz" for name in TRUTH}
 
 GPU_BOUND = (
@@ -35,9 +33,8 @@ Range = tuple[int, int]
 T = TypeVar("T")
 
 
-@cache
 def loaded(name: str) -> Analysis:
-    return analyse(read_trace(TRACES / name))
+    return analysis_of(TRACES / name)
 
 
 def profile_of(workload: str) -> Profile:
