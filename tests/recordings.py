@@ -1,7 +1,11 @@
 """The recordings in traces/, each read and analysed once per process: dozens of tests look at every one of them."""
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.trace import Trace, read_trace
@@ -15,6 +19,17 @@ RECORDINGS = sorted(TRACES.rglob("*.json.gz"))
 CORPUS = ROOT.parent / "shared" / "corpus"
 """Traces of other makers, which are not part of this project."""
 OF_OTHERS = sorted(CORPUS.glob("[!n]*.json.gz"))
+
+EVERY = 8
+"""Of so many recordings one is looked at in every run of the tests."""
+
+
+def mostly_slow(values: Sequence[Any], name: Callable[[Any], str] = lambda path: path.name) -> list[Any]:
+    """Return parameters of a test that looks at each of these: all but every eighth are `slow`."""
+    return [
+        pytest.param(value, id=name(value), marks=[pytest.mark.slow] if number % EVERY else [])
+        for number, value in enumerate(values)
+    ]
 
 
 @cache

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recordings import OF_OTHERS, RECORDINGS, analysis_of
+from recordings import OF_OTHERS, RECORDINGS, analysis_of, mostly_slow
 
 from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
 from pinprof.analyses.syncs import Stalls
@@ -14,9 +14,7 @@ from pinprof.trace.calls import ALLOCATING
 
 SYNC_BUBBLE = IDLE_CAUSES.index("sync_bubble")
 
-every_recording = pytest.mark.parametrize(
-    "path", [pytest.param(path, id=path.name) for path in [*RECORDINGS, *OF_OTHERS]]
-)
+every_recording = pytest.mark.parametrize("path", mostly_slow([*RECORDINGS, *OF_OTHERS]))
 
 
 def measured(path: Path) -> tuple[Trace, Stalls, tuple[IdleGaps, ...]]:
@@ -55,6 +53,7 @@ def test_idle_time_of_stalls_is_that_of_their_bubbles_and_within_calls_that_hold
         assert stalls.idle_ns[mine].sum() == stalls.bubble_ns[mine].sum() + beside
 
 
+@pytest.mark.slow
 def test_there_are_recordings_with_bubbles_with_work_in_flight_and_of_several_gpus() -> None:
     ours = [measured(path) for path in RECORDINGS]
     assert len(ours) >= 80

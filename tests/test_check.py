@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from check_traces import checked, hidden_copy, item, measured, pageable, plain, with_waits
-from recordings import TRACES, WORKLOADS, analysis_of
+from recordings import TRACES, WORKLOADS, analysis_of, mostly_slow
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
@@ -253,7 +253,7 @@ def test_a_trace_is_no_worse_than_itself(tmp_path: Path) -> None:
     assert len(result.verdicts) == 7
 
 
-@pytest.mark.parametrize("path", WORKLOADS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
 def test_a_recorded_trace_is_no_worse_than_itself(tmp_path: Path, path: Path) -> None:
     from pinprof.check import measure_figures  # noqa: PLC0415
 

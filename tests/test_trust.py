@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recordings import CORPUS, OF_OTHERS, RECORDINGS, TRACES, analysis_of
+from recordings import CORPUS, OF_OTHERS, RECORDINGS, TRACES, analysis_of, mostly_slow
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
@@ -351,7 +351,7 @@ def test_every_check_says_who_found_it(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- recordings
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
 def test_our_recordings_raise_no_false_alarm(path: Path) -> None:
     assert {entry.check for entry in analysis_of(path).profile.doubts} <= ALWAYS_RIGHT
 

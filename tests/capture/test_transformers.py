@@ -11,6 +11,8 @@ from trace_steps import steps_of
 
 from pinprof.errors import CaptureError
 
+pytestmark = pytest.mark.slow
+
 SHORT: dict[str, Any] = {"warmup": 1, "plain_steps": 2, "plain_seconds": 0.0, "steps": 2}
 NEEDED = 7  # with the two of the profiler's warm-up
 

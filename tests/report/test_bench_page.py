@@ -133,6 +133,7 @@ def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1440, 390])
 def test_all_charts_are_drawn_and_nothing_is_wider_than_the_screen(opened: tuple[Any, list[str]], width: int) -> None:

@@ -19,7 +19,7 @@ from pinprof.report.page import page as page_around
 from pinprof.report.timeline import fragment
 from pinprof.report.trace.page import to_html
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 ZOOM_TIME = """async () => {

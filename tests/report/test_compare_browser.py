@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page
 
 from pinprof.notebook import compare
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TRACES = Path(__file__).parents[2] / "traces"
 RANGES = "() => [...document.querySelectorAll('.plot')].map((plot) => plot.layout.xaxis.range.map(Number))"

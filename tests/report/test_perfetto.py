@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto_checker import Event, arrows, events_of, loaded, names_of, shown, slices_by_track
-from recordings import RECORDINGS, TRACES, analysis_of
+from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow
 from trace_builder import AUTOGRAD, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
@@ -100,7 +100,7 @@ def total_ns(slices: list[Event]) -> int:
 # Every recording
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", mostly_slow(FILES, str))
 def test_perfetto_shows_every_slice_that_pinprof_adds(name: str) -> None:
     found = recorded(name) if name in SOME else exported(TRACES / name, analysis_of(TRACES / name))
     assert found.events[: len(found.original)] == found.original

@@ -14,7 +14,7 @@ from pinprof.analysis import analyse
 from pinprof.ranks import compare_ranks
 from pinprof.report.job.page import to_html
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 MANY, SLOW = 1024, 700
 CANVAS = "document.querySelector('#job .canvas')"

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import WORKLOADS, analysis_of, trace_of
+from recordings import WORKLOADS, analysis_of, mostly_slow, trace_of
 from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.syncs import CAUSES
@@ -440,7 +440,7 @@ def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
     assert "its launch is not in the trace" in hovers(timeline_figure(trace, analysis), "kernel")[0]
 
 
-@pytest.mark.parametrize("path", WORKLOADS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
 def test_the_rectangles_of_a_lane_and_kind_never_overlap(path: Path) -> None:
     drawing = arrange(trace_of(path), analysis_of(path))
     assert drawing.lanes
