@@ -1,9 +1,15 @@
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 pytest_plugins = ["pytester"]
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests beside it use the other cores; torch's threads would spin
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -36,3 +42,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text()
 
     return check
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """Give a Chromium for all tests that open pages."""
+    from chromium import chromium  # noqa: PLC0415  not every run opens pages
+
+    with chromium() as browser:
+        yield browser

@@ -1,6 +1,7 @@
 """Reads an exported trace as Perfetto's importer does, written independently of what wrote it."""
 
 import json
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from decimal import Decimal
@@ -54,8 +55,8 @@ def shown(slices: list[Slice]) -> tuple[list[Slice], list[Slice]]:
 
 def innermost(nested: list[Slice], time: Decimal) -> Slice | None:
     """Return the innermost of the slices of a track that is open at a time."""
-    around = [one for one in nested if one.start <= time < one.end]
-    return around[-1] if around else None
+    begun = bisect_right(nested, time, key=lambda one: one.start)
+    return next((nested[place] for place in reversed(range(begun)) if time < nested[place].end), None)
 
 
 def arrows(events: list[Event], category: str) -> list[tuple[Slice, Slice]]:

@@ -60,6 +60,7 @@ def long_names() -> TraceBuilder:
     return builder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [many_sites, many_streams, deep, long_names])
 def test_a_trace_that_is_made_to_be_slow_is_reported_on_soon(make: Callable[[], TraceBuilder], tmp_path: Path) -> None:
     trace = make().write(tmp_path / "trace.json")
@@ -68,6 +69,7 @@ def test_a_trace_that_is_made_to_be_slow_is_reported_on_soon(make: Callable[[], 
     assert process_time() - began < SOON_S
 
 
+@pytest.mark.slow
 def test_long_names_are_cut_for_people_and_whole_in_json(tmp_path: Path) -> None:
     trace, page = str(long_names().write(tmp_path / "trace.json")), tmp_path / "page.html"
     result = invoke("report", trace, "--html", str(page))

@@ -1,30 +1,24 @@
 """What stalls leave idle against the causes of idle time: two ways to the same figure, on every recording."""
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from recordings import OF_OTHERS, RECORDINGS, analysis_of, mostly_slow
 
 from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
 from pinprof.analyses.syncs import Stalls
-from pinprof.details import details_of
 from pinprof.intervals import intersect, length, subtract, union
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import Trace
 from pinprof.trace.calls import ALLOCATING
 
-ROOT = Path(__file__).parents[1]
-CORPUS = ROOT.parent / "shared" / "corpus"
-"""Traces of other makers, which are not part of this project."""
-RECORDINGS = sorted((ROOT / "traces").rglob("*.json.gz")) + sorted(CORPUS.glob("[!n]*.json.gz"))
 SYNC_BUBBLE = IDLE_CAUSES.index("sync_bubble")
 
-every_recording = pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in RECORDINGS])
+every_recording = pytest.mark.parametrize("path", mostly_slow([*RECORDINGS, *OF_OTHERS]))
 
 
-@cache
 def measured(path: Path) -> tuple[Trace, Stalls, tuple[IdleGaps, ...]]:
-    details = details_of(read_trace(path))
+    details = analysis_of(path).details
     return details.trace, details.syncs.stalls, details.gaps
 
 
@@ -59,8 +53,9 @@ def test_idle_time_of_stalls_is_that_of_their_bubbles_and_within_calls_that_hold
         assert stalls.idle_ns[mine].sum() == stalls.bubble_ns[mine].sum() + beside
 
 
+@pytest.mark.slow
 def test_there_are_recordings_with_bubbles_with_work_in_flight_and_of_several_gpus() -> None:
-    ours = [measured(path) for path in RECORDINGS if CORPUS not in path.parents]
+    ours = [measured(path) for path in RECORDINGS]
     assert len(ours) >= 80
     assert sum(stalls.bubble_ns.sum() > 0 for _, stalls, _ in ours) >= 40
     assert sum(bool(trace.in_flight.any()) for trace, _, _ in ours) >= 20

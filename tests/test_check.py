@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from check_traces import checked, hidden_copy, item, measured, pageable, plain, with_waits
+from recordings import TRACES, WORKLOADS, analysis_of, mostly_slow
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
@@ -33,8 +34,6 @@ from pinprof.measurement.profile import measure
 from pinprof.report.trace.json import to_json
 from pinprof.rules import find
 from pinprof.trace import read_trace
-
-TRACES = Path(__file__).parents[1] / "traces"
 
 
 def verdict_of(builder: TraceBuilder, folder: Path, **limits: float) -> LimitVerdict:
@@ -133,7 +132,7 @@ def test_copies_that_expose_next_to_nothing_keep_the_overlap(tmp_path: Path) -> 
 
 
 def test_the_line_of_a_copy_is_that_of_the_wait_for_it() -> None:
-    analysis = analyse(read_trace(TRACES / "loader_pageable.stack.json.gz"))
+    analysis = analysis_of(TRACES / "loader_pageable.stack.json.gz")
     from pinprof.check import measure_figures  # noqa: PLC0415  only here the trace is none of the builder's
 
     (place,) = measure_figures(analysis).figures["max_exposed_ms"].places
@@ -254,11 +253,11 @@ def test_a_trace_is_no_worse_than_itself(tmp_path: Path) -> None:
     assert len(result.verdicts) == 7
 
 
-@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
 def test_a_recorded_trace_is_no_worse_than_itself(tmp_path: Path, path: Path) -> None:
     from pinprof.check import measure_figures  # noqa: PLC0415
 
-    analysis = analyse(read_trace(path))
+    analysis = analysis_of(path)
     report = tmp_path / "baseline.json"
     report.write_text(to_json([(analysis.profile, analysis.findings)]))
     (baseline,) = read_baseline(report).traces

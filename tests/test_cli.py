@@ -541,6 +541,7 @@ def test_a_trace_is_no_rank_of_its_own_job(trace: Path) -> None:
     assert is_one_line_error(invoke("whatif", trace, trace))
 
 
+@pytest.mark.slow
 def test_whatif_replays_the_ranks_of_a_job_together() -> None:
     ranks = [RECORDED / "ranks" / f"pageable_rank.rank{rank}.before.json.gz" for rank in (0, 1)]
     result = invoke("whatif", *ranks, "--pin", "--non-blocking", "--step-ms", 12.94)
@@ -633,6 +634,7 @@ def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"train.py", "pinprof-train.json.gz", "pinprof-train.html"}
 
 
+@pytest.mark.slow
 def test_run_lets_the_script_finish_if_asked(tmp_path: Path) -> None:
     words = ("run", "--keep-going", "--steps", "1", "--warmup", "1", "-o", "out.json", "train.py", "1000")
     done = run_program(tmp_path, *words)
@@ -641,6 +643,7 @@ def test_run_lets_the_script_finish_if_asked(tmp_path: Path) -> None:
     assert (tmp_path / "out.json").exists()
 
 
+@pytest.mark.slow
 def test_run_says_what_to_do_when_the_script_is_too_short(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", "train.py", "3")
     assert done.returncode == 2
@@ -648,6 +651,7 @@ def test_run_says_what_to_do_when_the_script_is_too_short(tmp_path: Path) -> Non
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_run_takes_a_module_and_its_options_as_python_does(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
@@ -660,11 +664,13 @@ def test_run_takes_a_module_and_its_options_as_python_does(tmp_path: Path) -> No
     assert (tmp_path / "pinprof-train.json.gz").exists()
 
 
+@pytest.mark.slow
 def test_run_says_that_there_is_no_such_module(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", "-m", "no_such_module")
     assert (done.returncode, done.stderr) == (2, "Error: No module named no_such_module\n")
 
 
+@pytest.mark.slow
 def test_run_stores_the_marker_that_was_asked_for(tmp_path: Path) -> None:
     words = ("run", "--step-marker", "torch.optim:SGD.zero_grad", "-o", "out.json", "train.py", "1000000")
     done = run_program(tmp_path, *words)
@@ -674,6 +680,7 @@ def test_run_stores_the_marker_that_was_asked_for(tmp_path: Path) -> None:
     assert (steps["marker"], steps["step_marker"]) == ("ProfilerStep#N", "SGD.zero_grad()")
 
 
+@pytest.mark.slow
 def test_run_does_not_take_a_mistyped_option_for_a_script(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", "--stpes", "3", "train.py")
     assert done.returncode == 2
@@ -698,6 +705,7 @@ print("finished")
 """
 
 
+@pytest.mark.slow
 def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(DISTRIBUTED)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -728,12 +736,14 @@ def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Pat
     assert first_plain == second_plain >= 20
 
 
+@pytest.mark.slow
 def test_run_passes_on_the_status_of_a_failing_script(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("raise SystemExit(7)")
     done = run_program(tmp_path, "run", "bad.py")
     assert done.returncode == 7
 
 
+@pytest.mark.slow
 def test_run_refuses_existing_outputs_before_it_runs_the_script(tmp_path: Path) -> None:
     (tmp_path / "pinprof-train.json.gz").write_text("precious")
     done = run_program(tmp_path, "run", "train.py", "3")
@@ -742,6 +752,7 @@ def test_run_refuses_existing_outputs_before_it_runs_the_script(tmp_path: Path) 
     assert (tmp_path / "pinprof-train.json.gz").read_text() == "precious"
 
 
+@pytest.mark.slow
 def test_run_makes_the_folder_that_it_is_to_write_to_but_not_its_parents(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", "-o", "run/", "train.py", "3")
     assert "Error: the program ended after 3 optimizer steps" in done.stderr
@@ -821,6 +832,7 @@ def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
     assert result.stdout.count("complete steps") == 2
 
 
+@pytest.mark.slow
 def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named(tmp_path: Path) -> None:
     result = invoke("report", RECORDED / "ranks", "--json", "-")
     assert result.exit_code == 0

@@ -60,6 +60,8 @@ Trial = Callable[[Texts, str, Path], None]
 """Runs the texts on a device, in a folder that it may use, and asserts what they give."""
 TRIALS: dict[str, Trial] = {}
 NEED_CUDA: set[str] = set()
+SLOW = {"PIN212", "PIN303", "PIN401", "PIN402"}
+"""They start processes or compile."""
 
 
 def trial(*rules: str, on_cpu: bool = True) -> Callable[[Trial], Trial]:
@@ -677,7 +679,8 @@ def runs() -> list[Any]:
     found = []
     for rule in RULES:
         if rule.id not in NEED_CUDA:
-            found.append(pytest.param(rule.id, "cpu", id=f"{rule.id}-cpu"))
+            marks = [pytest.mark.slow] if rule.id in SLOW else []
+            found.append(pytest.param(rule.id, "cpu", id=f"{rule.id}-cpu", marks=marks))
         found.append(pytest.param(rule.id, "cuda", id=f"{rule.id}-cuda", marks=pytest.mark.gpu))
     return found
 

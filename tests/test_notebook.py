@@ -175,6 +175,7 @@ def test_a_step_is_called_until_recorded_and_nothing_is_left_behind(temporary: P
     assert [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")] == []
 
 
+@pytest.mark.slow
 def test_the_report_is_named_after_the_function(temporary: Path) -> None:
     assert str(profile_step(Step().run, 0, steps=1, **FEW)).startswith("Step.run\n")
     assert profile_step(partial(Step().run, 0), steps=1, **FEW).profile.path == "partial"
@@ -189,6 +190,7 @@ def test_a_trace_with_a_path_is_kept(temporary: Path, tmp_path: Path) -> None:
         profile_step(Step().run, 0, path=path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fail_at", [0, 2, 6])
 def test_what_the_step_raises_passes_and_nothing_is_left_behind(temporary: Path, fail_at: int) -> None:
     with pytest.raises(ZeroDivisionError):
@@ -203,6 +205,7 @@ def test_steps_recorded_before_a_failure_are_kept_at_the_path(tmp_path: Path) ->
     assert read_trace(tmp_path / "out.json").steps.complete.any()
 
 
+@pytest.mark.slow
 def test_progress_is_for_terminals(
     temporary: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

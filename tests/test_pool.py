@@ -105,6 +105,7 @@ def endless(tmp_path: Path) -> Iterator[Path]:
 # Processes of this machine
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_costs_its_file_only(tmp_path: Path, endless: Path) -> None:
     paths = [str(endless), *written(tmp_path, 6)]
     outcomes: dict[str, RankPart | PinprofError] = {}
@@ -143,6 +144,7 @@ def savings(outcomes: Iterable[tuple[str, RankPart | PinprofError]]) -> list[flo
     return [finding.saving.saving_ns for part in parts for finding in part.findings if finding.saving]
 
 
+@pytest.mark.slow
 def test_processes_are_given_the_machine(tmp_path: Path) -> None:
     paths = copying(tmp_path)
     assert min(savings(measure_files(paths, workers=2))) > 0
@@ -150,6 +152,7 @@ def test_processes_are_given_the_machine(tmp_path: Path) -> None:
     assert savings(measure_files(paths[:1], machine=pinning(SLOW))) == [0]
 
 
+@pytest.mark.slow
 def test_a_program_without_a_guard_can_measure(tmp_path: Path) -> None:
     """`multiprocessing` would run it again in every process."""
     paths = written(tmp_path, 2)
@@ -159,6 +162,7 @@ def test_a_program_without_a_guard_can_measure(tmp_path: Path) -> None:
     assert done.stdout == "2\n"
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_job_with_one_line_and_leaves_no_process(tmp_path: Path, endless: Path) -> None:
     written(tmp_path, 2)
     command = [sys.executable, "-m", "pinprof", "report", str(tmp_path / "*.json*"), "--jobs", "2"]
@@ -185,6 +189,7 @@ def client() -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.slow
 def test_a_cluster_whose_worker_is_killed_meanwhile_measures_all(client: Any, tmp_path: Path, endless: Path) -> None:
     paths = written(tmp_path)
     broken = tmp_path / "broken.json"
@@ -218,6 +223,7 @@ def test_what_is_not_asked_for_any_more_is_not_measured(client: Any, tmp_path: P
     until(lambda: not client.futures)
 
 
+@pytest.mark.slow
 def test_a_report_from_a_cluster_is_that_from_this_machine(client: Any, tmp_path: Path) -> None:
     written(tmp_path)
     (tmp_path / "broken.json").write_text("<html>")
@@ -229,6 +235,7 @@ def test_a_report_from_a_cluster_is_that_from_this_machine(client: Any, tmp_path
     assert f"{RANKS} ranks of one job" in there.stdout
 
 
+@pytest.mark.slow
 def test_a_program_measures_a_job_with_a_client_of_its_own(client: Any, tmp_path: Path) -> None:
     written(tmp_path, 3)
     (tmp_path / "broken.json").write_text("<html>")
@@ -273,6 +280,7 @@ def test_a_cluster_without_workers_is_an_error(tmp_path: Path, monkeypatch: pyte
         dict(measure_files(written(tmp_path, 2), client=client))
 
 
+@pytest.mark.slow
 def test_an_address_without_scheduler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pinprof.pool.ANSWER_SECONDS", 1)
     written(tmp_path, 2)

@@ -48,6 +48,7 @@ print([name for name, value in before.items() if getattr(pinprof, name) is not v
 """
 
 
+@pytest.mark.slow
 def test_no_public_name_becomes_a_module_when_all_are_imported() -> None:
     done = subprocess.run([sys.executable, "-c", EVERY_MODULE], capture_output=True, text=True, check=True)
     counts, changed = done.stdout.splitlines()

@@ -1,15 +1,14 @@
 """What the reports say of the recorded experiments is what their texts say, or what the bench found instead."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from recordings import TRACES, analysis_of
 
 from pinprof.analysis import analyse
 from pinprof.measurement.known import Known
-from pinprof.trace import read_trace
 
-RECORDED = Path(__file__).parents[1] / "traces" / "experiments"
+RECORDED = TRACES / "experiments"
 
 HTOD_PAGEABLE, HTOD_PINNED = ("HtoD", "pageable"), ("HtoD", "pinned")
 
@@ -47,7 +46,7 @@ HTOD_PAGEABLE, HTOD_PINNED = ("HtoD", "pageable"), ("HtoD", "pinned")
 def test_a_recorded_experiment_shows_what_it_is_about(
     name: str, waits: int, overlapped: float | None, htod: tuple[str, str] | None, rule: str | None
 ) -> None:
-    analysis = analyse(read_trace(RECORDED / f"{name}.json.gz"))
+    analysis = analysis_of(RECORDED / f"{name}.json.gz")
     profile, findings = analysis.profile, analysis.findings
     assert profile.sums
     assert isinstance(profile.sums.waits, Known)
@@ -63,11 +62,12 @@ def test_a_recorded_experiment_shows_what_it_is_about(
 
 def test_batches_of_a_class_are_not_said_to_come_from_a_loader_that_does_not_pin() -> None:
     """E9's DataLoader has pin_memory=True and no workers: of its batches without pin_memory() no event tells so."""
-    trace = read_trace(RECORDED / "e9.pinned-without-pin_memory.json.gz")
-    found = [each for each in analyse(trace).findings if each.rule.id in {"PIN104", "PIN105"}]
+    analysis = analysis_of(RECORDED / "e9.pinned-without-pin_memory.json.gz")
+    found = [each for each in analysis.findings if each.rule.id in {"PIN104", "PIN105"}]
     said = "the trace does not tell whether the DataLoader has pin_memory=True: if so, the batches are of a class"
     assert {each.rule.id for each in found} == {"PIN104"}
     assert all(said in each.evidence.text for each in found)
+    trace = analysis.trace
     told = replace(trace, info=replace(trace.info, loaders_pin=True))  # as it is recorded of a DataLoader that lives on
     found = [each for each in analyse(told).findings if each.rule.id in {"PIN104", "PIN105"}]
     assert {each.rule.id for each in found} == {"PIN105"}

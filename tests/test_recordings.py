@@ -4,19 +4,17 @@ import gzip
 import json
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from recordings import TRACES, WORKLOADS, analysis_of, mostly_slow
 
-from pinprof.analysis import Analysis, analyse
+from pinprof.analysis import Analysis
 from pinprof.measurement.known import Known, Perhaps
 from pinprof.measurement.profile import Profile
-from pinprof.trace import read_trace
 
-TRACES = Path(__file__).parents[1] / "traces"
 TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]
-FILES = sorted(path.name for path in TRACES.glob("*.json.gz"))
+FILES = [path.name for path in WORKLOADS]
 LEAN = {name: f"{name}.json.gz" for name in TRUTH}
 
 GPU_BOUND = (
@@ -35,9 +33,8 @@ Range = tuple[int, int]
 T = TypeVar("T")
 
 
-@cache
 def loaded(name: str) -> Analysis:
-    return analyse(read_trace(TRACES / name))
+    return analysis_of(TRACES / name)
 
 
 def profile_of(workload: str) -> Profile:
@@ -76,7 +73,7 @@ def swept(inside: list[Range], under: list[Range] | None = None) -> int:
     return total
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", mostly_slow(FILES, str))
 def test_busy_and_idle_time_equal_a_sweep_over_the_raw_events(name: str) -> None:
     (gpu,) = loaded(name).profile.gpus
     device = known(gpu.time)
@@ -88,7 +85,7 @@ def test_busy_and_idle_time_equal_a_sweep_over_the_raw_events(name: str) -> None
     assert sum(time for _, time in known(gpu.idle_by_cause)) == device.idle_ns
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", mostly_slow(FILES, str))
 def test_overlap_equals_a_sweep_over_the_raw_events(name: str) -> None:
     profile = loaded(name).profile
     copies, kernels = raw_ranges(name, "gpu_memcpy"), raw_ranges(name, "kernel")
@@ -97,7 +94,7 @@ def test_overlap_equals_a_sweep_over_the_raw_events(name: str) -> None:
     assert sum(known(exposed.exposed_ns) for exposed in profile.exposed) == swept(copies) - swept(copies, kernels)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", mostly_slow(FILES, str))
 def test_copies_equal_the_raw_events(name: str) -> None:
     groups = loaded(name).profile.copies
     copied, hidden = [known(group.copied) for group in groups], [known(group.hidden) for group in groups]
@@ -108,7 +105,7 @@ def test_copies_equal_the_raw_events(name: str) -> None:
     assert [each.overlapped_ns + each.exposed_ns for each in hidden] == [each.time_ns for each in copied]
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", mostly_slow(FILES, str))
 def test_the_parts_of_every_stall_add_up(name: str) -> None:
     stalls = loaded(name).details.syncs.stalls
     assert (stalls.stall_ns == stalls.drain_ns + stalls.own_ns + stalls.overhead_ns).all()
@@ -116,7 +113,7 @@ def test_the_parts_of_every_stall_add_up(name: str) -> None:
     assert (stalls.bubble_ns >= 0).all()
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", mostly_slow(FILES, str))
 def test_bubbles_are_no_longer_than_the_idle_time(name: str) -> None:
     details = loaded(name).details
     idle = sum(device.idle_ns for device in details.devices)
@@ -124,13 +121,13 @@ def test_bubbles_are_no_longer_than_the_idle_time(name: str) -> None:
     assert sum(site.total.idle_ns for site in details.syncs.sites) <= idle
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", mostly_slow(FILES, str))
 def test_the_profilers_own_synchronize_is_found_once(name: str) -> None:
     sites = loaded(name).profile.sites
     assert sum(known(site.total).count for site in sites if site.verdict == "profiler") == 1
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", mostly_slow(FILES, str))
 def test_every_launch_of_a_step_is_linked(name: str) -> None:
     trace, profile = loaded(name).trace, loaded(name).profile
     assert profile.skipped == {}

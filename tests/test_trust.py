@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recordings import CORPUS, OF_OTHERS, RECORDINGS, TRACES, analysis_of, mostly_slow
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
@@ -23,10 +24,6 @@ from pinprof.rules import RESTS_ON, RULES, unsearched
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import MEMCPY, NONE, Cut
 
-ROOT = Path(__file__).parents[1]
-OURS = sorted((ROOT / "traces").rglob("*.json.gz"))
-CORPUS = ROOT.parent / "shared" / "corpus"
-THEIRS = sorted(CORPUS.glob("[!n]*.json.gz"))
 ALWAYS_RIGHT = {"source_lines", "host_memory", "profiler_cost"}
 """What is true of recordings that lack nothing: no stacks, ROCm, and a step that the host bounds."""
 
@@ -354,19 +351,19 @@ def test_every_check_says_who_found_it(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- recordings
 
 
-@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
 def test_our_recordings_raise_no_false_alarm(path: Path) -> None:
-    assert {entry.check for entry in measure(read_trace(path)).doubts} <= ALWAYS_RIGHT
+    assert {entry.check for entry in analysis_of(path).profile.doubts} <= ALWAYS_RIGHT
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=f"there is no {CORPUS.parent.name}/{CORPUS.name}")
-@pytest.mark.parametrize("path", THEIRS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", OF_OTHERS, ids=lambda path: path.name)
 def test_recordings_of_others_raise_no_false_alarm(path: Path) -> None:
-    trace = read_trace(path)
+    trace = analysis_of(path).trace
     absent = {"no_gpu"} if not len(trace.gpu) else set()
     marks = {"no_step_marks"} if trace.steps.source == "whole_trace" else set()
     sizes = {"copy_sizes"} if (trace.gpu.bytes[trace.gpu.category == MEMCPY] == NONE).any() else set()
-    assert {entry.check for entry in measure(trace).doubts} <= ALWAYS_RIGHT | absent | marks | sizes
+    assert {entry.check for entry in analysis_of(path).profile.doubts} <= ALWAYS_RIGHT | absent | marks | sizes
 
 
 # ---------------------------------------------------------------- reports
@@ -434,7 +431,7 @@ def test_what_is_wrong_is_not_printed(tmp_path: Path) -> None:
 
 def test_a_recording_that_was_cut_before_its_steps_is_not_held_against_its_step(tmp_path: Path) -> None:
     path = tmp_path / "cut.json"
-    path.write_bytes(gzip.decompress((ROOT / "traces" / "mask_loss.json.gz").read_bytes())[:150_000])
+    path.write_bytes(gzip.decompress((TRACES / "mask_loss.json.gz").read_bytes())[:150_000])
     profile = measure(read_trace(path))
     assert profile.steps.source == "whole_trace"
     assert profile.estimate.step_ns is not None  # as measured in the run

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.slow  # each test is a job of two processes
+
 ROOT = Path(__file__).parents[2]
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 RUN = ["-m", "pinprof", "run", "--warmup", "4", "-o", "run/"]

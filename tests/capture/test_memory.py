@@ -116,6 +116,7 @@ def no_loaders() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_loaders")
 def test_the_loaders_at_work_tell_whether_they_pin() -> None:
     loader = DataLoader(TensorDataset(torch.arange(4)))

@@ -13,6 +13,8 @@ import pytest
 from pinprof.capture.script import run_script
 from pinprof.errors import CaptureError
 
+pytestmark = pytest.mark.slow  # each test is a process of its own
+
 ROOT = Path(__file__).parents[2]
 WINDOWS = {
     "warmup": 2,
@@ -68,7 +70,7 @@ def run(folder: Path, source: str, *args: str, name: str = "train.py", **options
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", DRIVER, given, name, *args],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        env={"PYTHONPATH": str(ROOT), "PATH": "", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -133,6 +133,7 @@ raise ZeroDivisionError
 """
 
 
+@pytest.mark.slow
 def test_a_framework_that_does_not_tell_of_a_failure_loses_nothing(tmp_path: Path) -> None:
     root = str(Path(__file__).parents[2])
     ended = subprocess.run(

@@ -1,53 +1,41 @@
 """The callback in trainings of transformers' own Trainer, on a tiny model built from a configuration."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
 from trace_steps import steps_of
 
-if TYPE_CHECKING:
-    transformers: Any
-    Trainer: Any
-else:
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    pytest.importorskip("accelerate", reason="accelerate, which transformers' Trainer needs, is not installed")
-    from transformers import Trainer
-
-from pinprof.capture.transformers import PinprofCallback
 from pinprof.errors import CaptureError
+
+pytestmark = pytest.mark.slow
 
 SHORT: dict[str, Any] = {"warmup": 1, "plain_steps": 2, "plain_seconds": 0.0, "steps": 2}
 NEEDED = 7  # with the two of the profiler's warm-up
 
 
-class MarkedTrainer(Trainer):  # type: ignore[misc]  # untyped: the library is not installed everywhere
-    """Marks each batch in the trace; fails at the batch `fail_at`, counted from 0."""
-
-    fail_at = -1
-    batches = 0
-
-    def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        if self.batches == self.fail_at:
-            raise ZeroDivisionError
-        self.batches += 1
-        with torch.profiler.record_function("batch"):
-            return super().training_step(*args, **kwargs)
+@pytest.fixture(scope="module")
+def library() -> Any:
+    """Return the module of what needs transformers, whose import takes seconds: only where one of these tests runs."""
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("accelerate", reason="accelerate, which transformers' Trainer needs, is not installed")
+    return import_module("marked_trainer")
 
 
 @pytest.fixture
-def trainer(tmp_path: Path) -> Callable[..., Any]:
+def trainer(library: Any, tmp_path: Path) -> Callable[..., Any]:
     """Return a function that makes a Trainer with a callback, for so many batches per epoch."""
 
-    def make(callback: PinprofCallback, *, count: int, **options: Any) -> Any:
+    def make(callback: Any, *, count: int, **options: Any) -> Any:
         sizes = {"vocab_size": 16, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 1}
-        config = transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)
+        config = library.transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)
         tokens = torch.arange(8)
-        return MarkedTrainer(
-            transformers.GPT2LMHeadModel(config),
-            transformers.TrainingArguments(
+        return library.MarkedTrainer(
+            library.transformers.GPT2LMHeadModel(config),
+            library.transformers.TrainingArguments(
                 output_dir=str(tmp_path / "out"),
                 **{"num_train_epochs": 1, "per_device_train_batch_size": 1, **options},
                 dataloader_pin_memory=False,
@@ -67,49 +55,53 @@ def trainer(tmp_path: Path) -> Callable[..., Any]:
 Make = Callable[..., Any]
 
 
-def test_steps_are_recorded_and_the_training_goes_on(trainer: Make, tmp_path: Path) -> None:
-    training = trainer(PinprofCallback(tmp_path / "out.json", **SHORT), count=12)
+def test_steps_are_recorded_and_the_training_goes_on(trainer: Make, library: Any, tmp_path: Path) -> None:
+    training = trainer(library.PinprofCallback(tmp_path / "out.json", **SHORT), count=12)
     training.train()
     assert training.batches == 12
     assert steps_of(tmp_path / "out.json", "batch") == {"ProfilerStep#2": 1, "ProfilerStep#3": 1}
 
 
-def test_stop_ends_the_training_once_the_steps_are_recorded(trainer: Make, tmp_path: Path) -> None:
-    training = trainer(PinprofCallback(tmp_path / "out.json", stop=True, **SHORT), count=30, num_train_epochs=5)
+def test_stop_ends_the_training_once_the_steps_are_recorded(trainer: Make, library: Any, tmp_path: Path) -> None:
+    training = trainer(library.PinprofCallback(tmp_path / "out.json", stop=True, **SHORT), count=30, num_train_epochs=5)
     training.train()
     assert training.batches == NEEDED + 1  # the batch is drawn already when the step before it ends
 
 
-def test_a_step_holds_the_batches_it_accumulates_and_the_fetch_of_the_next(trainer: Make, tmp_path: Path) -> None:
+def test_a_step_holds_the_batches_it_accumulates_and_the_fetch_of_the_next(
+    trainer: Make, library: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "out.json"
-    trainer(PinprofCallback(path, **SHORT), count=20, gradient_accumulation_steps=2).train()
+    trainer(library.PinprofCallback(path, **SHORT), count=20, gradient_accumulation_steps=2).train()
     assert list(steps_of(path, "batch").values()) == [2, 2]
     assert list(steps_of(path, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__").values()) == [2, 2]
 
 
-def test_the_remainder_of_an_epoch_is_a_step(trainer: Make, tmp_path: Path) -> None:
-    callback = PinprofCallback(tmp_path / "out.json", **{**SHORT, "steps": 4})
+def test_the_remainder_of_an_epoch_is_a_step(trainer: Make, library: Any, tmp_path: Path) -> None:
+    callback = library.PinprofCallback(tmp_path / "out.json", **{**SHORT, "steps": 4})
     trainer(callback, count=3, gradient_accumulation_steps=2, num_train_epochs=5).train()
     assert list(steps_of(tmp_path / "out.json", "batch").values()) == [1, 2, 1, 2]
 
 
-def test_batches_of_evaluation_are_no_steps(trainer: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    callback = PinprofCallback(tmp_path / "out.json", **SHORT)
+def test_batches_of_evaluation_are_no_steps(
+    trainer: Make, library: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    callback = library.PinprofCallback(tmp_path / "out.json", **SHORT)
     trainer(callback, count=NEEDED + 1, eval_strategy="steps", eval_steps=3).train()
     assert list(steps_of(tmp_path / "out.json", "batch").values()) == [1, 1]
     assert "validation ran between timed or recorded steps" in capsys.readouterr().err
 
 
 def test_too_short_a_training_is_said_and_does_not_fail(
-    trainer: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trainer: Make, library: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trainer(PinprofCallback(tmp_path / "out.json", **SHORT), count=4).train()
+    trainer(library.PinprofCallback(tmp_path / "out.json", **SHORT), count=4).train()
     assert "ended after 3 steps, before one was recorded; 7 are needed" in capsys.readouterr().err
     assert list(tmp_path.glob("*.json")) == []
 
 
-def test_a_failing_training_keeps_what_was_recorded(trainer: Make, tmp_path: Path) -> None:
-    callback = PinprofCallback(tmp_path / "out.json", **SHORT)
+def test_a_failing_training_keeps_what_was_recorded(trainer: Make, library: Any, tmp_path: Path) -> None:
+    callback = library.PinprofCallback(tmp_path / "out.json", **SHORT)
     training = trainer(callback, count=20)
     training.fail_at = NEEDED - 1
     with pytest.raises(ZeroDivisionError):
@@ -118,9 +110,9 @@ def test_a_failing_training_keeps_what_was_recorded(trainer: Make, tmp_path: Pat
     assert steps_of(tmp_path / "out.json", "batch")["ProfilerStep#2"] == 1
 
 
-def test_an_existing_trace_is_refused_before_the_first_batch(trainer: Make, tmp_path: Path) -> None:
+def test_an_existing_trace_is_refused_before_the_first_batch(trainer: Make, library: Any, tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text("precious")
-    training = trainer(PinprofCallback(tmp_path / "out.json"), count=20)
+    training = trainer(library.PinprofCallback(tmp_path / "out.json"), count=20)
     with pytest.raises(CaptureError, match="exists already"):
         training.train()
     assert training.batches == 0

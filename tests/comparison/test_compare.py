@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import ComparedFigure, Comparison, compare
 from pinprof.trace import read_trace
 
-TRACES = Path(__file__).parents[2] / "traces"
 STEPS = 4
 Made = Callable[..., Analysis]
 
@@ -232,7 +232,7 @@ def test_empty_traces_have_nothing_to_compare(tmp_path: Path) -> None:
 
 
 def recorded(before: str, after: str) -> Comparison:
-    return compare(recording(TRACES / f"{before}.json.gz"), recording(TRACES / f"{after}.json.gz"))
+    return compare(analysis_of(TRACES / f"{before}.json.gz"), analysis_of(TRACES / f"{after}.json.gz"))
 
 
 def test_prefetch_brings_what_the_workloads_say() -> None:

@@ -112,6 +112,7 @@ def test_json_has_its_figures_in_milliseconds(tmp_path: Path) -> None:
     assert (told["overlapped"], told["failed"]) == (None, [])
 
 
+@pytest.mark.slow
 def test_every_rank_of_a_job_has_its_own() -> None:
     paths = [str(TRACES / f"ranks/pageable_ranks.rank{rank}.before.json.gz") for rank in (0, 1)]
     found = report(*paths, "--hta")
@@ -121,6 +122,7 @@ def test_every_rank_of_a_job_has_its_own() -> None:
     assert "kernels of each rank are in the JSON report" in text
 
 
+@pytest.mark.slow
 def test_a_folder_with_other_files_is_told_of_what_is_a_trace(tmp_path: Path) -> None:
     two_steps().write(tmp_path / "a.json")
     (tmp_path / "b.json").write_text("{}")

@@ -10,6 +10,8 @@ from pinprof.errors import CaptureError
 from pinprof.races.script import run_guarded
 from pinprof.races.watching import Guard
 
+pytestmark = pytest.mark.slow  # each test is a process of its own
+
 NOTHING = (
     "There was no asynchronous copy between pinned memory and a GPU to follow."
     if torch.cuda.is_available()

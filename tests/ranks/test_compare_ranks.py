@@ -108,6 +108,7 @@ def test_the_source_of_a_broadcast_leaves_first_and_was_not_the_last_to_come(tmp
     assert broadcast.waited_ns == 20_000  # all the time that the source was in it
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_a_rank_hardly_grows_with_its_trace(tmp_path: Path) -> None:
     def kept(copies: int) -> int:
         builder = rank(0, 300, wait=True)
@@ -150,6 +151,7 @@ def test_the_rank_with_the_pageable_batch_is_named_with_its_wait() -> None:
     assert found.reason == "its host waits in blocking_copy_htod in aten::to"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -144,6 +144,7 @@ def test_ranks_of_other_times_are_said(small: RankPart) -> None:
     assert remark == "at3601/rank1.json was recorded 1:00:00 h after the others: another run, or a clock that is wrong"
 
 
+@pytest.mark.slow
 def test_recorded_jobs_in_one_folder_are_told_apart() -> None:
     names = sorted(RECORDED.glob("*.json.gz"))
     found = runs([measure_rank(read_trace(name)) for name in names])

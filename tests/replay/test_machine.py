@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recordings import RECORDINGS, trace_of
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
@@ -10,8 +11,6 @@ from pinprof.replay.machine import Job, ProfilerCost, ReplayRun, pace
 from pinprof.replay.program import Program, build_program
 from pinprof.trace import Trace, read_trace
 
-TRACES = Path(__file__).parents[2] / "traces"
-FILES = sorted(TRACES.rglob("*.json.gz"))
 TOLERATED = 0.02
 """Of the recorded time."""
 
@@ -51,10 +50,13 @@ WAITS_TWICE = "e10.prefetcher-pageable.json.gz"
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, id=path.name, marks=[pytest.mark.xfail] if path.name == WAITS_TWICE else []) for path in FILES],
+    [
+        pytest.param(path, id=path.name, marks=[pytest.mark.xfail] if path.name == WAITS_TWICE else [])
+        for path in RECORDINGS
+    ],
 )
 def test_the_unchanged_replay_ends_as_recorded_on_host_and_gpu(path: Path) -> None:
-    assert worst(read_trace(path)) <= TOLERATED
+    assert worst(trace_of(path)) <= TOLERATED
 
 
 def test_work_starts_after_its_launch_and_after_what_is_before_it_on_its_stream(tmp_path: Path) -> None:

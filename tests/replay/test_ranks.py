@@ -158,6 +158,7 @@ def test_the_unchanged_replay_of_all_ranks_ends_as_recorded(pattern: str) -> Non
         assert abs(run.call_ends_ns[last] - shift - (trace.calls.end_ns[last] - program.start_ns)) <= TOLERATED * length
 
 
+@pytest.mark.slow
 def test_the_predicted_step_is_that_of_the_fixed_job() -> None:
     errors = [abs(each.error) for each in scores(RECORDED)]
     assert len(errors) >= 5

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from bench_builder import H200, BenchBuilder, ms
 from bench_example import example
-from chromium import chromium, open_file
+from chromium import open_file
 from page_reader import Page
+from playwright.sync_api import Browser
 
 from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
@@ -121,17 +122,18 @@ def test_what_a_file_holds_is_no_code_of_the_page() -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, list[str]]]:
+def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, list[str]]]:
     """Give a browser page with the bench, and what it complained of."""
     file = tmp_path_factory.mktemp("page") / "bench.html"
     file.write_text(to_html(example()))
     complaints: list[str] = []
-    with chromium() as browser:
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
-        open_file(page, file, complaints)
-        yield page, complaints
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    open_file(page, file, complaints)
+    yield page, complaints
+    page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1440, 390])
 def test_all_charts_are_drawn_and_nothing_is_wider_than_the_screen(opened: tuple[Any, list[str]], width: int) -> None:

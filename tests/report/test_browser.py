@@ -10,9 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from chromium import chromium, open_file
+from chromium import open_file
 from playwright.sync_api import Browser, Locator, Page
 from playwright.sync_api import TimeoutError as TookTooLong
+from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
@@ -28,9 +29,8 @@ from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
 from pinprof.units import duration, how_many, percent, rate, size
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-TRACES = Path(__file__).parents[2] / "traces"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 ZOOM_TIME = """async () => {
   const plot = document.querySelector(".plot");
@@ -40,12 +40,6 @@ ZOOM_TIME = """async () => {
   await drawn;
   return performance.now() - start;
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 Opened = Callable[..., Page]
@@ -60,7 +54,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
     def open_report(
         *paths: Path, width: int = 1440, scheme: str = "light", made: Callable[[Analysis], Markup] | None = None
     ) -> Page:
-        entries = [analyse(read_trace(path)) for path in paths]
+        entries = [analysis_of(path) for path in paths]
         file = tmp_path / "report.html"
         text = page_around("timelines", made(entries[0])) if made else to_html(entries)
         file.write_text(text, encoding="utf-8")

@@ -4,30 +4,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chromium import chromium, open_file
-from playwright.sync_api import Page
+from chromium import open_file
+from playwright.sync_api import Browser, Page
 
 from pinprof.notebook import compare
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TRACES = Path(__file__).parents[2] / "traces"
 RANGES = "() => [...document.querySelectorAll('.plot')].map((plot) => plot.layout.xaxis.range.map(Number))"
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """Give the page with both timelines drawn; in the end it must have kept to itself and complained of nothing."""
     file = tmp_path_factory.mktemp("page") / "compare.html"
     compare(TRACES / "pageable_blocking.stack.json.gz", TRACES / "prefetch.stack.json.gz").html(file)
     complaints: list[str] = []
-    with chromium() as browser:
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
-        open_file(page, file, complaints)
-        page.locator(".timeline").first.scroll_into_view_if_needed()
-        page.locator(".timeline").last.scroll_into_view_if_needed()
-        page.wait_for_selector(".timeline[data-drawn] >> nth=1", timeout=20_000)
-        yield page
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    open_file(page, file, complaints)
+    page.locator(".timeline").first.scroll_into_view_if_needed()
+    page.locator(".timeline").last.scroll_into_view_if_needed()
+    page.wait_for_selector(".timeline[data-drawn] >> nth=1", timeout=20_000)
+    yield page
+    page.close()
     assert complaints == []
 
 

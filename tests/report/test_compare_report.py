@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 from page_reader import Page
+from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
@@ -18,21 +18,22 @@ from pinprof.report.comparison.text import to_text
 from pinprof.report.comparison.words import verdict
 from pinprof.trace import read_trace
 
-TRACES = Path(__file__).parents[2] / "traces"
 WIDTH = 100
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m"
 PAIRS = [("pageable_blocking", "prefetch"), ("mask_loss", "clean"), ("clean", "loss_item"), ("clean", "clean.stack")]
 
 
+def without_folders(analysis: Analysis) -> Analysis:
+    """Return the same of a trace whose name has no folders: their length would change how lines are broken."""
+    return replace(analysis, profile=replace(analysis.profile, path=Path(analysis.profile.path).name))
+
+
 def recording(path: Path) -> Analysis:
-    """Read and measure a trace; its name is without folders, whose length would change how lines are broken."""
-    analysis = analyse(read_trace(path))
-    return replace(analysis, profile=replace(analysis.profile, path=path.name))
+    return without_folders(analyse(read_trace(path)))
 
 
-@cache
 def recorded(name: str) -> Analysis:
-    return recording(TRACES / f"{name}.json.gz")
+    return without_folders(analysis_of(TRACES / f"{name}.json.gz"))
 
 
 def shown(before: Analysis, after: Analysis) -> tuple[Comparison, str, Page]:

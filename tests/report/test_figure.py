@@ -174,6 +174,7 @@ def test_plotly_is_loaded_when_a_figure_is_asked_for() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
 
 
+@pytest.mark.slow
 def test_in_a_notebook_it_shows_itself(trace: Path) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")

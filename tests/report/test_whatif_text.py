@@ -3,9 +3,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from recordings import TRACES, analysis_of, trace_of
 from trace_builder import TraceBuilder
 
-from pinprof.analysis import analyse
 from pinprof.details import details_of
 from pinprof.report.whatif import json as whatif_json
 from pinprof.report.whatif import text as whatif_text
@@ -15,7 +15,6 @@ from pinprof.whatif import Prediction, Scenario, predict
 from pinprof.whatif.fixes import EVERYTHING, FIXES, Change, changes_of
 from pinprof.whatif.verification import verify
 
-TRACES = Path(__file__).parents[2] / "traces"
 WIDTH = 110
 
 CONTRACT = {
@@ -25,7 +24,7 @@ CONTRACT = {
 
 
 def predicted(name: str, scenario: Scenario) -> tuple[list[tuple[Trace, tuple[Change, ...]]], Prediction]:
-    trace = read_trace(TRACES / f"{name}.json.gz")
+    trace = trace_of(TRACES / f"{name}.json.gz")
     return [(trace, changes_of(details_of(trace), scenario))], predict(trace, scenario)
 
 
@@ -70,7 +69,7 @@ def test_the_usual_scenarios_read_as_kept(golden: Callable[[str, str], None]) ->
     ("before", "after"), [("pageable_blocking", "prefetch"), ("mask_loss", "clean"), ("clean", "loss_item")]
 )
 def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[str, str], None]) -> None:
-    old, new = (analyse(read_trace(TRACES / f"{name}.json.gz")) for name in (before, after))
+    old, new = (analysis_of(TRACES / f"{name}.json.gz") for name in (before, after))
     made = verify(old.details, old.profile, new.details, new.profile)
     golden(f"verify-{before}-{after}.txt", kept(verify_report.to_text(old.trace, made, width=WIDTH)))
     document = json.loads(verify_report.to_json(made))

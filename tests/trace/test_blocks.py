@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from recordings import OF_OTHERS, TRACES, WORKLOADS, mostly_slow
 
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace, reader
@@ -25,10 +26,6 @@ from pinprof.trace.scan.rows import Wanted
 from pinprof.trace.scan.scanner import Scanner
 from pinprof.trace.scan.unpack import Unpacked
 from pinprof.trace.tables import Table
-
-ROOT = Path(__file__).parents[2]
-RECORDINGS = sorted((ROOT / "traces").glob("*.json.gz"))
-CORPUS = sorted((ROOT.parent / "shared" / "corpus").glob("[!n]*.json.gz"))
 
 KERNEL = b"""\
   {
@@ -94,7 +91,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 1500)
 
 
-@pytest.mark.parametrize("path", [*RECORDINGS, *CORPUS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", mostly_slow([*WORKLOADS, *OF_OTHERS]))
 def test_recordings_read_the_same_in_blocks_and_in_one_piece(path: Path) -> None:
     expected = in_one_piece(path)
     assert_same(read_trace(path, jobs=1), expected)
@@ -115,14 +112,15 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return pieces
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
 def test_recordings_are_read_without_decoding_their_events(path: Path, decoded: list[int]) -> None:
     assert len(in_blocks(path).gpu) > 0
     assert len(decoded) < 75  # the names of processes and threads, and what stands beside them
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("path", RECORDINGS[::7], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WORKLOADS[::7], ids=lambda path: path.name)
 def test_where_blocks_are_cut_does_not_matter(path: Path) -> None:
     expected = in_one_piece(path)
     assert_same(in_blocks(path), expected)
@@ -160,10 +158,11 @@ def in_order(written: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, Any]:
     """Return a recording with kernels, copies, syncs, flows and Python functions."""
-    found: dict[str, Any] = json.loads(gzip.decompress((ROOT / "traces" / "small_kernels.stack.json.gz").read_bytes()))
+    found: dict[str, Any] = json.loads(gzip.decompress((TRACES / "small_kernels.stack.json.gz").read_bytes()))
     return {**found, "traceEvents": [*found["traceEvents"][::3], *found["traceEvents"][-20:]]}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
@@ -362,6 +361,7 @@ def laid_out(values: Sequence[str], spacing: str, order: Sequence[str]) -> str:
     return spacing % tuple(text for key in order for text in (key, of[key]))
 
 
+@pytest.mark.slow
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(odd_events(), max_size=6), st.sampled_from([b",\n", b", ", b","]))
 def test_odd_events_read_the_same_among_usual_ones(tmp_path: Path, odd: list[str], between: bytes) -> None:
@@ -372,6 +372,7 @@ def test_odd_events_read_the_same_among_usual_ones(tmp_path: Path, odd: list[str
     assert_same(read_trace(path, jobs=1), in_one_piece(path))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data(), LAYOUTS, st.sampled_from([b",\n", b", ", b","]))
 def test_events_of_any_layout_read_the_same(
@@ -388,6 +389,7 @@ def test_events_of_any_layout_read_the_same(
     assert_same(read_trace(path, jobs=1), in_one_piece(path))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([b'"', b"\\", b"{", b"}", b",", b":", b"\n", b"0", b"[", b"x"]))
 def test_a_changed_byte_never_changes_a_number_in_silence(tmp_path: Path, at: int, byte: bytes) -> None:

@@ -9,16 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recordings import CORPUS, OF_OTHERS, WORKLOADS, mostly_slow, trace_of
 
 from pinprof.errors import TraceError
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import read_trace
 from pinprof.trace.tables import CATEGORIES, DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE
 
-ROOT = Path(__file__).parents[2]
-CORPUS = ROOT.parent / "shared" / "corpus"
-"""Traces of other makers, which are not part of this project."""
-OURS = sorted((ROOT / "traces").glob("*.json.gz"))
-THEIRS = sorted(CORPUS.glob("[!n]*.json.gz"))
 NO_TRACES = sorted(CORPUS.glob("not_a_trace_*.json.gz"))
 
 TABLES = {
@@ -35,13 +31,7 @@ TABLES = {
 }
 """Table of each category."""
 
-every_trace = pytest.mark.parametrize(
-    "path",
-    [
-        *(pytest.param(path, id=path.name) for path in OURS),
-        *(pytest.param(path, id=path.name) for path in THEIRS),
-    ],
-)
+every_trace = pytest.mark.parametrize("path", mostly_slow([*WORKLOADS, *OF_OTHERS]))
 with_the_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"there is no {CORPUS.parent.name}/{CORPUS.name}")
 
 
@@ -53,22 +43,17 @@ def raw(path: Path) -> list[dict[str, Any]]:
     return [event for event in events if event.get("ph") == "X"]
 
 
-@cache
-def trace(path: Path) -> Trace:
-    return read_trace(path)
-
-
 def in_ns(microseconds: Any) -> int:
     return int((Decimal(microseconds) * 1000).to_integral_value(ROUND_HALF_UP))
 
 
 def test_there_are_recordings() -> None:
-    assert len(OURS) >= 20
+    assert len(WORKLOADS) >= 20
 
 
 @with_the_corpus
 def test_the_corpus_is_whole() -> None:
-    assert len(THEIRS) == 15
+    assert len(OF_OTHERS) == 15
     assert len(NO_TRACES) == 2
 
 
@@ -81,12 +66,12 @@ def test_what_is_no_trace_is_refused_by_its_name(kind: str, reason: str) -> None
 
 @every_trace
 def test_every_duration_event_is_counted_by_category(path: Path) -> None:
-    assert trace(path).counts == Counter(event.get("cat") or "" for event in raw(path))
+    assert trace_of(path).counts == Counter(event.get("cat") or "" for event in raw(path))
 
 
 @every_trace
 def test_every_event_of_a_known_category_is_in_its_table_or_skipped(path: Path) -> None:
-    read = trace(path)
+    read = trace_of(path)
     expected = Counter(TABLES[event["cat"]] for event in raw(path) if event.get("cat") in TABLES)
     in_tables = sum(len(getattr(read, table)) for table in set(TABLES.values()))
     assert in_tables + sum(read.skipped.values()) == sum(expected.values())
@@ -96,12 +81,12 @@ def test_every_event_of_a_known_category_is_in_its_table_or_skipped(path: Path) 
 
 @every_trace
 def test_recorded_files_lose_nothing(path: Path) -> None:
-    assert trace(path).skipped == {}
+    assert trace_of(path).skipped == {}
 
 
 @every_trace
 def test_times_names_and_ids_of_gpu_work_are_those_of_the_text(path: Path) -> None:
-    gpu = trace(path).gpu
+    gpu = trace_of(path).gpu
     columns = (gpu.start_ns, gpu.end_ns, gpu.category, gpu.device, gpu.stream, gpu.correlation, gpu.bytes)
     rows = zip(*(column.tolist() for column in columns), map(gpu.name_of, range(len(gpu))), strict=True)
     expected = []
@@ -117,7 +102,7 @@ def test_times_names_and_ids_of_gpu_work_are_those_of_the_text(path: Path) -> No
 @every_trace
 @pytest.mark.parametrize("table", ["ops", "annotations", "functions", "calls", "overheads"])
 def test_times_names_and_threads_of_host_events_are_those_of_the_text(path: Path, table: str) -> None:
-    read = trace(path)
+    read = trace_of(path)
     events = getattr(read, table)
     threads = [(thread.pid, thread.tid) for thread in read.threads]
     rows = Counter(
@@ -136,14 +121,14 @@ def test_times_names_and_threads_of_host_events_are_those_of_the_text(path: Path
 @every_trace
 def test_tables_are_sorted_and_no_event_ends_before_it_starts(path: Path) -> None:
     for name in set(TABLES.values()):
-        table = getattr(trace(path), name)
+        table = getattr(trace_of(path), name)
         assert (table.start_ns[1:] >= table.start_ns[:-1]).all()
         assert (table.end_ns >= table.start_ns).all()
 
 
 @every_trace
 def test_activities_are_linked_to_a_call_of_their_correlation_if_there_is_one(path: Path) -> None:
-    read = trace(path)
+    read = trace_of(path)
     known = set(read.calls.correlation.tolist()) - {0, NONE}
     for launch, correlation in zip(read.links.launch.tolist(), read.gpu.correlation.tolist(), strict=True):
         assert (launch != NONE) == (correlation in known)
@@ -152,7 +137,7 @@ def test_activities_are_linked_to_a_call_of_their_correlation_if_there_is_one(pa
 
 @every_trace
 def test_calls_lie_in_the_op_and_the_function_that_they_are_linked_to(path: Path) -> None:
-    read = trace(path)
+    read = trace_of(path)
     for outer, link in ((read.ops, read.links.op), (read.functions, read.links.function)):
         linked = link != NONE
         calls, around = read.calls.start_ns[linked], link[linked]
@@ -163,7 +148,7 @@ def test_calls_lie_in_the_op_and_the_function_that_they_are_linked_to(path: Path
 
 @every_trace
 def test_copies_have_a_direction_and_a_host_memory_and_nothing_else_has(path: Path) -> None:
-    gpu = trace(path).gpu
+    gpu = trace_of(path).gpu
     copies = gpu.category == MEMCPY
     assert (gpu.direction[~copies] == NONE).all()
     assert (gpu.host_memory[~copies] == NONE).all()
@@ -176,15 +161,15 @@ def test_copies_have_a_direction_and_a_host_memory_and_nothing_else_has(path: Pa
 
 @every_trace
 def test_steps_follow_each_other(path: Path) -> None:
-    steps = trace(path).steps
+    steps = trace_of(path).steps
     assert len(steps) >= 1
     assert (steps.end_ns > steps.start_ns).all()
     assert (steps.start_ns[1:] >= steps.end_ns[:-1]).all()
 
 
-@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WORKLOADS, ids=lambda path: path.name)
 def test_our_recordings_have_steps_metadata_and_sub_microsecond_times(path: Path) -> None:
-    read = trace(path)
+    read = trace_of(path)
     assert read.steps.source == "profiler_step"
     assert read.steps.complete.all()
     assert len(read.steps) == (3 if ".stack" in path.name else 5)

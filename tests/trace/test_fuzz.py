@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 20
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info < (3, 11) or sys.platform != "linux", reason="atheris has no wheels for it")
 def test_mutated_traces_are_reported_on_or_refused(tmp_path: Path) -> None:
     done = subprocess.run(

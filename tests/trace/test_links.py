@@ -87,6 +87,7 @@ def nested(draw: st.DrawFn) -> list[Range]:
     return in_table_order(ranges)
 
 
+@pytest.mark.slow
 @given(nested(), st.lists(st.tuples(EVERY_THREAD, st.integers(-2, 26)), max_size=15))
 def test_a_call_lies_in_the_innermost_open_range_of_its_thread(
     outer: list[Range], asked: list[tuple[int, int]]

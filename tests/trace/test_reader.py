@@ -551,6 +551,7 @@ def test_what_follows_the_document_is_refused(tmp_path: Path) -> None:
     assert "trailing" in refusal(tmp_path, b'{"traceEvents": []} {"traceEvents": []}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indent", [None, 2])
 def test_every_cut_of_a_trace_leaves_its_whole_events(tmp_path: Path, indent: int | None) -> None:
     document = small().document()
@@ -575,6 +576,7 @@ def test_every_cut_of_a_trace_leaves_its_whole_events(tmp_path: Path, indent: in
     assert read > len(data) / 2
 
 
+@pytest.mark.slow
 def test_every_cut_of_a_compressed_trace_leaves_its_whole_events(tmp_path: Path) -> None:
     data = gzip.compress(json.dumps(small().document()).encode(), compresslevel=0)
     path = tmp_path / "trace.json.gz"
@@ -607,6 +609,7 @@ def test_steps_behind_the_end_of_a_cut_file_are_not_complete(tmp_path: Path) -> 
     assert trace.cut.last_ns == trace.calls.start_ns.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compressed", [False, True])
 def test_flipped_bytes_never_end_in_another_exception(tmp_path: Path, *, compressed: bool) -> None:
     written = json.dumps(small().document() | {"pinprof": {"plain": None}, "deviceProperties": [{"id": 0}]}).encode()

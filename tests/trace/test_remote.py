@@ -203,6 +203,7 @@ def test_a_folder_on_the_web_is_what_its_page_lists(web: str) -> None:
     assert trace_files(f"{web}/run") == [f"{web}/run"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "reason"),
     [

@@ -7,6 +7,8 @@ import pytest
 
 from scripts.score_pairs import Score, scores
 
+pytestmark = pytest.mark.slow  # forty recorded programs are run again
+
 PAIRS = Path(__file__).parents[2] / "traces" / "pairs"
 
 

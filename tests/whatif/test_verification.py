@@ -2,20 +2,17 @@
 
 import json
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
+from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.details import Details, details_of
 from pinprof.errors import TraceError
-from pinprof.measurement.profile import Profile, profile_of
-from pinprof.replay import Replay
-from pinprof.trace import read_trace
+from pinprof.measurement.profile import Profile
 from pinprof.whatif.verification import Verification, verify
 
-TRACES = Path(__file__).parents[2] / "traces"
 TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]
 
 FIXES = [
@@ -33,10 +30,9 @@ FIXES = [
 ]
 
 
-@cache
 def loaded(path: Path) -> tuple[Details, Profile]:
-    details = details_of(read_trace(path))
-    return details, profile_of(details, Replay([details]))
+    analysis = analysis_of(path)
+    return analysis.details, analysis.profile
 
 
 def verified(before: Path, after: Path) -> Verification:

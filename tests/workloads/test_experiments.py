@@ -126,6 +126,7 @@ def test_cases_on_the_cpu_are_those_of_the_catalogue(number: str) -> None:
     assert tuple(PROGRAMS[number].cases(torch.device("cpu"), tiny(number))) == experiment(number).cases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "counts"), [("E2", 4), ("E14", 4), ("E8", 4), ("E10", 3), ("E1", 0)])
 @pytest.mark.usefixtures("nothing_is_pinned")
 def test_traces_are_recorded_and_read_on_the_cpu(number: str, counts: int) -> None:
@@ -136,22 +137,26 @@ def test_traces_are_recorded_and_read_on_the_cpu(number: str, counts: int) -> No
     assert set(names(found).split("; ")) <= set(TRACED_NAMES.get(number, "").split("; "))
 
 
+@pytest.mark.slow
 def test_on_the_cpu_a_value_that_is_read_at_once_is_right() -> None:
     found = list(time_experiment("E5", tiny("E5"), quick=True, device="cpu"))
     assert [(figure.median, figure.runs) for figure in found] == [(0, 2)] * 4
 
 
+@pytest.mark.slow
 def test_a_tensor_that_is_sent_to_a_process_arrives_there() -> None:
     found = list(time_experiment("E12", tiny("E12"), quick=True, device="cpu"))
     assert names(found) == NAMES["E12"]
 
 
+@pytest.mark.slow
 def test_a_spawned_process_that_fails_is_told_in_its_own_words() -> None:
     with pytest.raises(RuntimeError, match=r"^ValueError: process 0 has no GPU$"):
         list(processes._spawned({"processes": 1}, (says_when, ("early",)), (fails, ()), (says_when, ("never",))))
     assert not multiprocessing.active_children()  # the one behind it, whose turn never came
 
 
+@pytest.mark.slow
 def test_spawned_processes_start_together_and_run_one_call_after_the_other() -> None:
     calls = [(says_when, (name,)) for name in ("first", "second")]
     first, second = processes._spawned({"processes": 2}, *calls)
@@ -159,6 +164,7 @@ def test_spawned_processes_start_together_and_run_one_call_after_the_other() -> 
     assert max(end for *_, end in first) <= min(begin for _, begin, _ in second)
 
 
+@pytest.mark.slow
 def test_the_texts_program_copies_in_both_orders_and_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def call_here(sizes: Mapping[str, int], *calls: processes.Sent) -> Iterator[list[Any]]:
         for target, arguments in calls:

@@ -17,6 +17,7 @@ from pinprof.workloads.runner import BEGIN_BY_S, Stage, run_experiments, stages
 CHOSEN = [experiment(f"E{number}") for number in range(1, 6)]
 
 
+@pytest.mark.slow
 def test_a_failure_costs_only_its_own_experiment() -> None:
     seen: list[tuple[str, str, str]] = []
     with Apart() as apart:

@@ -1,0 +1,42 @@
+"""The recordings in traces/, each read and analysed once per process: dozens of tests look at every one of them."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinprof.analysis import Analysis, analyse
+from pinprof.trace import Trace, read_trace
+
+ROOT = Path(__file__).parents[1]
+TRACES = ROOT / "traces"
+WORKLOADS = sorted(TRACES.glob("*.json.gz"))
+"""Of the workloads, which have a known answer."""
+RECORDINGS = sorted(TRACES.rglob("*.json.gz"))
+"""All of them: also of experiments, pairs of programs, and ranks."""
+CORPUS = ROOT.parent / "shared" / "corpus"
+"""Traces of other makers, which are not part of this project."""
+OF_OTHERS = sorted(CORPUS.glob("[!n]*.json.gz"))
+
+EVERY = 8
+"""Of so many recordings one is looked at in every run of the tests."""
+
+
+def mostly_slow(values: Sequence[Any], name: Callable[[Any], str] = lambda path: path.name) -> list[Any]:
+    """Return parameters of a test that looks at each of these: all but every eighth are `slow`."""
+    return [
+        pytest.param(value, id=name(value), marks=[pytest.mark.slow] if number % EVERY else [])
+        for number, value in enumerate(values)
+    ]
+
+
+@cache
+def trace_of(path: Path) -> Trace:
+    return read_trace(path)
+
+
+@cache
+def analysis_of(path: Path) -> Analysis:
+    return analyse(trace_of(path))
