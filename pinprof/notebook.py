@@ -273,11 +273,7 @@ def timeline(
 def _timeline(
     analysis: Analysis, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
 ) -> "go.Figure":
-    from pinprof.report.timeline.bars import (  # noqa: PLC0415  plotly is slow to load
-        timeline_figure,
-        window_of_steps,
-        window_of_times,
-    )
+    from pinprof.report.timeline.bars import timeline_figure, window_of_steps, window_of_times  # noqa: PLC0415  plotly is slow to load
 
     if steps is not None and range_ms is not None:
         raise PinprofError("steps and range_ms exclude each other; give one of them")
@@ -296,11 +292,7 @@ def _timeline(
 
 
 def profile_step(
-    fn: Callable[..., object],
-    *args: Any,
-    steps: int = 5,
-    path: str | os.PathLike[str] | None = None,
-    **options: Any,
+    fn: Callable[..., object], *args: Any, steps: int = 5, path: str | os.PathLike[str] | None = None, **options: Any
 ) -> Report:
     """Return the report on the training step `fn(*args)`, called until the step is timed and `steps` are recorded.
 

@@ -287,7 +287,5 @@ def _wait(details: Details, profile: Profile, site: Site) -> HiddenWait:
     cost = site.in_steps if profile.steps.count else site.total
     idle_ns = 0 if profile.withheld.drain else cost.idle_ns
     return HiddenWait(
-        site.identity,
-        max(cost.stall_ns, idle_ns) / profile.steps.divisor / NS_PER_MS,
-        site_place(details, site),
+        site.identity, max(cost.stall_ns, idle_ns) / profile.steps.divisor / NS_PER_MS, site_place(details, site)
     )

@@ -77,14 +77,7 @@ def check(
       pinprof check branch.json.gz --baseline baseline.json
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.analysis import analyse
-    from pinprof.check import (
-        NOT_JUDGED,
-        NOT_KEPT,
-        judge_all,
-        measure_figures,
-        outcome,
-        read_baseline,
-    )
+    from pinprof.check import NOT_JUDGED, NOT_KEPT, judge_all, measure_figures, outcome, read_baseline
     from pinprof.errors import TraceError
 
     limits, file = _limits(config, options, is_compared=baseline is not None)

@@ -24,16 +24,7 @@ from pinprof.measurement.trust.doubt import Doubt, Doubted
 from pinprof.rules import unsearched
 from pinprof.trace.tables import WHOLE_TRACE
 
-__all__ = [
-    "ComparedFigure",
-    "Comparison",
-    "CopyChange",
-    "FindingChange",
-    "Repinned",
-    "Value",
-    "WaitChange",
-    "compare",
-]
+__all__ = ["ComparedFigure", "Comparison", "CopyChange", "FindingChange", "Repinned", "Value", "WaitChange", "compare"]
 
 FEW = 10
 """With so many steps or more, a spread leaves out the extremes."""

@@ -26,18 +26,6 @@ from pinprof.trace.sizes import total_bytes
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Trace
 
-KNOWN_COUNTS = (
-    "kernel",
-    "gpu_memcpy",
-    "gpu_memset",
-    "cuda_runtime",
-    "cuda_driver",
-    "cuda_sync",
-    "cpu_op",
-    "python_function",
-    "user_annotation",
-)
-
 T = TypeVar("T")
 
 Times = tuple[tuple[str, int], ...]

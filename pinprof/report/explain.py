@@ -9,13 +9,7 @@ from rich.text import Text
 from pinprof.report.layout import laid_out
 from pinprof.rules import Rule
 
-FAMILIES = {
-    "1": "Copies",
-    "2": "Waits of the host",
-    "3": "Overlap and idle time",
-    "4": "Input",
-    "5": "Hazards",
-}
+FAMILIES = {"1": "Copies", "2": "Waits of the host", "3": "Overlap and idle time", "4": "Input", "5": "Hazards"}
 """By the first digit of a rule's number."""
 
 

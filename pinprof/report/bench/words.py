@@ -12,12 +12,7 @@ from pinprof.bench.verdicts import Verdict
 from pinprof.report.words import NOTHING
 from pinprof.units import counted, percent, size
 
-OUTCOMES = {
-    "confirmed": "confirmed",
-    "refuted": "refuted",
-    "depends": "it depends",
-    "unknown": "not known",
-}
+OUTCOMES = {"confirmed": "confirmed", "refuted": "refuted", "depends": "it depends", "unknown": "not known"}
 WORKERS = "batch, N workers"
 """The figure whose sizes are numbers of workers; those of all others are bytes."""
 ADVICE = {

@@ -102,8 +102,7 @@ def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
     yield from _stalls(rows)
     for cause in IDLE_CAUSES:
         yield line(
-            f"idle: {cause.replace('_', ' ')}",
-            (None if row.idle_ns is None else _of(row.idle, cause) for row in rows),
+            f"idle: {cause.replace('_', ' ')}", (None if row.idle_ns is None else _of(row.idle, cause) for row in rows)
         )
     yield line("NCCL overlapped", (row.overlapped_communication_ns for row in rows))
     yield line("NCCL exposed", (row.exposed_communication_ns for row in rows))

@@ -53,11 +53,7 @@ def bubble_tracks(analysis: Analysis, device: int) -> Iterator[Track]:
         thread = analysis.trace.threads[analysis.trace.calls.thread[stalls.call[row]]]
         return Label(
             f"idle after {cause_of(analysis, row)}",
-            {
-                "idle_ms": ms(stalls.bubble_ns[row]),
-                "left_by": stall_args(analysis, row),
-                "thread": str(thread.tid),
-            },
+            {"idle_ms": ms(stalls.bubble_ns[row]), "left_by": stall_args(analysis, row), "thread": str(thread.tid)},
         )
 
     yield Track(f"GPU {device}: bubbles, idle after a stall", start, start + stalls.bubble_ns[rows], describe)

@@ -22,11 +22,7 @@ MOST_SITES = 12
 
 def numbers(profile: Profile) -> dict[str, go.Figure]:
     """Return a figure for each part of the report that has numbers: `copies`, `busy` and `stalls`."""
-    made = {
-        "copies": _copies(profile),
-        "busy": _busy(profile),
-        "stalls": _stalls(profile),
-    }
+    made = {"copies": _copies(profile), "busy": _busy(profile), "stalls": _stalls(profile)}
     return {name: figure for name, figure in made.items() if figure is not None}
 
 

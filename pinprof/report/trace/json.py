@@ -10,21 +10,24 @@ from pinprof.analyses.pause import Pause
 from pinprof.analyses.syncs import Stalled
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.known import Known, Perhaps, given
-from pinprof.measurement.profile import (
-    KNOWN_COUNTS,
-    CopySums,
-    GpuSums,
-    PerStep,
-    Profile,
-    WaitCost,
-    WaitSite,
-    whole_cost,
-)
+from pinprof.measurement.profile import CopySums, GpuSums, PerStep, Profile, WaitCost, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.units import ms
 from pinprof.version import REPORT_SCHEMA, VERSION
+
+KNOWN_COUNTS = (
+    "kernel",
+    "gpu_memcpy",
+    "gpu_memset",
+    "cuda_runtime",
+    "cuda_driver",
+    "cuda_sync",
+    "cpu_op",
+    "python_function",
+    "user_annotation",
+)
 
 Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
