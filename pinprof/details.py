@@ -11,6 +11,7 @@ from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.overlap import Overlap, measure_overlap
 from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.analyses.regular import IrregularStep, irregular_steps, without
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.intervals import union
@@ -28,8 +29,11 @@ class Details:
     """
 
     trace: Trace
+    """Its steps that are unlike the others count as not complete."""
     sources: Sources = field(repr=False)
     """Where the lines of the program are looked up."""
+    irregular: tuple[IrregularStep, ...] = ()
+    """Those steps."""
 
     @cached_property
     def steps(self) -> StepTimes:
@@ -103,4 +107,5 @@ class Details:
 
 def details_of(trace: Trace, sources: Sources | None = None) -> Details:
     """Return what can be measured of a trace; lines are looked up in `sources`, by default those beside the trace."""
-    return Details(trace, sources or Sources(trace.path))
+    irregular = irregular_steps(trace, measure_loader(trace).times)
+    return Details(without(trace, irregular), sources or Sources(trace.path), irregular)

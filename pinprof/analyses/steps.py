@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import length, union
-from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Int64s, Steps, Trace
+from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
+
+LONGER = 1.5
+"""A time from end to end beside a step that is unlike the others is that step's if it is so many times the usual."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,21 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
     first, last = working[0], working[-1]
     if first == last:
         return float(ends[first] - trace.gpu.start_ns[step == first].min())
-    between = int(ends[last] - ends[first])
-    return between / int(last - first) if between > 0 else None
+    between, count = int(ends[last] - ends[first]), int(last - first)
+    if trace.steps.unlike is not None:
+        apart = _around_unlike(ends[first : last + 1], trace.steps.unlike[first : last + 1])
+        between, count = between - int(apart.sum()), count - len(apart)
+    return between / count if between > 0 and count else None
+
+
+def _around_unlike(ends: Int64s, unlike: Bools) -> Int64s:
+    """Return the times from end to end that a step unlike the others makes long: before its own work, or after it."""
+    working = ends > np.iinfo(np.int64).min
+    times = np.diff(ends)[working[1:] & working[:-1]]
+    beside = (unlike[1:] | unlike[:-1])[working[1:] & working[:-1]]
+    if not beside.any() or beside.all():
+        return times[:0]
+    return times[beside & (times > LONGER * np.median(times[~beside]))]
 
 
 def _busy_time(trace: Trace) -> float | None:

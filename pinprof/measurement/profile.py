@@ -235,7 +235,7 @@ def profile_of(details: Details, replay: Replay) -> Profile:
 
 def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
     """Return what makes a trace less than it seems, the gravest first."""
-    return find_doubts(Seen(details.trace, details.steps, replay.step, details.syncs))
+    return find_doubts(Seen(details.trace, details.steps, replay.step, details.syncs, details.irregular))
 
 
 @dataclass(frozen=True)

@@ -230,9 +230,11 @@ class Steps:
     start_ns: Int64s
     end_ns: Int64s
     complete: Bools
-    """False for steps at the edges of the trace that are cut off."""
+    """False for steps at the edges of the trace that are cut off, and for those that are `unlike` the others."""
     on_host: bool
     """Whether the times are those of host code; else of GPU activities (a trace without host events)."""
+    unlike: Bools | None = None
+    """Steps that are recorded whole and not measured, since they are unlike the others; None without any."""
 
     def __len__(self) -> int:
         return len(self.start_ns)

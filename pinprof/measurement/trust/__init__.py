@@ -14,6 +14,7 @@ from pinprof.measurement.trust.losses import (
 from pinprof.measurement.trust.recording import (
     copy_sizes,
     host_memory,
+    irregular_steps,
     no_calls,
     no_gpu,
     no_step_marks,
@@ -42,6 +43,7 @@ CHECKS: dict[str, Check] = {
     "unusable_events": unusable_events,
     "repaired_events": repaired_events,
     "no_step_marks": no_step_marks,
+    "irregular_steps": irregular_steps,
     "profiler_cost": profiler_cost,
     "same_stream_overlap": same_stream_overlap,
     "host_memory": host_memory,

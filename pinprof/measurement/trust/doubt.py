@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from pinprof.analyses.regular import IrregularStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import Syncs
 from pinprof.replay import StepEstimate
@@ -85,6 +86,7 @@ class Seen(NamedTuple):
     times: StepTimes
     step: StepEstimate
     syncs: Syncs
+    irregular: tuple[IrregularStep, ...] = ()
 
 
 Check: TypeAlias = Callable[[Seen], Doubt | None]

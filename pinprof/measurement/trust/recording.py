@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from pinprof.analyses.regular import WHY
 from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, ESTIMATE, OVERLAP, STALLS, Doubt, Seen, only_if
 from pinprof.measurement.trust.launches import launching
+from pinprof.measurement.trust.marks import step_numbers
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration
 
@@ -112,6 +114,23 @@ def no_step_marks(seen: Seen) -> Doubt | None:
         "no step marks",
         "the whole trace counts as one step",
         AGAIN if seen.trace.cut else "call profiler.step() once per training step",
+    )
+
+
+def irregular_steps(seen: Seen) -> Doubt | None:
+    """Report steps that are unlike the others and so not measured."""
+    if not seen.irregular:
+        return None
+    longest = max(seen.irregular, key=lambda each: each.time_ns)
+    of_all = int(seen.trace.steps.complete.sum()) + len(seen.irregular)
+    numbers = step_numbers(seen.trace)
+    number = f"#{numbers[longest.step]}" if len(numbers) == len(seen.trace.steps) else f"{longest.step + 1}"
+    usual, more = duration(longest.usual_ns), sum(each.time_ns - each.usual_ns for each in seen.irregular) / of_all
+    which = f"step {number} takes {duration(longest.time_ns)}" + (", the longest," if len(seen.irregular) > 1 else "")
+    return Doubt(
+        f"{counted(len(seen.irregular), 'step')} of {of_all} unlike the others ({which} where {usual} are usual)",
+        f"all figures are of the others; {WHY[longest.reason]}, which adds {duration(more)} per step to the mean",
+        "record steps without it, or see it in the timeline",
     )
 
 

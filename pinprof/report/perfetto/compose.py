@@ -54,7 +54,10 @@ def _steps(trace: Trace) -> Iterator[Track]:
 
 
 def _whether_cut(steps: Steps, at: int) -> dict[str, str]:
-    return {} if steps.complete[at] else {"cut_off": "not measured"}
+    if steps.complete[at]:
+        return {}
+    is_unlike = steps.unlike is not None and steps.unlike[at]
+    return {"unlike_the_others" if is_unlike else "cut_off": "not measured"}
 
 
 def _said(trace: Trace, said: Sequence[str]) -> Iterator[Track]:

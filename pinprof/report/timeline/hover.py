@@ -89,6 +89,7 @@ def _of_step(facts: Facts, row: int) -> Values:
         "name": facts.names[row],
         "range": steps.end_ns[row] - steps.start_ns[row],
         "where": "on the host" if steps.on_host else "on the GPU",
+        "unlike": "" if steps.unlike is not None and steps.unlike[row] else None,
         "incomplete": None if steps.complete[row] else "",
     }
 

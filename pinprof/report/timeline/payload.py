@@ -164,7 +164,7 @@ def _steps(trace: Trace, zero_ns: int) -> dict[str, Any]:
     """Return the steps: when their work on the GPU ends, too."""
     steps = trace.steps
     if steps.source == WHOLE_TRACE:
-        return {"names": [], "start": [], "end": [], "last": [], "complete": [], "where": ""}
+        return {"names": [], "start": [], "end": [], "last": [], "complete": [], "unlike": [], "where": ""}
     last = steps.end_ns.copy()
     own = trace.links.activity_step != NONE
     np.maximum.at(last, trace.links.activity_step[own], trace.gpu.end_ns[own])
@@ -174,5 +174,6 @@ def _steps(trace: Trace, zero_ns: int) -> dict[str, Any]:
         "end": (steps.end_ns - zero_ns).tolist(),
         "last": (last - zero_ns).tolist(),
         "complete": steps.complete.astype(int).tolist(),
+        "unlike": [] if steps.unlike is None else steps.unlike.astype(int).tolist(),
         "where": "on the host" if steps.on_host else "on the GPU",
     }

@@ -73,6 +73,7 @@ const nameOf = (data, { lane, first }) => {
 const ofStep = (data, lane, at) => ({
   range: lane.end[at] - lane.start[at],
   where: data.steps.where,
+  unlike: data.steps.unlike[lane.step[at]] ? "" : undefined,
   incomplete: data.steps.complete[lane.step[at]] ? undefined : "",
 });
 

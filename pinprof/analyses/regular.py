@@ -1,0 +1,95 @@
+"""Which steps are unlike the others: with an evaluation, a checkpoint or compiling in them they make no usual step."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pinprof.intervals import Intervals, covered
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+
+LONGER = 1.5
+"""A step that takes less than this many times the usual one is like it: a log line or a slower copy makes as much."""
+DEVIATIONS = 6
+"""Nor is one unlike the others that lies within so many median deviations: they scatter as much."""
+FEWEST = 3
+"""Of fewer times none is the usual one."""
+MOSTLY = 0.5
+"""What explains this share of the time beyond the usual step is its reason."""
+AHEAD = 0.9
+"""A host whose steps take less than this share of the GPU's runs ahead: they scatter, and the GPU's tell the length."""
+
+GPU, HOST = "gpu", "host"
+WHY = {
+    GPU: "the GPU has more to do there, as in an evaluation",
+    HOST: "the host does something else there, as logging, a checkpoint, or compiling",
+}
+"""Reasons why a step is unlike the others."""
+
+
+@dataclass(frozen=True)
+class IrregularStep:
+    """A step that is unlike the others; times in ns."""
+
+    step: int
+    """Index into `Trace.steps`."""
+    time_ns: int
+    usual_ns: float
+    reason: str
+    """A key of `WHY`."""
+
+
+def irregular_steps(trace: Trace, waiting_for_input: Intervals) -> tuple[IrregularStep, ...]:
+    """Return the complete steps that take much longer than the usual one, and not for want of input.
+
+    Input that comes in bursts belongs to what a batch costs: a step that waits for it is one like any other.
+    """
+    step, time = _times(trace)
+    if len(time) < FEWEST:
+        return ()
+    usual = float(np.median(time))
+    away = time - usual
+    unlike = (time > LONGER * usual) & (away > DEVIATIONS * np.median(np.abs(away)))
+    if not unlike.any():
+        return ()
+    waited = covered(waiting_for_input, trace.steps.start_ns[step], trace.steps.end_ns[step])
+    unlike &= waited - np.median(waited) < MOSTLY * away
+    reasons = _reasons(trace, step, unlike, away)
+    return tuple(
+        IrregularStep(int(step[place]), int(time[place]), usual, reasons[place])
+        for place in np.flatnonzero(unlike).tolist()
+    )
+
+
+def without(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Trace:
+    """Return the trace such that these steps are measured no more."""
+    if not irregular:
+        return trace
+    unlike: Bools = np.zeros(len(trace.steps), bool)
+    unlike[[each.step for each in irregular]] = True
+    return replace(trace, steps=replace(trace.steps, complete=trace.steps.complete & ~unlike, unlike=unlike))
+
+
+def _times(trace: Trace) -> tuple[Int64s, Int64s]:
+    """Return steps and how long each takes: to the next start on the host, or from end to end of their GPU work."""
+    steps, of_work = trace.steps, trace.links.activity_step
+    complete = np.flatnonzero(steps.complete)
+    followed = complete[complete + 1 < len(steps)] if steps.on_host else complete[:0]
+    on_host = steps.start_ns[followed + 1] - steps.start_ns[followed]
+    ends = np.full(len(steps), np.iinfo(np.int64).min)
+    np.maximum.at(ends, of_work[of_work != NONE], trace.gpu.end_ns[of_work != NONE])
+    working = complete[ends[complete] > np.iinfo(np.int64).min]
+    after = working[1:][np.diff(working) == 1]
+    on_gpu = ends[after] - ends[after - 1]
+    if len(on_gpu) >= FEWEST and (not len(on_host) or np.median(on_host) < AHEAD * np.median(on_gpu)):
+        return after, on_gpu
+    return followed, on_host
+
+
+def _reasons(trace: Trace, step: Int64s, unlike: Bools, away: np.ndarray) -> list[str]:
+    """Return for each step what most of its time beyond the usual one is for."""
+    of_work = trace.links.activity_step
+    worked = np.bincount(of_work[of_work != NONE], trace.gpu.duration_ns[of_work != NONE], minlength=len(trace.steps))[
+        step
+    ]
+    more = worked - np.median(worked[~unlike])
+    return [GPU if is_work else HOST for is_work in (more >= MOSTLY * away).tolist()]
