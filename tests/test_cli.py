@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+import torch
 from bench_builder import H200, BenchBuilder, gbps
 from command_line import copying_trace, invoke, is_one_line_error
 from page_reader import Page
@@ -866,3 +867,32 @@ def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:
     alone = invoke("report", next(tmp_path.iterdir()), "--rank-from", "order", "--run", 1)
     assert alone.stderr.startswith("No effect of --rank-from and --run: a job has several files\n")
     assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "order", "--run", 2))
+
+
+def test_an_option_of_the_script_in_front_of_it_is_told_where_it_goes() -> None:
+    result = invoke("run", "--epochs", "1", "train.py")
+    assert is_one_line_error(result)
+    assert "--epochs is not an option of pinprof run; the script's own come after it: " in result.stderr
+    assert "run train.py --epochs ..." in result.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_run_says_before_the_script_runs_that_there_is_no_gpu(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import sys; print('the script ran', file=sys.stderr)")
+    result = invoke("run", "-o", str(tmp_path / "t.json"), str(script))
+    assert result.exit_code == 2
+    before, _, after = result.stderr.partition("the script ran")
+    assert "torch finds no GPU here" in before
+    assert "no step was recorded" in after
+
+
+def test_a_program_that_ends_early_is_told_the_options_of_the_command(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import pinprof\nfor _ in range(3): pinprof.step()\n")
+    result = invoke("run", "-o", str(tmp_path / "t.json"), str(script))
+    assert result.exit_code == 2
+    told = result.stderr.rpartition("ask for fewer (")[2].partition(")")[0]
+    known = {option for param in run.params for option in param.opts}
+    assert {word.rstrip(",") for word in told.split() if word.startswith("--")} <= known
+    assert "--warmup" in told

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 
@@ -29,6 +29,20 @@ OnWindow = Callable[[str, int, int], None]
 
 MakeProfiler = Callable[[int], torch.profiler.profile]
 """Returns a profiler that warms up for `WARM_UP_STEPS` steps and then records the given number of steps."""
+
+
+class OptionNames(NamedTuple):
+    """What the options of a recording are called where it was asked for."""
+
+    without_plain: str
+    fewer: str
+    max_warmup: str
+
+
+IN_CODE = OptionNames("plain_steps=0", "warmup, plain_steps, steps", "max_warmup")
+ON_COMMAND_LINE = OptionNames(
+    "--windows lean,lines", "--warmup, --steps, or --windows lean,lines without timing", "--max-warmup"
+)
 
 
 @dataclass(frozen=True)
@@ -172,24 +186,25 @@ class Recording:
         """Leave the open window, if any; keep the complete steps recorded so far."""
         self._boundaries.close()
 
-    def why_nothing_recorded(self) -> str:
-        """Return the error for a program that ended before any step was recorded."""
+    def why_nothing_recorded(self, options: OptionNames = IN_CODE) -> str:
+        """Return the error for a program that ended before any step was recorded, with the options that help."""
         windows = self.windows
         ended = f"the program ended after {counted(self.steps_seen, 'step')}, before one was recorded"
         if self.steps_seen >= windows.needed:
-            why = self._open_window()
-            return f"{ended}: {why}. Run it longer, or record without timing (--windows lean, plain_steps=0)"
+            why = self._open_window(options)
+            return f"{ended}: {why}. Run it longer, or record without timing ({options.without_plain})"
         plain = windows.plain.steps if windows.plain else 0
         return (
             f"{ended}; {windows.needed} are needed: "
             f"{windows.warmup.steps} warm-up, {plain} plain, {WARM_UP_STEPS} for the profiler to warm up and "
-            f"{windows.steps} recorded. Run it longer, or ask for fewer (warmup, plain_steps, steps)"
+            f"{windows.steps} recorded. Run it longer, or ask for fewer ({options.fewer})"
         )
 
-    def _open_window(self) -> str:
+    def _open_window(self, options: OptionNames) -> str:
         windows = self.windows
         if self._window == "warm-up":
-            return f"their times were not steady; the warm-up takes up to {windows.warmup.max_steps} steps (max_warmup)"
+            most = f"{windows.warmup.max_steps} steps ({options.max_warmup})"
+            return f"their times were not steady; the warm-up takes up to {most}"
         if self._window == "plain" and windows.plain:
             return (
                 f"steps without the profiler were still being timed, which takes at least {windows.plain.seconds:g} s"

@@ -14,7 +14,7 @@ from pinprof.capture.frames import INSTALLED
 from pinprof.capture.job import leave_job
 from pinprof.capture.markers import DECORATOR, Marks
 from pinprof.capture.plain import PlainWindow
-from pinprof.capture.profiling import OnWindow, Recording, profile
+from pinprof.capture.profiling import ON_COMMAND_LINE, OnWindow, Recording, profile
 from pinprof.capture.program import OWN_FOLDERS, UserProgram, exit_as_fork, status_after
 from pinprof.errors import CaptureError
 
@@ -214,7 +214,7 @@ def _why_nothing_recorded(recording: Recording, marks: Marks) -> str:
     if recording.steps_seen:
         chosen = marks.chooser is not None and recording.steps_seen < recording.windows.needed
         uncounted = ". The first few steps, before it was clear what marks a step, do not count" if chosen else ""
-        return recording.why_nothing_recorded() + uncounted
+        return recording.why_nothing_recorded(ON_COMMAND_LINE) + uncounted
     if marks.chooser is None:
         return f"no step was seen between two calls of {marks.step_marker}; name a function that is called every step"
     seen = marks.chooser.seen

@@ -28,7 +28,23 @@ WINDOWS = ("plain", "lean", "lines")
 # ruff: noqa: PLC0415
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+class _BeforeScript(click.Command):
+    """A command whose own options come before the script, and the script's after it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an option that is not pinprof's is taken to be the script's."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            script = next((word for word in args if word.endswith(".py")), "SCRIPT")
+            raise click.UsageError(
+                f"{error.option_name} is not an option of pinprof run; the script's own come after it: "
+                f"{ctx.command_path} {script} {error.option_name} ...",
+                ctx,
+            ) from error
+
+
+@click.command(cls=_BeforeScript, context_settings={"allow_interspersed_args": False})
 @click.argument("script", type=click.Path())
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as with python -m.")
@@ -138,6 +154,8 @@ def run(
     from pinprof.capture.agreement import agreement_of_process
 
     agreement = agreement_of_process()
+    if outputs.is_first:
+        _say_without_gpu()
     outcome = _recorded(
         outputs,
         agreement,
@@ -159,6 +177,14 @@ def run(
     if outcome.exit_status:
         say(f"The script failed with exit status {outcome.exit_status}.")
     sys.exit(outcome.exit_status)
+
+
+def _say_without_gpu() -> None:
+    """Say before the script runs that its report will not tell of a GPU."""
+    from pinprof.capture.waits import has_gpu
+
+    if not has_gpu():
+        say("torch finds no GPU here: the report will have steps and host times, but no copies, kernels or waits")
 
 
 class _Outputs(NamedTuple):
