@@ -169,7 +169,7 @@ def test_a_program_without_steps_is_told_the_two_ways_to_mark_them(tmp_path: Pat
 
 def test_a_program_that_ends_before_its_steps_are_understood_is_told_so(tmp_path: Path) -> None:
     ran = run(tmp_path, TRAIN + "train(3)")
-    assert "CaptureError: the program ended after 3 optimizer steps and 0 batches, too few to see" in ran.err
+    assert "CaptureError: the program ended after 3 optimizer steps and 0 batches, too few to tell" in ran.err
 
 
 def test_too_few_steps_says_how_many_are_needed(tmp_path: Path) -> None:
