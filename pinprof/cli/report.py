@@ -87,7 +87,7 @@ def report(
     check_outputs((json_file, html_file), force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
-    wanted = _Wanted(json_file, html_file, with_hta)
+    wanted = _Wanted(json_file, html_file, with_hta, machine)
     if len(files) > 1 and STANDARD_INPUT not in files:
         _report_several(measured_ranks(files, job, machine), job, wanted)
     else:
@@ -101,11 +101,12 @@ def report(
 
 
 class _Wanted(NamedTuple):
-    """The outputs of the report, and whether to ask HTA."""
+    """The outputs of the report, whether to ask HTA, and the user's bench."""
 
     json_file: str | None
     html_file: str | None
     with_hta: bool
+    machine: MachineFile | None
 
     @property
     def text(self) -> bool:
@@ -124,7 +125,7 @@ def _report_several(measured: "MeasuredFiles", job: JobOptions, wanted: _Wanted)
         _report_job(*of_job, wanted)
         return
     hta = wanted.hta([path for path, _ in measured])
-    _report_each([part for _, part in measured], lambda: _read_again(measured), hta, wanted)
+    _report_each([part for _, part in measured], lambda: _read_again(measured, wanted.machine), hta, wanted)
 
 
 def _report_each(
@@ -167,15 +168,17 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     if wanted.json_file:
         write(wanted.json_file, to_json([(part.profile, part.findings) for part in parts], ranks, hta))
     if wanted.html_file:
-        (entry,) = _read_again([shown])
+        (entry,) = _read_again([shown], wanted.machine)
         with progress("drawing the page"):
             page = to_html(ranks, parts, entry)
         write(wanted.html_file, page)
 
 
-def _read_again(measured: "MeasuredFiles") -> "list[Analysis]":
+def _read_again(measured: "MeasuredFiles", machine: MachineFile | None) -> "list[Analysis]":
     """Return the traces with their rows, which a page needs and measuring several traces does not keep."""
-    return [read(path, analysing()) for path, _ in measured]
+    from pinprof.analysis import analyse
+
+    return [read(path, lambda trace: analyse(trace, machine and machine.pinning)) for path, _ in measured]
 
 
 @click.command()
