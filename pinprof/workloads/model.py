@@ -86,12 +86,6 @@ def device_batch(size: Sizes, device: torch.device) -> Tensor:
     return torch.randn(size.rows, size.features, device=device)
 
 
-def on_device(device: torch.device, scale: float) -> tuple[Trainer, Tensor]:
-    """Return a fresh network and a batch that is on its device from the start, of the usual sizes times `scale`."""
-    size = sizes(scale)
-    return trainer(device, size), device_batch(size, device)
-
-
 def forever(batches: list[Tensor]) -> Iterator[Tensor]:
     """Yield the batches in turn, without end."""
     while True:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import LEARNING_RATE, Step, on_device
+from pinprof.workloads.model import LEARNING_RATE, Step, device_batch, sizes, trainer
 
 HOST_WORK_MS = 3.0
 TINY_LAYERS = 50
@@ -20,7 +20,9 @@ WORKSPACE_ROWS = 65_536  # times 4 KiB: 256 MiB at scale 1
 @contextmanager
 def clean(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Train on data that is on the device already, and wait for nothing."""
-    training, batch = on_device(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
 
     def step() -> None:
         training.train(batch)
@@ -31,7 +33,9 @@ def clean(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
 @contextmanager
 def loss_item(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Read the loss in every step, with nothing to do for the host beside it."""
-    training, batch = on_device(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
     losses: list[float] = []
 
     def step() -> None:
@@ -44,7 +48,9 @@ def loss_item(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
 @contextmanager
 def loss_item_host_work(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Read the loss in every step, then work on the host for 3 ms that could have passed beside the GPU."""
-    training, batch = on_device(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
     losses: list[float] = []
 
     def step() -> None:
@@ -68,8 +74,10 @@ def work_on_host(milliseconds: float) -> float:
 @contextmanager
 def mask_loss(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Take the loss over the labelled rows only, picked by a boolean mask."""
-    training, batch = on_device(device, scale)
-    labelled = torch.rand(len(batch), device=device) < 0.5  # noqa: PLR2004  half of them
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
+    labelled = torch.rand(size.rows, device=device) < 0.5  # noqa: PLR2004  half of them
 
     def step() -> None:
         output = training.model(batch)
@@ -81,7 +89,9 @@ def mask_loss(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
 @contextmanager
 def empty_cache(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Give all cached device memory back in every step, a large workspace among it."""
-    training, batch = on_device(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
 
     def step() -> None:
         workspace = torch.empty(round(WORKSPACE_ROWS * scale), 1024, device=device)
