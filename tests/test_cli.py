@@ -625,6 +625,7 @@ def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]"
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=os.environ)
 
 
+@pytest.mark.slow
 def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", "--steps", "2", "--warmup", "1", "train.py", "1000000")
     assert done.returncode == 0, done.stderr

@@ -126,6 +126,7 @@ def test_no_traces_are_refused() -> None:
         predict([], Scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", JOBS)
 def test_the_unchanged_replay_of_all_ranks_ends_as_recorded(pattern: str) -> None:
     """Collectives end as recorded, and so does the whole; kernels beside a waiting collective are shorter."""

@@ -109,6 +109,7 @@ def test_what_limits_the_step_is_what_the_report_says(tmp_path: Path) -> None:
     assert measure(read_trace(tmp_path / "trace.json")).bound == "host"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "bound"),
     [("loader_pageable", "host"), ("readback_blocking", "host"), ("ranks/sleeping_rank.rank0.after", "communication")],

@@ -111,6 +111,7 @@ def test_every_experiment_of_the_catalogue_has_its_program() -> None:
     assert list(PROGRAMS) == [known.number for known in EXPERIMENTS] == list(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_is_pinned")
 @pytest.mark.parametrize("number", ON_THE_CPU)
 def test_figures_by_name_on_the_cpu(number: str) -> None:
