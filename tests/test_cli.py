@@ -799,6 +799,7 @@ def test_a_report_on_the_ranks_of_a_job_names_the_slowest_and_shows_it(tmp_path:
     assert document["ranks"]["skew_ms"] == pytest.approx(20, rel=0.3)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_job_names_the_slowest_and_has_its_timeline(tmp_path: Path) -> None:
     page = tmp_path / "job.html"
     result = invoke("report", *RANKS, "--html", page)
