@@ -16,12 +16,12 @@ import plotly.graph_objects as go
 import pytest
 from hta.common import trace_parser
 from hta.trace_analysis import TraceAnalysis
+from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 import pinprof
 from pinprof.hta.pandas2 import Pandas2Frame
 
-TRACES = Path(__file__).parents[2] / "traces"
 FILES = {
     "copies": {0: TRACES / "prefetch.json.gz"},
     "stacks": {0: TRACES / "loss_item.stack.json.gz"},

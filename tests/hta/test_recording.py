@@ -3,11 +3,10 @@ import json
 from pathlib import Path
 
 import pytest
+from recordings import TRACES
 
 from pinprof.hta.recording import read_recording
 from pinprof.trace.scan import blocks
-
-TRACES = Path(__file__).parents[2] / "traces"
 
 
 @pytest.mark.slow

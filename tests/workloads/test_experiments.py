@@ -2,13 +2,13 @@
 
 import multiprocessing
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from queue import Queue
 from typing import Any
 
 import pytest
 import torch
 from bench_parts import fails, says_when
+from recordings import TRACES
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Figure
@@ -19,7 +19,6 @@ from pinprof.workloads import limits, overlap, processes, training
 from pinprof.workloads.custom_batch import PinnableBatch, PlainBatch
 from pinprof.workloads.experiments import PROGRAMS, time_experiment, trace_experiment
 
-TRACES = Path(__file__).parents[2] / "traces"
 TINY = {
     "floats": 1000,
     "tensors": 5,
