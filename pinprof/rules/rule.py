@@ -62,7 +62,7 @@ class Rule:
     before: str
     """What the code is like that it finds; several cases stand one behind the other, each begun by `# or …`."""
     code: str
-    """What to write instead. It runs as it stands, to the same result: tests/test_fix_code.py."""
+    """What to write instead. It runs as it stands, to the same result: tests/rules/test_fix_code.py."""
     safe_if: str
     """On what condition the fix is right."""
     look: Look | None
