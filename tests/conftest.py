@@ -4,12 +4,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytest_plugins = ["pytester"]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests beside it use the other cores; torch's threads would spin
+settings.register_profile("any machine", deadline=None)  # how long an example takes is the load's doing
+settings.load_profile("any machine")
 
 GOLDEN = Path(__file__).parent / "golden"
 

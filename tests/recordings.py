@@ -20,15 +20,15 @@ CORPUS = ROOT.parent / "shared" / "corpus"
 """Traces of other makers, which are not part of this project."""
 OF_OTHERS = sorted(CORPUS.glob("[!n]*.json.gz"))
 
-EVERY = 8
-"""Of so many recordings one is looked at in every run of the tests."""
+QUICK = frozenset(WORKLOADS[::8])
+"""What is looked at in every run of the tests; the others in those that may be slow."""
 
 
 def mostly_slow(values: Sequence[Any], name: Callable[[Any], str] = lambda path: path.name) -> list[Any]:
-    """Return parameters of a test that looks at each of these: all but every eighth are `slow`."""
+    """Return parameters of a test that looks at each of these recordings, paths or names: all but few are `slow`."""
     return [
-        pytest.param(value, id=name(value), marks=[pytest.mark.slow] if number % EVERY else [])
-        for number, value in enumerate(values)
+        pytest.param(value, id=name(value), marks=[] if TRACES / value in QUICK else [pytest.mark.slow])
+        for value in values
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from page_reader import Page
+from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
@@ -22,7 +23,7 @@ from pinprof.report.trace.text import to_text
 from pinprof.rules import find
 from pinprof.trace import read_trace
 
-TRACE = Path(__file__).parents[1] / "traces" / "pageable_blocking.stack.json.gz"
+TRACE = TRACES / "pageable_blocking.stack.json.gz"
 HOSTILE = "</iframe><script>alert(1)</script>\"'&quot;"
 FEW: dict[str, Any] = {"warmup": 1, "plain_steps": 2, "plain_seconds": 0.0}
 

@@ -23,6 +23,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("known", PAIRS, ids=lambda known: known.name)
 def test_two_steps_on_the_cpu(known: Pair, fixed: bool) -> None:

@@ -208,6 +208,7 @@ def test_a_cluster_whose_worker_is_killed_meanwhile_measures_all(client: Any, tm
     assert client.status == "running"
 
 
+@pytest.mark.slow
 def test_workers_of_a_cluster_are_given_the_machine(client: Any, tmp_path: Path) -> None:
     assert savings(measure_files(copying(tmp_path), client=client, machine=pinning(SLOW))) == [0, 0, 0]
     file = tmp_path / "bench.json"

@@ -17,6 +17,7 @@ def test_other_names_are_not() -> None:
         pinprof.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [

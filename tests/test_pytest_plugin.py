@@ -349,6 +349,7 @@ def test_the_marker_is_described(run: Run) -> None:
     run("", "--fixtures").stdout.fnmatch_lines(["pinprof_no_sync -- *"])
 
 
+@pytest.mark.slow
 def test_the_package_may_be_there_before_pytest_begins(pytester: pytest.Pytester) -> None:
     """As under `pinprof run -m pytest`, and in notebooks."""
     distribution = pytester.mkdir("installed") / "any-1.dist-info"

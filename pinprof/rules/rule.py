@@ -62,7 +62,7 @@ class Rule:
     before: str
     """An example of the code that it finds; if there are several, each further one begins with `# or …`."""
     code: str
-    """What to write instead. It runs as it stands and has the same result: tests/test_fix_code.py."""
+    """What to write instead. It runs as it stands and has the same result: tests/rules/test_fix_code.py."""
     safe_if: str
     """On what condition the fix is right."""
     look: Look | None

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from bench_example import example
+from recordings import TRACES
 
 from pinprof.bench import recorded, recording
 from pinprof.bench.results import BenchError, to_json
@@ -26,4 +27,4 @@ def test_without_the_file_the_way_out_is_said(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_checkout_has_it_beside_the_recordings() -> None:
-    assert recording.PLACES[1] == Path(__file__).parents[2] / "traces" / "bench.json"
+    assert recording.PLACES[1] == TRACES / "bench.json"

@@ -521,6 +521,7 @@ def test_every_claim_can_turn_out_either_way(number: str, claim: Claim) -> None:
     assert ("depends" if claim.text.startswith(NEVER_REFUTED) else "refuted") in outcomes
 
 
+@pytest.mark.slow
 @each_claim
 def test_a_verdict_flips_once_as_figures_go_from_those_that_confirm_to_those_that_refute(
     number: str, claim: Claim

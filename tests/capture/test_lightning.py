@@ -13,7 +13,8 @@ from trace_steps import steps_of
 
 from pinprof.errors import CaptureError
 
-pytestmark = [
+pytestmark = [pytest.mark.slow]  # Lightning takes seconds to import
+pytestmark += [
     pytest.mark.filterwarnings(f"ignore:{message}")
     for message in (
         r"`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -31,14 +32,15 @@ BATCHES = [torch.ones(4)] * 12
 @pytest.fixture(autouse=True)
 def _no_other_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not count the optimizers that other tests have left behind."""
-    known = {id(optimizer) for optimizer in _alive()}
-    monkeypatch.setattr(markers, "count_optimizers", lambda: sum(id(one) not in known for one in _alive()))
+    alive = WeakSet[Optimizer]()
+    begin = Optimizer.__init__
 
+    def noted(self: Optimizer, *args: Any, **options: Any) -> None:
+        alive.add(self)
+        begin(self, *args, **options)
 
-def _alive() -> list[Optimizer]:
-    import gc  # noqa: PLC0415
-
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), Optimizer)]
+    monkeypatch.setattr(Optimizer, "__init__", noted)
+    monkeypatch.setattr(markers, "count_optimizers", lambda: len(alive))
 
 
 def marked(program: Callable[[], None], step_marker: str = "auto") -> Counter[str]:

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.cli import main
 from pinprof.hta.breakdowns import GpuShares, Kernel, LaunchTimes, StreamTimes, breakdown_of
 from pinprof.report.trace.hta import to_text
-
-TRACES = Path(__file__).parents[2] / "traces"
 
 
 def two_steps() -> TraceBuilder:

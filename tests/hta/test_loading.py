@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from backports import zstd
 from hta.trace_analysis import TraceAnalysis
+from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 import pinprof
 from pinprof.errors import PinprofError, TraceError
 
-TRACES = Path(__file__).parents[2] / "traces"
 RECORDING = TRACES / "pageable_blocking.json.gz"
 pytestmark = pytest.mark.filterwarnings("ignore:::hta", "ignore::FutureWarning", "ignore::DeprecationWarning")
 

@@ -3,13 +3,13 @@ import json
 from pathlib import Path
 
 import pytest
+from recordings import TRACES
 
 from pinprof.hta.recording import read_recording
 from pinprof.trace.scan import blocks
 
-TRACES = Path(__file__).parents[2] / "traces"
 
-
+@pytest.mark.slow
 @pytest.mark.parametrize("block_bytes", [2000, 20_000, 4 << 20])
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("name", ["mask_loss", "loss_item.stack"])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from recordings import TRACES
 from trace_builder import TraceBuilder
 
 from pinprof.measurement.known import Known
@@ -12,7 +13,7 @@ from pinprof.ranks import Ranks, compare_ranks, measure_rank
 from pinprof.report.job.text import to_text
 from pinprof.trace import read_trace
 
-RECORDED = Path(__file__).parents[2] / "traces" / "ranks"
+RECORDED = TRACES / "ranks"
 STEPS = 6
 PAUSES = (
     "its host runs no op and no call, after the beginning of the step and before {}: "

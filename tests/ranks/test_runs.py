@@ -1,9 +1,9 @@
 """Which traces are one job, by hand and of recorded jobs that lie in one folder."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from recordings import TRACES
 from trace_builder import TraceBuilder
 
 from pinprof.errors import TraceError
@@ -11,7 +11,7 @@ from pinprof.ranks import RankPart, measure_rank, rank_of
 from pinprof.ranks.runs import job_of, numbered, runs
 from pinprof.trace import read_trace
 
-RECORDED = Path(__file__).parents[2] / "traces" / "ranks"
+RECORDED = TRACES / "ranks"
 HOUR = 3_600
 BASE_NS = 1_790_857_026_000_000_000
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from recordings import TRACES
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
@@ -19,7 +20,7 @@ from pinprof.trace.tables import NONE
 from pinprof.whatif import Scenario, predict
 from scripts.score_pairs import scores
 
-RECORDED = Path(__file__).parents[2] / "traces" / "ranks"
+RECORDED = TRACES / "ranks"
 JOBS = sorted(path.name.replace(".rank0.", ".rank*.") for path in RECORDED.glob("*.rank0.*.json.gz"))
 TOLERATED = 0.02
 STEPS = 6
@@ -126,6 +127,7 @@ def test_no_traces_are_refused() -> None:
         predict([], Scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", JOBS)
 def test_the_unchanged_replay_of_all_ranks_ends_as_recorded(pattern: str) -> None:
     """Collectives end as recorded, and so does the whole; kernels beside a waiting collective are shorter."""

@@ -249,6 +249,7 @@ def test_objects_beside_each_other_in_arguments_are_no_events(
     assert trace.repaired == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
@@ -362,7 +363,7 @@ def laid_out(values: Sequence[str], spacing: str, order: Sequence[str]) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(odd_events(), max_size=6), st.sampled_from([b",\n", b", ", b","]))
 def test_odd_events_read_the_same_among_usual_ones(tmp_path: Path, odd: list[str], between: bytes) -> None:
     usual = [KERNEL, OP, FLOW, KERNEL]
@@ -373,7 +374,7 @@ def test_odd_events_read_the_same_among_usual_ones(tmp_path: Path, odd: list[str
 
 
 @pytest.mark.slow
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), LAYOUTS, st.sampled_from([b",\n", b", ", b","]))
 def test_events_of_any_layout_read_the_same(
     tmp_path: Path, data: st.DataObject, layout: tuple[str, Sequence[str]], between: bytes
@@ -390,7 +391,7 @@ def test_events_of_any_layout_read_the_same(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**31), st.sampled_from([b'"', b"\\", b"{", b"}", b",", b":", b"\n", b"0", b"[", b"x"]))
 def test_a_changed_byte_never_changes_a_number_in_silence(tmp_path: Path, at: int, byte: bytes) -> None:
     """What is read in blocks is what decoding each event would give; or something was broken, and that is said."""

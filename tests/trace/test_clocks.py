@@ -1,15 +1,14 @@
 """Clocks of ranks: what brings them together, by hand, and recorded jobs whose ranks had one clock."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from recordings import TRACES
 
 from pinprof.trace import read_trace
 from pinprof.trace.clocks import align_clocks
 from pinprof.trace.collectives import Collectives, collectives_of, match_collectives
 
-RECORDED = Path(__file__).parents[2] / "traces" / "ranks"
+RECORDED = TRACES / "ranks"
 
 
 def table(*events: tuple[str, int, int], name: str = "allreduce") -> Collectives:

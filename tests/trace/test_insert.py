@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recordings import TRACES
 
 from pinprof.errors import TraceError
 from pinprof.trace import insert
@@ -15,7 +16,6 @@ from pinprof.trace.insert import NUMBERS_FROM, ROOM, Unused, WithEvents
 from pinprof.trace.scan import blocks
 from pinprof.trace.scan.unpack import Unpacked
 
-TRACES = Path(__file__).parents[2] / "traces"
 RECORDED = sorted(TRACES.glob("*.json.gz"))[::5]
 ADDED = {"ph": "C", "name": "added", "ts": 1}
 

@@ -190,6 +190,7 @@ def test_what_is_not_there_is_refused(memory: Any, url: str, reason: str) -> Non
     assert reason in error_of(url)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["r.json", "encoded.json", "endless.json", "get_only.json", "r.json?signature=secret", "moved.json"]
 )

@@ -1,15 +1,15 @@
 """Predictions against programs that were measured before and after a fix, on an H200: see traces/pairs."""
 
 import statistics
-from pathlib import Path
 
 import pytest
+from recordings import TRACES
 
 from scripts.score_pairs import Score, scores
 
 pytestmark = pytest.mark.slow  # forty recorded programs are run again
 
-PAIRS = Path(__file__).parents[2] / "traces" / "pairs"
+PAIRS = TRACES / "pairs"
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from recordings import TRACES
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.errors import TraceError
@@ -13,7 +14,6 @@ from pinprof.whatif.scenarios import _listed
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
 STEPS = 6
 NEXT_BATCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-TRACES = Path(__file__).parents[2] / "traces"
 
 
 def predicted(builder: TraceBuilder, folder: Path, step_ms: float, **changes: object) -> Prediction:
@@ -109,6 +109,7 @@ def test_what_limits_the_step_is_what_the_report_says(tmp_path: Path) -> None:
     assert measure(read_trace(tmp_path / "trace.json")).bound == "host"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "bound"),
     [("loader_pageable", "host"), ("readback_blocking", "host"), ("ranks/sleeping_rank.rank0.after", "communication")],

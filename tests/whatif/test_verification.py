@@ -43,6 +43,7 @@ def recorded(before: str, after: str, kind: str = "") -> Verification:
     return verified(TRACES / f"{before}{kind}.json.gz", TRACES / f"{after}{kind}.json.gz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", ".stack"])
 @pytest.mark.parametrize(("before", "after", "options"), FIXES)
 def test_the_fix_is_seen_and_its_step_predicted(before: str, after: str, options: set[str], kind: str) -> None:

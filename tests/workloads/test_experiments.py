@@ -2,13 +2,13 @@
 
 import multiprocessing
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from queue import Queue
 from typing import Any
 
 import pytest
 import torch
 from bench_parts import fails, says_when
+from recordings import TRACES
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Figure
@@ -19,7 +19,6 @@ from pinprof.workloads import limits, overlap, processes, training
 from pinprof.workloads.custom_batch import PinnableBatch, PlainBatch
 from pinprof.workloads.experiments import PROGRAMS, time_experiment, trace_experiment
 
-TRACES = Path(__file__).parents[2] / "traces"
 TINY = {
     "floats": 1000,
     "tensors": 5,
@@ -111,6 +110,7 @@ def test_every_experiment_of_the_catalogue_has_its_program() -> None:
     assert list(PROGRAMS) == [known.number for known in EXPERIMENTS] == list(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_is_pinned")
 @pytest.mark.parametrize("number", ON_THE_CPU)
 def test_figures_by_name_on_the_cpu(number: str) -> None:

@@ -24,6 +24,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 @each_workload
 def test_two_steps_on_the_cpu(known: Workload) -> None:
     with known.build(torch.device("cpu"), SMALL) as step:

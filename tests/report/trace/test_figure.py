@@ -6,6 +6,7 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
+from recordings import ROOT, TRACES
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
@@ -17,7 +18,6 @@ from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.timeline.kinds import BLUE, VERMILLION
 from pinprof.trace import read_trace
 
-TRACES = Path(__file__).parents[2] / "traces"
 RECORDED = TRACES / "readback_async.stack.json.gz"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -171,7 +171,7 @@ def test_withheld_numbers_have_no_figure(tmp_path: Path) -> None:
 
 def test_plotly_is_loaded_when_a_figure_is_asked_for() -> None:
     program = f"import sys, pinprof; pinprof.read_trace({str(RECORDED)!r}); sys.exit('plotly' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
 @pytest.mark.slow
@@ -182,9 +182,7 @@ def test_in_a_notebook_it_shows_itself(trace: Path) -> None:
     lines = [f"import pinprof\ntrace = pinprof.read_trace({str(trace)!r})", "pinprof.timeline(trace)"]
     lines += ["pinprof.analyze(trace)", "pinprof.analyze(trace).figures()['copies']"]
     notebook.cells = [nbformat.v4.new_code_cell(line) for line in lines]
-    client = nbclient.NotebookClient(
-        notebook, timeout=120, resources={"metadata": {"path": str(Path(__file__).parents[2])}}
-    )
+    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}})
     client.execute()
     shown = [[output["data"] for output in cell.outputs if "data" in output] for cell in notebook.cells[1:]]
     plotly = "application/vnd.plotly.v1+json"

@@ -374,6 +374,7 @@ def ended(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(shell, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "code"),
     [

@@ -3,14 +3,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.measurement.profile import measure
 from pinprof.report.trace.json import to_json
 from pinprof.rules import find
 from pinprof.trace import read_trace
-
-TRACES = Path(__file__).parents[2] / "traces"
 
 TRACE = {
     "path", "rank", "world_size", "torch_version", "devices", "span_ms", "events", "missing", "steps", "gpu", "copies",

@@ -187,6 +187,7 @@ pinprof.cli.main()
 """pinprof that stands still before a file takes its place."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_a_command_and_leaves_nothing(trace: Path, tmp_path: Path, number: int, status: int) -> None:
     (tmp_path / "out.json").write_text("old")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from command_line import copying_trace, invoke, is_one_line_error
+from recordings import TRACES
 
-RECORDED = Path(__file__).parents[1] / "traces" / "loss_item.stack.json.gz"
+RECORDED = TRACES / "loss_item.stack.json.gz"
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 from pathlib import Path
 
 import pytest
+from recordings import TRACES
 from trace_builder import MAIN, TraceBuilder, without_known_events
 
 from pinprof.measurement.known import Known
 from pinprof.measurement.profile import Profile, measure
 from pinprof.trace import read_trace
-
-TRACES = Path(__file__).parents[1] / "traces"
 
 
 def profile_of(builder: TraceBuilder, folder: Path) -> Profile:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from recordings import ROOT
 from torch.utils.data import DataLoader, TensorDataset
 
 from pinprof.rules import RULES, Rule
@@ -501,7 +502,7 @@ def collectives(texts: Texts, device: str, folder: Path) -> None:
             [sys.executable, "-c", RANK, backend, device, str(folder / "store"), str(rank), str(size)],
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(__file__).parents[1],
+            cwd=ROOT,
         )
         for rank in range(size)
     ]

@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.overlap import SENTENCES
@@ -12,7 +13,6 @@ from pinprof.report.words import BOUNDS, IDLE
 from pinprof.rules import Findings, find
 from pinprof.trace import read_trace
 
-TRACES = Path(__file__).parents[2] / "traces"
 WIDTH = 110
 
 

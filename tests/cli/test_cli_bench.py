@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import invoke, is_one_line_error
+from recordings import TRACES
 
 from pinprof.bench.catalogue import EXPERIMENTS
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.results import from_json
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-RECORDED = Path(__file__).parents[1] / "traces" / "bench.json"
+RECORDED = TRACES / "bench.json"
 each = pytest.mark.parametrize("known", EXPERIMENTS, ids=lambda known: known.number)
 
 

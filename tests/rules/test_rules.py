@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from bench_builder import BenchBuilder, gbps, ms
+from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.overlap import REASONS
@@ -17,7 +18,6 @@ from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, Findi
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS
 
-TRACES = Path(__file__).parents[1] / "traces"
 PINNED = "HtoD (Pinned -> Device)"
 Scene = Callable[[TraceBuilder, float], None]
 """Adds one step's events, from the given time on."""

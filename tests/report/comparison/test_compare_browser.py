@@ -1,17 +1,16 @@
 """Opens the page of a comparison in a real Chromium: two timelines on one time axis."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from chromium import open_file
 from playwright.sync_api import Browser, Page
+from recordings import TRACES
 
 from pinprof.notebook import compare
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-TRACES = Path(__file__).parents[2] / "traces"
 RANGES = "() => [...document.querySelectorAll('.plot')].map((plot) => plot.layout.xaxis.range.map(Number))"
 
 

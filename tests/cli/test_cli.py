@@ -12,6 +12,7 @@ import torch
 from bench_builder import H200, BenchBuilder, gbps
 from command_line import copying_trace, invoke, is_one_line_error
 from page_reader import Page
+from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.bench.rates import read_machine
@@ -36,7 +37,6 @@ COMMANDS = (
     "bench",
     "workload",
 )
-RECORDED = Path(__file__).parents[1] / "traces"
 
 TRAINING = """
 import sys
@@ -407,7 +407,7 @@ def test_rates_of_another_gpu_are_said_to_be_those(tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     bench = BenchBuilder(replace(H200, gpu="NVIDIA A100")).add("E13", gbps("HtoD pinned", 1 << 30, 25.0))
     file.write_text(to_json(bench.build()))
-    result = invoke("whatif", RECORDED / "pageable_blocking.json.gz", "--pin", "--machine", file)
+    result = invoke("whatif", TRACES / "pageable_blocking.json.gz", "--pin", "--machine", file)
     assert result.exit_code == 0
     assert f"Note: {file} was measured on NVIDIA A100, the trace is of NVIDIA H200" in result.stderr
 
@@ -453,8 +453,8 @@ def test_a_report_reads_the_bench_of_a_machine(trace: Path, bench: Path) -> None
 
 
 def test_a_report_with_rates_of_another_gpu_says_so(bench: Path) -> None:
-    ranks = [RECORDED / "ranks" / f"pageable_ranks.rank{number}.before.json.gz" for number in range(2)]
-    for traces in ([RECORDED / "pageable_blocking.json.gz"], ranks):
+    ranks = [TRACES / "ranks" / f"pageable_ranks.rank{number}.before.json.gz" for number in range(2)]
+    for traces in ([TRACES / "pageable_blocking.json.gz"], ranks):
         result = invoke("report", *traces, "--machine", bench)
         assert result.exit_code == 0
         assert result.stderr.count(f"Note: {bench} was measured on NVIDIA A100, the trace is of NVIDIA H200") == 1
@@ -475,7 +475,7 @@ def test_run_reports_by_the_bench(bench: Path, trace: Path, tmp_path: Path, monk
 def test_run_reports_on_a_job_by_the_bench(
     bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ranks = [RECORDED / "ranks" / f"pageable_ranks.rank{number}.before.json.gz" for number in range(2)]
+    ranks = [TRACES / "ranks" / f"pageable_ranks.rank{number}.before.json.gz" for number in range(2)]
     written = {number: Written("here", str(path), path.stat().st_size) for number, path in enumerate(ranks)}
     monkeypatch.setattr(Agreement, "traces", lambda *_: written)
     agreement = Agreement(Rank(0, 2), lambda: None)
@@ -520,13 +520,13 @@ def test_a_report_is_not_written_over_the_bench(trace: Path, bench: Path) -> Non
 
 
 def test_a_place_without_a_wait_is_one_line_with_the_places_there_are() -> None:
-    result = invoke("whatif", RECORDED / "mask_loss.json.gz", "--drop-syncs", "train.py:1")
+    result = invoke("whatif", TRACES / "mask_loss.json.gz", "--drop-syncs", "train.py:1")
     assert is_one_line_error(result)
     assert "pinprof/workloads/waits.py:84" in result.stderr
 
 
 def test_the_end_of_a_path_is_enough_if_it_is_clear() -> None:
-    words = ("whatif", RECORDED / "mask_loss.json.gz", "--json", "-", "--drop-syncs")
+    words = ("whatif", TRACES / "mask_loss.json.gz", "--json", "-", "--drop-syncs")
     document = json.loads(invoke(*words, "waits.py:84").stdout)
     assert document["scenario"]["drop_syncs"] == ["pinprof/workloads/waits.py:84"]
     assert is_one_line_error(invoke(*words, "aits.py:84"))
@@ -544,7 +544,7 @@ def test_a_trace_is_no_rank_of_its_own_job(trace: Path) -> None:
 
 @pytest.mark.slow
 def test_whatif_replays_the_ranks_of_a_job_together() -> None:
-    ranks = [RECORDED / "ranks" / f"pageable_rank.rank{rank}.before.json.gz" for rank in (0, 1)]
+    ranks = [TRACES / "ranks" / f"pageable_rank.rank{rank}.before.json.gz" for rank in (0, 1)]
     result = invoke("whatif", *ranks, "--pin", "--non-blocking", "--step-ms", 12.94)
     assert result.exit_code == 0
     assert all(str(rank) in result.stdout for rank in ranks)
@@ -570,7 +570,7 @@ def test_a_trace_that_cannot_be_predicted_is_one_line(trace: Path, tmp_path: Pat
 
 
 def test_verify_compares_and_writes_json(tmp_path: Path) -> None:
-    before, after, out = RECORDED / "loss_item.json.gz", RECORDED / "clean.json.gz", tmp_path / "out.json"
+    before, after, out = TRACES / "loss_item.json.gz", TRACES / "clean.json.gz", tmp_path / "out.json"
     result = invoke("verify", before, after, "--json", out)
     assert result.exit_code == 0
     assert "1 wait of the host per step dropped: item at pinprof/workloads/waits.py:43 (step)" in result.stdout
@@ -581,7 +581,7 @@ def test_verify_compares_and_writes_json(tmp_path: Path) -> None:
 
 
 def test_compare_says_what_changed_and_what_comes_next() -> None:
-    before, after = RECORDED / "pageable_blocking.json.gz", RECORDED / "prefetch.json.gz"
+    before, after = TRACES / "pageable_blocking.json.gz", TRACES / "prefetch.json.gz"
     result = invoke("compare", before, after)
     assert result.exit_code == 0
     assert "9.53 instead of 12.4 ms: saves 2.85 ms, 23 % of the step, beyond the noise of 1 %." in result.stdout
@@ -626,6 +626,7 @@ def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]"
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=os.environ)
 
 
+@pytest.mark.slow
 def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", "--steps", "2", "--warmup", "1", "train.py", "1000000")
     assert done.returncode == 0, done.stderr
@@ -782,7 +783,7 @@ def test_run_finds_the_blocking_copy_and_the_item_on_the_gpu(tmp_path: Path) -> 
 # The ranks of a job
 
 
-RANKS = [RECORDED / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz" for rank in (0, 1)]
+RANKS = [TRACES / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz" for rank in (0, 1)]
 
 
 def test_a_report_on_the_ranks_of_a_job_names_the_slowest_and_shows_it(tmp_path: Path) -> None:
@@ -800,6 +801,7 @@ def test_a_report_on_the_ranks_of_a_job_names_the_slowest_and_shows_it(tmp_path:
     assert document["ranks"]["skew_ms"] == pytest.approx(20, rel=0.3)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_job_names_the_slowest_and_has_its_timeline(tmp_path: Path) -> None:
     page = tmp_path / "job.html"
     result = invoke("report", *RANKS, "--html", page)
@@ -836,7 +838,7 @@ def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named(tmp_path: Path) -> None:
-    result = invoke("report", RECORDED / "ranks", "--json", "-")
+    result = invoke("report", TRACES / "ranks", "--json", "-")
     assert result.exit_code == 0
     shown = json.loads(result.stdout)
     why = "These are 7 runs; this is run 7, the last recorded of the 7 with 2 ranks, and --run N shows another:"
@@ -846,10 +848,10 @@ def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named(tmp_p
         f"sleeping_rank.rank{rank}.after.json.gz" for rank in (0, 1)
     ]
     assert shown["ranks"]["slowest_rank"] is None
-    other = json.loads(invoke("report", RECORDED / "ranks", "--json", "-", "--run", 6).stdout)
+    other = json.loads(invoke("report", TRACES / "ranks", "--json", "-", "--run", 6).stdout)
     assert other["ranks"]["slowest_rank"] == 1
     page = tmp_path / "job.html"
-    text = invoke("report", RECORDED / "ranks", "--html", page).stdout
+    text = invoke("report", TRACES / "ranks", "--html", page).stdout
     assert "last recorded of the 7 with 2 ranks" in " ".join(text.split())
     assert why in Page(page.read_text(encoding="utf-8")).text
 

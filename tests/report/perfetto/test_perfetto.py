@@ -117,7 +117,7 @@ def test_perfetto_shows_every_slice_that_pinprof_adds(name: str) -> None:
     arrows(found.events, CATEGORY)
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", mostly_slow(SOME, str))
 def test_what_is_shown_adds_up_to_what_was_measured(name: str) -> None:
     found = recorded(name)
     details, stalls, withheld = found.analysis.details, found.analysis.details.syncs.stalls, found.profile.withheld
@@ -134,7 +134,7 @@ def test_what_is_shown_adds_up_to_what_was_measured(name: str) -> None:
         assert total_ns(slices) == (0 if withheld.busy else lasts[lasts >= SHORT_GAP_NS].sum())
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", mostly_slow(SOME, str))
 def test_counters_are_in_order_and_end_at_nothing(name: str) -> None:
     counters: dict[str, list[tuple[Decimal, Event]]] = defaultdict(list)
     for event in recorded(name).own:
@@ -149,7 +149,7 @@ def test_counters_are_in_order_and_end_at_nothing(name: str) -> None:
         assert all(number >= 0 for _, args in values for number in args.values())
 
 
-@pytest.mark.parametrize("name", SOME[::4])
+@pytest.mark.parametrize("name", mostly_slow(SOME[::4], str))
 def test_the_export_measures_as_the_trace_does(name: str, tmp_path: Path) -> None:
     found = recorded(name)
     (tmp_path / "again.json").write_bytes(found.data)
@@ -173,7 +173,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))  # noqa: PLR0124  NaN
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", mostly_slow(SOME, str))
 def test_slices_that_perfetto_leaves_out_of_the_trace_itself_are_counted(name: str) -> None:
     found = recorded(name)
     read = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from page_reader import Page
+from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.parts import StepParts, measure_parts
@@ -257,9 +258,6 @@ def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Pa
     assert re.search(r"\. First: copies of pageable memory(; fixing it|.*go with it)", text)
 
 
-RECORDED = Path(__file__).parents[2] / "traces"
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -278,12 +276,12 @@ RECORDED = Path(__file__).parents[2] / "traces"
     ],
 )
 def test_the_headline_of_a_recording(name: str, expected: str) -> None:
-    trace = read_trace(RECORDED / f"{name}.json.gz")
+    trace = read_trace(TRACES / f"{name}.json.gz")
     assert said(trace, measure(trace)) == expected
 
 
 def test_a_host_that_is_slow_without_a_wait_is_said_to_be() -> None:
-    trace = read_trace(RECORDED / "small_kernels.json.gz")
+    trace = read_trace(TRACES / "small_kernels.json.gz")
     assert "No copy or wait is to blame: the host cannot launch kernels as fast as the GPU runs them" in said(
         trace, measure(trace)
     )

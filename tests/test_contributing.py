@@ -1,0 +1,31 @@
+"""What stands in CONTRIBUTING.md and in the configuration of pre-commit is so."""
+
+import re
+
+import pytest
+from recordings import ROOT
+
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_every_room_is_told_in_the_order_of_the_layers() -> None:
+    layers = re.search(r"^layers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE)
+    assert layers
+    rooms = re.findall(r"\w+", layers[1])
+    told = [name for cell in re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)]
+    assert told == [room for room in rooms if room != "__main__"]
+
+
+@pytest.mark.parametrize("path", re.findall(r"`((?:tests|scripts|traces)/[\w./]+\w)`", TEXT))
+def test_what_is_named_is_there(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:\w+/)+\w+\.py)`", TEXT))))
+def test_modules_that_are_named_are_there(path: str) -> None:
+    assert (ROOT / path).exists() or (ROOT / "pinprof" / path).exists()
+
+
+def test_pre_commit_checks_with_the_ruff_that_the_project_is_tested_with() -> None:
+    (used,) = re.findall(r"rev: v(\S+)", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert f"\nruff=={used} ;" in (ROOT / "scripts" / "constraints.txt").read_text()
