@@ -69,6 +69,14 @@ def without(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Trace:
     return replace(trace, steps=replace(trace.steps, complete=trace.steps.complete & ~unlike, unlike=unlike))
 
 
+def with_unlike(trace: Trace) -> Trace:
+    """Return the trace such that all steps recorded whole are measured: the other way round of `without`."""
+    steps = trace.steps
+    if steps.unlike is None:
+        return trace
+    return replace(trace, steps=replace(steps, complete=steps.complete | steps.unlike, unlike=None))
+
+
 def _times(trace: Trace) -> tuple[Int64s, Int64s]:
     """Return steps and how long each takes: to the next start on the host, or from end to end of their GPU work."""
     steps, of_work = trace.steps, trace.links.activity_step

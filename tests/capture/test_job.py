@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 
 pytestmark = pytest.mark.slow  # each test is a job of two processes
 
+MEASURED = re.compile(r"\b[345] complete steps")
+"""Of five recorded steps: on a busy machine one or two may take so long that they are left out as unlike the others."""
 ROOT = Path(__file__).parents[2]
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 RUN = ["-m", "pinprof", "run", "--warmup", "4", "-o", "run/"]
@@ -102,7 +105,7 @@ def test_ranks_record_the_same_steps_though_one_is_steady_later_and_report_toget
     assert len({trace["pinprof"]["plain"]["steps"] for trace in ran.traces.values()}) == 1
     assert [trace["distributedInfo"]["rank"] for trace in ran.traces.values()] == [0, 1]
     assert ran.out.startswith("2 ranks of one job")
-    assert ran.out.count("5 complete steps") == 1
+    assert len(MEASURED.findall(ran.out)) == 1
     assert "to report on them again: pinprof report run/" in ran.err
     assert {path.suffix for path in (tmp_path / "run").iterdir()} == {".gz", ".html"}
     assert (tmp_path / "run" / "pinprof-train.html").exists()
@@ -113,7 +116,7 @@ def test_steps_are_numbered_alike_though_rank_0_evaluates_first(tmp_path: Path) 
     assert ran.status == 0, ran.err
     assert ran.agreed("steps_before") > 8
     assert "pinprof report run/" in ran.err
-    assert ran.out.count("5 complete steps") == 1
+    assert len(MEASURED.findall(ran.out)) == 1
 
 
 def test_a_job_is_ended_by_the_failure_of_one_rank_like_without_pinprof(tmp_path: Path) -> None:
@@ -142,7 +145,7 @@ def test_a_rank_that_ends_before_the_windows_leaves_the_others_theirs(tmp_path: 
     assert "Rank 1: the program ended after 3 steps, before one was recorded" in ran.err
     assert "Rank 1: recorded nothing" in ran.err
     assert "Rank 0 may have recorded other steps than the other ranks: not all ranks were ready" in ran.err
-    assert "5 complete steps" in ran.out
+    assert MEASURED.search(ran.out)
 
 
 def test_a_job_of_which_no_rank_records_is_an_error_of_rank_0(tmp_path: Path) -> None:
@@ -161,7 +164,7 @@ def test_the_recording_of_one_rank_may_fail(tmp_path: Path) -> None:
     assert ran.status == 0, ran.err
     assert "Rank 1: the recording could not be finished: disk full" in ran.err
     assert list(ran.traces) == [0]
-    assert "5 complete steps" in ran.out
+    assert MEASURED.search(ran.out)
 
 
 def free_port() -> int:
@@ -209,4 +212,4 @@ def test_without_any_store_each_rank_counts_for_itself(tmp_path: Path) -> None:
     assert [trace["pinprof"]["steps_before"] for trace in traces.values()] == [4 + 20 + 2] * 2
     assert all("no store of torch.distributed" in trace["pinprof"]["apart"] for trace in traces.values())
     assert "Next, once all ranks have written theirs: pinprof report run/" in first.stderr
-    assert "5 complete steps" in first.stdout
+    assert MEASURED.search(first.stdout)

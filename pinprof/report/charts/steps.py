@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from pinprof.analyses.parts import StepParts
+from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.analyses.regular import with_unlike
+from pinprof.analyses.steps import measure_steps
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, layout, line_across
 from pinprof.report.timeline.kinds import BLUE, ORANGE, VERMILLION
@@ -28,11 +30,19 @@ OUTLIER = Key("unlike the others", VERMILLION, symbol="x")
 
 
 def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Chart | None:
-    """Return a chart of the lengths of the complete steps; None if there are fewer than two of them."""
+    """Return a chart of the lengths of the steps recorded whole; None if there are fewer than two.
+
+    It has also those that are not measured since they are unlike the others.
+    """
+    each_ns = profile.steps.each_ns
+    if trace.steps.unlike is not None:
+        trace = with_unlike(trace)
+        each_ns = measure_steps(trace).each_ns
+        parts = parts and next((each for each in measure_parts(trace) if each.device == parts.device), None)
     series = []
-    host, numbered = _host_steps(trace, profile), shown_numbers(trace)
+    host, numbered = _host_steps(trace, len(each_ns)), shown_numbers(trace)
     if trace.steps.on_host and len(host):
-        series.append((HOST, numbered[host], profile.steps.each_ns))
+        series.append((HOST, numbered[host], each_ns))
     if parts is not None and len(parts.step) > 1:
         series.append((GPU, numbered[parts.step], parts.length_ns))
     if not any(len(numbers) > 1 for _, numbers, _ in series):
@@ -64,11 +74,11 @@ def outliers(lengths: Int64s) -> Bools:
     return np.asarray((away > UNLIKE * np.median(lengths)) & (away > DEVIATIONS * np.median(away)))
 
 
-def _host_steps(trace: Trace, profile: Profile) -> Int64s:
-    """Return the steps that `each_ns` is about: complete ones that another one follows, else the only one."""
+def _host_steps(trace: Trace, count: int) -> Int64s:
+    """Return the `count` steps of `StepTimes.each_ns`: complete ones that another one follows, else the only one."""
     complete = np.flatnonzero(trace.steps.complete)
     followed = complete[complete + 1 < len(trace.steps)]
-    return (followed if len(followed) else complete)[: len(profile.steps.each_ns)]
+    return (followed if len(followed) else complete)[:count]
 
 
 def _line(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str, object]:

@@ -41,8 +41,8 @@ from pinprof.trace.tables import Trace
 
 
 def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
-    trace = read_trace(builder.write(folder / "trace.json"))
-    return trace, measure(trace)
+    analysis = analyse(read_trace(builder.write(folder / "trace.json")))
+    return analysis.trace, analysis.profile
 
 
 def waiting(sites: int = 1) -> TraceBuilder:
