@@ -33,5 +33,4 @@ def measure_communication(trace: Trace) -> Communication:
         computing = union(gpu.start_ns[others], gpu.end_ns[others])
         time += length(communicating)
         exposed += length(communicating) - int(covered(computing, communicating.start, communicating.end).sum())
-    steps = np.flatnonzero(trace.steps.complete).tolist()
-    return Communication(collectives_of(trace, steps), time, exposed)
+    return Communication(collectives_of(trace, np.flatnonzero(trace.steps.whole).tolist()), time, exposed)

@@ -71,10 +71,7 @@ def without(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Trace:
 
 def with_unlike(trace: Trace) -> Trace:
     """Return the trace such that all steps recorded whole are measured: the other way round of `without`."""
-    steps = trace.steps
-    if steps.unlike is None:
-        return trace
-    return replace(trace, steps=replace(steps, complete=steps.complete | steps.unlike, unlike=None))
+    return replace(trace, steps=replace(trace.steps, complete=trace.steps.whole, unlike=None))
 
 
 def _times(trace: Trace) -> tuple[Int64s, Int64s]:

@@ -103,9 +103,16 @@ class Replay:
 def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:
     """Return per trace complete steps, from the middle on, as many as make programs that run again soon; at least one.
 
-    They are the same steps of the job on all ranks: the complete ones count from the first.
+    They are the same steps of the job on all ranks: those recorded whole count from the first, and one that is unlike
+    the others on a rank is left out on all.
     """
-    complete = [np.flatnonzero(trace.steps.complete) for trace in traces]
+    whole = [np.flatnonzero(trace.steps.whole) for trace in traces]
+    count = min(len(steps) for steps in whole)
+    like = np.all([trace.steps.complete[steps[:count]] for trace, steps in zip(traces, whole, strict=True)], axis=0)
+    complete = [
+        steps[:count][like] if like.any() else np.flatnonzero(trace.steps.complete)
+        for trace, steps in zip(traces, whole, strict=True)
+    ]
     count = min(len(steps) for steps in complete)
     calls = sum(
         np.bincount(trace.links.call_step[trace.links.call_step != NONE], minlength=len(trace.steps))[steps[:count]]

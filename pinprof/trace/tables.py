@@ -239,6 +239,11 @@ class Steps:
     def __len__(self) -> int:
         return len(self.start_ns)
 
+    @property
+    def whole(self) -> Bools:
+        """Return whether each step is recorded whole, measured or not."""
+        return self.complete if self.unlike is None else self.complete | self.unlike
+
     def holds(self, step: Int32s) -> Bools:
         """Return for each index of a step, -1 for none, whether that is a complete step."""
         return (step != NONE) & self.complete[step] if len(self) else np.zeros(len(step), bool)

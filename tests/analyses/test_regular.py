@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 from trace_builder import TraceBuilder
 
+from pinprof.analyses.communication import measure_communication
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import measure
+from pinprof.replay import Replay
 from pinprof.trace import read_trace
+from pinprof.trace.collectives import match_collectives
 
 
 def steps_of(*lengths: float, work: tuple[float, ...] = ()) -> TraceBuilder:
@@ -70,3 +73,31 @@ def test_the_report_tells_of_it(tmp_path: Path) -> None:
     assert "adds 1.33 ms per step to the mean" in doubt.effect
     assert doubt.level == "unsure"
     assert profile.steps.traced_ns == pytest.approx(1_000_000, rel=0.01)
+
+
+def test_a_step_that_is_unlike_the_others_on_one_rank_is_left_out_on_all(tmp_path: Path) -> None:
+    """Steps of 1000 µs with a collective that ends at 800; on rank 1 the host of the third one needs 9000 more."""
+    ranks = []
+    for rank in range(2):
+        builder, start = TraceBuilder(), 0
+        builder.metadata["distributedInfo"] = {"rank": rank, "world_size": 2}
+        for step in range(7):
+            builder.step(step, start, 990)
+            builder.collective(start + 20, 780, launch=start + 10, stream=20)
+            start += 10_000 if rank == 1 and step == 2 else 1000
+        ranks.append(details_of(read_trace(builder.write(tmp_path / f"rank{rank}.json"))))
+    first, second = (rank.trace for rank in ranks)
+    assert (len(ranks[0].irregular), len(ranks[1].irregular)) == (0, 1)
+    left_out = ranks[1].irregular[0].step
+    tables = [measure_communication(trace).collectives for trace in (first, second)]
+    meetings = match_collectives(tables)
+    assert len(meetings) == int(second.steps.complete.sum())
+    for meeting in meetings:
+        of_ranks = [
+            int(trace.links.activity_step[table.row[meeting[rank]]])
+            for rank, (trace, table) in enumerate(zip((first, second), tables, strict=True))
+        ]
+        assert of_ranks[0] == of_ranks[1] != left_out
+    chosen = Replay(ranks).chosen
+    assert chosen[0] == chosen[1]
+    assert left_out not in chosen[0]
