@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pinprof.analyses.steps import NO_WORK, work_ends
 from pinprof.intervals import Intervals, covered, intersect, length, union
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
@@ -132,13 +133,11 @@ def step_windows(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     `mine` are the rows of the device in `Trace.gpu`.
     """
     gpu, step = trace.gpu, trace.links.activity_step[mine]
-    launched = step != NONE
-    if not launched.any():
+    if not (step != NONE).any():
         nothing = np.empty(0, np.int64)
         return nothing, nothing, nothing
-    ends = np.full(len(trace.steps), np.iinfo(np.int64).min)
-    np.maximum.at(ends, step[launched], gpu.end_ns[mine][launched])
-    working = np.flatnonzero(ends > np.iinfo(np.int64).min)
+    ends = work_ends(trace, mine)
+    working = np.flatnonzero(ends != NO_WORK)
     end = np.maximum.accumulate(ends[working])
     first = gpu.start_ns[mine][step == working[0]].min()
     start = np.concatenate(([first], end[:-1]))

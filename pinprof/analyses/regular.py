@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered
+from pinprof.analyses.loader import measure_loader
+from pinprof.analyses.steps import LONGER, NO_WORK, work_ends
+from pinprof.intervals import covered
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
-LONGER = 1.5
-"""A step that takes less than this many times the usual one is like it: a log line or a slower copy makes as much."""
 DEVIATIONS = 6
 """Nor is one unlike the others that lies within so many median deviations: they scatter as much."""
 FEWEST = 3
@@ -38,7 +38,7 @@ class IrregularStep:
     """A key of `WHY`."""
 
 
-def irregular_steps(trace: Trace, waiting_for_input: Intervals) -> tuple[IrregularStep, ...]:
+def irregular_steps(trace: Trace) -> tuple[IrregularStep, ...]:
     """Return the complete steps that take much longer than the usual one, and not for want of input.
 
     Input that comes in bursts belongs to what a batch costs: a step that waits for it is one like any other.
@@ -51,7 +51,7 @@ def irregular_steps(trace: Trace, waiting_for_input: Intervals) -> tuple[Irregul
     unlike = (time > LONGER * usual) & (away > DEVIATIONS * np.median(np.abs(away)))
     if not unlike.any():
         return ()
-    waited = covered(waiting_for_input, trace.steps.start_ns[step], trace.steps.end_ns[step])
+    waited = covered(measure_loader(trace).times, trace.steps.start_ns[step], trace.steps.end_ns[step])
     unlike &= waited - np.median(waited) < MOSTLY * away
     reasons = _reasons(trace, step, unlike, away)
     return tuple(
@@ -76,13 +76,12 @@ def with_unlike(trace: Trace) -> Trace:
 
 def _times(trace: Trace) -> tuple[Int64s, Int64s]:
     """Return steps and how long each takes: to the next start on the host, or from end to end of their GPU work."""
-    steps, of_work = trace.steps, trace.links.activity_step
+    steps = trace.steps
     complete = np.flatnonzero(steps.complete)
-    followed = complete[complete + 1 < len(steps)] if steps.on_host else complete[:0]
+    followed = steps.followed if steps.on_host else complete[:0]
     on_host = steps.start_ns[followed + 1] - steps.start_ns[followed]
-    ends = np.full(len(steps), np.iinfo(np.int64).min)
-    np.maximum.at(ends, of_work[of_work != NONE], trace.gpu.end_ns[of_work != NONE])
-    working = complete[ends[complete] > np.iinfo(np.int64).min]
+    ends = work_ends(trace)
+    working = complete[ends[complete] != NO_WORK]
     after = working[1:][np.diff(working) == 1]
     on_gpu = ends[after] - ends[after - 1]
     if len(on_gpu) >= FEWEST and (not len(on_host) or np.median(on_host) < AHEAD * np.median(on_gpu)):

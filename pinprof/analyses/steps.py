@@ -8,7 +8,11 @@ from pinprof.intervals import length, union
 from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
 
 LONGER = 1.5
-"""A time from end to end beside a step that is unlike the others is that step's if it is so many times the usual."""
+"""A step that takes less than this many times the usual one is like it: a log line or a slower copy makes as much."""
+NO_WORK = int(np.iinfo(np.int64).min)
+"""When the GPU work of a step ends that has none."""
+EVERY = slice(None)
+"""All rows of a table."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +58,27 @@ def measure_steps(trace: Trace) -> StepTimes:
     """
     steps = trace.steps
     complete = np.flatnonzero(steps.complete)
-    each = _host_times(steps, complete)
+    each = _host_times(steps)
     host = float(np.median(each)) if steps.on_host and len(each) else None
     device = _device_time(trace, complete)
     traced = max((time for time in (host, device) if time is not None), default=None)
     return StepTimes(steps.source, steps.marker, len(complete), host, device, traced, _busy_time(trace), each)
 
 
-def _host_times(steps: Steps, complete: Int64s) -> Int64s:
+def work_ends(trace: Trace, rows: Int64s | slice = EVERY) -> Int64s:
+    """Return per step when the last of its GPU work ends, of these rows of `Trace.gpu`; `NO_WORK` if it has none."""
+    step = trace.links.activity_step[rows]
+    launched = step != NONE
+    ends = np.full(len(trace.steps), NO_WORK)
+    np.maximum.at(ends, step[launched], trace.gpu.end_ns[rows][launched])
+    return ends
+
+
+def _host_times(steps: Steps) -> Int64s:
     """Return the times from the start of each complete step to the next start; of a single step its own length."""
-    followed = complete[complete + 1 < len(steps)]
+    followed = steps.followed
     if len(followed) == 0:
-        return (steps.end_ns - steps.start_ns)[complete]
+        return (steps.end_ns - steps.start_ns)[steps.complete]
     return steps.start_ns[followed + 1] - steps.start_ns[followed]
 
 
@@ -74,16 +87,13 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
 
     None where the work of the last one does not end after that of the first, as in a trace with wrong times.
     """
-    step = trace.links.activity_step
-    launched = step != NONE
-    ends = np.full(len(trace.steps), np.iinfo(np.int64).min)
-    np.maximum.at(ends, step[launched], trace.gpu.end_ns[launched])
-    working = complete[ends[complete] > np.iinfo(np.int64).min]
+    ends = work_ends(trace)
+    working = complete[ends[complete] != NO_WORK]
     if len(working) == 0:
         return None
     first, last = working[0], working[-1]
     if first == last:
-        return float(ends[first] - trace.gpu.start_ns[step == first].min())
+        return float(ends[first] - trace.gpu.start_ns[trace.links.activity_step == first].min())
     between, count = int(ends[last] - ends[first]), int(last - first)
     if trace.steps.unlike is not None:
         apart = _around_unlike(ends[first : last + 1], trace.steps.unlike[first : last + 1])
@@ -93,7 +103,7 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
 
 def _around_unlike(ends: Int64s, unlike: Bools) -> Int64s:
     """Return the times from end to end that a step unlike the others makes long: before its own work, or after it."""
-    working = ends > np.iinfo(np.int64).min
+    working = ends != NO_WORK
     times = np.diff(ends)[working[1:] & working[:-1]]
     beside = (unlike[1:] | unlike[:-1])[working[1:] & working[:-1]]
     if not beside.any() or beside.all():

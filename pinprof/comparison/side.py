@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pinprof.analyses.steps import NO_WORK, work_ends
 from pinprof.analysis import Analysis
 from pinprof.comparison.figure import NO_STEPS, Floats, Value, over_steps
 from pinprof.details import Details
@@ -114,10 +115,8 @@ class Side:
     @cached_property
     def work_ends(self) -> Int64s:
         """The last end of the GPU work of each complete step that launched some."""
-        gpu, step = self.trace.gpu, self.trace.links.activity_step
-        ends = np.full(len(self.trace.steps), np.iinfo(np.int64).min)
-        np.maximum.at(ends, step[step != NONE], gpu.end_ns[step != NONE])
-        return ends[self.trace.steps.complete & (ends > np.iinfo(np.int64).min)]
+        ends = work_ends(self.trace)
+        return ends[self.trace.steps.complete & (ends != NO_WORK)]
 
     # Waits
 

@@ -68,8 +68,8 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
     pairwise = np.array([bool(PAIRWISE.search(name)) for name in gpu.names], dtype=bool)
     place_of = np.full(len(trace.steps) + 1, NONE, np.int64)  # the last place is for work outside of steps
     place_of[np.asarray(steps, np.int64)] = np.arange(len(steps))
+    place_of[:-1][~trace.steps.complete] = NONE
     place = place_of[trace.links.activity_step]
-    place = np.where(trace.steps.holds(trace.links.activity_step), place, NONE)
     rows = np.flatnonzero(is_collective_kernel(gpu) & ~pairwise[called] & (place != NONE))
     rows = rows[np.argsort(trace.launched_ns[rows], kind="stable")]
     groups = gpu.group[rows].tolist()

@@ -244,6 +244,12 @@ class Steps:
         """Return whether each step is recorded whole, measured or not."""
         return self.complete if self.unlike is None else self.complete | self.unlike
 
+    @property
+    def followed(self) -> Int64s:
+        """Return the complete steps that another one follows: how long they take is known."""
+        complete = np.flatnonzero(self.complete)
+        return complete[complete + 1 < len(self)]
+
     def holds(self, step: Int32s) -> Bools:
         """Return for each index of a step, -1 for none, whether that is a complete step."""
         return (step != NONE) & self.complete[step] if len(self) else np.zeros(len(step), bool)

@@ -76,9 +76,8 @@ def outliers(lengths: Int64s) -> Bools:
 
 def _host_steps(trace: Trace, count: int) -> Int64s:
     """Return the `count` steps of `StepTimes.each_ns`: complete ones that another one follows, else the only one."""
-    complete = np.flatnonzero(trace.steps.complete)
-    followed = complete[complete + 1 < len(trace.steps)]
-    return (followed if len(followed) else complete)[:count]
+    followed = trace.steps.followed
+    return (followed if len(followed) else np.flatnonzero(trace.steps.complete))[:count]
 
 
 def _line(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str, object]:

@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import copying_trace
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
@@ -93,13 +94,7 @@ def test_the_codes_are_those_of_the_analyses() -> None:
 
 
 def test_what_no_replay_can_tell_shows_its_cost_and_says_so(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
-        builder.kernel(start + 100, 300, launch=start + 50)
-        builder.copy("HtoD (Pageable -> Device)", start + 500, 400, launch=start + 450, call=430)
-    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    trace = read_trace(copying_trace(tmp_path))
     profile = measure(trace)
     finding, *_ = find(profile, trace)
     text = to_text(profile, Findings([replace(finding, saving=None)]))
