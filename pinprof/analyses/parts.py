@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.steps import NO_WORK, work_ends
 from pinprof.intervals import Intervals, covered, intersect, length, union
+from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
 

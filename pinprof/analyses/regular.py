@@ -1,14 +1,16 @@
 """Which steps are unlike the others: with an evaluation, a checkpoint or compiling in them they make no usual step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.analyses.loader import measure_loader
-from pinprof.analyses.steps import LONGER, NO_WORK, work_ends
-from pinprof.intervals import covered
+from pinprof.intervals import Intervals, covered
+from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
+LONGER = 1.5
+"""A step that takes less than this many times the usual one is like it: a log line or a slower copy makes as much."""
 DEVIATIONS = 6
 """Nor is one unlike the others that lies within so many median deviations: they scatter as much."""
 FEWEST = 3
@@ -38,10 +40,11 @@ class IrregularStep:
     """A key of `WHY`."""
 
 
-def irregular_steps(trace: Trace) -> tuple[IrregularStep, ...]:
+def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) -> tuple[IrregularStep, ...]:
     """Return the complete steps that take much longer than the usual one, and not for want of input.
 
     Input that comes in bursts belongs to what a batch costs: a step that waits for it is one like any other.
+    When the program waits is asked for only where some step is longer.
     """
     step, time = _times(trace)
     if len(time) < FEWEST:
@@ -51,7 +54,7 @@ def irregular_steps(trace: Trace) -> tuple[IrregularStep, ...]:
     unlike = (time > LONGER * usual) & (away > DEVIATIONS * np.median(np.abs(away)))
     if not unlike.any():
         return ()
-    waited = covered(measure_loader(trace).times, trace.steps.start_ns[step], trace.steps.end_ns[step])
+    waited = covered(waiting_for_input(), trace.steps.start_ns[step], trace.steps.end_ns[step])
     unlike &= waited - np.median(waited) < MOSTLY * away
     reasons = _reasons(trace, step, unlike, away)
     return tuple(

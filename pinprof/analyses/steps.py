@@ -5,14 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.intervals import length, union
-from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
+from pinprof.trace.links import NO_WORK, work_ends
+from pinprof.trace.tables import PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
 
 LONGER = 1.5
-"""A step that takes less than this many times the usual one is like it: a log line or a slower copy makes as much."""
-NO_WORK = int(np.iinfo(np.int64).min)
-"""When the GPU work of a step ends that has none."""
-EVERY = slice(None)
-"""All rows of a table."""
+"""A time from end to end beside a step that is unlike the others is that step's if it is so many times the usual."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +60,6 @@ def measure_steps(trace: Trace) -> StepTimes:
     device = _device_time(trace, complete)
     traced = max((time for time in (host, device) if time is not None), default=None)
     return StepTimes(steps.source, steps.marker, len(complete), host, device, traced, _busy_time(trace), each)
-
-
-def work_ends(trace: Trace, rows: Int64s | slice = EVERY) -> Int64s:
-    """Return per step when the last of its GPU work ends, of these rows of `Trace.gpu`; `NO_WORK` if it has none."""
-    step = trace.links.activity_step[rows]
-    launched = step != NONE
-    ends = np.full(len(trace.steps), NO_WORK)
-    np.maximum.at(ends, step[launched], trace.gpu.end_ns[rows][launched])
-    return ends
 
 
 def _host_times(steps: Steps) -> Int64s:

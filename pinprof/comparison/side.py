@@ -6,12 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.analyses.steps import NO_WORK, work_ends
 from pinprof.analysis import Analysis
 from pinprof.comparison.figure import NO_STEPS, Floats, Value, over_steps
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt, Doubted
+from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace, rows_by
 
 SPREAD = 2

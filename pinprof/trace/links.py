@@ -2,10 +2,15 @@
 
 import numpy as np
 
-from pinprof.trace.tables import NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Links, Steps
+from pinprof.trace.tables import NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Links, Steps, Trace
 
 ROUNDING_NS = 1000
 """How far the ends of ranges that follow each other overlap in a trace of whole microseconds."""
+
+NO_WORK = int(np.iinfo(np.int64).min)
+"""When the GPU work of a step ends that has none."""
+EVERY = slice(None)
+"""All rows of a table."""
 
 USUAL_DEPTH = 64
 """For a few rows, the rows around them are looked at one by one, up to this many levels; only a recursion is deeper."""
@@ -160,3 +165,12 @@ def _depths(start: Int64s, end: Int64s, order: np.ndarray) -> tuple[np.ndarray, 
     depth = np.empty(len(start), np.int64)
     depth[order] = np.arange(len(start)) - np.searchsorted(ends, start[order], side="right")
     return depth, ends
+
+
+def work_ends(trace: Trace, rows: Int64s | slice = EVERY) -> Int64s:
+    """Return per step when the last of its GPU work ends, of these rows of `Trace.gpu`; `NO_WORK` if it has none."""
+    step = trace.links.activity_step[rows]
+    launched = step != NONE
+    ends = np.full(len(trace.steps), NO_WORK)
+    np.maximum.at(ends, step[launched], trace.gpu.end_ns[rows][launched])
+    return ends
