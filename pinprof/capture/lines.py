@@ -1,21 +1,20 @@
 """Records the source line of every wait, and stores these lines in a trace."""
 
-import gzip
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
 import torch
 
 from pinprof.analyses.syncs import learn_lines, measure_stalls
 from pinprof.capture.frames import calling_line
 from pinprof.capture.plain import Progress, uses_cuda
 from pinprof.capture.profiler import as_capture_error, torch_profiler, warm_up_profiler
+from pinprof.capture.sections import store
 from pinprof.capture.waits import noticing
 from pinprof.errors import CaptureError, TraceError
-from pinprof.outputs import hidden_folder, unfinished
+from pinprof.outputs import hidden_folder
 from pinprof.trace import read_trace
 from pinprof.trace.lines import LINE_MARK, LINES_KEY, RecordedLines, SourceLine
 
@@ -70,7 +69,7 @@ def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator
         finally:
             profiler.stop()
         if complete:
-            add_lines(path, _learned(profiler, recorder, path.parent))
+            store(path, {LINES_KEY: _learned(profiler, recorder, path.parent)})
 
 
 def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: Path) -> tuple[RecordedLines, ...]:
@@ -83,14 +82,3 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: P
         except TraceError as exc:
             raise CaptureError(str(exc)) from exc
     return learn_lines(trace, measure_stalls(trace), recorder.lines)
-
-
-def add_lines(path: Path, lines: tuple[RecordedLines, ...]) -> None:
-    """Store the lines in a trace file, as a key before all that torch wrote."""
-    open_trace = gzip.open if path.name.endswith(".gz") else open
-    with unfinished(path) as temporary:
-        with open_trace(path, "rb") as recorded:
-            text = recorded.read()
-        entry = msgspec.json.encode({LINES_KEY: lines}).removesuffix(b"}")
-        with open_trace(temporary, "wb") as written:
-            written.write(entry + b",\n" + text.lstrip().removeprefix(b"{"))

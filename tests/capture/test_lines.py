@@ -9,10 +9,11 @@ import torch
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import Site, measure_syncs
-from pinprof.capture.lines import LineRecorder, add_lines
+from pinprof.capture.lines import LineRecorder
 from pinprof.capture.profiling import profile
+from pinprof.capture.sections import store
 from pinprof.trace import read_trace
-from pinprof.trace.lines import RecordedLines, SourceLine
+from pinprof.trace.lines import LINES_KEY, RecordedLines, SourceLine
 
 
 def read_deep(value: torch.Tensor) -> float:
@@ -166,7 +167,7 @@ def test_lines_are_stored_in_the_trace(tmp_path: Path, name: str) -> None:
     builder.kernel(0, 10, launch=0)
     path = builder.write(tmp_path / name)
     lines = (RecordedLines("aten::item", "main", (SourceLine("train.py", 7, "train", ("train.py:7:train",)), None)),)
-    add_lines(path, lines)
+    store(path, {LINES_KEY: lines})
     trace = read_trace(path)
     assert trace.info.lines == lines
     assert len(trace.gpu) == 1
