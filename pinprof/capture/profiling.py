@@ -109,8 +109,8 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     `plain_max_seconds` after 3 steps. Then torch.profiler records `steps` steps, which are the trace. On a GPU,
     `line_steps` more steps (0 omits this window), with stacks if `line_stack` is set, show which source line calls each
     wait; the trace stores these lines. If the mean of the regular steps is not yet certain by the share
-    `plain_precision`, it times more steps, for `plain_max_seconds` in all. Outside the windows the program runs at its
-    own speed.
+    `plain_precision` (1 asks for nothing), it times more steps, for `plain_max_seconds` in all. Outside the windows the
+    program runs at its own speed.
 
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
     block if it recorded no step.
@@ -274,7 +274,7 @@ class Recording:
         yield from self._recorded_window()
         if self.windows.line_steps and uses_cuda():
             yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
-        if plain is not None and self._agreement is None:
+        if plain is not None and plain.precision < 1 and self._agreement is None:
             yield from more_plain(self.journal, plain)
         self.done = True
 
