@@ -207,7 +207,24 @@ def _columns(log: RunLog) -> tuple[Times, Times, Bools]:
     """Return for each step its time, the part of it in a DataLoader, and whether an epoch begins in it."""
     on_host, on_gpu = (np.array(each, dtype=np.int64) for each in (log.step_ns, log.gpu_ns))
     epochs = np.isin(np.arange(len(on_host)), [each.step for each in log.work if each.kind == EPOCH])
-    return np.where(on_gpu > 0, on_gpu, on_host), np.minimum(np.array(log.input_ns, dtype=np.int64), on_host), epochs
+    waited = np.minimum(np.array(log.input_ns, dtype=np.int64), on_host)
+    if on_gpu.any():
+        on_host = _without_lead(on_host, float(np.median(on_gpu[on_gpu > 0])))
+    return np.where(on_gpu > 0, on_gpu, on_host), waited, epochs
+
+
+def _without_lead(on_host: Times, usual: float) -> Times:
+    """Return how long steps take, by the host, that may run ahead of the GPU until it waits for it.
+
+    What it was ahead by, in steps shorter than the usual one, is what it waits for later: no step is longer by that.
+    """
+    lead, times = 0.0, []
+    for time in on_host.tolist():
+        ahead = usual - time
+        waits = min(lead, max(-ahead, 0.0))
+        lead += max(ahead, 0.0) - waits
+        times.append(max(time, usual) - waits)
+    return np.array(times, dtype=np.int64)
 
 
 def _irregular(log: RunLog, steps: _Steps) -> list[Irregular]:

@@ -1,7 +1,8 @@
 """The journal of a run: how long each step took, how long it was in a DataLoader, and what else was in it."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Final
 
@@ -46,11 +47,17 @@ class Journal:
         self._later = Later()
         self._resumed_ns = self._ended_ns = self.clock.now_ns()
         self._waited_ns = 0
+        self._times_gpu = False
         self._opened: Mark = None
         self._untimed: deque[tuple[int, Mark, Mark]] = deque()
 
     def __len__(self) -> int:
         return len(self._step_ns)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further steps are only summed."""
+        return len(self) == MOST_STEPS
 
     def begin(self, *, with_step: bool) -> None:
         """Note the begin of the run: of its first step, or of its start-up."""
@@ -62,10 +69,10 @@ class Journal:
         now = self.clock.now_ns()
         took, own, waited = now - self._resumed_ns, self._resumed_ns - self._ended_ns, self._waited_ns
         self._ended_ns, self._waited_ns = now, 0
-        mark = self.clock.mark()
+        mark = self.clock.mark() if self._times_gpu else None
         if not self._begins_with_step:
             self._begins_with_step, self._start_up_ns = True, took + own
-        elif len(self) == MOST_STEPS:
+        elif self.is_full:
             later = self._later
             self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
         else:
@@ -76,10 +83,19 @@ class Journal:
     def resume(self) -> None:
         """Note that the next step begins."""
         self._resumed_ns = self.clock.now_ns()
-        if self._resumed_ns - self._ended_ns > LONG_NS:
+        if self._times_gpu and (self._opened is None or self._resumed_ns - self._ended_ns > LONG_NS):
             self._opened = self.clock.mark()
         if self.clock.kind == Clock.kind:  # the program may use a GPU by now
             self.clock = self._make_clock()
+
+    @contextmanager
+    def timing_gpu(self) -> Iterator[None]:
+        """Take the GPU's times of the steps that end in the block too, which costs a host some 15 µs each."""
+        self._times_gpu = True
+        try:
+            yield
+        finally:
+            self._times_gpu = False
 
     def waited_for_input(self, ns: int) -> None:
         """Note a time in a DataLoader, in the current step."""
@@ -88,7 +104,7 @@ class Journal:
 
     def worked(self, kind: str, ns: int = 0, place: Place | None = None) -> None:
         """Note irregular work in the current step; see `Work`."""
-        if len(self._work) < MOST_WORK and len(self) < MOST_STEPS and get_ident() == self._thread:
+        if len(self._work) < MOST_WORK and not self.is_full and get_ident() == self._thread:
             number = NOWHERE if place is None else self._places.setdefault(place, len(self._places))
             self._work.append(Work(len(self), kind, ns, number))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, final
@@ -108,9 +109,10 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     without a profiler: at least `plain_steps` steps (0 omits this window) and `plain_seconds`, but not longer than
     `plain_max_seconds` after 3 steps. Then torch.profiler records `steps` steps, which are the trace. On a GPU,
     `line_steps` more steps (0 omits this window), with stacks if `line_stack` is set, show which source line calls each
-    wait; the trace stores these lines. If the mean of the regular steps is not yet certain by the share
-    `plain_precision` (1 asks for nothing), it times more steps, for `plain_max_seconds` in all. Outside the windows the
-    program runs at its own speed.
+    wait; the trace stores these lines. Outside the windows the program runs at its own speed.
+
+    It times more steps while the mean of the regular ones is not certain by the share `plain_precision` (1 asks for
+    nothing), for `plain_max_seconds` and 20 times `plain_steps` at most; without a GPU after the other windows.
 
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
     block if it recorded no step.
@@ -274,7 +276,7 @@ class Recording:
         yield from self._recorded_window()
         if self.windows.line_steps and uses_cuda():
             yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
-        if plain is not None and plain.precision < 1 and self._agreement is None:
+        if plain is not None and self._agreement is None and not uses_cuda():
             yield from more_plain(self.journal, plain)
         self.done = True
 
@@ -289,7 +291,7 @@ class Recording:
         if plain and agreement.in_contact:
             steps = plain.steps_of(step_ns)
         agreed = yield from agreement.begin(self._count, str(steps), bounds)
-        return PlainBounds(int(agreed), 0.0, float("inf")) if plain else None
+        return PlainBounds(int(agreed), 0.0, inf, precision=1.0) if plain else None
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
         self._loaders_pin = loaders_pin()

@@ -103,6 +103,14 @@ def test_the_time_of_the_gpu_tells_the_step_where_it_was_taken() -> None:
     assert course.timed.step_ns == 10 * MS
 
 
+def test_a_host_that_ran_ahead_and_waits_makes_no_step_longer() -> None:
+    log = replace(
+        run(*[10.0] * 9, *[1.0] * 9, 91.0, *[1.0] * 9, 191.0, windows=(("plain", 9), ("after", 20))),
+        gpu_ns=(10 * MS,) * 9 + (0,) * 20,
+    )
+    assert reasons(follow_course(log)) == {"other": (1, 100)}
+
+
 def test_steps_under_the_profiler_are_not_regular_nor_irregular() -> None:
     windows = (("warm-up", 3), ("plain", 9), ("profiler warm-up", 2), ("recorded", 3), ("lines", 3), ("after", 2))
     steps = [10.0] * 12 + [400.0, 40.0, *[30.0] * 3, *[90.0] * 3] + [10.0] * 2

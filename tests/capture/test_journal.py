@@ -76,24 +76,26 @@ def test_what_comes_before_the_first_end_of_a_script_is_its_start_up(journal: Jo
 
 
 def test_the_time_of_the_gpu_is_taken_from_end_to_end_of_its_work(journal: Journal, clock: FakeClock) -> None:
-    journal.begin(with_step=True)
     clock.behind_ns = 4 * MS
-    step(journal, clock, 1)
-    clock.behind_ns = 30 * MS
-    step(journal, clock, 1)
-    clock.behind_ns = 40 * MS
-    step(journal, clock, 1)
-    assert journal.log().gpu_ns == (0, 0, 0)  # the GPU has not come there
+    with journal.timing_gpu():
+        journal.resume()
+        for behind in (30, 40):
+            clock.behind_ns = behind * MS
+            step(journal, clock, 1)
+    assert journal.log().gpu_ns == (0, 0)  # the GPU has not come there
     clock.time_ns += 50 * MS
-    assert journal.log().gpu_ns == (0, 27 * MS, 11 * MS)
-    assert journal.times_ns(1).tolist() == [27 * MS, 11 * MS]
+    step(journal, clock, 1)
+    assert journal.log().gpu_ns == (27 * MS, 11 * MS, 0)
+    assert journal.times_ns(1).tolist() == [11 * MS, 51 * MS]
 
 
 def test_the_time_of_the_gpu_begins_anew_after_a_long_pause_of_pinprofs(journal: Journal, clock: FakeClock) -> None:
     clock.behind_ns = 0
-    step(journal, clock, 10, own_ms=500)
-    step(journal, clock, 10)
-    assert journal.log().gpu_ns == (0, 10 * MS)
+    with journal.timing_gpu():
+        journal.resume()
+        step(journal, clock, 10, own_ms=500)
+        step(journal, clock, 10)
+    assert journal.log().gpu_ns == (10 * MS, 10 * MS)
 
 
 def test_work_belongs_to_the_step_in_which_it_is(journal: Journal, clock: FakeClock) -> None:
