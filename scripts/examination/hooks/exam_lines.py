@@ -1,0 +1,82 @@
+"""The lines of a program at which torch's sync debug mode sees the host wait, from its first step on."""
+
+import json
+import os
+import sys
+import sysconfig
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from exam_steps import call_at_ends
+
+SYNC = "called a synchronizing CUDA operation"
+HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # frames name files as strings
+INSTALLED = ("/site-packages/", "/dist-packages/", "/torchinductor_")
+LIBRARY = sysconfig.get_paths()["stdlib"] + "/"
+TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + "/"  # noqa: PTH100, PTH120
+
+Place = tuple[str, int, str]
+
+
+class Lines:
+    """How often each line was seen, until enough steps have been made."""
+
+    def __init__(self) -> None:
+        self._steps, self._began = 0, 0.0
+        self._seen: Counter[tuple[Place | None, Place | None]] = Counter()
+        self._most_steps, self._most_seconds = int(os.environ["EXAM_STEPS"]), float(os.environ["EXAM_SECONDS"])
+        self._show: Any = vars(warnings)["_showwarnmsg"]
+
+    def end_step(self) -> None:
+        """Start after the first step; count; write and end the program after the last."""
+        if self._began == 0.0:
+            self._began = time.perf_counter()
+            vars(warnings)["_showwarnmsg"] = self.show  # a script may replace showwarning itself
+            torch.cuda.set_sync_debug_mode("warn")
+        else:
+            self._steps += 1
+        warnings.simplefilter("always")  # whatever the script asked for meanwhile
+        if self._steps >= self._most_steps or time.perf_counter() - self._began > self._most_seconds:
+            self.leave()
+
+    def show(self, message: Any) -> None:
+        """Count a warning of the sync debug mode; other warnings are shown as ever."""
+        if SYNC in str(message.message):
+            self._seen[places(sys._getframe(1))] += 1  # noqa: SLF001  # the way to the caller's frame
+        else:
+            self._show(message)
+
+    def leave(self) -> None:
+        """Write what was seen and end the process at once."""
+        lines = [{"user": user, "library": library, "count": count} for (user, library), count in self._seen.items()]
+        noted = {"steps": self._steps, "lines": lines}
+        Path(f"{os.environ['EXAM_OUT']}.{os.getpid()}.json").write_text(json.dumps(noted))
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def places(frame: FrameType | None) -> tuple[Place | None, Place | None]:
+    """Return the nearest line that is neither installed nor Python's own, and the innermost one outside of torch."""
+    library = None
+    while frame is not None:
+        place = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        if not place[0].startswith(("<", HERE, TORCH)):
+            library = library or place
+            if not _is_installed(place[0]):
+                return place, library
+        frame = frame.f_back
+    return None, library
+
+
+def _is_installed(path: str) -> bool:
+    return path.startswith(LIBRARY) or any(part in path for part in INSTALLED)
+
+
+def install() -> None:
+    """Put the hooks on."""
+    call_at_ends(Lines().end_step)
