@@ -60,8 +60,9 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 @click.option("--skip", multiple=True, metavar="NAME", help="Leave this program out; may be repeated.")
 @click.option("--gpus", default=1, show_default=True, help="Take the programs for so many GPUs.")
 @click.option("--turns", default=3, show_default=True)
-@click.option("--steps", default=150, show_default=True, help="Of each truth, at most.")
-@click.option("--seconds", default=6.0, show_default=True, help="Of each truth's steps, at most.")
+@click.option("--steps", default=100, show_default=True, help="Of each truth, at least, if they take no longer.")
+@click.option("--least-seconds", default=3.0, show_default=True, help="Of each truth's steps, at least.")
+@click.option("--seconds", default=8.0, show_default=True, help="Of each truth's steps, at most.")
 @click.option("--jobs", default=6, show_default=True, help="Programs side by side where nothing is timed.")
 @click.option("--budget", default=3600.0, show_default=True, help="Start nothing new after so many seconds.")
 @click.option("--no-lines", is_flag=True, help="Leave the sync debug mode out.")
@@ -145,6 +146,7 @@ class Exam:
             "EXAM_OUT": str(noted),
             "EXAM_STEPS": str(steps),
             "EXAM_SECONDS": str(seconds),
+            "EXAM_LEAST_SECONDS": str(self._options["least_seconds"]),
             "EXAM_MARKER": place.program.marker,
             "EXAM_CALLS_PER_STEP": str(place.program.calls_per_step),
         }

@@ -45,7 +45,7 @@ def _cells(noted: Noted, judged: Noted) -> list[str]:
         _spread(of_runs(truth)),
         f"{_figure(of_runs(truth, 'mean_ms'))} / {_figure(of_runs(truth, 'median_ms'))}",
         "<br>".join(_step(run) for run in runs) or NOTHING,
-        "<br>".join(f"{100 * off:+.1f} %" for off in judged["off"] or []) or NOTHING,
+        "<br>".join(f"{100 * off:+.1f} %" for off in judged["off"]) or NOTHING,
         lines,
         NOTHING if judged["lines"] is None else str(len(judged["wrong"])),
         "<br>".join(f"{total:.1f} / {wall:.1f}" for total, wall in ledgers) or NOTHING,
@@ -56,7 +56,8 @@ def _cells(noted: Noted, judged: Noted) -> list[str]:
 def _short_of(noted: Noted, judged: Noted) -> list[str]:
     said = [f"not found: {line}" for line in judged.get("missing", [])]
     said += [f"wrong: {line}" for line in judged.get("wrong", [])]
-    said += [f"truth outside of the range in {judged['in_range'].count(False)}"] * (False in (judged["in_range"] or []))
+    if False in judged["in_range"]:
+        said.append(f"truth outside of the range in {judged['in_range'].count(False)} of {len(judged['in_range'])}")
     for kind in ("truth", "pinprof"):
         said += [f"{kind}: {run['error']}" for run in noted.get(kind, []) if run.get("error")]
     lines_error = noted.get("lines", {}).get("error")

@@ -29,7 +29,7 @@ def of_steps(noted: Noted) -> Noted:
     reported = [run["steps"] for run in noted.get("pinprof", []) if run.get("steps")]
     steps = [each["step_ms"] for each in reported if each.get("step_ms") is not None]
     if truth is None or not steps:
-        return {"off": None, "right": False, "in_range": None}
+        return {"off": [], "right": False, "in_range": []}
     mean, least, largest = truth
     ranges = [each["range_ms"] for each in reported if each.get("range_ms")]
     return {
