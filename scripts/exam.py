@@ -18,8 +18,8 @@ FOLDER holds clones, each under the name of its repository; the exam was made wi
 They need, beside torch: torchvision, timm, transformers, accelerate, torch-geometric, scipy, tensorboard, tiktoken,
 tyro and gymnasium 0.29. Data are made up in the folders of the programs; nothing is fetched.
 
-Each turn takes every program once: alone, with a clock at the ends of its steps (the truth), then under `pinprof run`.
-After the first turn each program is run once more in torch's sync debug mode, several side by side: nothing is timed.
+First each program runs once in torch's sync debug mode, several side by side: nothing is timed. Then each turn takes
+every program once: alone, with a clock at the ends of its steps (the truth), and under `pinprof run`, as users call it.
 """
 
 import json
@@ -32,6 +32,7 @@ from threading import Lock
 from typing import Any
 
 import click
+import torch
 
 from pinprof.outputs import write_whole
 from scripts.examination.made_up import make
@@ -42,9 +43,8 @@ from scripts.examination.truth import of_run
 from scripts.recordings import machine_of
 
 START_SECONDS = 60  # of a program, until its first steps
-PROFILED_SECONDS = 110  # `pinprof run`, which ends the program itself
 REPORT_SECONDS = 120
-LINES_STEPS, LINES_SECONDS = 200, 25.0
+LINES_STEPS, LINES_SECONDS = 200, 20.0
 KEPT_OF_STEPS = ("count", "source", "step_ms", "range_ms", "step_source", "bound", "traced_ms", "regular", "irregular")
 KEPT_OF_SITES = ("file", "line", "function", "cause", "call", "thread", "verdict", "count", "per_step", "library")
 
@@ -63,6 +63,7 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 @click.option("--steps", default=100, show_default=True, help="Of each truth, at least, if they take no longer.")
 @click.option("--least-seconds", default=3.0, show_default=True, help="Of each truth's steps, at least.")
 @click.option("--seconds", default=8.0, show_default=True, help="Of each truth's steps, at most.")
+@click.option("--patience", default=110.0, show_default=True, help="Seconds until a `pinprof run` is given up.")
 @click.option("--jobs", default=6, show_default=True, help="Programs side by side where nothing is timed.")
 @click.option("--budget", default=3600.0, show_default=True, help="Start nothing new after so many seconds.")
 @click.option("--no-lines", is_flag=True, help="Leave the sync debug mode out.")
@@ -101,8 +102,10 @@ class Exam:
 
     def hold(self, places: list[Place]) -> None:
         """Make the data, then take all programs in turns."""
-        self.noted["machine"] = machine_of("cuda")
+        self.noted["machine"] = machine_of("cuda" if torch.cuda.is_available() else "cpu")
         self._side_by_side(self._make_data, places)
+        if not self._options["no_lines"]:
+            self._side_by_side(self._note_lines, [each for each in places if not self._of(each).get("lines")])
         for turn in range(self._options["turns"]):
             reports: list[tuple[Place, Noted]] = []
             for place in places:
@@ -110,8 +113,6 @@ class Exam:
                     self._note_truth(place)
                     reports.append((place, self._profile(place, turn)))
             self._side_by_side(self._report, reports)
-            if turn == 0 and not self._options["no_lines"]:
-                self._side_by_side(self._note_lines, [each for each in places if not self._of(each).get("lines")])
 
     def _make_data(self, place: Place) -> None:
         began = time.perf_counter()
@@ -161,7 +162,7 @@ class Exam:
         """Run the program as a user of pinprof would."""
         trace = self._out / f"{place.program.name}.{turn}.json.gz"
         command = place.command(profiled=["--force", "-o", str(trace)])
-        ended = run(place, command, {}, PROFILED_SECONDS, trace.with_suffix(".log"))
+        ended = run(place, command, {}, self._options["patience"], trace.with_suffix(".log"))
         print(f"{place.program.name:20} pinprof {ended.seconds:5.1f} s, status {ended.status}", flush=True)
         noted = {"trace": trace.name, "seconds": ended.seconds, "status": ended.status, "tail": ended.tail}
         if ended.status != 0:

@@ -84,10 +84,12 @@ def test_a_step_is_right_within_three_percent_or_the_truth_s_own_spread() -> Non
 
 def test_lines_are_found_missing_or_wrong() -> None:
     sites = [site("train.py", 40, "item"), site("train.py", 60, "item"), site("train.py", 70, "device_synchronize")]
-    judged = verdict({"truth": [], "pinprof": [profiled(10.0, sites)], "lines": SEEN})
+    unplaced: dict[str, object] = {"file": None, "line": None, "cause": "item"}
+    judged = verdict({"truth": [], "pinprof": [profiled(10.0, [*sites, unplaced])], "lines": SEEN})
+    assert judged["unplaced"] == [1]
     assert judged["lines"] == 2
     assert judged["found"] == [1]
-    assert judged["missing"] == ["/clones/nanoGPT/train.py:50"]
+    assert judged["missing"] == ["nanoGPT/train.py:50"]
     assert judged["wrong"] == ["train.py:60 (item)"]
     assert judged["also"] == ["train.py:70 (device_synchronize)"]
 
@@ -167,6 +169,48 @@ def test_hooks_note_the_ends_of_steps_and_end_the_program(tmp_path: Path) -> Non
     assert ended.status == 0, ended.tail
     (file,) = tmp_path.glob("noted.*.json")
     assert of_run(json.loads(file.read_text()))["steps"] == 6  # nine ends, of which two are skipped
+
+
+def test_a_program_that_ends_early_tells_its_steps_too(tmp_path: Path) -> None:
+    place = Place(Program("steps", "", ("steps.py",)), tmp_path)
+    (tmp_path / "steps.py").write_text(
+        "import torch\nweight = torch.zeros(1, requires_grad=True)\nfor _ in range(5):\n    weight.sum().backward()\n"
+    )
+    asked = {"EXAM_MODE": "truth", "EXAM_OUT": str(tmp_path / "noted"), "EXAM_STEPS": "8", "EXAM_LEAST_SECONDS": "0"}
+    given = {**asked, "EXAM_SECONDS": "30", "EXAM_MARKER": "backward", "EXAM_CALLS_PER_STEP": "1"}
+    assert run(place, place.command(), given, 60.0, tmp_path / "log").status == 0
+    (file,) = tmp_path.glob("noted.*.json")
+    assert len(json.loads(file.read_text())["ends_ns"]) == 5
+
+
+def test_lines_are_counted_from_the_first_step_on_at_the_nearest_line_of_the_program(tmp_path: Path) -> None:
+    place = Place(Program("lines", "", ("lines.py",)), tmp_path)
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages/library.py").write_text(
+        "import warnings\ndef read():\n    warnings.warn('called a synchronizing CUDA operation')\n"
+    )
+    (tmp_path / "lines.py").write_text(
+        "import sys, warnings, torch\nsys.path.append('site-packages')\nimport library\n"
+        "torch.cuda.set_sync_debug_mode = print\nweight = torch.zeros(1, requires_grad=True)\n"
+        "optimizer = torch.optim.SGD([weight])\nlibrary.read()\nwhile True:\n    optimizer.step()\n    library.read()\n"
+        "    warnings.warn('something else')\n    warnings.simplefilter('ignore')\n"
+    )
+    asked = {"EXAM_MODE": "lines", "EXAM_OUT": str(tmp_path / "noted"), "EXAM_STEPS": "5", "EXAM_SECONDS": "30"}
+    ended = run(
+        place,
+        place.command(),
+        {**asked, "EXAM_MARKER": "optimizer", "EXAM_CALLS_PER_STEP": "1"},
+        60.0,
+        tmp_path / "log",
+    )
+    assert ended.status == 0, ended.tail
+    (file,) = tmp_path.glob("noted.*.json")
+    seen = json.loads(file.read_text())
+    library = [str(tmp_path / "site-packages/library.py"), 3, "read"]
+    assert seen == {
+        "steps": 5,
+        "lines": [{"user": [str(tmp_path / "lines.py"), 10, "<module>"], "library": library, "count": 5}],
+    }
 
 
 def test_names_of_programs_are_told_apart() -> None:

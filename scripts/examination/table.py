@@ -56,6 +56,8 @@ def _cells(noted: Noted, judged: Noted) -> list[str]:
 def _short_of(noted: Noted, judged: Noted) -> list[str]:
     said = [f"not found: {line}" for line in judged.get("missing", [])]
     said += [f"wrong: {line}" for line in judged.get("wrong", [])]
+    if any(judged.get("unplaced", [])):
+        said.append(f"waits without a line: {'/'.join(map(str, judged['unplaced']))}")
     if False in judged["in_range"]:
         said.append(f"truth outside of the range in {judged['in_range'].count(False)} of {len(judged['in_range'])}")
     for kind in ("truth", "pinprof"):

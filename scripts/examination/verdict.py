@@ -51,7 +51,8 @@ def of_lines(noted: Noted) -> Noted:
     return {
         "lines": len(true),
         "found": [len(each) for each in found],
-        "missing": [f"{file}:{line}" for file, line in sorted(true - found[0].intersection(*found[1:]))],
+        "missing": [_short(file, line) for file, line in sorted(true - found[0].intersection(*found[1:]))],
+        "unplaced": [sum(_unplaced(site) for site in sites) for sites in runs],
         "wrong": [_said(site) for site in kept.values() if site["cause"] in SEEN_BY_SYNC_DEBUG],
         "also": [_said(site) for site in kept.values() if site["cause"] not in SEEN_BY_SYNC_DEBUG],
     }
@@ -77,5 +78,13 @@ def _same(line: Line, site: Noted) -> bool:
     return one[-shared:] == other[-shared:]
 
 
+def _unplaced(site: Noted) -> bool:
+    return site["line"] is None and site["cause"] in SEEN_BY_SYNC_DEBUG
+
+
 def _said(site: Noted) -> str:
-    return f"{site['file']}:{site['line']} ({site['cause']})"
+    return f"{_short(site['file'], site['line'])} ({site['cause']})"
+
+
+def _short(file: str, line: int) -> str:
+    return f"{'/'.join(PurePath(file).parts[-2:])}:{line}"

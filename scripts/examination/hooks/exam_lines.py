@@ -1,5 +1,6 @@
 """The lines of a program at which torch's sync debug mode sees the host wait, from its first step on."""
 
+import atexit
 import json
 import os
 import sys
@@ -42,7 +43,9 @@ class Lines:
             self._steps += 1
         warnings.simplefilter("always")  # whatever the script asked for meanwhile
         if self._steps >= self._most_steps or time.perf_counter() - self._began > self._most_seconds:
-            self.leave()
+            self.write()
+            sys.stdout.flush()
+            os._exit(0)
 
     def show(self, message: Any) -> None:
         """Count a warning of the sync debug mode; other warnings are shown as ever."""
@@ -51,13 +54,13 @@ class Lines:
         else:
             self._show(message)
 
-    def leave(self) -> None:
-        """Write what was seen and end the process at once."""
+    def write(self) -> None:
+        """Write what was seen, if there were steps."""
+        if self._steps == 0:
+            return
         lines = [{"user": user, "library": library, "count": count} for (user, library), count in self._seen.items()]
         noted = {"steps": self._steps, "lines": lines}
         Path(f"{os.environ['EXAM_OUT']}.{os.getpid()}.json").write_text(json.dumps(noted))
-        sys.stdout.flush()
-        os._exit(0)
 
 
 def places(frame: FrameType | None) -> tuple[Place | None, Place | None]:
@@ -79,4 +82,6 @@ def _is_installed(path: str) -> bool:
 
 def install() -> None:
     """Put the hooks on."""
-    call_at_ends(Lines().end_step)
+    lines = Lines()
+    atexit.register(lines.write)  # of a program that ends first
+    call_at_ends(lines.end_step)
