@@ -196,12 +196,13 @@ def resnet50d(_repository: Path, folder: Path, _made_up: Generator) -> None:
     from safetensors.torch import save_file  # noqa: PLC0415  # only this maker needs them
     from timm import create_model  # noqa: PLC0415
 
-    kept = folder / HUB / "hub/models--timm--resnet50d.ra2_in1k"
+    model = create_model("resnet50d")
+    kept = folder / HUB / "hub" / f"models--{model.pretrained_cfg['hf_hub_id'].replace('/', '--')}"
     revision = "0" * 40
     (kept / "refs").mkdir(parents=True)
     (kept / "refs/main").write_text(revision)
     (kept / "snapshots" / revision).mkdir(parents=True)
-    save_file(create_model("resnet50d").state_dict(), kept / "snapshots" / revision / "model.safetensors")
+    save_file(model.state_dict(), kept / "snapshots" / revision / "model.safetensors")
 
 
 HUB = "hub"

@@ -127,7 +127,7 @@ PROGRAMS = (
     Program(
         "pyg_gcn",
         "pytorch_geometric",
-        ("gcn.py", "--epochs", "5000"),
+        ("gcn.py", "--epochs", "20000"),
         folder="examples",
         data=("planetoid",),
     ),
@@ -149,7 +149,7 @@ PROGRAMS = (
         folder="examples",
         data=("pets", "resnet50d"),
     ),
-    Program("pyg_mutag", "pytorch_geometric", ("mutag_gin.py",), folder="examples", data=("mutag",)),
+    Program("pyg_mutag", "pytorch_geometric", ("mutag_gin.py", "--epochs", "2000"), folder="examples", data=("mutag",)),
     Program("airbench94_compiled", "cifar10-airbench", ("legacy/airbench94_compiled.py",), data=("airbench",)),
     Program("imagenet_spawn_2", "examples", (*IMAGENET, *SPAWN), folder="imagenet", gpus=2),
     Program(
