@@ -44,7 +44,8 @@ from scripts.recordings import machine_of
 
 START_SECONDS = 60  # of a program, until its first steps
 REPORT_SECONDS = 120
-LINES_STEPS, LINES_SECONDS = 200, 20.0
+LINES_STEPS = 200
+LINES_SECONDS = 12.0, 25.0  # least, for what comes after these steps, and most
 KEPT_OF_STEPS = ("count", "source", "step_ms", "range_ms", "step_source", "bound", "traced_ms", "regular", "irregular")
 KEPT_OF_SITES = ("file", "line", "function", "cause", "call", "thread", "verdict", "count", "per_step", "library")
 
@@ -124,7 +125,7 @@ class Exam:
     def _note_truth(self, place: Place) -> None:
         """Run the program alone, with a clock at the ends of its steps."""
         options = self._options
-        ended, noted = self._hooked(place, "truth", options["steps"], options["seconds"])
+        ended, noted = self._hooked(place, "truth", options["steps"], (options["least_seconds"], options["seconds"]))
         truth = of_run(noted) if noted else {"error": self._error(ended)}
         self._of(place)["truth"].append({**truth, "seconds": ended.seconds})
         self._save()
@@ -139,19 +140,19 @@ class Exam:
         self._save()
         print(f"{place.program.name:20} lines {ended.seconds:5.1f} s", flush=True)
 
-    def _hooked(self, place: Place, mode: str, steps: int, seconds: float) -> tuple[Ended, Noted | None]:
+    def _hooked(self, place: Place, mode: str, steps: int, seconds: tuple[float, float]) -> tuple[Ended, Noted | None]:
         """Run the program with hooks; return what the first of its processes noted that made steps."""
         noted = self._out / f"{place.program.name}.{mode}"
         environment = {
             "EXAM_MODE": mode,
             "EXAM_OUT": str(noted),
             "EXAM_STEPS": str(steps),
-            "EXAM_SECONDS": str(seconds),
-            "EXAM_LEAST_SECONDS": str(self._options["least_seconds"]),
+            "EXAM_LEAST_SECONDS": str(seconds[0]),
+            "EXAM_SECONDS": str(seconds[1]),
             "EXAM_MARKER": place.program.marker,
             "EXAM_CALLS_PER_STEP": str(place.program.calls_per_step),
         }
-        ended = run(place, place.command(), environment, START_SECONDS + seconds, noted.with_suffix(f".{mode}.log"))
+        ended = run(place, place.command(), environment, START_SECONDS + seconds[1], noted.with_suffix(f".{mode}.log"))
         files = sorted(self._out.glob(f"{noted.name}.*.json"))
         found: Noted | None = json.loads(files[0].read_text()) if files else None
         for file in files:
@@ -216,7 +217,7 @@ def read(answer: Path) -> Noted:
     trace = json.loads(answer.read_text())["traces"][0]
     steps, syncs = trace["steps"], trace["syncs"]
     sites = [site for site in syncs["sites"] if site["verdict"] != "profiler"]
-    elsewhere = [{"cause": "item", **site} for site in syncs.get("seen_elsewhere") or []]
+    elsewhere = [{"cause": "seen_elsewhere", **site} for site in syncs.get("seen_elsewhere") or []]
     return {
         "steps": {name: steps[name] for name in KEPT_OF_STEPS if name in steps},
         "sites": [{name: site.get(name) for name in KEPT_OF_SITES} for site in [*sites, *elsewhere]],

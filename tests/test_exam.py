@@ -71,6 +71,7 @@ SEEN = {
         {"user": ["/clones/nanoGPT/train.py", 50, "train"], "library": None, "count": 20},
         {"user": None, "library": None, "count": 1},
     ],
+    "later": [{"user": ["/clones/nanoGPT/train.py", 90, "evaluate"], "library": None, "count": 4}],
 }
 
 
@@ -84,6 +85,7 @@ def test_a_step_is_right_within_three_percent_or_the_truth_s_own_spread() -> Non
 
 def test_lines_are_found_missing_or_wrong() -> None:
     sites = [site("train.py", 40, "item"), site("train.py", 60, "item"), site("train.py", 70, "device_synchronize")]
+    sites.append(site("train.py", 90, "seen_elsewhere"))
     unplaced: dict[str, object] = {"file": None, "line": None, "cause": "item"}
     judged = verdict({"truth": [], "pinprof": [profiled(10.0, [*sites, unplaced])], "lines": SEEN})
     assert judged["unplaced"] == [1]
@@ -195,11 +197,11 @@ def test_lines_are_counted_from_the_first_step_on_at_the_nearest_line_of_the_pro
         "optimizer = torch.optim.SGD([weight])\nlibrary.read()\nwhile True:\n    optimizer.step()\n    library.read()\n"
         "    warnings.warn('something else')\n    warnings.simplefilter('ignore')\n"
     )
-    asked = {"EXAM_MODE": "lines", "EXAM_OUT": str(tmp_path / "noted"), "EXAM_STEPS": "5", "EXAM_SECONDS": "30"}
+    asked = {"EXAM_MODE": "lines", "EXAM_OUT": str(tmp_path / "noted"), "EXAM_STEPS": "5", "EXAM_LEAST_SECONDS": "0"}
     ended = run(
         place,
         place.command(),
-        {**asked, "EXAM_MARKER": "optimizer", "EXAM_CALLS_PER_STEP": "1"},
+        {**asked, "EXAM_SECONDS": "30", "EXAM_MARKER": "optimizer", "EXAM_CALLS_PER_STEP": "1"},
         60.0,
         tmp_path / "log",
     )
@@ -210,6 +212,7 @@ def test_lines_are_counted_from_the_first_step_on_at_the_nearest_line_of_the_pro
     assert seen == {
         "steps": 5,
         "lines": [{"user": [str(tmp_path / "lines.py"), 10, "<module>"], "library": library, "count": 5}],
+        "later": [],
     }
 
 

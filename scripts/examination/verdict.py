@@ -10,9 +10,9 @@ ALLOWED = 0.03
 """How far the regular step may be off, where the truth's own spread is not wider."""
 SEEN_BY_SYNC_DEBUG = (
     *("item", "bool", "tolist", "to_cpu", "print", "nonzero", "mask_index", "masked_select", "unique"),
-    *("repeat_interleave", "equal", "blocking_copy_htod", "blocking_copy_dtoh", "tensor_from_host"),
+    *("seen_elsewhere", "repeat_interleave", "equal", "blocking_copy_htod", "blocking_copy_dtoh", "tensor_from_host"),
 )
-"""Causes of waits of which sync debug mode warns: such a line that it did not name is wrong."""
+"""Causes of waits of which sync debug mode warns: such a line that it never named is wrong."""
 
 Noted = dict[str, Any]
 Line = tuple[str, int]
@@ -41,12 +41,13 @@ def of_steps(noted: Noted) -> Noted:
 
 def of_lines(noted: Noted) -> Noted:
     """Compare the lines that pinprof named in any run with those that sync debug mode did."""
-    true = {_line(each["user"]) for each in noted.get("lines", {}).get("lines", []) if each["user"]}
+    seen = noted.get("lines", {})
+    true, later = ({_line(each["user"]) for each in seen.get(part, []) if each["user"]} for part in ("lines", "later"))
     runs = [run["sites"] for run in noted.get("pinprof", []) if run.get("sites") is not None]
-    if "steps" not in noted.get("lines", {}) or not runs:
+    if "steps" not in seen or not runs:
         return {"lines": None}
     found: list[set[Line]] = [{line for line in true if any(_same(line, site) for site in sites)} for sites in runs]
-    others = [site for sites in runs for site in sites if not any(_same(line, site) for line in true)]
+    others = [site for sites in runs for site in sites if not any(_same(line, site) for line in true | later)]
     kept = {(site["file"], site["line"], site["cause"]): site for site in others if site["line"] is not None}
     return {
         "lines": len(true),

@@ -22,15 +22,20 @@ LIBRARY = sysconfig.get_paths()["stdlib"] + "/"
 TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + "/"  # noqa: PTH100, PTH120
 
 Place = tuple[str, int, str]
+Wait = tuple[Place | None, Place | None]
 
 
 class Lines:
-    """How often each line was seen, until enough steps have been made."""
+    """How often each line was seen within so many steps, and which were seen in the seconds after them."""
 
     def __init__(self) -> None:
         self._steps, self._began = 0, 0.0
-        self._seen: Counter[tuple[Place | None, Place | None]] = Counter()
-        self._most_steps, self._most_seconds = int(os.environ["EXAM_STEPS"]), float(os.environ["EXAM_SECONDS"])
+        self._seen: Counter[Wait] = Counter()
+        self._later: Counter[Wait] = Counter()
+        self._judged_steps = int(os.environ["EXAM_STEPS"])
+        self._least_seconds, self._most_seconds = (
+            float(os.environ[name]) for name in ("EXAM_LEAST_SECONDS", "EXAM_SECONDS")
+        )
         self._show: Any = vars(warnings)["_showwarnmsg"]
 
     def end_step(self) -> None:
@@ -42,7 +47,8 @@ class Lines:
         else:
             self._steps += 1
         warnings.simplefilter("always")  # whatever the script asked for meanwhile
-        if self._steps >= self._most_steps or time.perf_counter() - self._began > self._most_seconds:
+        taken = time.perf_counter() - self._began
+        if taken > self._most_seconds or (taken > self._least_seconds and self._steps >= self._judged_steps):
             self.write()
             sys.stdout.flush()
             os._exit(0)
@@ -50,7 +56,8 @@ class Lines:
     def show(self, message: Any) -> None:
         """Count a warning of the sync debug mode; other warnings are shown as ever."""
         if SYNC in str(message.message):
-            self._seen[places(sys._getframe(1))] += 1  # noqa: SLF001  # the way to the caller's frame
+            seen = self._seen if self._steps < self._judged_steps else self._later
+            seen[places(sys._getframe(1))] += 1  # noqa: SLF001  # the way to the caller's frame
         else:
             self._show(message)
 
@@ -58,9 +65,13 @@ class Lines:
         """Write what was seen, if there were steps."""
         if self._steps == 0:
             return
-        lines = [{"user": user, "library": library, "count": count} for (user, library), count in self._seen.items()]
-        noted = {"steps": self._steps, "lines": lines}
+        noted = {"steps": self._steps, "lines": rows(self._seen), "later": rows(self._later)}
         Path(f"{os.environ['EXAM_OUT']}.{os.getpid()}.json").write_text(json.dumps(noted))
+
+
+def rows(seen: Counter[Wait]) -> list[dict[str, Any]]:
+    """Return the lines with their counts, as JSON takes them."""
+    return [{"user": user, "library": library, "count": count} for (user, library), count in seen.items()]
 
 
 def places(frame: FrameType | None) -> tuple[Place | None, Place | None]:
