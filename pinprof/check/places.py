@@ -9,7 +9,7 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import Site
 from pinprof.details import Details
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
-from pinprof.rules.sums import LONGEST_NAME, idle_gpu, in_or_after
+from pinprof.rules.sums import LONGEST_NAME, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, Placed
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, rows_by
@@ -36,11 +36,12 @@ def site_place(details: Details, site: Site) -> CodePlace:
     times = steps.divisor
     name = shortened(site.op or site.call, LONGEST_NAME)
     first = int(syncs.rows[syncs.number(site)][0])
+    library = f" in {site.library.file}:{site.library.function}" if site.library else ""
     return CodePlace(
         *site.place,
         rule_of_wait(details, first),
-        f"{site.cause} {site.op or site.call}",
-        f"{name} ({site.cause}): {how_many(cost.count / times)} {steps.per}; as traced, the host waits "
+        f"{site.cause} {site.op or site.call}{library}",
+        f"{name} ({site.cause}){within([site])}: {how_many(cost.count / times)} {steps.per}; as traced, the host waits "
         f"{duration(cost.stall_ns / times)} and {idle_gpu(len(details.devices), [(site, site.total)])} idle for "
         f"{duration(cost.idle_ns / times)} {in_or_after([cost])} it",
     )

@@ -77,6 +77,8 @@ def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterat
 
 LONGEST_NAME = 200
 """Characters of a name within a sentence."""
+MAX_LIBRARIES = 4
+"""Functions of libraries that a sentence names."""
 
 
 def at(place: Place) -> str:
@@ -85,6 +87,20 @@ def at(place: Place) -> str:
     if place.line is not None:
         return f" at {name}"
     return f" in {name}()" if name else ""
+
+
+def within(sites: Iterable[BareSite]) -> str:
+    """Return in which functions of libraries sites wait, to follow where they are called; else nothing."""
+    libraries = dict.fromkeys(site.library for site in sites if site.library)
+    names = [f"{library.function} ({shortened(_without_function(library), LONGEST_NAME)})" for library in libraries]
+    if not names:
+        return ""
+    more = f" and {len(names) - MAX_LIBRARIES} more" if len(names) > MAX_LIBRARIES else ""
+    return f" within {', '.join(names[:MAX_LIBRARIES])}{more}"
+
+
+def _without_function(place: Place) -> str:
+    return f"{place.file}:{place.line}" if place.line is not None else str(place.file)
 
 
 def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, Cost]]) -> str:

@@ -1,7 +1,8 @@
 """Stalls gathered by site: the same cause, called from the same line of the user through the same library function."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -45,6 +46,12 @@ class Cost(Stalled):
     """The GPU is idle because of them: `Stalls.idle_ns`."""
     within_ns: int
     """The part of that within calls that await no work; the rest comes after the work that was awaited."""
+
+    @classmethod
+    def of(cls, costs: Iterable["Cost"]) -> "Cost":
+        """Return what waits cost together."""
+        listed = list(costs)
+        return cls(*(sum(getattr(cost, each.name) for cost in listed) for each in fields(cls)))
 
     @property
     def overhead_ns(self) -> int:

@@ -70,6 +70,7 @@ def _caption(profile: Profile, sites: Sequence[tuple[WaitSite, Cost]]) -> str:
 
 
 def _named(site: WaitSite) -> str:
-    where = str(site.place) or site.op or site.call
+    known = [str(at) for at in (site.place, site.library) if at and str(at)]
+    where = " > ".join(known) or site.op or site.call
     where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]
     return f"{site.cause.replace('_', ' ')}: {where}"

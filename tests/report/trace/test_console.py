@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import copying_trace
@@ -17,7 +18,7 @@ from pinprof.trace import read_trace
 WIDTH = 110
 
 
-def text_of(path: Path, **options: bool) -> str:
+def text_of(path: Path, **options: Any) -> str:
     trace = read_trace(path)
     profile = measure(trace)
     return to_text(profile, find(profile, trace), width=WIDTH, **options).replace(f"{path.parent}/", "")
