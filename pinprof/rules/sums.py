@@ -77,8 +77,8 @@ def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterat
 
 LONGEST_NAME = 200
 """Characters of a name within a sentence."""
-MAX_LIBRARIES = 4
-"""Functions of libraries that a sentence names."""
+MAX_LIBRARIES = MAX_OPS = 4
+"""Functions of libraries and ops that a sentence names."""
 
 
 def at(place: Place) -> str:
@@ -97,6 +97,12 @@ def within(sites: Iterable[BareSite]) -> str:
         return ""
     more = f" and {len(names) - MAX_LIBRARIES} more" if len(names) > MAX_LIBRARIES else ""
     return f" within {', '.join(names[:MAX_LIBRARIES])}{more}"
+
+
+def ops_of(sites: Iterable[BareSite]) -> str:
+    """Return the ops in which sites wait, or the calls where there is no op around them."""
+    ops = list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites))
+    return ", ".join(ops[:MAX_OPS]) + (f" and {len(ops) - MAX_OPS} more" if len(ops) > MAX_OPS else "")
 
 
 def _without_function(place: Place) -> str:

@@ -12,7 +12,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
-from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE, WHOLE_TRACE
 from pinprof.units import duration, how_many, shortened
@@ -99,12 +99,7 @@ def _names(sites: Sequence[Site]) -> list[str]:
     for site in sites:
         op = shortened(site.op or site.call, LONGEST_NAME)
         together.setdefault((site.place, None if site.library else op), []).append(site)
-    return [f"{_ops(members)}{at(members[0].place)}{within(members)}" for members in together.values()]
-
-
-def _ops(sites: Sequence[Site]) -> str:
-    ops = list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites))
-    return ", ".join(ops[:MAX_NAMED]) + (f" and {len(ops) - MAX_NAMED} more" if len(ops) > MAX_NAMED else "")
+    return [f"{ops_of(members)}{at(members[0].place)}{within(members)}" for members in together.values()]
 
 
 def _only_moves(details: Details, sites: Sequence[Site]) -> str:
