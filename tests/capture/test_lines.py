@@ -1,3 +1,4 @@
+import importlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -237,3 +238,43 @@ def test_the_line_in_compiled_code_is_the_one_that_calls_it(backend: str, compil
 
     forward(torch.ones(3))
     assert [found.function for found in recorder.lines[1:]] == ["forward"]
+
+
+def test_a_library_that_waits_is_in_the_stack_with_the_way_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "lib" / "site-packages" / "detector"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from detector.heads import Heads\n")
+    (package / "heads.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(package.parent))
+    heads = importlib.import_module("detector").Heads()
+    recorder = LineRecorder()
+    monkeypatch.setattr(sys.modules["detector.heads"], "wait", recorder.waited)
+    heads(torch.ones(2))  # library called
+    monkeypatch.delitem(sys.modules, "detector")
+    monkeypatch.delitem(sys.modules, "detector.heads")
+    (line,) = recorder.lines
+    assert line.line == marked("library called")
+    library, path = call_path(line.stack, line.place, certain=True)
+    assert library == Place("detector/heads.py", 10, "loss")
+    assert path == (
+        f"{line.file}:{line.line}:{line.function}",
+        "detector/heads.py:6:forward",
+        "detector/heads.py:10:loss",
+    )
+
+
+LIBRARY = """import torch
+wait = None
+
+class Heads(torch.nn.Module):
+    def forward(self, x):
+        return torch.no_grad()(self.loss)(x)
+
+    def loss(self, x):
+        x = x + 1
+        wait()
+        return x
+"""
+"""Its `loss` is called through frames of torch: of the module, and of the decorator."""
