@@ -5,7 +5,6 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from functools import cache
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple, TypeAlias
 
@@ -13,6 +12,9 @@ from pinprof.capture.program import OWN_FOLDERS
 from pinprof.trace.callers import kept_frames
 from pinprof.trace.frames import is_generated
 from pinprof.trace.lines import SourceLine
+
+MOST_KNOWN = 10_000
+"""Stacks that are remembered: a program has fewer places that wait, unless it makes code as it runs."""
 
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
@@ -23,12 +25,29 @@ Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
 """The frames at one moment, innermost first, with their lines: quick to take, and readable later."""
 
 
+_known: dict[tuple[str, str, tuple[int, ...]], tuple[SourceLine | None, list[CodeType]]] = {}
+"""Lines that were asked for before, with what keeps the ids of their code: a step asks for the same ones again."""
+
+
 def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
     """Return the line of the user's code nearest to a frame, at any distance; None if no frame is the user's.
 
     The file `also` is the user's wherever it is.
     """
-    return nearest_line(_frames(frame), also)
+    codes: list[CodeType] = []
+    at: list[int] = []
+    outer = frame
+    while outer is not None:
+        codes.append(outer.f_code)
+        at += (id(outer.f_code), outer.f_lasti)
+        outer = outer.f_back
+    asked = also, _working_folder(), tuple(at)
+    known = _known.get(asked)
+    if known is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        known = _known[asked] = nearest_line(_frames(frame), also), codes
+    return known[0]
 
 
 def stack_from(frame: FrameType | None) -> Stack:
@@ -52,7 +71,7 @@ class _Seen(NamedTuple):
     @property
     def is_compiled(self) -> bool:
         """Whether torch.compile made its code: the line of a call there is the one where the function begins."""
-        return DYNAMO in self.called and self.line == self.code.co_firstlineno
+        return DYNAMO in self.called and self.line in {None, self.code.co_firstlineno}
 
 
 def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> SourceLine | None:
@@ -93,7 +112,7 @@ def _is_users(file: str) -> bool:
 def _working_folder() -> str:
     """Return the working directory; nothing where the program removed it."""
     try:
-        return str(Path.cwd())
+        return os.getcwd()  # noqa: PTH109  asked for at each wait: Path.cwd() takes four times as long
     except FileNotFoundError:
         return ""
 
