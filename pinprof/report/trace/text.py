@@ -179,7 +179,9 @@ def _waits(profile: Profile, waits_by: str) -> Iterable[RenderableType]:
     if left := sum(len(gathered.sites) for gathered in together[MAX_SITES:]):
         yield bullet(f"and {counted(left, 'more site')}, all in the JSON and HTML reports")
     if waits_by == LINE and called_from_several(listed):
-        yield bullet("some functions of libraries wait for several lines: --waits-by library adds them up")
+        yield bullet(
+            "functions of libraries wait for several of these lines: pinprof report --waits-by library adds them up"
+        )
     if len(sites) > len(listed):
         yield bullet(
             f"{counted(len(sites) - len(listed), 'site')} outside of the complete steps: in the JSON and HTML reports"
