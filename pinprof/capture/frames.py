@@ -43,20 +43,20 @@ def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> Sour
     found: tuple[str, int, str] | None = None
     for code, line in frames:
         if not code.co_filename.startswith(OWN_FOLDERS):
-            file = _shown(code.co_filename)
+            file = shown_file(code.co_filename)
             stack.append(f"{file}:{line}:{code.co_name}")
-            if found is None and (code.co_filename == also or _is_users(code.co_filename)):
+            if found is None and (code.co_filename == also or is_users(code.co_filename)):
                 found = file, line, code.co_name
         if found and len(stack) >= STACK_DEPTH:
             break
     return SourceLine(*found, stack=tuple(stack[:STACK_DEPTH])) if found else None
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
     return not file.startswith((*INSTALLED, "<")) and f"{os.sep}site-packages{os.sep}" not in file
 
 
-def _shown(file: str) -> str:
+def shown_file(file: str) -> str:
     """Return a file's path relative to the working directory, else to its entry of `sys.path`."""
     for folder in (str(Path.cwd()), *sys.path):
         if folder and file.startswith(folder.rstrip(os.sep) + os.sep):

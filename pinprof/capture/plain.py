@@ -1,7 +1,7 @@
 """The plain window: times the steps without a profiler."""
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
@@ -115,8 +115,12 @@ def clock_of_program() -> Clock:
     return CudaClock() if uses_cuda() else Clock()
 
 
-def plain_window(clock: Clock, bounds: PlainBounds) -> Generator[Progress, None, PlainWindow]:
+def plain_window(
+    clock: Clock, bounds: PlainBounds, on_step: Callable[[], None] = lambda: None
+) -> Generator[Progress, None, PlainWindow]:
     """Wait at every step boundary until the bounds are reached; return the measured step.
+
+    It calls `on_step` at the end of each.
 
     It synchronizes the device at both ends only. The mean is the host's time between them, so it is right even if host
     or GPU runs ahead of the other.
@@ -128,6 +132,7 @@ def plain_window(clock: Clock, bounds: PlainBounds) -> Generator[Progress, None,
     while not bounds.reached(steps, (clock.now_ns() - start_ns) / NS_PER_S):
         yield Progress("plain", steps + 1, bounds.steps)
         clock.mark()
+        on_step()
         steps += 1
     clock.synchronize()
     mean_ms = (clock.now_ns() - start_ns) / NS_PER_MS / steps

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, final
 
+import msgspec
 import torch
 
 from pinprof.capture.agreement import Agreement
@@ -17,8 +18,10 @@ from pinprof.capture.lines import line_window
 from pinprof.capture.memory import host_memory, loaders_pin
 from pinprof.capture.plain import Clock, PlainBounds, PlainWindow, Progress, clock_of_program, plain_window, uses_cuda
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
+from pinprof.capture.sampling import sampling
 from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.errors import CaptureError
+from pinprof.trace.host import HOST_KEY, HostProfile
 from pinprof.units import counted
 from pinprof.version import VERSION
 
@@ -114,8 +117,8 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
 class Recording:
     """One run through the windows, which `step()` advances; its results are `plain` and `recorded_steps`.
 
-    `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain` stays None if that
-    window was omitted or cut short. The file at `path` exists when `recorded_steps` is not 0. `marker` says what marks
+    `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain` and `host`, the samples of
+    the host's Python stack, stay None if that window was omitted or cut short. The file at `path` exists when `recorded_steps` is not 0. `marker` says what marks
     a step, and is stored in that file.
     """
 
@@ -133,6 +136,7 @@ class Recording:
         self.done = False
         self.steps_seen = 0
         self.plain: PlainWindow | None = None
+        self.host: HostProfile | None = None
         self.marker = "p.step()"
         self.recorded_steps = 0
         self._make_profiler = make_profiler
@@ -223,7 +227,7 @@ class Recording:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
         plain = yield from self._warm_up()
         if plain is not None:
-            self.plain = yield from plain_window(self._make_clock(), plain)
+            yield from self._plain_window(plain)
         yield from self._recorded_window()
         if self.windows.line_steps and uses_cuda():
             yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
@@ -241,6 +245,13 @@ class Recording:
             steps = plain.steps_of(step_ns)
         agreed = yield from agreement.begin(self._count, str(steps), bounds)
         return PlainBounds(int(agreed), 0.0, float("inf")) if plain else None
+
+    def _plain_window(self, bounds: PlainBounds) -> Generator[Progress, None, None]:
+        clock = self._make_clock()
+        clock.synchronize()  # what the warm-up left to the GPU is no part of the first sampled step
+        with sampling() as sampler:
+            self.plain = yield from plain_window(clock, bounds, sampler.step)
+        self.host = sampler.profile()
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
         self._loaders_pin = loaders_pin()
@@ -264,6 +275,8 @@ class Recording:
         with as_capture_error("the recording could not be finished"):
             if steps:  # the profiler takes metadata only while it records
                 profiler.add_metadata_json("pinprof", json.dumps(self._description()))
+                if self.host is not None:
+                    profiler.add_metadata_json(HOST_KEY, msgspec.json.encode(self.host).decode())
             profiler.stop()
             if steps:
                 write_trace(profiler, self.path)
