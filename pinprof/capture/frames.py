@@ -53,6 +53,7 @@ def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> Sour
 
 
 def is_users(file: str) -> bool:
+    """Return whether a file is the user's own, not Python's or an installed package's."""
     return not file.startswith((*INSTALLED, "<")) and f"{os.sep}site-packages{os.sep}" not in file
 
 

@@ -117,9 +117,9 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
 class Recording:
     """One run through the windows, which `step()` advances; its results are `plain` and `recorded_steps`.
 
-    `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain` and `host`, the samples of
-    the host's Python stack, stay None if that window was omitted or cut short. The file at `path` exists when `recorded_steps` is not 0. `marker` says what marks
-    a step, and is stored in that file.
+    `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain`, and `host`, the
+    samples of the main thread's Python stack, stay None if that window was omitted or cut short. The file at `path`
+    exists when `recorded_steps` is not 0. `marker` says what marks a step, and is stored in that file.
     """
 
     def __init__(
