@@ -3,8 +3,9 @@
 The signal's handler runs on the main thread where Python next looks for signals: at the end of a call of a function in
 C, at the start of one in Python, and at the end of a loop's body. A thread that reads `sys._current_frames()` gets
 Python's lock only where the main thread lets it go, in calls of torch: pure Python would seem to take no time
-(measured: 0 of 14 %). But in a long call that lets the lock go (a wait for the GPU in `if loss > 3`), only a thread sees the line:
-the handler comes too late (measured: 2 of 37 %). So both watch the same clock, and the first to come takes the sample.
+(measured: 0 of 14 %). But in a long call that lets the lock go (a wait for the GPU in `if loss > 3`), only a thread
+sees the line: the handler comes too late (measured: 2 of 37 %). So both watch the same clock, and the first to come
+takes the sample.
 What is still wrong: an operator shorter than `LATE_S` may be seen at the next call.
 
 `scripts/bench_sampling.py` measures what a sample costs.
@@ -75,7 +76,7 @@ class HostSampler:
         """Begin to sample, if the alarm signal is free and this is the main thread; else `why_not` says why."""
         self.why_not = _obstacle()
         if self.why_not is None:
-            _never_compiled(self._on_signal, self._take, self._pause, self._set_timer, raw_stack)
+            _never_compiled(self._on_signal, self._take, self._pause, self._set_timer, raw_stack, Sample.__new__)
             self._arm: Callable[..., object] = signal.setitimer
             self._handle: Callable[..., object] = signal.signal
             self._handle(signal.SIGALRM, self._on_signal)
