@@ -1,5 +1,7 @@
 """Where the host's time goes, as an icicle: each line of code under the one that called it, as wide as its share."""
 
+from pathlib import PurePath
+
 from pinprof.analyses.host import LOADER, Flame, icicle
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, layout
@@ -22,7 +24,10 @@ ROW, MOST_HEIGHT = 24, 760
 """Pixels of a level, and of all."""
 LONGEST = 48
 """Characters of a name in a rectangle."""
-TEXT = "#1b2026"
+TEXT, SMALLEST = "#1b2026", 9
+"""The colour of names, which all colours of rectangles are light enough for, and their smallest size in pixels."""
+MODULE = "<module>"
+"""What Python calls code outside of functions."""
 WRAPPERS = ("Module._wrapped_call_impl", "Module._call_impl")
 """Functions of torch between each module and its `forward`: they would make three levels of each."""
 
@@ -50,12 +55,14 @@ def host_chart(profile: Profile) -> Chart | None:
         "hovertext": [_hover(recorded, flame, profile.host.samples, step_ns) for flame in flames],
         "hoverinfo": "text",
         "textfont": {"color": TEXT, "size": 11},
+        "leaf": {"opacity": 1},
         "tiling": {"orientation": "v", "pad": 1},
         "pathbar": {"visible": True, "thickness": 22},
         "sort": False,
     }
     height = min(ROW * _levels(flames) + 60, MOST_HEIGHT)
-    shape = layout(height, "", "", margin={"l": 4, "r": 4, "t": 28, "b": 4})
+    margin = {"l": 4, "r": 4, "t": 28, "b": 4}
+    shape = layout(height, "", "", margin=margin, uniformtext={"minsize": SMALLEST, "mode": "hide"})
     return Chart(_caption(profile), [series], shape, KEYS)
 
 
@@ -80,7 +87,8 @@ def _label(recorded: HostProfile, flame: Flame) -> str:
     if flame.frame < 0:
         return "the main thread"
     frame = recorded.frames[flame.frame]
-    return cut(f"{frame.function}:{frame.line}" if frame.line is not None else frame.function, LONGEST)
+    name = PurePath(frame.file).name if frame.function == MODULE else frame.function
+    return cut(f"{name}:{frame.line}" if frame.line is not None else name, LONGEST)
 
 
 def _hover(recorded: HostProfile, flame: Flame, samples: int, step_ns: float | None) -> str:
