@@ -3,8 +3,8 @@
     PYTHONPATH=. python scripts/bench_sampling.py [--json FILE] [--rounds N] [--device DEVICE]
 
 The cost is that of a step which the host limits: so many small operators, from deep in the stack. Steps with and
-without sampling take turns; the ratio is the median over the rounds, with its quartiles. A sample costs the time by which
-it makes the steps longer. On a machine with other work only the ratio of the process's CPU time is of use.
+without sampling take turns; the ratio is the median over the rounds, with its quartiles. A sample costs the time by
+which it makes the steps longer. On a machine with other work only the ratio of the process's CPU time is of use.
 
 The shares are those of a program that times its own parts: pure Python, operators, sleep, and an operator that waits.
 """

@@ -1,7 +1,7 @@
 """The plain window: times the steps without a profiler."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from pinprof.capture.sampling import sampling
+from pinprof.trace.host import HostProfile
 from pinprof.units import NS_PER_MS
 
 NS_PER_S = 1_000_000_000
@@ -115,12 +117,8 @@ def clock_of_program() -> Clock:
     return CudaClock() if uses_cuda() else Clock()
 
 
-def plain_window(
-    clock: Clock, bounds: PlainBounds, on_step: Callable[[], None] = lambda: None
-) -> Generator[Progress, None, PlainWindow]:
-    """Wait at every step boundary until the bounds are reached; return the measured step.
-
-    It calls `on_step` at the end of each.
+def plain_window(clock: Clock, bounds: PlainBounds) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
+    """Wait at every step boundary until the bounds are reached; return the measured step and the host's stacks in it.
 
     It synchronizes the device at both ends only. The mean is the host's time between them, so it is right even if host
     or GPU runs ahead of the other.
@@ -129,12 +127,13 @@ def plain_window(
     start_ns = clock.now_ns()
     clock.mark()
     steps = 0
-    while not bounds.reached(steps, (clock.now_ns() - start_ns) / NS_PER_S):
-        yield Progress("plain", steps + 1, bounds.steps)
-        clock.mark()
-        on_step()
-        steps += 1
-    clock.synchronize()
-    mean_ms = (clock.now_ns() - start_ns) / NS_PER_MS / steps
+    with sampling() as sampler:
+        while not bounds.reached(steps, (clock.now_ns() - start_ns) / NS_PER_S):
+            yield Progress("plain", steps + 1, bounds.steps)
+            clock.mark()
+            sampler.step()
+            steps += 1
+        clock.synchronize()
+        mean_ms = (clock.now_ns() - start_ns) / NS_PER_MS / steps
     p10_ms, median_ms, p90_ms = (float(ms) for ms in np.percentile(clock.step_ms(), [10, 50, 90]))
-    return PlainWindow(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind)
+    return PlainWindow(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind), sampler.profile()

@@ -18,7 +18,6 @@ from pinprof.capture.lines import line_window
 from pinprof.capture.memory import host_memory, loaders_pin
 from pinprof.capture.plain import Clock, PlainBounds, PlainWindow, Progress, clock_of_program, plain_window, uses_cuda
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
-from pinprof.capture.sampling import sampling
 from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.errors import CaptureError
 from pinprof.trace.host import HOST_KEY, HostProfile
@@ -227,7 +226,7 @@ class Recording:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
         plain = yield from self._warm_up()
         if plain is not None:
-            yield from self._plain_window(plain)
+            self.plain, self.host = yield from plain_window(self._make_clock(), plain)
         yield from self._recorded_window()
         if self.windows.line_steps and uses_cuda():
             yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
@@ -245,13 +244,6 @@ class Recording:
             steps = plain.steps_of(step_ns)
         agreed = yield from agreement.begin(self._count, str(steps), bounds)
         return PlainBounds(int(agreed), 0.0, float("inf")) if plain else None
-
-    def _plain_window(self, bounds: PlainBounds) -> Generator[Progress, None, None]:
-        clock = self._make_clock()
-        clock.synchronize()  # what the warm-up left to the GPU is no part of the first sampled step
-        with sampling() as sampler:
-            self.plain = yield from plain_window(clock, bounds, sampler.step)
-        self.host = sampler.profile()
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
         self._loaders_pin = loaders_pin()

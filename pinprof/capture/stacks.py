@@ -96,7 +96,7 @@ class _Naming:
         key = id(code), instruction
         if key not in self._known:
             file, origin = self._file(code.co_filename)
-            name = shortened(getattr(code, "co_qualname", code.co_name), LONGEST)
+            name = _text(getattr(code, "co_qualname", code.co_name))
             frame = HostFrame(file, _line(code, instruction), name, origin)
             self._known[key] = self._index.setdefault(frame, len(self.frames))
             if self._known[key] == len(self.frames):
@@ -107,8 +107,13 @@ class _Naming:
         if file not in self._files:
             is_torch = file.startswith((TORCH, COMPILED))
             origin: Origin = "torch" if is_torch else "user" if is_users(file) else "library"
-            self._files[file] = shortened(shown_file(file), LONGEST), origin
+            self._files[file] = _text(shown_file(file)), origin
         return self._files[file]
+
+
+def _text(name: str) -> str:
+    """Return a name that can be stored: that of a file may have bytes that are no text."""
+    return shortened(name.encode(errors="replace").decode(), LONGEST)
 
 
 def _entered(stack: RawStack) -> Iterator[tuple[CodeType, int]]:

@@ -100,7 +100,7 @@ def test_windows_follow_each_other_and_the_file_is_written(
     assert recording.recorded_steps == 2
     assert recording.path.read_text() == "{}"
     # three boundaries inside the profiler's four steps, then its end
-    assert profiler.calls == ["start", "step", "step", "step", "metadata", "stop", "export"]
+    assert profiler.calls == ["start", "step", "step", "step", "metadata", "metadata", "stop", "export"]
     assert [path.name for path in recording.path.parent.iterdir()] == ["out.json"]
 
 

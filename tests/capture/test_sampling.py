@@ -291,3 +291,25 @@ def test_a_recording_without_a_plain_window_has_none(tmp_path: Path) -> None:
             torch.ones(2).sum()
             recording.step()
     assert read_trace(tmp_path / "trace.json").info.host is None
+
+
+@pytest.mark.gpu
+def test_a_wait_for_the_gpu_in_an_operator_has_its_line() -> None:
+    matrix = torch.ones(8000, 8000, device="cuda")
+
+    def wait() -> int:
+        large = (matrix @ matrix).sum() > 0
+        if large:  # here it waits
+            return len("more")
+        return 0
+
+    wait()
+    with sampling() as sampler:
+        for _ in range(30):
+            wait()
+            sampler.step()
+    host = sampler.profile()
+    lines: Counter[int | None] = Counter()
+    for stack in host.stacks:
+        lines[host.frames[stack.frames[-1]].line] += stack.count
+    assert lines[wait.__code__.co_firstlineno + 2] > 0.9 * host.samples

@@ -2,8 +2,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from trace_builder import TraceBuilder
 
+from pinprof.analyses.host import measure_host
 from pinprof.trace import read_trace
 from pinprof.trace.host import DEEPEST, HOST_KEY, MOST_STACKS, HostFrame, HostProfile, HostStack, host_of_metadata
 
@@ -74,6 +77,21 @@ def test_a_record_may_say_why_there_are_no_samples() -> None:
 def test_a_malformed_record_is_none(change: dict[str, Any]) -> None:
     assert host_of_metadata(RECORD) is not None
     assert host_of_metadata(RECORD | change) is None
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*RECORD, *FRAMES[0]]), inner, max_size=4)
+    ),
+)
+
+
+@given(st.sampled_from(list(RECORD)), ANYTHING)
+def test_whatever_is_recorded_is_sound_or_none(key: str, value: object) -> None:
+    read = host_of_metadata(RECORD | {key: value})
+    sums = measure_host(read)
+    assert sums is None or read is None or sums.samples + sums.folded == read.samples
 
 
 @pytest.mark.parametrize("entry", [None, 5, [], "samples", {}])
