@@ -185,15 +185,20 @@ def icicle(stacks: Iterable[HostStack], least: int = 1) -> list[Flame]:
 
     Rectangles of fewer samples than `least` are left out, but stay in the counts of those around them.
     """
-    counts: Counter[tuple[int, ...]] = Counter()
-    for stack in stacks:
-        for depth in range(len(stack.frames) + 1):
-            counts[stack.frames[:depth]] += stack.count
-    places: dict[tuple[int, ...], int] = {}
-    found: list[Flame] = []
-    for path, count in sorted(counts.items(), key=lambda each: (len(each[0]), -each[1], each[0])):
-        if path and (count < least or path[:-1] not in places):
-            continue
-        places[path] = len(found)
-        found.append(Flame(path[-1] if path else -1, places[path[:-1]] if path else -1, count))
+    level = [(0, stack) for stack in stacks]
+    found = [Flame(-1, -1, sum(stack.count for _, stack in level))] if level else []
+    depth = 0
+    while level:
+        level = [(parent, stack) for parent, stack in level if depth < len(stack.frames)]
+        counts: Counter[tuple[int, int]] = Counter()
+        for parent, stack in level:
+            counts[parent, stack.frames[depth]] += stack.count
+        places: dict[tuple[int, int], int] = {}
+        for key, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
+            if count >= least:
+                places[key] = len(found)
+                found.append(Flame(key[1], key[0], count))
+        below = ((places.get((parent, stack.frames[depth])), stack) for parent, stack in level)
+        level = [(place, stack) for place, stack in below if place is not None]
+        depth += 1
     return found

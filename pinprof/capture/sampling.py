@@ -29,7 +29,7 @@ from pinprof.trace.host import HostProfile
 
 INTERVAL_S = 0.01
 """Mean time between samples. On an idle virtual machine, whose interrupts alone take 40 us, a sample cost 35 us by the
-signal and up to 80 us with the thread (a step of small operators, 25 frames deep): 0.8 % of a step that the host limits."""
+signal and up to 80 us with the thread (a step of small operators, 25 frames deep): 0.8 % of what the host limits."""
 
 SPREAD = 0.5
 """Each interval is longer or shorter than the mean by up to this share of it, so that they do not follow the steps."""
