@@ -7,6 +7,7 @@ import msgspec
 
 from pinprof.trace.host import HOST_KEY
 from pinprof.trace.lines import LINES_KEY
+from pinprof.trace.run import RUN_KEY
 from pinprof.trace.tables import NONE
 
 Number: TypeAlias = int | float | str | None
@@ -64,6 +65,7 @@ class Metadata(msgspec.Struct):
     pinprof: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     lines: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=LINES_KEY)
     host: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=HOST_KEY)
+    run: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=RUN_KEY)
 
 
 class File(Metadata):
