@@ -14,6 +14,7 @@ from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import CopySums, GpuSums, PerStep, Profile, WaitCost, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
+from pinprof.report.trace.host_json import host_profile
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.units import ms
 from pinprof.usual import CONFIDENCE
@@ -153,6 +154,7 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
             "pin_thread": profile.loader.pin_thread,
             "pins": profile.loader.pins,
         },
+        "host_profile": host_profile(profile),
         "host_memory": asdict(info.host_memory) if info.host_memory else None,
         "findings": [_finding(finding, step) for finding in findings],
         "joint": _joint(findings.joint, step),

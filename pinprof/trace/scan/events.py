@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from pinprof.trace.host import HOST_KEY
 from pinprof.trace.lines import LINES_KEY
 from pinprof.trace.run import RUN_KEY
 from pinprof.trace.tables import NONE
@@ -63,6 +64,7 @@ class Metadata(msgspec.Struct):
     base: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="baseTimeNanoseconds")
     pinprof: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     lines: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=LINES_KEY)
+    host: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=HOST_KEY)
     run: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=RUN_KEY)
 
 
