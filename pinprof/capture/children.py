@@ -18,6 +18,7 @@ from pinprof.capture.job import rank_in
 from pinprof.capture.notes import Notes
 from pinprof.capture.orders import Orders, importable
 from pinprof.capture.replaced import replaced
+from pinprof.capture.stuck import StuckScript
 
 SPAWNED_BY_TORCH = "torch.multiprocessing.spawn"
 """The module of the function that every process of `torch.multiprocessing.spawn` runs."""
@@ -30,16 +31,17 @@ WAIT_AFTER_FAILURE_S = 10.0
 
 _orders: Orders | None = None
 """Set while this process follows those that it starts, and in its forks."""
+_before_start: Callable[[], None] | None = None
 
 
 @contextmanager
-def followed(orders: Orders) -> Iterator[None]:
+def followed(orders: Orders, before_start: Callable[[], None] | None = None) -> Iterator[None]:
     """Record the processes that the block starts, and those that they start."""
-    global _orders  # noqa: PLW0603  one for the process
+    global _orders, _before_start  # noqa: PLW0603  one for the process
     if _orders is not None:  # a fork has all this from its parent
         yield
         return
-    _orders = orders
+    _orders, _before_start = orders, before_start
     with ExitStack() as undo:
         undo.enter_context(importable())
         undo.enter_context(replaced(BaseProcess, "start", _following_start))
@@ -143,6 +145,8 @@ def _orders_for_child() -> Orders | None:
     if _orders is None:
         return None
     Notes(_orders.notes).make()
+    if _before_start is not None:
+        _before_start()
     return replace(_orders, inherited=rank_in(os.environ))
 
 
@@ -155,11 +159,14 @@ def following(orders: Orders, notes: Notes) -> Iterator[Callable[[Ending], None]
     """Follow the processes of a script in the block, which gets a function to call when the script has ended."""
 
     def ended(ending: Ending) -> None:
+        if stuck.interrupted:
+            notes.remark("The script waited for children that pinprof had stopped, so pinprof stopped it, too")
         _end_children(stop=ending.stopped)
         notes.wait(WAIT_AFTER_FAILURE_S if ending.exit_status or ending.stopped else WAIT_S)
 
+    stuck = StuckScript(lambda: not orders.keep_going and notes.are_stopped)
     try:
-        with followed(orders):
+        with stuck.watched(), followed(orders, stuck.watch):
             yield ended
     finally:
         notes.remove()

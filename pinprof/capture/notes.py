@@ -136,6 +136,11 @@ class Notes:
         """Those of them that have not ended."""
         return [process for process in self.processes if not self._has_ended(process) and _is_running(process)]
 
+    @property
+    def are_stopped(self) -> bool:
+        """Whether pinprof has stopped a process, and none runs any more."""
+        return not self.running and any(child.stopped for child in self.children())
+
     def children(self) -> tuple[ChildRun, ...]:
         """Return the processes that made steps: the ranks in their order, then the others."""
         found = [self._child(claim) for claim in self._claims()]

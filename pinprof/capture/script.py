@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -90,9 +90,7 @@ def run_script(
         ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper)
         ended(ending)
         children, remarks = notes.children(), notes.remarks()
-    if not recording.recorded_steps and not ending.exit_status and not any(child.path for child in children):
-        raise CaptureError(_why_no_child_recorded(children) or _why_nothing_recorded(recording, marks))
-    return ScriptRun(
+    run = ScriptRun(
         path=recording.path if recording.recorded_steps else None,
         steps_seen=recording.steps_seen,
         recorded_steps=recording.recorded_steps,
@@ -103,6 +101,19 @@ def run_script(
         children=children,
         remarks=tuple(remarks),
     )
+    if not run.path and not run.exit_status and not any(child.path for child in children):
+        raise CaptureError(_why_no_child_recorded(children) or _why_nothing_recorded(recording, marks))
+    return _as_its_own(run, recording.path)
+
+
+def _as_its_own(run: ScriptRun, path: Path) -> ScriptRun:
+    """Return the run of a script that only started another one, with the recording of that at the script's path."""
+    recorded = [child for child in run.children if child.path]
+    if run.path or len(recorded) != 1 or recorded[0].path is None or recorded[0].rank is not None:
+        return run
+    recorded[0].path.replace(path)
+    others = tuple(child for child in run.children if not child.path)
+    return replace(run, path=path, marker=recorded[0].marker, children=others)
 
 
 class Stepper:
