@@ -17,6 +17,7 @@ from pinprof.capture.ending import Ending
 from pinprof.capture.job import rank_in
 from pinprof.capture.notes import Notes
 from pinprof.capture.orders import Orders, importable
+from pinprof.capture.program import INTERRUPTED
 from pinprof.capture.replaced import replaced
 from pinprof.capture.stuck import StuckScript
 
@@ -31,17 +32,19 @@ WAIT_AFTER_FAILURE_S = 10.0
 
 _orders: Orders | None = None
 """Set while this process follows those that it starts, and in its forks."""
-_before_start: Callable[[], None] | None = None
+_stuck: StuckScript | None = None
 
 
 @contextmanager
-def followed(orders: Orders, before_start: Callable[[], None] | None = None) -> Iterator[None]:
-    """Record the processes that the block starts, and those that they start."""
-    global _orders, _before_start  # noqa: PLW0603  one for the process
+def followed(orders: Orders, stuck: StuckScript | None = None) -> Iterator[None]:
+    """Record the processes that the block starts, and those that they start; `stuck` watches from the first on."""
+    global _orders, _stuck  # noqa: PLW0603  one for the process
     if _orders is not None:  # a fork has all this from its parent
+        if _stuck is not None:
+            _stuck.leave()
         yield
         return
-    _orders, _before_start = orders, before_start
+    _orders, _stuck = orders, stuck
     with ExitStack() as undo:
         undo.enter_context(importable())
         undo.enter_context(replaced(BaseProcess, "start", _following_start))
@@ -78,8 +81,10 @@ def may_make_steps(process: BaseProcess) -> bool:
 
     A pool waits for the answers of its workers, so none of them may be stopped.
     """
-    target = vars(process).get("_target")
-    function: Any = target if target is not None else type(process).run
+    return any(_may_train(function) for function in (type(process).run, vars(process).get("_target")))
+
+
+def _may_train(function: Any) -> bool:
     while isinstance(function, partial):
         function = function.func
     if getattr(function, "__module__", None) == SPAWNED_BY_TORCH:
@@ -145,8 +150,8 @@ def _orders_for_child() -> Orders | None:
     if _orders is None:
         return None
     Notes(_orders.notes).make()
-    if _before_start is not None:
-        _before_start()
+    if _stuck is not None:
+        _stuck.watch()
     return replace(_orders, inherited=rank_in(os.environ))
 
 
@@ -161,12 +166,12 @@ def following(orders: Orders, notes: Notes) -> Iterator[Callable[[Ending], None]
     def ended(ending: Ending) -> None:
         if stuck.interrupted:
             notes.remark("The script waited for children that pinprof had stopped, so pinprof stopped it, too")
-        _end_children(stop=ending.stopped)
+        _end_children(stop=ending.stopped or ending.exit_status == INTERRUPTED)
         notes.wait(WAIT_AFTER_FAILURE_S if ending.exit_status or ending.stopped else WAIT_S)
 
-    stuck = StuckScript(lambda: not orders.keep_going and notes.are_stopped)
+    stuck = StuckScript(lambda: not orders.keep_going and notes.are_stopped, notes.remove)
     try:
-        with stuck.watched(), followed(orders, stuck.watch):
+        with stuck.watched(), followed(orders, stuck):
             yield ended
     finally:
         notes.remove()

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal
@@ -18,6 +19,8 @@ PREFIX = ".pinprof-"
 """How the names of hidden folders begin; the process that made one follows."""
 FIRST_STEP_WITHIN_S = 60.0
 """How long a process may take to make its first step after the script has ended: it loads torch, model and data."""
+LEFT_S = 86_400.0
+"""How old a folder must be to count as left: its process may run in another container, where nobody here sees it."""
 LOOK_S = 0.05
 """How often to look whether a child has ended."""
 NOT_TOLD = "it ended before it had recorded a step"
@@ -85,12 +88,10 @@ class Notes:
 
     def claim(self, base: Path, rank: Rank | None) -> "Claim | Held":
         """Claim the trace of a rank, or the next number of a child, for this process."""
-        if rank is None:
-            number = 0
-            while not isinstance(claim := self._claim(f"child{number}", path_of_child(base, number), None), Claim):
-                number += 1
-            return claim
-        return self._claim(f"rank{rank.rank}", path_of_rank(base, rank.rank), rank)
+        if rank is not None:
+            return self._claim(f"rank{rank.rank}", path_of_rank(base, rank.rank), rank)
+        claims = (self._claim(f"child{number}", path_of_child(base, number), None) for number in count())
+        return next(claim for claim in claims if isinstance(claim, Claim) or not self.folder.is_dir())
 
     def _claim(self, name: str, path: Path, rank: Rank | None) -> "Claim | Held":
         file = self.folder / f"{name}.claim"
@@ -115,6 +116,9 @@ class Notes:
         told = {"claim": claim and claim.file.name, "recorded": recorded, "marker": marker, "stopped": stopped}
         with _gone():
             _link_whole(self.folder / f"{os.getpid()}.end", json.dumps(told | {"why": why}))
+        maker = _maker_of(self.folder)
+        if maker and not _is_running(maker) and not self.running:
+            self.remove()
 
     def remark(self, text: str) -> None:
         """Note a sentence for the user, once however many processes say it."""
@@ -184,9 +188,15 @@ class Notes:
 def _remove_left_folders() -> None:
     """Remove the notes of scripts that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
-        process = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if process.isdigit() and not _is_running(int(process)) and not Notes(str(folder)).running:
+        maker, age_s = _maker_of(folder), time.time() - folder.stat().st_mtime
+        if maker and not _is_running(maker) and age_s > LEFT_S:
             shutil.rmtree(folder, ignore_errors=True)  # another user's stays
+
+
+def _maker_of(folder: Path) -> int:
+    """Return the process that named a folder; 0 if the name is another's."""
+    process = folder.name.removeprefix(PREFIX).partition("-")[0]
+    return int(process) if process.isdigit() else 0
 
 
 def _link_whole(file: Path, text: str) -> None:

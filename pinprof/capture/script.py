@@ -21,7 +21,6 @@ from pinprof.capture.plain import PlainWindow
 from pinprof.capture.profiling import ON_COMMAND_LINE, OnWindow, Recording, profile
 from pinprof.capture.program import OWN_FOLDERS, UserProgram, exit_as_fork
 from pinprof.errors import CaptureError
-from pinprof.units import counted
 
 MARK_STEPS = (
     "mark them yourself: call pinprof.step() at the end of each, or name the function that makes one with --step-marker"
@@ -198,10 +197,8 @@ def _why_no_child_recorded(children: Sequence[ChildRun]) -> str:
     """Return why none of the processes that made steps was recorded; empty without such processes."""
     if not children:
         return ""
-    return (
-        f"the steps were made by {counted(len(children), 'child', 'children')} of the script, and none was recorded: "
-        + "; ".join(dict.fromkeys(f"{child.name}: {child.why}" for child in children))
-    )
+    reasons = "; ".join(dict.fromkeys(f"{child.name}: {child.why}" for child in children))
+    return f"the processes that the script started made steps, and none of them was recorded. {reasons}"
 
 
 def _why_nothing_recorded(recording: Recording, marks: Marks) -> str:

@@ -1,4 +1,4 @@
-"""Stops a script that waits for what its stopped children will never send."""
+"""Looks after a script by signals while it has children: stops it where it waits for ones that pinprof has stopped."""
 
 import os
 import signal
@@ -22,11 +22,12 @@ class StuckScript:
     """Raises Finished in the main thread of this process if the script stands still after its children were stopped.
 
     `are_stopped` says whether they were, and is asked when a child has ended: there is no thread before, which could
-    disturb a fork. `interrupted` says whether it has raised.
+    disturb a fork. `interrupted` says whether it has raised. If a signal ends the process, it calls `tidy` before.
     """
 
-    def __init__(self, are_stopped: Callable[[], bool]) -> None:
+    def __init__(self, are_stopped: Callable[[], bool], tidy: Callable[[], None]) -> None:
         self.interrupted = False
+        self._tidy = tidy
         self._are_stopped = are_stopped
         self._process = os.getpid()
         self._over = threading.Event()
@@ -34,16 +35,26 @@ class StuckScript:
         self._signals: dict[int, Callable[[int, FrameType | None], object]] = {
             signal.SIGCHLD: self._look,
             signal.SIGRTMAX - 1: self._finish,  # nobody else uses it
+            signal.SIGTERM: self._end,
+            signal.SIGHUP: self._end,
         }
-        self._before: dict[int, object] = {}
+        self._is_watching = False
 
     def watch(self) -> None:
-        """Watch from now on, unless the script looks after its children by the signal itself."""
+        """Watch from now on, by the signals that the script does not handle itself."""
         in_main = os.getpid() == self._process and threading.current_thread() is threading.main_thread()
-        if not in_main or self._before or signal.getsignal(signal.SIGCHLD) is not signal.SIG_DFL:
+        if not in_main or self._is_watching:
             return
+        self._is_watching = True
         for number, handler in self._signals.items():
-            self._before[number] = signal.signal(number, handler)
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, handler)
+
+    def leave(self) -> None:
+        """Give the signals their default effect again: at the end, or in a fork."""
+        for number, handler in self._signals.items():
+            if signal.getsignal(number) == handler:
+                signal.signal(number, signal.SIG_DFL)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -52,9 +63,8 @@ class StuckScript:
             yield
         finally:
             self._over.set()
-            for number in self._before:
-                if signal.getsignal(number) == self._signals[number]:
-                    signal.signal(number, signal.SIG_DFL)
+            if threading.current_thread() is threading.main_thread():
+                self.leave()
 
     def _look(self, _number: int, _frame: FrameType | None) -> None:
         if os.getpid() == self._process and self._thread is None and self._are_stopped():
@@ -65,6 +75,12 @@ class StuckScript:
         if not self._over.is_set() and os.getpid() == self._process:
             self.interrupted = True
             raise Finished
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() == self._process:
+            self._tidy()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
     def _interrupt_if_idle(self) -> None:
         since, used = time.monotonic(), time.process_time()

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from pinprof.capture.notes import ChildRun
 
 
+SHOWN = 4
+"""The most children without ranks to report on at once."""
+
+
 def report_children(
     children: "Sequence[ChildRun]", page: str, of_ranks: str, machine: MachineFile | None = None
 ) -> None:
@@ -32,11 +36,13 @@ def report_children(
         click.get_current_context().invoke(report, traces=tuple(paths), html_file=page, machine=machine, force=True)
         _say_others([child for child in children if child.rank is None])
         return
-    analyses = [read(path, analysing(machine)) for path in traces_of(children)]
+    shown = traces_of(children)[:SHOWN]
+    analyses = [read(path, analysing(machine)) for path in shown]
     for analysis in analyses:
         print_report(analysis.profile, analysis.findings)
     write_page(page, analyses)
-    say(f"Wrote {', '.join(traces_of(children))}")
+    say(f"Wrote {', '.join(shown)}")
+    _say_others([child for child in children if child.path and os.path.relpath(child.path) not in shown])
 
 
 def say_where_children(children: "Sequence[ChildRun]") -> None:
