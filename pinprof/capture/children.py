@@ -166,6 +166,8 @@ def following(orders: Orders, notes: Notes) -> Iterator[Callable[[Ending], None]
     def ended(ending: Ending) -> None:
         if stuck.interrupted:
             notes.remark("The script waited for children that pinprof had stopped, so pinprof stopped it, too")
+        if ending.stopped:
+            notes.wait(WAIT_AFTER_FAILURE_S, first_step_s=0.0)  # for ranks that were stopped at the same step
         _end_children(stop=ending.stopped or ending.exit_status == INTERRUPTED)
         notes.wait(WAIT_AFTER_FAILURE_S if ending.exit_status or ending.stopped else WAIT_S)
 

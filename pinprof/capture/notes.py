@@ -45,6 +45,10 @@ class ChildRun:
         """What to call it in a line."""
         return "A child" if self.rank is None else f"Rank {self.rank}"
 
+    def place(self) -> tuple[bool, int, str]:
+        """Return its place among others: the ranks in their order, then the others."""
+        return self.rank is None, self.rank or 0, str(self.path)
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -148,14 +152,14 @@ class Notes:
     def children(self) -> tuple[ChildRun, ...]:
         """Return the processes that made steps: the ranks in their order, then the others."""
         found = [self._child(claim) for claim in self._claims()]
-        return tuple(sorted(found, key=lambda child: (child.rank is None, child.rank or 0, str(child.path))))
+        return tuple(sorted(found, key=ChildRun.place))
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float, first_step_s: float = FIRST_STEP_WITHIN_S) -> None:
         """Wait until no process that was followed runs, for so many seconds at most; less if none has made a step."""
         start = time.monotonic()
         while running := self.running:
             at_work = any(claim["process"] in running for claim in self._claims())
-            if time.monotonic() - start >= (seconds if at_work else min(seconds, FIRST_STEP_WITHIN_S)):
+            if time.monotonic() - start >= (seconds if at_work else min(seconds, first_step_s)):
                 break
             time.sleep(LOOK_S)
 

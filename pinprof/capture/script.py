@@ -13,9 +13,10 @@ from pinprof.capture.agreement import Agreement
 from pinprof.capture.children import following
 from pinprof.capture.ending import Ending, Finished, ending_of
 from pinprof.capture.frames import INSTALLED
-from pinprof.capture.job import leave_job
+from pinprof.capture.job import Rank, leave_job
 from pinprof.capture.markers import Marks
-from pinprof.capture.notes import ChildRun, Notes
+from pinprof.capture.membership import Membership
+from pinprof.capture.notes import NOT_TOLD, ChildRun, Notes
 from pinprof.capture.orders import Orders
 from pinprof.capture.plain import PlainWindow
 from pinprof.capture.profiling import ON_COMMAND_LINE, OnWindow, Recording, profile
@@ -80,13 +81,18 @@ def run_script(
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
         )
     recording = profile(path, on_progress=on_progress, **options)
-    stepper = Stepper(recording, agreement, keep_going=keep_going)
+    membership = Membership(recording, lambda: marks.place, bool(options.get("force")))
+    alone = membership if agreement is None else None
+    stepper = Stepper(recording, agreement, keep_going=keep_going, membership=alone)
     marks = Marks(step_marker, stepper.end_step)
     recording.join(agreement, lambda: marks.place)
     notes = Notes(Notes.new_name())
     orders = Orders(str(recording.path), step_marker, keep_going, options, str(notes.folder))
     with following(orders, notes) as ended:
-        ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper)
+        try:
+            ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper)
+        finally:
+            membership.leave()
         ended(ending)
         children, remarks = notes.children(), notes.remarks()
     run = ScriptRun(
@@ -102,7 +108,13 @@ def run_script(
     )
     if not run.path and not run.exit_status and not any(child.path for child in children):
         raise CaptureError(_why_no_child_recorded(children) or _why_nothing_recorded(recording, marks))
-    return _as_its_own(run, recording.path)
+    return _as_its_own(run, recording.path) if membership.rank is None else _among_ranks(run, membership.rank)
+
+
+def _among_ranks(run: ScriptRun, rank: Rank) -> ScriptRun:
+    """Return the run of a script that was a rank itself, with its recording among those of the ranks."""
+    own = ChildRun(run.path, *rank, run.marker, run.stopped, None if run.path else NOT_TOLD)
+    return replace(run, path=None, children=tuple(sorted((own, *run.children), key=ChildRun.place)))
 
 
 def _as_its_own(run: ScriptRun, path: Path) -> ScriptRun:
@@ -121,15 +133,25 @@ class Stepper:
     A rank of a job goes on until it can end together with the others, which would wait for it in a collective.
     """
 
-    def __init__(self, recording: Recording, agreement: Agreement | None, *, keep_going: bool) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        agreement: Agreement | None,
+        *,
+        keep_going: bool,
+        membership: Membership | None = None,
+    ) -> None:
         self.recording = recording
         self.failure: CaptureError | None = None
         self.stops = 0
         self._agreement = agreement
+        self._membership = membership
         self._keep_going = keep_going
 
     def end_step(self, marker: str) -> None:
         """Note the end of a step, with the name of its marker."""
+        if self._membership is not None:
+            self._join(self._membership)
         if self.failure is None:
             self.recording.marker = marker
             try:
@@ -138,6 +160,13 @@ class Stepper:
                 self.failure = exc
         if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
             self._stop()
+
+    def _join(self, membership: Membership) -> None:
+        self._membership, self._agreement = None, membership.join()
+        try:
+            membership.check()
+        except CaptureError as exc:
+            self.failure = exc
 
     def _may_end(self) -> bool:
         return self.failure is not None or (self.recording.done and not self._keep_going)

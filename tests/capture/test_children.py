@@ -202,6 +202,39 @@ def test_torchruns_own_module_as_the_script_records_its_ranks(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_a_script_that_is_rank_0_itself_and_starts_the_other_stops_with_it(tmp_path: Path) -> None:
+    source = (
+        "port = os.environ.get('PORT') or str(free_port())\n"
+        "if 'PORT' not in os.environ:\n"
+        "    subprocess.Popen([sys.executable, 'train.py'], env={**os.environ, 'PORT': port})\n"
+        "work(int('PORT' in os.environ), port)\n"
+    )
+    ran = run(tmp_path, source)
+    assert ran.status == 0, ran.err
+    assert "finished" not in ran.out
+    assert ran.out.startswith("2 ranks of one job")
+    assert list(ran.traces) == ["pinprof-train.rank0", "pinprof-train.rank1"]
+    first, second = (trace["pinprof"] for trace in ran.traces.values())
+    assert first["steps_before"] == second["steps_before"]
+    assert (first["apart"], second["apart"]) == (None, None)
+
+
+@pytest.mark.slow
+def test_a_function_of_the_script_marks_the_steps_of_a_spawned_child(tmp_path: Path) -> None:
+    source = (
+        "def iteration():\n    time.sleep(0.002)\n"
+        "def iterate():\n    while True:\n        iteration()\n"
+        "if __name__ == '__main__':\n"
+        "    process = multiprocessing.get_context('spawn').Process(target=iterate)\n"
+        "    process.start(); process.join(); print('status', process.exitcode)\n"
+    )
+    ran = run(tmp_path, source, options=(*WINDOWS, "--step-marker", "iteration"))
+    assert ran.status == 0, ran.err
+    assert ran.out.startswith("status 0\n")
+    assert [trace["pinprof"]["marker"] for trace in ran.traces.values()] == ["iteration()"]
+
+
+@pytest.mark.slow
 def test_children_with_too_few_steps_say_so(tmp_path: Path) -> None:
     source = (
         "def few():\n    train(torch.nn.Linear(16, 4), 6)\n"
