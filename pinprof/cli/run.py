@@ -196,9 +196,9 @@ def run(
 
 def _say_without_gpu() -> None:
     """Say before the script runs that its report will not tell of a GPU."""
-    from pinprof.capture.waits import has_gpu
+    from pinprof.capture.waits import sees_gpu
 
-    if not has_gpu():
+    if not sees_gpu():
         say("torch finds no GPU here: the report will have steps and host times, but no copies, kernels or waits")
 
 

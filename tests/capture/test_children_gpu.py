@@ -1,6 +1,6 @@
-"""Ranks on two GPUs that the script starts itself, as pytorch/examples' imagenet does with --multiprocessing-distributed.
+"""Ranks on two GPUs that the script starts itself, as the imagenet example does with --multiprocessing-distributed.
 
-IMAGENET names that example's main.py; without it, a script of the same shape stands in.
+IMAGENET names the main.py of that example of PyTorch; without it, a script of the same shape stands in.
 """
 
 import gzip
@@ -16,10 +16,9 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices"),
-]
+pytestmark = pytest.mark.gpu
+on_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+on_one = pytest.mark.skipif(torch.cuda.device_count() < 1, reason="needs a CUDA device")
 
 TRAIN = """
 import torch
@@ -81,6 +80,28 @@ def check(shown: str, traces: list[dict[str, Any]]) -> None:
         assert any(event.get("cat") == "kernel" for event in trace["traceEvents"])
 
 
+@on_one
+def test_a_forked_child_can_use_the_gpu_that_its_script_chose(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import multiprocessing, os, torch\n"
+        "def work():\n"
+        "    assert torch.cuda.device_count() == 1\n"
+        "    model = torch.nn.Linear(64, 64).cuda()\n"
+        "    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)\n"
+        "    while True:\n"
+        "        optimizer.zero_grad()\n"
+        "        model(torch.randn(64, 64, device='cuda')).sum().backward()\n"
+        "        optimizer.step()\n"
+        "os.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
+        "process = multiprocessing.get_context('fork').Process(target=work)\n"
+        "process.start(); process.join(); print('status', process.exitcode)\n"
+    )
+    shown, _ = recorded(tmp_path, "train.py")
+    assert shown.startswith("status 0\n")
+    assert "measured without profiler" in shown
+
+
+@on_two
 def test_spawned_ranks_are_recorded_on_their_gpus(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     shown, traces = recorded(tmp_path, "train.py")
@@ -88,6 +109,7 @@ def test_spawned_ranks_are_recorded_on_their_gpus(tmp_path: Path) -> None:
     assert "after\n" in shown
 
 
+@on_two
 @pytest.mark.skipif("IMAGENET" not in os.environ, reason="IMAGENET names the example's main.py")
 def test_the_imagenet_example_is_recorded(tmp_path: Path) -> None:
     options = ["--multiprocessing-distributed", "--dist-url", "tcp://127.0.0.1:23457", "--world-size", "1"]
