@@ -74,8 +74,8 @@ class Followed:
         child = Child(self.orders)
         with child.watched():
             error = _error_of(self.process)
-        if os.getpid() == child.process:
-            child.end(failed=error is not None)
+            if os.getpid() == child.process:
+                child.end(failed=error is not None)
         if isinstance(error, SystemExit):
             raise error
         if error is not None:
@@ -107,10 +107,12 @@ def main(orders: str, *, module: bool) -> None:
         sys.exit(f"Error: {error}")
     if os.getpid() != child.process:
         exit_as_fork(ending.exit_status)
-    child.end(failed=bool(ending.exit_status))
     sys.exit(ending.exit_status)
 
 
 def _ending(program: UserProgram, child: Child) -> Ending:
     with program.as_main() as main, child.watched():
-        return ending_of(program, main, child.marks_in_script())
+        ending = ending_of(program, main, child.marks_in_script())
+        if os.getpid() == child.process:
+            child.end(failed=bool(ending.exit_status))
+    return ending
