@@ -175,7 +175,13 @@ def store_of_job(environment: Mapping[str, str]) -> "Store | None":
             store = distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
             restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
             return cast("Store", distributed.PrefixStore(f"pinprof/{restarts}", store))
-    if distributed.is_initialized():
+    return store_of_group()
+
+
+def store_of_group() -> "Store | None":
+    """Return the store of the default process group, with a prefix of pinprof's own; None without a group."""
+    distributed: Any = import_module("torch.distributed")
+    if distributed.is_available() and distributed.is_initialized():
         with suppress(*LOST, AttributeError):  # it has no public name
             default = distributed.distributed_c10d._get_default_store()  # noqa: SLF001
             return cast("Store", distributed.PrefixStore("pinprof", default))

@@ -193,7 +193,7 @@ class Recording:
     def join(self, agreement: Agreement | None, count: Callable[[], int]) -> None:
         """Begin the windows together with the other ranks of a job; `count` returns the program's number of steps.
 
-        Call it before `start`.
+        Call it before the warm-up ends.
         """
         self._agreement, self._count = agreement, count
 
@@ -286,11 +286,12 @@ class Recording:
 
     def _warm_up(self) -> Generator[Progress, None, PlainBounds | None]:
         """Warm up, and return the bounds of the plain window: in a job, the same number of steps for all ranks."""
-        agreement, bounds, plain = self._agreement, self.windows.warmup, self.windows.plain
+        bounds, plain = self.windows.warmup, self.windows.plain
+        may_wait = lambda: self._agreement is None or self._agreement.in_contact  # noqa: E731  it may join meanwhile
+        step_ns = yield from warm_up(self.journal.clock, bounds, may_wait)
+        agreement = self._agreement
         if agreement is None:
-            yield from warm_up(self.journal.clock, bounds)
             return plain
-        step_ns = yield from warm_up(self.journal.clock, bounds, lambda: agreement.in_contact)
         steps = plain.steps if plain else 0
         if plain and agreement.in_contact:
             steps = plain.steps_of(step_ns)

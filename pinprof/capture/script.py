@@ -4,18 +4,23 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 from pinprof.capture.agreement import Agreement
+from pinprof.capture.children import following
+from pinprof.capture.ending import Ending, Finished, ending_of
 from pinprof.capture.frames import INSTALLED
-from pinprof.capture.job import leave_job
-from pinprof.capture.markers import DECORATOR, Marks
+from pinprof.capture.job import Rank, leave_job
+from pinprof.capture.markers import Marks
+from pinprof.capture.membership import Membership
+from pinprof.capture.notes import NOT_TOLD, ChildRun, Notes
+from pinprof.capture.orders import Orders
 from pinprof.capture.plain import PlainWindow
 from pinprof.capture.profiling import ON_COMMAND_LINE, OnWindow, Recording, profile
-from pinprof.capture.program import OWN_FOLDERS, UserProgram, exit_as_fork, status_after
+from pinprof.capture.program import OWN_FOLDERS, UserProgram, exit_as_fork
 from pinprof.errors import CaptureError
 
 MARK_STEPS = (
@@ -30,7 +35,8 @@ class ScriptRun:
     """How a script ended, and its recording.
 
     `path` is None if the script failed before a step was recorded. `marker` says what marked its steps, `stopped`
-    whether pinprof ended it after its windows.
+    whether pinprof ended it after its windows. `children` are the processes it started that made steps; `remarks` say
+    what could not be followed.
     """
 
     path: Path | None
@@ -40,16 +46,8 @@ class ScriptRun:
     marker: str
     stopped: bool
     exit_status: int
-
-
-@dataclass(frozen=True)
-class _Ending:
-    exit_status: int
-    stopped: bool = False
-
-
-class _Finished(BaseException):
-    """Ends the script at a step boundary; the script's own `except Exception` does not catch it."""
+    children: tuple[ChildRun, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def run_script(
@@ -70,7 +68,8 @@ def run_script(
     name of a function, as the script defines it or as `module:name`. `options` are those of `profile()`. After the
     windows it stops the script at the end of a step, or lets it finish if `keep_going`. By their `agreement`, the ranks
     of a job begin their windows at the same step and stop after the same one. If the script fails, its traceback goes
-    to standard error as Python prints it, and the recorded steps are kept.
+    to standard error as Python prints it, and the recorded steps are kept. The processes that it starts are recorded
+    alike, each into a trace of its own beside `path`.
 
     Raises CaptureError if the script or function does not exist, or if a script ended without failure before a step was
     recorded.
@@ -82,13 +81,21 @@ def run_script(
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
         )
     recording = profile(path, on_progress=on_progress, **options)
-    stepper = _Stepper(recording, agreement, keep_going=keep_going)
+    membership = Membership(recording, lambda: marks.place, bool(options.get("force")))
+    alone = membership if agreement is None else None
+    stepper = Stepper(recording, agreement, keep_going=keep_going, membership=alone)
     marks = Marks(step_marker, stepper.end_step)
     recording.join(agreement, lambda: marks.place)
-    ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper)
-    if not recording.recorded_steps and not ending.exit_status:
-        raise CaptureError(_why_nothing_recorded(recording, marks))
-    return ScriptRun(
+    notes = Notes(Notes.new_name())
+    orders = Orders(str(recording.path), step_marker, keep_going, options, str(notes.folder))
+    with following(orders, notes) as ended:
+        try:
+            ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper)
+        finally:
+            membership.leave()
+        ended(ending)
+        children, remarks = notes.children(), notes.remarks()
+    run = ScriptRun(
         path=recording.path if recording.recorded_steps else None,
         steps_seen=recording.steps_seen,
         recorded_steps=recording.recorded_steps,
@@ -96,24 +103,55 @@ def run_script(
         marker=recording.marker,
         stopped=ending.stopped,
         exit_status=ending.exit_status,
+        children=children,
+        remarks=tuple(remarks),
     )
+    if not run.path and not run.exit_status and not any(child.path for child in children):
+        raise CaptureError(_why_no_child_recorded(children) or _why_nothing_recorded(recording, marks))
+    return _as_its_own(run, recording.path) if membership.rank is None else _among_ranks(run, membership.rank)
 
 
-class _Stepper:
+def _among_ranks(run: ScriptRun, rank: Rank) -> ScriptRun:
+    """Return the run of a script that was a rank itself, with its recording among those of the ranks."""
+    own = ChildRun(run.path, *rank, run.marker, run.stopped, None if run.path else NOT_TOLD)
+    return replace(run, path=None, children=tuple(sorted((own, *run.children), key=ChildRun.place)))
+
+
+def _as_its_own(run: ScriptRun, path: Path) -> ScriptRun:
+    """Return the run of a script that only started another one, with the recording of that at the script's path."""
+    recorded = [child for child in run.children if child.path]
+    if run.path or len(recorded) != 1 or recorded[0].path is None or recorded[0].rank is not None:
+        return run
+    recorded[0].path.replace(path)
+    others = tuple(child for child in run.children if not child.path)
+    return replace(run, path=path, marker=recorded[0].marker, children=others)
+
+
+class Stepper:
     """Advances the recording at the end of every step, and ends the script when that is done or has failed.
 
     A rank of a job goes on until it can end together with the others, which would wait for it in a collective.
     """
 
-    def __init__(self, recording: Recording, agreement: Agreement | None, *, keep_going: bool) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        agreement: Agreement | None,
+        *,
+        keep_going: bool,
+        membership: Membership | None = None,
+    ) -> None:
         self.recording = recording
         self.failure: CaptureError | None = None
         self.stops = 0
         self._agreement = agreement
+        self._membership = membership
         self._keep_going = keep_going
 
     def end_step(self, marker: str) -> None:
         """Note the end of a step, with the name of its marker."""
+        if self._membership is not None:
+            self._join(self._membership)
         if self.failure is None:
             self.recording.marker = marker
             try:
@@ -123,6 +161,13 @@ class _Stepper:
         if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
             self._stop()
 
+    def _join(self, membership: Membership) -> None:
+        self._membership, self._agreement = None, membership.join()
+        try:
+            membership.check()
+        except CaptureError as exc:
+            self.failure = exc
+
     def _may_end(self) -> bool:
         return self.failure is not None or (self.recording.done and not self._keep_going)
 
@@ -131,15 +176,15 @@ class _Stepper:
         self.stops += 1
         if self.stops > POLITE_STOPS:
             _interrupt_next_line()
-        raise _Finished
+        raise Finished
 
 
 def _interrupt_next_line() -> None:
-    """Let the next line that runs in the user's own code raise _Finished, whatever it is."""
+    """Let the next line that runs in the user's own code raise Finished, whatever it is."""
 
     def interrupt(frame: FrameType, event: str, _: object) -> Any:
         if event == "line" and not _is_installed(frame):
-            raise _Finished
+            raise Finished
         return None if event == "call" else interrupt
 
     sys.settrace(interrupt)
@@ -147,26 +192,26 @@ def _interrupt_next_line() -> None:
     while caller is not None:
         if not _is_installed(caller):
             caller.f_trace = interrupt
-        caller = None if caller.f_code is _ending_of.__code__ else caller.f_back
+        caller = None if caller.f_code is ending_of.__code__ else caller.f_back
 
 
 def _is_installed(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED))
 
 
-def _run_to_its_end(program: UserProgram, marks: Marks, stepper: _Stepper) -> _Ending:
+def _run_to_its_end(program: UserProgram, marks: Marks, stepper: Stepper) -> Ending:
     """Run the program in the recording, and end the recording however the program ends."""
     recording, process = stepper.recording, os.getpid()
     recording.watch()
     with program.as_main() as main, marks.placed():
         recording.start(with_step=False)
-        ending = _ending_of(program, main, marks)
+        ending = ending_of(program, main, marks)
     if os.getpid() != process:
         exit_as_fork(ending.exit_status)
     if stepper.stops > POLITE_STOPS:
         sys.settrace(None)
     if stepper.stops and not ending.exit_status:
-        ending = _Ending(0, stopped=True)
+        ending = Ending(0, stopped=True)
         leave_job()
     if ending.exit_status:
         with suppress(CaptureError):  # the user must see the script's own failure
@@ -178,37 +223,12 @@ def _run_to_its_end(program: UserProgram, marks: Marks, stepper: _Stepper) -> _E
     return ending
 
 
-def _ending_of(program: UserProgram, main: ModuleType, marks: Marks) -> _Ending:
-    """Execute the program, print its traceback if it fails, and return how it ended."""
-    try:
-        code = program.load(main, marks.decorated if marks.in_script else None)
-    except CaptureError:
-        raise
-    except BaseException as exc:  # noqa: BLE001  as python itself does
-        return _shown(exc)
-    if marks.in_script:
-        vars(main)[DECORATOR] = marks.mark_calls
-    try:
-        exec(code, vars(main))  # noqa: S102  running the user's program is the purpose
-    except BaseException as exc:  # noqa: BLE001  as python itself does
-        return _Ending(0) if _is_our_doing(exc) else _shown(exc)
-    return _Ending(0)
-
-
-def _shown(exc: BaseException) -> _Ending:
-    """Print an exception as python does, and return the exit status of python after it."""
-    return _Ending(status_after(exc))
-
-
-def _is_our_doing(exc: BaseException) -> bool:
-    """Return whether the exception is our end of the script, or one that the script raised from it."""
-    chain: list[BaseException | None] = [exc]
-    for link in chain:
-        if isinstance(link, _Finished):
-            return True
-        if link is not None:
-            chain += [earlier for earlier in (link.__cause__, link.__context__) if earlier not in chain]
-    return False
+def _why_no_child_recorded(children: Sequence[ChildRun]) -> str:
+    """Return why none of the processes that made steps was recorded; empty without such processes."""
+    if not children:
+        return ""
+    reasons = "; ".join(dict.fromkeys(f"{child.name}: {child.why}" for child in children))
+    return f"the processes that the script started made steps, and none of them was recorded. {reasons}"
 
 
 def _why_nothing_recorded(recording: Recording, marks: Marks) -> str:

@@ -29,6 +29,11 @@ def has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def sees_gpu() -> bool:
+    """Return the same by the driver's library alone: it starts no CUDA, so the script can still fork or choose GPUs."""
+    return torch.cuda.device_count() > 0
+
+
 @contextmanager
 def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[None]:
     """Call `on_wait` right after each wait in the block, on the thread that waited.

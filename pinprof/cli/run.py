@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import click
 from click.core import ParameterSource
 
+from pinprof.cli.children import report_children, say_where_children, traces_of
 from pinprof.cli.job import command_for, give_up, report_job, say_where
 from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals
@@ -127,9 +128,15 @@ def run(
     through the store of the job when to begin and to stop. Rank 0 reports on itself, or with --job-report on all ranks.
     Give -o a folder that all machines share; otherwise each machine keeps its own traces.
 
+    pinprof follows the processes that the script starts: torch.multiprocessing.spawn, multiprocessing, and launchers
+    and scripts that it starts as Python programs (not through a shell). Each that makes steps writes a trace of its
+    own, out.rank3.json.gz in a job, else out.child0.json.gz. pinprof stops them after their windows, all ranks at the
+    same step; the script itself goes on to its end. Then pinprof reports on all ranks.
+
     With --guard pinprof records nothing. The script runs to its end, but slower, and pinprof reports what it does with
     host memory that a non-blocking copy still reads or writes: in one line when it happens, and at the end with both
-    stacks and the fix. The exit status is the script's own here too.
+    stacks and the fix. The exit status is the script's own here too. It guards the script's own process only, not those
+    that this starts.
 
     \b
     Examples:
@@ -139,12 +146,15 @@ def run(
       pinprof run --step-marker Trainer.train_step train.py
       torchrun --nproc-per-node 2 -m pinprof run train.py
       torchrun --nproc-per-node 8 -m pinprof run -o run/ --job-report train.py
+      pinprof run -o run/ main.py --multiprocessing-distributed
+      pinprof run -m torch.distributed.run --nproc-per-node 2 train.py
+      pinprof run -m accelerate.commands.launch train.py
       pinprof run --guard train.py --epochs 1
     """  # noqa: D301  click looks for the backspace itself
     if guard:
         _run_guarded(script, args, module=options["module"])
     chosen = _windows(windows)
-    name = script.rpartition(".")[2] if options["module"] else Path(script).stem
+    name = _name_of(script, args, module=options["module"])
     outputs = _outputs(output, f"pinprof-{name}.json.gz", of_job=job_report)
     check_outputs(
         (outputs.trace, outputs.page if outputs.is_first else None),
@@ -166,12 +176,17 @@ def run(
         force=force,
         **options,
     )
-    if outcome.path and not outputs.is_first:
+    for remark in outcome.remarks:
+        say(remark)
+    if not outcome.path and traces_of(outcome.children):
+        report_children(outcome.children, outputs.page, outputs.again, machine)
+    elif outcome.path and not outputs.is_first:
         say_where(outputs.trace, os.environ.get("LOCAL_RANK"))
     elif outcome.path and (
         agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again, machine))
     ):
         _report(outputs, outcome.marker, machine)
+        say_where_children(outcome.children)
         if agreement is not None and not (job_report and agreement.in_contact):
             say(f"Next, once all ranks have written theirs: {outputs.again}")
     if outcome.exit_status:
@@ -181,9 +196,9 @@ def run(
 
 def _say_without_gpu() -> None:
     """Say before the script runs that its report will not tell of a GPU."""
-    from pinprof.capture.waits import has_gpu
+    from pinprof.capture.waits import sees_gpu
 
-    if not has_gpu():
+    if not sees_gpu():
         say("torch finds no GPU here: the report will have steps and host times, but no copies, kernels or waits")
 
 
@@ -256,6 +271,14 @@ def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoRetur
     elif watching.violations:
         say(f"Next: pinprof explain {watching.violations[0].rule.id}")
     sys.exit(status)
+
+
+def _name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
+    """Return what to call the outputs after: the script, also where a launcher starts it, or the module."""
+    from pinprof.capture.commands import LAUNCHERS
+
+    started = next((word for word in args if word.endswith(".py")), None) if module and script in LAUNCHERS else None
+    return script.rpartition(".")[2] if module and started is None else Path(started or script).stem
 
 
 def _windows(text: str) -> set[str]:

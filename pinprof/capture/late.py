@@ -1,0 +1,138 @@
+"""Records a child process: which rank it is, and so the name of its trace, is known only when its first step ends."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from inspect import getattr_static, unwrap
+from pathlib import Path
+from typing import Any
+
+from pinprof.capture.agreement import Agreement, store_of_group, store_of_job
+from pinprof.capture.job import Rank, leave_job, rank_in, rank_in_group
+from pinprof.capture.markers import Marks
+from pinprof.capture.notes import Claim, Notes
+from pinprof.capture.orders import Orders
+from pinprof.capture.profiling import ON_COMMAND_LINE, profile
+from pinprof.capture.replaced import replaced
+from pinprof.capture.script import POLITE_STOPS, Stepper
+from pinprof.errors import CaptureError
+
+RECORDED_BEFORE = "an earlier process of this rank has been recorded"
+
+
+class LateRecording:
+    """The recording of this process, which begins when its first step ends."""
+
+    def __init__(self, orders: Orders, notes: Notes) -> None:
+        self.marks = Marks(orders.step_marker, self._end_step)
+        self._orders = orders
+        self._notes = notes
+        self._claim: Claim | None = None
+        self._agreement: Agreement | None = None
+        self._stepper: Stepper | None = None
+        self._is_left_alone = False
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Watch the steps in the block; a function of the script that marks them is found in its main module."""
+        with ExitStack() as undo:
+            undo.enter_context(self.marks.placed())
+            if self.marks.in_script:
+                _mark(self.marks, undo)
+            yield
+
+    def end(self, *, failed: bool) -> bool:
+        """End the recording and note how it ended; return whether pinprof has stopped the process."""
+        stepper, why = self._stepper, None
+        if stepper is None:
+            self._notes.end(None, recorded=False, marker="", stopped=False, why=None)
+            return False
+        if stepper.stops > POLITE_STOPS:
+            sys.settrace(None)
+        recording = stepper.recording
+        try:
+            recording.end()
+        except CaptureError as exc:
+            stepper.failure = stepper.failure or exc
+        recorded = bool(recording.recorded_steps)
+        if not recorded:
+            why = "it failed" if failed else str(stepper.failure or recording.why_nothing_recorded(ON_COMMAND_LINE))
+        stopped = bool(stepper.stops) and not failed
+        self._notes.end(self._claim, recorded=recorded, marker=recording.marker, stopped=stopped, why=why)
+        if self._agreement is not None:
+            self._agreement.leave(recording.path if recorded else None)
+        if stopped:
+            leave_job()
+        return stopped
+
+    def _end_step(self, marker: str) -> None:
+        if self._is_left_alone:
+            return
+        if self._stepper is not None:
+            self._stepper.end_step(marker)
+            return
+        self._begin()
+        if self._stepper is not None and self._stepper.failure is not None:
+            self._stepper.end_step(marker)
+
+    def _begin(self) -> None:
+        """Find out which rank this is, and begin to record, unless another process of this rank does or did."""
+        rank = self._rank()
+        claim = self._notes.claim(Path(self._orders.path), rank)
+        if claim == "at work" or (claim == "recorded" and self._orders.keep_going):
+            self._is_left_alone = True
+            return
+        failure = None
+        if isinstance(claim, Claim):
+            self._claim = claim
+            self._agreement = self._agreement_as(rank)
+        else:
+            failure = CaptureError(RECORDED_BEFORE)
+        self._stepper = self._stepper_at(claim.path if isinstance(claim, Claim) else None, failure)
+
+    def _rank(self) -> Rank | None:
+        """Return the rank in a job of several; a helper that a rank starts has that one's variables, and is none."""
+        of_environment = rank_in(os.environ)
+        rank = rank_in_group() or (of_environment if of_environment != self._orders.inherited else None)
+        return rank if rank is not None and rank.world_size > 1 else None
+
+    def _agreement_as(self, rank: Rank | None) -> Agreement | None:
+        if rank is None:
+            return None
+        return Agreement(rank, store_of_group if rank_in_group() else partial(store_of_job, dict(os.environ)))
+
+    def _stepper_at(self, path: str | None, failure: CaptureError | None) -> Stepper:
+        """Return what advances the recording at this path; with a failure it records nothing, and only stops."""
+        scratch = str(self._notes.folder / f"{os.getpid()}.json")
+        try:
+            recording = profile(path or scratch, **self._orders.options)
+        except CaptureError as exc:
+            recording, failure = profile(scratch, **self._orders.options), exc
+        stepper = Stepper(recording, self._agreement, keep_going=self._orders.keep_going)
+        stepper.failure = failure
+        recording.join(self._agreement, lambda: self.marks.place)
+        if failure is None:
+            recording.start()
+        return stepper
+
+
+def _mark(marks: Marks, undo: ExitStack) -> None:
+    """Mark the calls of the function in the main module of a process of `multiprocessing`, if it is there.
+
+    A spawned process has run the script under another name, in a namespace that only the functions still have.
+    """
+    holder: Any = sys.modules["__main__"]
+    *path, name = marks.step_marker.split(".")
+    try:
+        for part in path:
+            holder = getattr(holder, part)
+        function = getattr_static(holder, name)
+    except AttributeError:
+        return  # a program of its own, whose code the marks change
+    undo.enter_context(replaced(holder, name, marks.mark_calls))
+    namespace = getattr(unwrap(function), "__globals__", {})
+    if not path and namespace.get(name) is function:
+        undo.callback(namespace.__setitem__, name, function)
+        namespace[name] = vars(holder)[name]

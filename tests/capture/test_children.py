@@ -1,0 +1,297 @@
+"""Scripts whose children make the steps, run as a user runs them, on the CPU; and which processes are followed."""
+
+import gzip
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinprof.capture import stuck
+from pinprof.capture.children import may_make_steps
+from pinprof.capture.ending import Finished
+from pinprof.capture.stuck import StuckScript
+
+ROOT = Path(__file__).parents[2]
+WINDOWS = ("--warmup", "4", "--max-warmup", "8", "--windows", "lean", "--steps", "2")
+
+TRAIN = """
+import os, socket, subprocess, sys, time
+import multiprocessing
+import torch, torch.distributed, torch.multiprocessing
+from torch.nn.parallel import DistributedDataParallel
+
+
+def train(model, steps=100000):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(2, 16)).sum().backward()
+        optimizer.step()
+        time.sleep(0.002)
+    print("finished")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def work(rank, port):
+    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    model = DistributedDataParallel(torch.nn.Linear(16, 4))
+    during(rank, model)
+
+
+def during(rank, model):
+    train(model)
+
+
+def alone(seconds=0):
+    time.sleep(seconds)
+    train(torch.nn.Linear(16, 4))
+
+"""
+SPAWN = """
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, args=(free_port(),), nprocs=2)
+    print("after")
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+    folder: Path
+
+    @property
+    def traces(self) -> dict[str, dict[str, Any]]:
+        """What pinprof has written into each trace."""
+        paths = sorted(self.folder.glob("*.json.gz"))
+        return {path.name.removesuffix(".json.gz"): json.loads(gzip.decompress(path.read_bytes())) for path in paths}
+
+
+def run(folder: Path, source: str, *words: str, options: tuple[str, ...] = WINDOWS) -> Ran:
+    """Run the script of this source; the folder for temporary files must be empty afterwards."""
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    (folder / "train.py").write_text(TRAIN + source)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pinprof", "run", *options, *(words or ("train.py",))],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert list(temporary.glob(".pinprof*")) == []
+    assert list(folder.glob(".pinprof*")) == []
+    return Ran(ran.returncode, ran.stdout, ran.stderr, folder)
+
+
+@pytest.mark.slow
+def test_spawned_ranks_are_recorded_together_and_reported_on_as_a_job(tmp_path: Path) -> None:
+    loader = (
+        "def during(rank, model):\n"
+        "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "    for batch in torch.utils.data.DataLoader([torch.ones(16)] * 100000, num_workers=1):\n"
+        "        time.sleep(0.02 * rank)\n"
+        "        optimizer.zero_grad()\n        model(batch).sum().backward()\n        optimizer.step()\n"
+    )
+    ran = run(tmp_path, loader + SPAWN)
+    assert ran.status == 0, ran.err
+    assert ran.out.startswith("after\n2 ranks of one job")
+    assert list(ran.traces) == ["pinprof-train.rank0", "pinprof-train.rank1"]
+    first, second = (trace["pinprof"] for trace in ran.traces.values())
+    assert (first["rank"], second["rank"], second["world_size"]) == (0, 1, 2)
+    assert first["steps_before"] == second["steps_before"] > 4
+    assert (first["apart"], second["apart"]) == (None, None)
+    assert first["marker"] == second["marker"] == "batch drawn from a DataLoader"
+    assert "to report on them again: pinprof report 'pinprof-train.rank*.json.gz'" in ran.err
+    assert (tmp_path / "pinprof-train.html").exists()
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_ends_the_script_as_without_pinprof(tmp_path: Path) -> None:
+    fails = "def during(rank, model):\n    train(model, 4 if rank else 100000)\n    raise ValueError('boom')\n"
+    ran = run(tmp_path, fails + SPAWN)
+    assert ran.status == 1
+    assert "-- Process 1 terminated with the following error" in ran.err
+    assert "ValueError: boom" in ran.err
+    assert "after" not in ran.out
+    assert "pinprof/capture" not in ran.err
+    assert ran.traces == {}
+
+
+@pytest.mark.slow
+def test_forked_and_spawned_children_without_a_job_are_recorded_each_for_itself(tmp_path: Path) -> None:
+    source = (
+        "if __name__ == '__main__':\n"
+        "    for how in ('fork', 'spawn'):\n"
+        "        process = multiprocessing.get_context(how).Process(target=alone)\n"
+        "        process.start(); process.join(); print(how, process.exitcode, flush=True)\n"
+        "    idle = multiprocessing.Process(target=time.sleep, args=(0,))\n"
+        "    idle.start(); idle.join()\n"
+    )
+    ran = run(tmp_path, source)
+    assert ran.status == 0, ran.err
+    assert ran.out.startswith("fork 0\nspawn 0\n")
+    assert ran.out.count("2 complete steps (optimizer step (SGD))") == 2
+    assert list(ran.traces) == ["pinprof-train.child0", "pinprof-train.child1"]
+    assert "rank" not in ran.traces["pinprof-train.child1"]["pinprof"]
+
+
+@pytest.mark.slow
+def test_with_keep_going_children_finish_and_the_script_is_recorded_beside_them(tmp_path: Path) -> None:
+    source = (
+        "if __name__ == '__main__':\n"
+        "    process = multiprocessing.get_context('fork').Process(target=alone)\n"
+        "    train = __import__('functools').partial(train, steps=60)\n"
+        "    process.start(); alone(); process.join()\n"
+    )
+    ran = run(tmp_path, source, options=(*WINDOWS, "--keep-going"))
+    assert ran.status == 0, ran.err
+    assert ran.out.count("finished") == 2
+    assert sorted(ran.traces) == ["pinprof-train", "pinprof-train.child0"]
+    said = "Wrote the traces of 1 child of the script, too. Next: pinprof report pinprof-train.child0.json.gz"
+    assert said in ran.err
+
+
+@pytest.mark.slow
+def test_a_launcher_of_the_user_gives_the_trace_its_name_and_its_helpers_stay_alone(tmp_path: Path) -> None:
+    (tmp_path / "launch.py").write_text(
+        "import os, subprocess, sys\n"
+        "subprocess.run([sys.executable, '-c', 'import sys; print(\"torch\" in sys.modules)'], check=True)\n"
+        "subprocess.run([sys.executable, 'helper.py'], check=True)\n"
+        "os.system('true train.py')\n"
+        "print('status', subprocess.run([sys.executable, '-u', 'train.py', '--lr', '1'], check=True).returncode)\n"
+    )
+    (tmp_path / "helper.py").write_text("import sys\nprint('torch' in sys.modules, __name__)\n")
+    ran = run(tmp_path, "print(sys.argv, __name__, sys.path[0])\nalone()", "launch.py")
+    assert ran.status == 0, ran.err
+    assert ran.out.startswith(f"False\nFalse __main__\n['train.py', '--lr', '1'] __main__ {tmp_path}\nstatus 0\n")
+    assert list(ran.traces) == ["pinprof-launch"]
+    assert "Not followed: true train.py (a shell starts it)" in ran.err
+
+
+@pytest.mark.slow
+def test_torchruns_own_module_as_the_script_records_its_ranks(tmp_path: Path) -> None:
+    source = (
+        "torch.distributed.init_process_group('gloo')\nduring(0, DistributedDataParallel(torch.nn.Linear(16, 4)))\n"
+    )
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
+    ran = run(tmp_path, source, *launcher)
+    assert ran.status == 0, ran.err
+    assert "2 ranks of one job" in ran.out
+    first, second = (trace["pinprof"] for trace in ran.traces.values())
+    assert first["steps_before"] == second["steps_before"]
+    assert (first["rank"], second["rank"]) == (0, 1)
+
+
+@pytest.mark.slow
+def test_a_script_that_is_rank_0_itself_and_starts_the_other_stops_with_it(tmp_path: Path) -> None:
+    source = (
+        "port = os.environ.get('PORT') or str(free_port())\n"
+        "if 'PORT' not in os.environ:\n"
+        "    subprocess.Popen([sys.executable, 'train.py'], env={**os.environ, 'PORT': port})\n"
+        "work(int('PORT' in os.environ), port)\n"
+    )
+    ran = run(tmp_path, source)
+    assert ran.status == 0, ran.err
+    assert "finished" not in ran.out
+    assert ran.out.startswith("2 ranks of one job")
+    assert list(ran.traces) == ["pinprof-train.rank0", "pinprof-train.rank1"]
+    first, second = (trace["pinprof"] for trace in ran.traces.values())
+    assert first["steps_before"] == second["steps_before"]
+    assert (first["apart"], second["apart"]) == (None, None)
+
+
+@pytest.mark.slow
+def test_a_function_of_the_script_marks_the_steps_of_a_spawned_child(tmp_path: Path) -> None:
+    source = (
+        "def iteration():\n    time.sleep(0.002)\n"
+        "def iterate():\n    while True:\n        iteration()\n"
+        "if __name__ == '__main__':\n"
+        "    process = multiprocessing.get_context('spawn').Process(target=iterate)\n"
+        "    process.start(); process.join(); print('status', process.exitcode)\n"
+    )
+    ran = run(tmp_path, source, options=(*WINDOWS, "--step-marker", "iteration"))
+    assert ran.status == 0, ran.err
+    assert ran.out.startswith("status 0\n")
+    assert [trace["pinprof"]["marker"] for trace in ran.traces.values()] == ["iteration()"]
+
+
+@pytest.mark.slow
+def test_children_with_too_few_steps_say_so(tmp_path: Path) -> None:
+    source = (
+        "def few():\n    train(torch.nn.Linear(16, 4), 6)\n"
+        "if __name__ == '__main__':\n"
+        "    process = multiprocessing.get_context('fork').Process(target=few)\n"
+        "    process.start(); process.join()\n"
+    )
+    ran = run(tmp_path, source)
+    assert ran.status == 2
+    assert "made steps, and none of them was recorded. A child: the program ended after" in ran.err
+    assert ran.traces == {}
+
+
+class Trainer(multiprocessing.Process):
+    def run(self) -> None:
+        """Train."""
+
+
+def train() -> None:
+    """Do as a function of the user's does."""
+
+
+def test_only_processes_that_run_the_users_code_may_make_steps() -> None:
+    worker_loop = import_module("torch.utils.data._utils.worker")._worker_loop
+    pool_worker: Any = vars(import_module("multiprocessing.pool"))["worker"]
+    make = multiprocessing.Process
+    followed = [make(target=train), make(target=partial(train)), Trainer(), Trainer(target=time.sleep)]
+    followed.append(make(target=import_module("torch.multiprocessing.spawn")._wrap))
+    helpers = [make(target=target) for target in (worker_loop, pool_worker, time.sleep, None)]
+    assert [may_make_steps(process) for process in followed] == [True] * 5
+    assert [may_make_steps(process) for process in helpers] == [False] * 4
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stuck, "IDLE_S", 0.3)
+    monkeypatch.setattr(stuck, "LOOK_S", 0.05)
+
+
+def test_a_script_that_waits_for_stopped_children_is_stopped(quick: None) -> None:
+    script = StuckScript(lambda: True, lambda: None)
+    with script.watched():
+        script.watch()
+        subprocess.run(["true"], check=True)  # a child has ended
+        with pytest.raises(Finished):
+            threading.Event().wait(20)
+    assert script.interrupted
+
+
+def test_a_script_that_works_or_whose_children_run_is_not_stopped(quick: None) -> None:
+    for are_stopped in (True, False):
+        script = StuckScript(lambda are_stopped=are_stopped: are_stopped, lambda: None)  # type: ignore[misc]
+        with script.watched():
+            script.watch()
+            subprocess.run(["true"], check=True)
+            end = time.monotonic() + 1
+            while time.monotonic() < end:
+                if not are_stopped:
+                    time.sleep(0.05)
+        assert not script.interrupted
