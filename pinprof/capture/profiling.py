@@ -17,6 +17,7 @@ from pinprof.capture.lines import line_window
 from pinprof.capture.memory import host_memory, loaders_pin
 from pinprof.capture.plain import Clock, PlainBounds, PlainWindow, Progress, clock_of_program, plain_window, uses_cuda
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
+from pinprof.capture.stretch import Stretch
 from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.errors import CaptureError
 from pinprof.units import counted
@@ -144,6 +145,8 @@ class Recording:
         self._loaders_pin: bool | None = None
         self._window = ""
         self._boundaries = self._run_windows()
+        self.stretch = Stretch(path, make_profiler, self._description)
+        self._is_abandoned = False
 
     def __enter__(self) -> "Recording":
         self.start()
@@ -180,11 +183,30 @@ class Recording:
         """Mark the end of a training step; costs nothing after `done`."""
         if not self.done:
             self.steps_seen += 1
+            if not self._is_abandoned:
+                self.stretch.end()
             self._advance()
 
-    def end(self) -> None:
-        """Leave the open window, if any; keep the complete steps recorded so far."""
+    def restart(self) -> None:
+        """Begin the windows anew, because steps are now marked otherwise; not if one was recorded already."""
+        if self.done or self.recorded_steps or self._is_abandoned or self._agreement is not None:
+            return
         self._boundaries.close()
+        self.plain = None
+        self._boundaries = self._run_windows()
+        self._advance()
+
+    def abandon(self) -> None:
+        """Leave the windows for good, because no step comes any more; keep the complete steps recorded so far."""
+        self._is_abandoned = True
+        self._boundaries.close()
+
+    def end(self) -> None:
+        """Leave the open window, if any; keep the complete steps recorded so far, else the stretch of time, if any."""
+        self.stretch.end()
+        self._boundaries.close()
+        if not self.recorded_steps and self.stretch.write():
+            self.marker = self.stretch.marker
 
     def why_nothing_recorded(self, options: OptionNames = IN_CODE) -> str:
         """Return the error for a program that ended before any step was recorded, with the options that help."""
@@ -263,14 +285,14 @@ class Recording:
         steps, self.recorded_steps = self.recorded_steps, 0
         with as_capture_error("the recording could not be finished"):
             if steps:  # the profiler takes metadata only while it records
-                profiler.add_metadata_json("pinprof", json.dumps(self._description()))
+                profiler.add_metadata_json("pinprof", json.dumps(self._description(self.marker)))
             profiler.stop()
             if steps:
                 write_trace(profiler, self.path)
         self.recorded_steps = steps
 
-    def _description(self) -> dict[str, object]:
-        described = description(self.plain, self.marker)
+    def _description(self, marker: str) -> dict[str, object]:
+        described = description(self.plain, marker)
         described |= {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin}
         return described | ({"apart": self._agreement.apart} if self._agreement else {})
 
