@@ -92,7 +92,13 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     recording = profile(path, on_progress=on_progress, **options)
     stepper = _Stepper(recording, agreement, keep_going=keep_going)
     marks = Marks(step_marker, stepper.end_step, group=agreement is None)
-    watchdog = Watchdog(marks, recording, Patience(stretch_after), stop=stepper.end_stretch, body=_ending_of.__code__)
+    watchdog = Watchdog(
+        marks,
+        recording,
+        Patience(stretch_after),
+        stop=None if keep_going else stepper.end_stretch,
+        body=_ending_of.__code__,
+    )
     recording.join(agreement, lambda: marks.place)
     ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper, watchdog)
     has_trace = bool(recording.recorded_steps) or recording.stretch.is_written
@@ -138,8 +144,7 @@ class _Stepper:
 
     def end_stretch(self) -> None:
         """End the script after a stretch of time, if all ranks have one."""
-        self.recording.done = True
-        if not self._keep_going and self._all_end():
+        if self._all_end():
             self._stop()
 
     def _all_end(self) -> bool:

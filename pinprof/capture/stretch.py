@@ -10,6 +10,7 @@ import torch
 
 from pinprof.capture.plain import NS_PER_S
 from pinprof.capture.profiler import as_capture_error, write_trace
+from pinprof.errors import CaptureError
 
 SHORTEST_KEPT_S = 0.02
 """A shorter stretch shows little but the start of the profiler."""
@@ -50,7 +51,9 @@ class Stretch:
         return self._running is not None
 
     def begin(self) -> None:
-        """Start the profiler."""
+        """Start the profiler; not beside one of the program's own, which would crash both."""
+        if torch._C._autograd._profiler_enabled():  # noqa: SLF001  no public name
+            raise CaptureError("the profiler did not start: the program runs one of its own")
         with as_capture_error("the profiler did not start"):
             profiler = self._make_profiler(UNTIL_STOPPED)
             profiler.start()

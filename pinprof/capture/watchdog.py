@@ -87,10 +87,10 @@ def due(patience: Patience, now: Situation, has_optimizer: Callable[[], bool]) -
     if now.has_marker:
         return "stretch" if now.work_s >= WITH_OPTIMIZER * wait_s else None
     times = WITH_OPTIMIZER if has_optimizer() else 1
+    if now.work_s >= times * patience.modules_after_s and not now.watches_modules:
+        return "modules"
     if now.work_s >= times * wait_s:
         return "stretch"
-    if not now.watches_modules and now.work_s >= times * patience.modules_after_s:
-        return "modules"
     early = not now.had_early and not now.has_signs and times == 1
     return "early" if early and now.work_s >= patience.early_s else None
 
@@ -103,8 +103,8 @@ def stretch_s(freed_per_s: float) -> float:
 class Watchdog:
     """Lets modules mark steps, and records a stretch of time, while `awake()`, if nothing else marks steps.
 
-    It calls `stop` again and again after the last stretch; this may raise. `body` is the code of the function that runs
-    the program.
+    It calls `stop`, if any, again and again after the last stretch; this may raise. `body` is the code of the function
+    that runs the program.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Watchdog:
         recording: Recording,
         patience: Patience,
         *,
-        stop: Callable[[], None],
+        stop: Callable[[], None] | None,
         body: CodeType,
     ) -> None:
         self._work = Work(time.perf_counter_ns())
@@ -121,7 +121,7 @@ class Watchdog:
         self._stop, self._body = stop, body
         self._action: Callable[[], None] | None = None
         self._asleep = threading.Event()
-        self._had_early = self._is_last = self._has_optimizer = False
+        self._acts = self._had_early = self._is_last = self._has_optimizer = False
         self._main = threading.main_thread().ident or 0
 
     @contextmanager
@@ -153,7 +153,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._asleep.wait(RETRY_S if self._action else LOOK_S):
-            if self._action is None:
+            if self._action is None and not self._acts:
                 with suppress(RuntimeError):  # of torch, while the interpreter or CUDA ends
                     self._action = self._next()
             if self._action is not None:
@@ -165,7 +165,7 @@ class Watchdog:
         work.look(now_ns, sys._current_frames().get(self._main), self._marks.pace.last_ns)  # noqa: SLF001  the public way
         if recording.stretch.is_open:
             return self._end if recording.stretch.seconds >= stretch_s(work.freed_per_s) else None
-        if self._is_last:
+        if self._is_last and self._stop is not None:
             return self._stop
         if recording.done:
             self.sleep()
@@ -190,6 +190,7 @@ class Watchdog:
             return
         if what == "modules":
             marks.watch_modules()
+            work.seconds = min(work.seconds, self._patience.modules_after_s)  # they need the rest of the time too
         elif what == "early":
             self._had_early = True
             self._recording.stretch.begin()
@@ -205,22 +206,26 @@ class Watchdog:
         action = self._action
         if action is None or self._asleep.is_set() or not is_in_program(frame, self._body) or is_preparing(frame):
             return
-        self._action = None
+        self._action, self._acts = None, True
         try:
             action()
         except CaptureError:  # a profiler of the program's own, for one; this must not end the program
             self.sleep()
+        finally:
+            self._acts = False
 
     def _begin_last(self) -> None:
-        self._is_last = True
         self._recording.abandon()
-        if not self._recording.recorded_steps:
+        self._recording.done = bool(self._recording.recorded_steps)
+        if not self._recording.done:
             self._recording.stretch.begin()
+        self._is_last = True
 
     def _end(self) -> None:
         self._recording.stretch.end()
         if self._is_last:
             self._recording.stretch.write()
+            self._recording.done = True
 
 
 def is_in_program(frame: FrameType | None, body: CodeType) -> bool:

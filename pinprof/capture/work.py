@@ -35,7 +35,7 @@ class Work:
         self._marked_ns = 0
         self._freed = 0
         self._has_gpu = torch.cuda.device_count() > 0  # unlike `is_available`, this lets a fork use the GPU
-        self._tensors = 0 if self._has_gpu else count_tensors()
+        self._tensors = set[int]() if self._has_gpu else tensors()
 
     def look(self, now_ns: int, frame: FrameType | None, marked_ns: int) -> None:
         """Look at the program now: the innermost frame of its main thread, and when something last marked a step."""
@@ -49,8 +49,8 @@ class Work:
             self.seconds += worked_s
 
     def is_with_tensors(self) -> bool:
-        """Return whether the program uses torch at all; call it in the program's own thread, as `count_tensors`."""
-        return self._has_gpu or count_tensors() > self._tensors
+        """Return whether the program uses torch at all; call it in the program's own thread, as `tensors`."""
+        return self._has_gpu or not tensors() <= self._tensors
 
     def _share(self, passed_s: float, frame: FrameType | None) -> float:
         """Return how much of the time since the last look counts."""
@@ -75,12 +75,12 @@ def is_preparing(frame: FrameType | None) -> bool:
     return False
 
 
-def count_tensors() -> int:
-    """Return how many tensors currently exist.
+def tensors() -> set[int]:
+    """Return the ids of all tensors that exist.
 
     In another thread than the program's, this could hold on to a tuple that the program still builds, which breaks it.
     """
-    return sum(issubclass(type(thing), Tensor) for thing in gc.get_objects())
+    return {id(thing) for thing in gc.get_objects() if issubclass(type(thing), Tensor)}
 
 
 def _freed_pieces() -> int:

@@ -476,4 +476,4 @@ def test_a_profiler_of_the_programs_own_is_left_alone(tmp_path: Path) -> None:
     )
     ran = run(tmp_path, source, "6", stretch_after=1.0)
     assert (ran.status, ran.out) == (1, "finished\n")
-    assert "CaptureError" in ran.err
+    assert "CaptureError: the program drew no batch" in ran.err
