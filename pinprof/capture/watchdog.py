@@ -37,7 +37,7 @@ WITH_OPTIMIZER = 4
 LONGER_THAN_ANY = 5
 """A marker that takes so many times as long as it ever did no longer comes."""
 LOOK_S = 0.25
-QUESTIONS = 1.3
+QUESTIONS = 1.5
 """By how much the work grows from one question what to do to the next: an answer takes some 10 ms of the program's
 time."""
 RETRY_S = 0.02
@@ -86,13 +86,15 @@ def due(patience: Patience, now: Situation, has_optimizer: Callable[[], bool]) -
         return None
     if now.has_marker:
         return "stretch" if now.work_s >= WITH_OPTIMIZER * wait_s else None
+    may_be_early = not now.had_early and not now.has_signs
+    if now.work_s < (patience.early_s if may_be_early else wait_s if now.watches_modules else patience.modules_after_s):
+        return None
     times = WITH_OPTIMIZER if has_optimizer() else 1
     if now.work_s >= times * patience.modules_after_s and not now.watches_modules:
         return "modules"
     if now.work_s >= times * wait_s:
         return "stretch"
-    early = not now.had_early and not now.has_signs and times == 1
-    return "early" if early and now.work_s >= patience.early_s else None
+    return "early" if may_be_early and times == 1 else None
 
 
 def stretch_s(freed_per_s: float) -> float:

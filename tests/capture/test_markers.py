@@ -434,7 +434,7 @@ def test_backward_marks_the_steps_of_a_loop_without_optimizer() -> None:
         for number, batch in enumerate(BATCHES * 2):
             loss = (parameter * batch).sum()
             if number % 2:
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
             else:
                 torch.autograd.backward(loss)
             parameter.data.add_(cast("Tensor", parameter.grad), alpha=-0.1)

@@ -56,6 +56,8 @@ def test_nothing_is_due_where_nobody_wants_a_stretch() -> None:
 
 
 def test_optimizers_are_counted_only_when_it_matters() -> None:
+    assert due(PATIENCE, replace(QUIET, work_s=9.0, has_signs=True), fail) is None
+    assert due(PATIENCE, replace(QUIET, work_s=29.0, has_signs=True, watches_modules=True), fail) is None
     assert due(PATIENCE, replace(QUIET, work_s=0.5), fail) is None
     assert due(PATIENCE, replace(QUIET, work_s=500.0, has_marker=True), fail) == "stretch"
 
@@ -102,7 +104,7 @@ def test_imports_and_compilation_are_no_work() -> None:
     def frame(name: str) -> FrameType:
         names = {"_getframe": sys._getframe}
         exec(compile("def here():\n    return _getframe()\n", name, "exec"), names)
-        found = names["here"]()  # type: ignore[operator]
+        found = names["here"]()
         assert isinstance(found, FrameType)
         return found
 
