@@ -126,6 +126,7 @@ class _Stepper:
         self.recording = recording
         self.failure: CaptureError | None = None
         self.stops = 0
+        self._stretch_ends = 0
         self._agreement = agreement
         self._keep_going = keep_going
 
@@ -139,16 +140,17 @@ class _Stepper:
                 self.recording.step()
             except CaptureError as exc:
                 self.failure = exc
-        if self.stops or (self._may_end() and self._all_end()):
+        if self.stops or (self._may_end() and self._all_end(self.recording.place)):
             self._stop()
 
     def end_stretch(self) -> None:
-        """End the script after a stretch of time, if all ranks have one."""
-        if self._all_end():
+        """End the script after a stretch of time, if all ranks have one; its calls stand for steps."""
+        self._stretch_ends += 1
+        if self.stops or self._all_end(self._stretch_ends):
             self._stop()
 
-    def _all_end(self) -> bool:
-        return self._agreement is None or self._agreement.ends(self.recording.place)
+    def _all_end(self, place: int) -> bool:
+        return self._agreement is None or self._agreement.ends(place)
 
     def _may_end(self) -> bool:
         return self.failure is not None or (self.recording.done and not self._keep_going)
