@@ -12,11 +12,11 @@ from types import CodeType, FrameType
 from typing import Literal, TypeAlias
 
 from pinprof.capture import markers
+from pinprof.capture.effort import Effort, is_preparing
 from pinprof.capture.markers import Marks
 from pinprof.capture.plain import NS_PER_S
 from pinprof.capture.profiling import Recording
 from pinprof.capture.program import OWN_FOLDERS
-from pinprof.capture.work import Work, is_preparing
 from pinprof.errors import CaptureError
 
 STRETCH_AFTER_S = 30.0
@@ -118,7 +118,7 @@ class Watchdog:
         stop: Callable[[], None] | None,
         body: CodeType,
     ) -> None:
-        self._work = Work(time.perf_counter_ns())
+        self._work = Effort(time.perf_counter_ns())
         self._marks, self._recording, self._patience = marks, recording, patience
         self._stop, self._body = stop, body
         self._action: Callable[[], None] | None = None
@@ -133,7 +133,7 @@ class Watchdog:
             yield
             return
         before = signal.signal(SIGNAL, self._act)
-        self._work = Work(time.perf_counter_ns())
+        self._work = Effort(time.perf_counter_ns())
         thread = threading.Thread(target=self._watch, name="pinprof watchdog", daemon=True)
         thread.start()
         try:

@@ -34,7 +34,7 @@ class FakeProfiler:
 
     def export_chrome_trace(self, path: str) -> None:
         assert not self.running
-        Path(path).write_text(json.dumps(self.metadata["pinprof"]["marker"]))
+        Path(path).write_text(json.dumps(self.metadata))
 
 
 def stretch_of(tmp_path: Path) -> Stretch:
@@ -44,6 +44,10 @@ def stretch_of(tmp_path: Path) -> Stretch:
 def recording_of(tmp_path: Path) -> Recording:
     windows = Windows(WarmUpBounds(2, 2), None, steps=2, line_steps=0)
     return Recording(tmp_path / "out.json", windows, cast("Any", FakeProfiler))
+
+
+def stored_marker(tmp_path: Path) -> str:
+    return str(json.loads((tmp_path / "out.json").read_text())["pinprof"]["marker"])
 
 
 def record(stretch: Stretch) -> None:
@@ -59,7 +63,7 @@ def test_a_stretch_is_written_with_its_length_as_the_marker(tmp_path: Path) -> N
     assert not stretch.is_open
     assert not stretch.is_written
     assert stretch.write()
-    assert json.loads((tmp_path / "out.json").read_text()) == stretch.marker
+    assert stored_marker(tmp_path) == stretch.marker
     assert stretch.marker.endswith(" s; nothing marked a step")
 
 
@@ -103,7 +107,7 @@ def test_steps_go_before_an_early_stretch(tmp_path: Path) -> None:
     assert recording.done
     assert recording.recorded_steps == 2
     assert not recording.stretch.is_written
-    assert json.loads((tmp_path / "out.json").read_text()) == "p.step()"
+    assert stored_marker(tmp_path) == "p.step()"
 
 
 def test_a_program_with_too_few_steps_keeps_its_early_stretch(tmp_path: Path) -> None:
@@ -144,12 +148,14 @@ def test_windows_begin_anew_where_steps_are_marked_otherwise(tmp_path: Path) -> 
     for _ in range(3):  # two of warm-up, one for the profiler
         recording.step()
     recording.restart()
+    assert len(recording.journal) == 0  # the steps so far were others
     for _ in range(5):
         recording.step()
     assert not recording.done
     recording.step()
     assert recording.done
     assert recording.recorded_steps == 2
+    assert len(recording.journal) == 6
 
 
 def test_windows_do_not_begin_anew_after_a_recorded_step(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from types import FrameType
 import pytest
 import torch
 
+from pinprof.capture.effort import Effort, is_preparing, tensors
 from pinprof.capture.watchdog import Due, Patience, Situation, due, is_in_program, stretch_s
-from pinprof.capture.work import Work, is_preparing, tensors
 
 PATIENCE = Patience(30.0)
 QUIET = Situation(0.0, 0.0, has_marker=False, has_signs=False, watches_modules=False, had_early=False)
@@ -116,7 +116,7 @@ def test_imports_and_compilation_are_no_work() -> None:
 
 def test_work_counts_from_the_last_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    work = Work(0)
+    work = Effort(0)
     for quarter in range(1, 9):
         work.look(quarter * S // 4, None, 0)
     assert (work.seconds, work.total_s) == (2.0, 2.0)
@@ -126,7 +126,7 @@ def test_work_counts_from_the_last_mark(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_thread_that_was_not_let_run_has_seen_one_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    work = Work(0)
+    work = Effort(0)
     work.look(60 * S, None, 0)
     assert work.seconds == 1.0
 
@@ -134,7 +134,7 @@ def test_a_thread_that_was_not_let_run_has_seen_one_second_at_most(monkeypatch: 
 def test_on_a_machine_with_a_gpu_time_without_its_use_hardly_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    work = Work(0)
+    work = Effort(0)
     work.look(S, None, 0)
     assert work.seconds == pytest.approx(0.1)
 
@@ -145,7 +145,7 @@ def test_memory_given_back_shows_work_and_a_model_being_loaded_does_not(monkeypa
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     stats = lambda _device: {"allocation": {"all": {"freed": next(freed)}}}  # noqa: E731  read once per look
     monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", stats)
-    work = Work(0)
+    work = Effort(0)
     work.look(S, None, 0)
     work.look(2 * S, None, 0)
     assert work.seconds == pytest.approx(1.1)
@@ -156,7 +156,7 @@ def test_memory_given_back_shows_work_and_a_model_being_loaded_does_not(monkeypa
 
 def test_tensors_show_that_a_program_uses_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    work = Work(0)
+    work = Effort(0)
     held = torch.ones(1)
     assert id(held) in tensors()
     assert work.is_with_tensors()

@@ -6,6 +6,7 @@ from typing import TypeAlias
 import msgspec
 
 from pinprof.trace.lines import LINES_KEY
+from pinprof.trace.run import RUN_KEY
 from pinprof.trace.tables import NONE
 
 Number: TypeAlias = int | float | str | None
@@ -62,6 +63,7 @@ class Metadata(msgspec.Struct):
     base: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="baseTimeNanoseconds")
     pinprof: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     lines: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=LINES_KEY)
+    run: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=RUN_KEY)
 
 
 class File(Metadata):
