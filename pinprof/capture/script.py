@@ -92,13 +92,9 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     recording = profile(path, on_progress=on_progress, **options)
     stepper = _Stepper(recording, agreement, keep_going=keep_going)
     marks = Marks(step_marker, stepper.end_step, group=agreement is None)
-    watchdog = Watchdog(
-        marks,
-        recording,
-        Patience(stretch_after),
-        stop=None if keep_going else stepper.end_stretch,
-        body=_ending_of.__code__,
-    )
+    may_stop = not keep_going and agreement is None  # without a step, the other ranks wait somewhere for this one
+    stop = stepper.stop if may_stop else None
+    watchdog = Watchdog(marks, recording, Patience(stretch_after), stop=stop, body=_ending_of.__code__)
     recording.join(agreement, lambda: marks.place)
     ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper, watchdog)
     has_trace = bool(recording.recorded_steps) or recording.stretch.is_written
@@ -126,7 +122,6 @@ class _Stepper:
         self.recording = recording
         self.failure: CaptureError | None = None
         self.stops = 0
-        self._stretch_ends = 0
         self._agreement = agreement
         self._keep_going = keep_going
 
@@ -140,22 +135,13 @@ class _Stepper:
                 self.recording.step()
             except CaptureError as exc:
                 self.failure = exc
-        if self.stops or (self._may_end() and self._all_end(self.recording.place)):
-            self._stop()
-
-    def end_stretch(self) -> None:
-        """End the script after a stretch of time, if all ranks have one; its calls stand for steps."""
-        self._stretch_ends += 1
-        if self.stops or self._all_end(self._stretch_ends):
-            self._stop()
-
-    def _all_end(self, place: int) -> bool:
-        return self._agreement is None or self._agreement.ends(place)
+        if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
+            self.stop()
 
     def _may_end(self) -> bool:
         return self.failure is not None or (self.recording.done and not self._keep_going)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """End the script; interrupt one that catches this and goes on in its next line, outside of that `try`."""
         self.stops += 1
         if self.stops > POLITE_STOPS:
