@@ -1,4 +1,4 @@
-"""Finds the training steps of a program from the batches that it draws and its optimizer steps."""
+"""Finds the steps of a program: from batches, optimizer steps, else calls of backward, else calls of modules."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
@@ -8,12 +8,18 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
-HOWS = ("auto", "loader", "optimizer")
+from pinprof.capture.iterations import Iterations
 
-How: TypeAlias = Literal["auto", "loader", "optimizer"]
-"""The wanted marker: any that fits, a batch drawn from a DataLoader, or an optimizer step."""
+HOWS = ("auto", "loader", "optimizer", "backward", "module")
+
+How: TypeAlias = Literal["auto", "loader", "optimizer", "backward", "module"]
+"""The wanted marker: any that fits, a batch drawn from a DataLoader, an optimizer step, a call of backward, or one of
+the outermost module."""
+
+Kind: TypeAlias = Literal["batch", "optimizer", "backward", "module"]
 
 BATCH = "batch drawn from a DataLoader"
+BACKWARD = "call of backward"
 
 FEW_STEPS = 4
 """Optimizer steps that suffice for a program with a single optimizer: three whole cycles."""
@@ -21,6 +27,15 @@ MANY_STEPS = 12
 """The same with several: a WGAN makes five critic steps per generator step, and two of these are necessary."""
 MANY_BATCHES = 12
 """Batches that suffice for a program without an optimizer."""
+MANY_CALLS = 12
+"""Calls of backward that suffice for a program without an optimizer, or calls of modules without both."""
+RANK: dict[Kind, int] = {"optimizer": 3, "batch": 2, "backward": 1, "module": 0}
+"""Which event is the better sign of a step."""
+CALLS = ("backward", "module")
+"""What stands for optimizer steps in programs without; where there is something better, they do not matter."""
+UNUSED_OPTIMIZER = 1000
+"""So many of them suffice for a program with an optimizer: fewer may be one step that accumulates gradients, or a
+rollout before the first."""
 PATIENCE = 50
 """Events of one kind after which fewer cycles suffice for a choice, or a lost marker leads to a new one."""
 LONGEST_MEMORY = 2000
@@ -31,18 +46,18 @@ evaluate its model first and train it later."""
 
 
 class MarkerEvent(NamedTuple):
-    """A batch that the program draws, or an optimizer step that it has made."""
+    """A batch that the program draws, an optimizer step or backward pass that it has made, or a module it calls."""
 
-    kind: Literal["batch", "optimizer"]
+    kind: Kind
     source: Hashable
-    """The DataLoader or optimizer."""
+    """The DataLoader, optimizer or module; the line that calls backward."""
     name: str = ""
-    """The optimizer's class."""
+    """The class of the optimizer or module."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The event that marks the steps. `cycle` is the optimizer step whose cycle is a step, or None."""
+    """The event that marks the steps. `cycle` is the event other than a batch whose cycle is a step, or None."""
 
     event: MarkerEvent
     cycle: MarkerEvent | None
@@ -53,22 +68,52 @@ def choose(events: Sequence[MarkerEvent], optimizers: Callable[[], int], how: Ho
     """Return what marks the steps of a program with these events; None if it takes more of them to tell.
 
     A step is one cycle of the least frequent of the recurring optimizers. If a cycle draws one batch, the draw marks
-    the step, so that the wait for the input is in the step that uses it. `optimizers` returns how many optimizers the
-    program has, and is called only if that matters.
+    the step, so that the wait for the input is in the step that uses it. Without optimizer steps, calls of backward
+    stand for them, and without these, calls of modules. `optimizers` returns how many optimizers the program has, and
+    is called only if that matters.
     """
-    steps = _positions([event for event in events if event.kind == "optimizer"])
     draws = Counter(event for event in events if event.kind == "batch")
-    most_steps = max(map(len, steps.values()), default=0)
+    if how not in CALLS:
+        steps = _steps_of("optimizer", events)
+        most_steps = max(map(len, steps.values()), default=0)
+        if _seen_enough_steps(most_steps, max(draws.values(), default=0), optimizers):
+            return _cycle_of_slowest(steps, events, how)
+        if how == "optimizer" or most_steps > 1:
+            return None
+    return _choose_without_steps(events, draws, optimizers, how)
+
+
+def _choose_without_steps(
+    events: Sequence[MarkerEvent], draws: Counter[MarkerEvent], optimizers: Callable[[], int], how: How
+) -> Choice | None:
     most_draws = max(draws.values(), default=0)
-    if _seen_enough_steps(most_steps, most_draws, optimizers):
-        slowest = _slowest(steps)
-        return _cycle_of(slowest, events, how) if slowest else None
-    if how == "optimizer" or most_steps > 1:
+    for kind in _kinds_of_calls(how):
+        calls = _steps_of(kind, events)
+        most_calls = max(map(len, calls.values()), default=0)
+        if _seen_enough_calls(most_calls, how, optimizers):
+            return _cycle_of_slowest(calls, events, how)
+        if 2 * most_calls > most_draws:
+            return None
+    if how in CALLS or most_draws < MANY_BATCHES:
         return None
-    if most_draws >= MANY_BATCHES and (how == "loader" or most_draws >= EVALUATED_BATCHES or not optimizers()):
+    if how == "loader" or most_draws >= EVALUATED_BATCHES or not optimizers():
         draw = next(draw for draw, times in draws.items() if times > 1)  # a single draw only looks at the data
         return Choice(draw, None, BATCH)
     return None
+
+
+def _kinds_of_calls(how: How) -> tuple[Kind, ...]:
+    """Return the calls that can stand for optimizer steps, the better sign first."""
+    if how in ("backward", "module"):
+        return (how,)
+    return ("backward", "module") if how == "auto" else ("backward",)
+
+
+def _seen_enough_calls(most: int, how: How, optimizers: Callable[[], int]) -> bool:
+    """Return whether so many calls make a marker, in a program without optimizer steps."""
+    if most < MANY_CALLS:
+        return False
+    return how in ("backward", "module") or most >= UNUSED_OPTIMIZER or not optimizers()
 
 
 def _seen_enough_steps(most_steps: int, most_draws: int, optimizers: Callable[[], int]) -> bool:
@@ -77,16 +122,16 @@ def _seen_enough_steps(most_steps: int, most_draws: int, optimizers: Callable[[]
     return most_steps >= FEW_STEPS and optimizers() <= 1
 
 
-def _positions(steps: Sequence[MarkerEvent]) -> dict[MarkerEvent, list[int]]:
-    """Return where each optimizer's steps are in the sequence of all optimizer steps."""
+def _steps_of(kind: Kind, events: Sequence[MarkerEvent]) -> dict[MarkerEvent, list[int]]:
+    """Return where each event of one kind is in the sequence of all of that kind."""
     positions: dict[MarkerEvent, list[int]] = defaultdict(list)
-    for position, event in enumerate(steps):
+    for position, event in enumerate(event for event in events if event.kind == kind):
         positions[event].append(position)
     return positions
 
 
 def _slowest(steps: dict[MarkerEvent, list[int]]) -> MarkerEvent | None:
-    """Return the least frequent of the recurring optimizers; of equally frequent ones, the last to step."""
+    """Return the least frequent of the recurring optimizers or calls; of equally frequent ones, the last."""
     now = sum(map(len, steps.values()))
     recurring = {
         step: at
@@ -96,8 +141,13 @@ def _slowest(steps: dict[MarkerEvent, list[int]]) -> MarkerEvent | None:
     return min(recurring, key=lambda step: (len(recurring[step]), -recurring[step][0]), default=None)
 
 
+def _cycle_of_slowest(steps: dict[MarkerEvent, list[int]], events: Sequence[MarkerEvent], how: How) -> Choice | None:
+    slowest = _slowest(steps)
+    return _cycle_of(slowest, events, how) if slowest else None
+
+
 def _cycle_of(step: MarkerEvent, events: Sequence[MarkerEvent], how: How) -> Choice | None:
-    """Return the marker of the cycles that end with this optimizer step."""
+    """Return the marker of the cycles that end with this optimizer step or call."""
     ends = [place for place, event in enumerate(events) if event == step]
     cycles = [Counter(event for event in events[start:end] if event.kind == "batch") for start, end in pairwise(ends)]
     usual = {draw: median(cycle[draw] for cycle in cycles) for cycle in cycles for draw in cycle}
@@ -106,8 +156,16 @@ def _cycle_of(step: MarkerEvent, events: Sequence[MarkerEvent], how: How) -> Cho
         return Choice(draw, step, BATCH)
     if how == "loader":
         return None
+    return Choice(step, step, _text(step, batches))
+
+
+def _text(step: MarkerEvent, batches: float) -> str:
+    if step.kind == "backward":
+        return BACKWARD
+    if step.kind == "module":
+        return f"call of {step.name}"
     several = f", every {round(batches)} batches" if batches > 1 else ""
-    return Choice(step, step, f"optimizer step ({step.name}){several}")
+    return f"optimizer step ({step.name}){several}"
 
 
 class Chooser:
@@ -117,7 +175,8 @@ class Chooser:
     optimizer or DataLoader, it chooses again.
     """
 
-    def __init__(self, optimizers: Callable[[], int], how: How = "auto") -> None:
+    def __init__(self, optimizers: Callable[[], int], how: How = "auto", *, group: bool = True) -> None:
+        """Watch for a marker; `group` says whether optimizer steps may be found to be parts of a longer step."""
         self.choice: Choice | None = None
         self.seen: Counter[str] = Counter()
         self._optimizers = cache(optimizers)
@@ -127,27 +186,78 @@ class Chooser:
         self._counts: Counter[MarkerEvent] = Counter()
         """How often `_since` contains each event."""
         self._exhausted = False
+        self._iterations = Iterations() if group and how == "auto" else None
+        self._iterated: MarkerEvent | None = None
+        """The optimizer step of which `_iterations` are."""
+        self._is_grouped = False
 
     @property
     def place(self) -> int:
-        """How many optimizer steps the program has made; if batches alone mark its steps, how many it has drawn."""
-        return self.seen["batch" if self.choice is not None and self.choice.cycle is None else "optimizer"]
+        """How many optimizer steps the program has made, or what else makes a step; all ranks of a job count alike."""
+        return self.seen[self.kind]
 
-    def see(self, event: MarkerEvent) -> bool:
+    @property
+    def kind(self) -> Kind:
+        """The kind of event that makes a step."""
+        if self.choice is None:
+            return "optimizer"
+        return self.choice.cycle.kind if self.choice.cycle is not None else "batch"
+
+    @property
+    def optimizers(self) -> int:
+        """How many optimizers the program had when that mattered first."""
+        return self._optimizers()
+
+    @property
+    def wants_calls(self) -> bool:
+        """Whether calls of modules would help to tell what a step is."""
+        return self._iterations is not None and self._iterations.wants_calls
+
+    def evaluated(self) -> None:
+        """Note that the program switches a model to evaluation."""
+        if self._iterations is not None:
+            self._iterations.evaluated()
+
+    def see(self, event: MarkerEvent, at_ns: int = 0) -> bool:
         """Return whether a step ends with this event."""
         self.seen[event.kind] += 1
         choice = self.choice
-        if choice is not None and event == choice.event:
-            return self._marked()
+        if choice is not None:
+            if event == choice.event:
+                return self._marked() and (event.kind != "optimizer" or self._ends_iteration(event, at_ns))
+            if event.kind in CALLS and RANK[event.kind] < RANK[self.kind]:
+                return self._passed(event)
+        if choice is None and event.kind == "optimizer":
+            self._ends_iteration(event, at_ns)
         self._since.append(event)
         self._counts[event] += 1
-        if choice is None or self._is_lost(choice):
+        if choice is None or self._is_lost():
             return self._choose_at(event)
         if event.kind == "batch" and self._exhausted and choice.cycle is None:
             self._go_on_with(event, choice)
         elif event == choice.cycle:
             self._follow(choice)
         return False
+
+    def _passed(self, event: MarkerEvent) -> bool:
+        """Note a call that marks no step, because the program has a better marker."""
+        if event.kind == "module" and self._iterations is not None:
+            self._iterations.called()
+        return False
+
+    def _ends_iteration(self, step: MarkerEvent, at_ns: int) -> bool:
+        """Return whether an iteration ends with this optimizer step, if the program has iterations of several."""
+        if self._iterations is None or self.seen["batch"]:
+            self._iterations = None
+            return True
+        if step != self._iterated:
+            self._iterations, self._iterated, self._is_grouped = Iterations(), step, False
+        ends = self._iterations.stepped(at_ns)
+        size, choice = self._iterations.size, self.choice
+        if size is not None and choice is not None and not self._is_grouped:
+            text = f"every {ordinal(size)} {choice.text}: one iteration of rollout and updates"
+            self.choice, self._is_grouped = Choice(choice.event, choice.cycle, text), True
+        return ends
 
     def exhausted(self, draw: MarkerEvent) -> None:
         """Undo the last draw: the DataLoader had no more batches.
@@ -163,7 +273,7 @@ class Chooser:
             self._exhausted = True
 
     def _choose_at(self, event: MarkerEvent) -> bool:
-        if self._how == "optimizer" and event.kind == "batch":
+        if not self._may_choose_at(event):
             return False
         choice = choose(list(self._since), self._optimizers, self._how)
         if choice is None:
@@ -171,6 +281,15 @@ class Chooser:
         self.choice, self._exhausted = choice, False
         self._forget()
         return event == choice.event
+
+    def _may_choose_at(self, event: MarkerEvent) -> bool:
+        """Return whether this event may decide; not at every call, of which a program can make thousands first."""
+        if self._how == "optimizer":
+            return event.kind == "optimizer"
+        if event.kind not in CALLS:
+            return True
+        times = self._counts[event]
+        return times % (MANY_CALLS if times < EVALUATED_BATCHES else EVALUATED_BATCHES) == 0
 
     def _marked(self) -> bool:
         """Note the marker; return whether it ends a step."""
@@ -201,12 +320,22 @@ class Chooser:
     def _go_on_with(self, draw: MarkerEvent, choice: Choice) -> None:
         self.choice, self._exhausted = Choice(draw, choice.cycle, choice.text), False
 
-    def _is_lost(self, choice: Choice) -> bool:
+    def _is_lost(self) -> bool:
         """Return whether so many other events came since the marker that it will not come again."""
         if len(self._since) < FEW_STEPS:
             return False
-        steps = max((times for event, times in self._counts.items() if event.kind == "optimizer"), default=0)
-        if choice.cycle is None:
-            draws = max((times for event, times in self._counts.items() if event.kind == "batch"), default=0)
-            return steps >= FEW_STEPS or draws >= PATIENCE
-        return steps >= PATIENCE
+        most: Counter[str] = Counter()
+        for event, times in self._counts.items():
+            most[event.kind] = max(most[event.kind], times)
+        if any(most[kind] >= FEW_STEPS for kind in ("optimizer", "backward") if RANK[kind] > RANK[self.kind]):
+            return True
+        if self.kind == "module" and most["batch"] >= MANY_BATCHES:
+            return True
+        return most[self.kind] >= PATIENCE
+
+
+def ordinal(number: int) -> str:
+    """Return the number as in "every 16th"."""
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teen else endings.get(number % 10, 'th')}"

@@ -80,6 +80,13 @@ class Journal:
         self._opened = mark
         self._settle(SETTLED_AT_ONCE)
 
+    def begin_anew(self) -> None:
+        """Take all steps so far for start-up, because they were marked otherwise than those that come."""
+        self._start_up_ns += sum(self._step_ns) + sum(self._own_ns)
+        for noted in (self._windows, self._step_ns, self._own_ns, self._input_ns, self._gpu_ns, self._work):
+            noted.clear()
+        self._untimed.clear()
+
     def resume(self) -> None:
         """Note that the next step begins."""
         self._resumed_ns = self.clock.now_ns()

@@ -1,20 +1,30 @@
-"""Finds where the steps of a running program end: by hooks into torch, calls of a function, or `pinprof.step()`."""
+"""Finds where the steps of a running program end: by changes of torch, calls of a function, or `pinprof.step()`."""
 
 import ast
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from importlib import import_module
 from inspect import getattr_static
+from types import FrameType
 from typing import Any, cast
 
+from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from pinprof.capture.calls import (
+    ModuleCalls,
+    calling_place,
+    is_only_a_function,
+    told_of_backward,
+    told_of_evaluation,
+)
 from pinprof.capture.choice import HOWS, Chooser, How, MarkerEvent
 from pinprof.capture.replaced import replaced
 from pinprof.errors import CaptureError
@@ -31,19 +41,22 @@ EndStep = Callable[[str], None]
 class Marks:
     """Calls `end_step` where the steps end, by the given marker, while a `with` block of `placed()` is open.
 
-    `step_marker` is `auto`, `loader`, `optimizer`, or a function: `MODULE:NAME`, which it imports, or the NAME of a
-    function of the script, which `decorated()` marks. Only the thread and the process that placed the marks count.
+    `step_marker` is one of HOWS, or a function: `MODULE:NAME`, which it imports, or the NAME of a function of the
+    script, which `decorated()` marks. Only the thread and the process that placed the marks count. `group` says whether
+    several optimizer steps may be found to be one step.
     """
 
-    def __init__(self, step_marker: str, end_step: EndStep) -> None:
+    def __init__(self, step_marker: str, end_step: EndStep, *, group: bool = True) -> None:
         self.step_marker = step_marker
         self._end_step = end_step
         self._owner = (0, 0)
         self._by_hand = False
         self._calls = 0
+        self.pace = Pace()
         self.chooser: Chooser | None = None
+        self._modules: ModuleCalls | None = None
         if step_marker in HOWS:
-            self.chooser = Chooser(count_optimizers, cast("How", step_marker))
+            self.chooser = Chooser(count_optimizers, cast("How", step_marker), group=group)
 
     @contextmanager
     def placed(self) -> Iterator[None]:
@@ -52,8 +65,7 @@ class Marks:
         self._owner = _here()
         with ExitStack() as undo:
             if self.chooser is not None:
-                undo.enter_context(_told_of_draws(self._saw, self._exhausted))
-                undo.callback(register_optimizer_step_post_hook(_left_to_python(self._stepped)).remove)
+                self._place_hooks(self.chooser, undo)
             elif ":" in self.step_marker:
                 undo.enter_context(replaced(*_imported(self.step_marker), self.mark_calls))
             outer, _placed = _placed, self
@@ -61,6 +73,38 @@ class Marks:
                 yield
             finally:
                 _placed = outer
+
+    def _place_hooks(self, chooser: Chooser, undo: ExitStack) -> None:
+        undo.enter_context(_told_of_draws(self._saw, self._exhausted))
+        undo.callback(register_optimizer_step_post_hook(_left_to_python(self._stepped)).remove)
+        undo.enter_context(told_of_backward(self._ran_backward))
+        undo.enter_context(told_of_evaluation(chooser.evaluated))
+        self._modules = ModuleCalls(self._calls_module)
+        undo.callback(self._modules.stop)
+        if self.step_marker == "module":
+            self._modules.watch_all()
+
+    def watch_modules(self) -> None:
+        """Let calls of the outermost module mark the steps if nothing better does; this slows down all of them."""
+        if self._modules is not None and not self.watches_modules and self.marker_kind is None:
+            self._modules.watch_all()
+
+    @property
+    def marker_kind(self) -> str | None:
+        """What makes a step: the kind of an event, "call" for a function and by hand, None while it is unknown."""
+        if self.chooser is None or self._by_hand:
+            return "call" if self._calls else None
+        return self.chooser.kind if self.chooser.choice is not None else None
+
+    @property
+    def has_signs(self) -> bool:
+        """Whether the program did anything that can mark a step."""
+        return self._calls > 0 or (self.chooser is not None and self.chooser.seen.total() > 0)
+
+    @property
+    def watches_modules(self) -> bool:
+        """Whether calls of modules are watched now."""
+        return self._modules is not None and self._modules.watched is not None
 
     @property
     def in_script(self) -> bool:
@@ -77,7 +121,8 @@ class Marks:
         if not _decorate(tree, self.step_marker):
             raise CaptureError(
                 f"--step-marker {self.step_marker}: the script does not define this function; name auto, loader, "
-                "optimizer, a function or Class.method of the script, or MODULE:FUNCTION of one that it imports"
+                "optimizer, backward, module, a function or Class.method of the script, or MODULE:FUNCTION of one that "
+                "it imports"
             )
         return tree
 
@@ -104,6 +149,7 @@ class Marks:
         if self.step_marker == "auto" and _here() == self._owner:
             self._by_hand = True
             self._calls += 1
+            self.pace.note(time.perf_counter_ns())
             self._end_step(BY_HAND)
 
     def _exhausted(self, draw: MarkerEvent) -> None:
@@ -114,12 +160,53 @@ class Marks:
         """Take an optimizer step; torch calls this within its own range of the step, which ends slightly later."""
         self._saw(MarkerEvent("optimizer", id(optimizer), type(optimizer).__name__))
 
+    def _ran_backward(self, caller: FrameType) -> None:
+        chooser = self.chooser
+        if chooser is not None and not (chooser.choice is not None and chooser.kind in ("optimizer", "batch")):
+            self._saw(MarkerEvent("backward", calling_place(caller)))
+
+    def _calls_module(self, module: Module) -> None:
+        if not is_only_a_function(module):
+            original = getattr(module, "_orig_mod", module)  # what torch.compile was given
+            self._saw(MarkerEvent("module", id(module), type(original).__name__))
+            chooser, modules = self.chooser, self._modules
+            if chooser and modules and chooser.choice and chooser.choice.event.source == id(module):
+                modules.watch(type(module))
+
     def _saw(self, event: MarkerEvent) -> None:
         chooser = self.chooser
         if chooser is None or self._by_hand or _here() != self._owner:
             return
-        if chooser.see(event) and chooser.choice is not None:
+        now_ns = time.perf_counter_ns()
+        ends = chooser.see(event, now_ns)
+        if event.kind == chooser.kind or event.kind != "module":
+            self.pace.note(now_ns)
+        if chooser.wants_calls or self.watches_modules:
+            self._settle(chooser)
+        if ends and chooser.choice is not None:
             self._end_step(chooser.choice.text)
+
+    def _settle(self, chooser: Chooser) -> None:
+        """Watch the calls of modules only as long as they can tell something."""
+        if self._modules is None or self.step_marker == "module":
+            return
+        if chooser.wants_calls:
+            self._modules.watch_all()
+        elif chooser.choice is not None and chooser.kind != "module":
+            self._modules.stop()
+
+
+class Pace:
+    """When a program last did what can mark a step (0 before), and how long it took at most to do so again."""
+
+    def __init__(self) -> None:
+        self.last_ns = self.longest_ns = 0
+
+    def note(self, now_ns: int) -> None:
+        """Note that it does so now."""
+        if self.last_ns:
+            self.longest_ns = max(self.longest_ns, now_ns - self.last_ns)
+        self.last_ns = now_ns
 
 
 _placed: Marks | None = None

@@ -22,13 +22,16 @@ def torch_profiler(
     profile_memory: bool = False,
     cuda_sync_events: bool = True,
 ) -> torch.profiler.profile:
-    """Return torch's profiler for `steps` steps after its warm-up, which it names ProfilerStep#N."""
+    """Return torch's profiler for `steps` steps after its warm-up, which it names ProfilerStep#N.
+
+    With 0 steps it records from its start until it is stopped.
+    """
     activities = [ProfilerActivity.CPU]
     if uses_cuda():
         activities.append(ProfilerActivity.CUDA)
     return torch.profiler.profile(
         activities=activities,
-        schedule=torch.profiler.schedule(wait=0, warmup=WARM_UP_STEPS, active=steps, repeat=1),
+        schedule=torch.profiler.schedule(wait=0, warmup=WARM_UP_STEPS, active=steps, repeat=1) if steps else None,
         with_stack=with_stack,
         record_shapes=record_shapes,
         profile_memory=profile_memory,

@@ -32,6 +32,7 @@ from pinprof.capture.plain import (
 )
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
 from pinprof.capture.sections import store
+from pinprof.capture.stretch import Stretch
 from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.capture.work import Compilations, noticing_work
 from pinprof.errors import CaptureError
@@ -174,6 +175,8 @@ class Recording:
         self._watching = False
         self._stored = False
         self._boundaries = self._run_windows()
+        self.stretch = Stretch(path, make_profiler, self._description)
+        self._is_abandoned = False
 
     def __enter__(self) -> "Recording":
         self.start()
@@ -224,18 +227,41 @@ class Recording:
         self.journal.end_step(AFTER if self.done else self._window)
         if not self.done:
             self.steps_seen += 1
+            if not self._is_abandoned:
+                self.stretch.end()
             self._advance()
         self.journal.resume()
 
+    def restart(self) -> None:
+        """Begin the windows anew, because steps are now marked otherwise; not if one was recorded already."""
+        if self.done or self.recorded_steps or self._is_abandoned or self._agreement is not None:
+            return
+        self._boundaries.close()
+        self.plain = None
+        self.journal.begin_anew()
+        self._boundaries = self._run_windows()
+        self._advance()
+
+    def abandon(self) -> None:
+        """Leave the windows for good, because no step comes any more; keep the complete steps recorded so far."""
+        self._is_abandoned = True
+        self._boundaries.close()
+
     def end(self) -> None:
-        """Leave the open window, if any; keep the complete steps recorded so far, and store what the run was."""
+        """Leave the open window, if any; keep the complete steps recorded so far, and store what the run was.
+
+        Without a complete step, keep the stretch of time, if any.
+        """
         log = self.journal.log()
         self._watched.close()
+        self.stretch.end()
         self._boundaries.close()
         if self.recorded_steps and not self._stored:
             self._stored = True
             with as_capture_error("what the run was could not be stored"):
                 store(self.path, {RUN_KEY: log})
+        elif not self.recorded_steps and self.stretch.write():
+            self.marker = self.stretch.marker
 
     def why_nothing_recorded(self, options: OptionNames = IN_CODE) -> str:
         """Return the error for a program that ended before any step was recorded, with the options that help."""
@@ -319,7 +345,7 @@ class Recording:
         steps, self.recorded_steps = self.recorded_steps, 0
         with as_capture_error("the recording could not be finished"):
             if steps:  # the profiler takes metadata only while it records
-                profiler.add_metadata_json("pinprof", json.dumps(self._description()))
+                profiler.add_metadata_json("pinprof", json.dumps(self._description(self.marker)))
                 if self.host is not None:
                     profiler.add_metadata_json(HOST_KEY, msgspec.json.encode(self.host).decode())
             profiler.stop()
@@ -327,8 +353,8 @@ class Recording:
                 write_trace(profiler, self.path)
         self.recorded_steps = steps
 
-    def _description(self) -> dict[str, object]:
-        described = description(self.plain, self.marker)
+    def _description(self, marker: str) -> dict[str, object]:
+        described = description(self.plain, marker)
         described |= {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin}
         return described | ({"apart": self._agreement.apart} if self._agreement else {})
 

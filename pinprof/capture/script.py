@@ -1,6 +1,7 @@
 """Records an unmodified script: it runs as under `python`, and its steps advance the recording."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,11 +22,15 @@ from pinprof.capture.orders import Orders
 from pinprof.capture.plain import PlainWindow
 from pinprof.capture.profiling import ON_COMMAND_LINE, OnWindow, Recording, profile
 from pinprof.capture.program import OWN_FOLDERS, UserProgram, exit_as_fork
+from pinprof.capture.watchdog import STRETCH_AFTER_S, Patience, Watchdog
 from pinprof.errors import CaptureError
+from pinprof.units import counted
 
 MARK_STEPS = (
     "mark them yourself: call pinprof.step() at the end of each, or name the function that makes one with --step-marker"
 )
+WORTH_A_STRETCH_S = 0.5
+"""How long a program must have worked so that a stretch of its time can be recorded."""
 POLITE_STOPS = 2
 """How often to ask a script to stop before interrupting its handlers too."""
 
@@ -50,7 +55,7 @@ class ScriptRun:
     remarks: tuple[str, ...] = ()
 
 
-def run_script(
+def run_script(  # noqa: PLR0913  options of one call, all by keyword
     script: str | os.PathLike[str],
     args: Sequence[str],
     *,
@@ -58,18 +63,20 @@ def run_script(
     module: bool = False,
     step_marker: str = "auto",
     keep_going: bool = False,
+    stretch_after: float = STRETCH_AFTER_S,
     agreement: Agreement | None = None,
     on_progress: OnWindow | None = None,
     **options: Any,
 ) -> ScriptRun:
     """Run `script` like `python script args` or `python -m script args`, and record it; return how it ended.
 
-    `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`, or the
-    name of a function, as the script defines it or as `module:name`. `options` are those of `profile()`. After the
-    windows it stops the script at the end of a step, or lets it finish if `keep_going`. By their `agreement`, the ranks
-    of a job begin their windows at the same step and stop after the same one. If the script fails, its traceback goes
-    to standard error as Python prints it, and the recorded steps are kept. The processes that it starts are recorded
-    alike, each into a trace of its own beside `path`.
+    `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`,
+    `backward`, `module` (a call of the outermost one), or the name of a function, as the script defines it or as
+    `module:name`. After `stretch_after` seconds of work in which nothing marks a step (0: never), it records a stretch
+    of time. `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it
+    finish if `keep_going`. By their `agreement`, the ranks of a job begin their windows at the same step and stop after
+    the same one. If the script fails, its traceback goes to standard error as Python prints it, and the recorded steps
+    are kept. The processes that it starts are recorded alike, each into a trace of its own beside `path`.
 
     Raises CaptureError if the script or function does not exist, or if a script ended without failure before a step was
     recorded.
@@ -84,19 +91,23 @@ def run_script(
     membership = Membership(recording, lambda: marks.place, bool(options.get("force")))
     alone = membership if agreement is None else None
     stepper = Stepper(recording, agreement, keep_going=keep_going, membership=alone)
-    marks = Marks(step_marker, stepper.end_step)
+    marks = Marks(step_marker, stepper.end_step, group=agreement is None)
+    may_stop = not keep_going and agreement is None  # without a step, the other ranks wait somewhere for this one
+    stop = stepper.stop if may_stop else None
+    watchdog = Watchdog(marks, recording, Patience(stretch_after), stop=stop, body=ending_of.__code__)
     recording.join(agreement, lambda: marks.place)
     notes = Notes(Notes.new_name())
     orders = Orders(str(recording.path), step_marker, keep_going, options, str(notes.folder))
     with following(orders, notes) as ended:
         try:
-            ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper)
+            ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper, watchdog)
         finally:
             membership.leave()
         ended(ending)
         children, remarks = notes.children(), notes.remarks()
+    has_trace = bool(recording.recorded_steps) or recording.stretch.is_written
     run = ScriptRun(
-        path=recording.path if recording.recorded_steps else None,
+        path=recording.path if has_trace else None,
         steps_seen=recording.steps_seen,
         recorded_steps=recording.recorded_steps,
         plain=recording.plain,
@@ -107,7 +118,9 @@ def run_script(
         remarks=tuple(remarks),
     )
     if not run.path and not run.exit_status and not any(child.path for child in children):
-        raise CaptureError(_why_no_child_recorded(children) or _why_nothing_recorded(recording, marks))
+        command = [*(["-m"] if module else []), os.fspath(script), *args]
+        why = _why_nothing_recorded(recording, marks, _way_out(watchdog.worked_s, command))
+        raise CaptureError(_why_no_child_recorded(children) or why)
     return _as_its_own(run, recording.path) if membership.rank is None else _among_ranks(run, membership.rank)
 
 
@@ -153,13 +166,15 @@ class Stepper:
         if self._membership is not None:
             self._join(self._membership)
         if self.failure is None:
-            self.recording.marker = marker
             try:
+                if self.recording.steps_seen and marker != self.recording.marker:
+                    self.recording.restart()
+                self.recording.marker = marker
                 self.recording.step()
             except CaptureError as exc:
                 self.failure = exc
         if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
-            self._stop()
+            self.stop()
 
     def _join(self, membership: Membership) -> None:
         self._membership, self._agreement = None, membership.join()
@@ -171,7 +186,7 @@ class Stepper:
     def _may_end(self) -> bool:
         return self.failure is not None or (self.recording.done and not self._keep_going)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """End the script; interrupt one that catches this and goes on in its next line, outside of that `try`."""
         self.stops += 1
         if self.stops > POLITE_STOPS:
@@ -199,13 +214,14 @@ def _is_installed(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED))
 
 
-def _run_to_its_end(program: UserProgram, marks: Marks, stepper: Stepper) -> Ending:
+def _run_to_its_end(program: UserProgram, marks: Marks, stepper: Stepper, watchdog: Watchdog) -> Ending:
     """Run the program in the recording, and end the recording however the program ends."""
     recording, process = stepper.recording, os.getpid()
     recording.watch()
     with program.as_main() as main, marks.placed():
         recording.start(with_step=False)
-        ending = ending_of(program, main, marks)
+        with watchdog.awake():
+            ending = ending_of(program, main, marks)
     if os.getpid() != process:
         exit_as_fork(ending.exit_status)
     if stepper.stops > POLITE_STOPS:
@@ -231,7 +247,17 @@ def _why_no_child_recorded(children: Sequence[ChildRun]) -> str:
     return f"the processes that the script started made steps, and none of them was recorded. {reasons}"
 
 
-def _why_nothing_recorded(recording: Recording, marks: Marks) -> str:
+def _way_out(worked_s: float, command: Sequence[str]) -> str:
+    """Return how to record a program like this one, which worked for so long."""
+    if worked_s < WORTH_A_STRETCH_S:
+        return MARK_STEPS
+    after_s = float(f"{worked_s / 4:.1g}")
+    return (
+        f"{MARK_STEPS}, or record a stretch of its time: pinprof run --stretch-after {after_s:g} {shlex.join(command)}"
+    )
+
+
+def _why_nothing_recorded(recording: Recording, marks: Marks, way_out: str) -> str:
     if recording.steps_seen:
         chosen = marks.chooser is not None and recording.steps_seen < recording.windows.needed
         uncounted = ". The first few steps, before it was clear what marks a step, do not count" if chosen else ""
@@ -241,10 +267,13 @@ def _why_nothing_recorded(recording: Recording, marks: Marks) -> str:
     seen = marks.chooser.seen
     if not seen.total():
         return (
-            "the program drew no batch from a DataLoader and made no optimizer step, so no step was recorded; "
-            f"{MARK_STEPS}"
+            "the program drew no batch from a DataLoader and made no optimizer step or call of backward, so no step "
+            f"was recorded; {way_out}"
         )
+    steps = f"{seen['optimizer']} optimizer steps"
+    if not seen["optimizer"] and seen["backward"]:
+        steps = counted(seen["backward"], "call") + " of backward"
     return (
-        f"the program ended after {seen['optimizer']} optimizer steps and {seen['batch']} batches, too few to tell "
-        f"what one training step is. Run it longer, or {MARK_STEPS}"
+        f"the program ended after {steps} and {seen['batch']} batches, too few to tell "
+        f"what one training step is. Run it longer, or {way_out}"
     )

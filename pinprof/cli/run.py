@@ -60,8 +60,17 @@ class _BeforeScript(click.Command):
     default="auto",
     show_default=True,
     metavar="MARKER",
-    help="What marks a step: loader (it draws a batch), optimizer (it steps), a call of a function or Class.method of "
-    "the script, or of MODULE:FUNCTION; auto finds out, unless the script calls pinprof.step().",
+    help="What marks a step: loader (it draws a batch), optimizer (it steps), backward (a call of it), module (a call "
+    "of the outermost one), a call of a function or Class.method of the script, or of MODULE:FUNCTION; auto finds out, "
+    "unless the script calls pinprof.step().",
+)
+@click.option(
+    "--stretch-after",
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="Record a stretch of 3 s after so many seconds of work in which nothing marks a step; 0: never.",
 )
 @click.option("--steps", default=5, show_default=True, type=click.IntRange(min=1), help="Steps to record.")
 @click.option(
@@ -119,10 +128,11 @@ def run(
 ) -> None:
     """Run a training SCRIPT with ARGS as python does, record some of its steps, and report on them.
 
-    pinprof finds the steps by the batches that the script draws and by its optimizer steps. After a warm-up it times
-    steps without a profiler (the true step). Then torch.profiler records a few steps (the trace), and a few more show
-    the source line of every wait. Then pinprof stops the script. Options of pinprof come before SCRIPT; all options
-    after it belong to the script.
+    pinprof finds the steps by the batches that the script draws and by its optimizer steps; without both, by its calls
+    of backward, else by those of its outermost module; if none of these comes, it records a stretch of time. After a
+    warm-up it times steps without a profiler (the true step). Then torch.profiler records a few steps (the trace), and
+    a few more show the source line of every wait. Then pinprof stops the script. Options of pinprof come before SCRIPT;
+    all options after it belong to the script.
 
     Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: they agree
     through the store of the job when to begin and to stop. Rank 0 reports on itself, or with --job-report on all ranks.

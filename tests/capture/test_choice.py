@@ -5,7 +5,7 @@ from itertools import chain, pairwise, repeat
 
 import pytest
 
-from pinprof.capture.choice import BATCH, Chooser, How, MarkerEvent, choose
+from pinprof.capture.choice import BACKWARD, BATCH, Chooser, How, MarkerEvent, choose, ordinal
 
 TRAIN, VALID, OTHER = (MarkerEvent("batch", name) for name in ("train", "valid", "other"))
 ADAM, CRITIC, SGD = (MarkerEvent("optimizer", name, name) for name in ("Adam", "Critic", "SGD"))
@@ -218,3 +218,136 @@ def test_the_optimizers_are_counted_only_when_it_matters() -> None:
 
     assert choose(times(3, TRAIN, ADAM), fail) is None
     assert choose(times(12, TRAIN, ADAM), fail) is not None
+
+
+BACKWARD_PASS, OTHER_PASS = (MarkerEvent("backward", ("train.py", line)) for line in (10, 20))
+MODEL, ENCODER = (MarkerEvent("module", name, name) for name in ("Model", "Encoder"))
+
+
+def test_without_an_optimizer_calls_of_backward_mark_the_steps() -> None:
+    chooser, ends = follow(times(20, BACKWARD_PASS), optimizers=0)
+    assert chooser.choice is not None
+    assert chooser.choice.text == BACKWARD
+    assert ends == list(range(11, 20))
+    assert chooser.place == 20
+
+
+def test_a_batch_per_call_of_backward_is_marked_by_the_draw() -> None:
+    chooser, _ = follow(times(20, TRAIN, BACKWARD_PASS), optimizers=0)
+    assert chooser.choice is not None
+    assert (chooser.choice.event, chooser.choice.cycle) == (TRAIN, BACKWARD_PASS)
+
+
+def test_of_several_calls_of_backward_the_last_of_each_round_marks_the_step() -> None:
+    chooser, ends = follow(times(20, BACKWARD_PASS, BACKWARD_PASS, OTHER_PASS), optimizers=0)
+    assert chooser.choice is not None
+    assert chooser.choice.event == OTHER_PASS
+    assert {later - earlier for earlier, later in pairwise(ends)} == {3}
+
+
+def test_calls_of_backward_that_accumulate_gradients_mark_no_step() -> None:
+    assert chosen(times(256, TRAIN, BACKWARD_PASS)) is None
+    assert chosen(times(2, *times(256, TRAIN, BACKWARD_PASS), ADAM)) == "optimizer step (Adam), every 256 batches"
+    assert chosen(times(4, *times(64, BACKWARD_PASS), ADAM)) == "optimizer step (Adam)"
+
+
+def test_an_optimizer_that_is_never_used_does_not_hide_the_calls_of_backward_for_ever() -> None:
+    assert chosen(times(999, BACKWARD_PASS)) is None
+    assert chosen(times(1000, BACKWARD_PASS)) == BACKWARD
+
+
+def test_a_few_calls_of_backward_do_not_hide_an_inference() -> None:
+    assert chosen([*times(3, BACKWARD_PASS), *times(40, TRAIN)], optimizers=0) == BATCH
+
+
+def test_beside_an_optimizer_neither_backward_nor_modules_change_anything() -> None:
+    chooser, ends = follow(times(10, TRAIN, MODEL, BACKWARD_PASS, ADAM))
+    assert chooser.choice == follow(times(10, TRAIN, ADAM))[0].choice
+    assert len(ends) == 6
+
+
+def test_an_optimizer_that_comes_later_is_followed() -> None:
+    chooser, _ = follow([*times(20, BACKWARD_PASS), *times(10, ADAM)], optimizers=0)
+    assert chooser.choice is not None
+    assert chooser.choice.event == ADAM
+
+
+def test_calls_of_a_module_mark_the_steps_of_an_inference() -> None:
+    chooser, ends = follow(times(20, MODEL), optimizers=0)
+    assert chooser.choice is not None
+    assert chooser.choice.text == "call of Model"
+    assert ends == list(range(11, 20))
+
+
+def test_of_several_modules_the_least_frequent_that_recurs_marks_the_step() -> None:
+    assert chosen(times(5, ENCODER, *times(10, MODEL)), optimizers=0) == "call of Encoder"
+    assert chosen([ENCODER, *times(50, MODEL)], optimizers=0) == "call of Model"
+
+
+def test_a_rollout_before_the_first_optimizer_step_is_no_inference() -> None:
+    chooser, _ = follow([*times(900, MODEL), *times(10, ADAM)])
+    assert chooser.choice is not None
+    assert chooser.choice.event == ADAM
+
+
+def test_a_training_that_follows_an_inference_is_followed() -> None:
+    for better in (times(10, ADAM), times(30, BACKWARD_PASS), times(10, TRAIN, ADAM)):
+        chooser, _ = follow([*times(20, MODEL), *better], optimizers=0)
+        assert chooser.choice is not None
+        assert chooser.choice.cycle == better[-1]
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [("backward", BACKWARD), ("module", "call of Model"), ("optimizer", "optimizer step (Adam)"), ("loader", BATCH)],
+)
+def test_each_marker_can_be_asked_for(how: How, text: str) -> None:
+    assert chosen(times(20, TRAIN, MODEL, BACKWARD_PASS, ADAM), how=how) == text
+
+
+@pytest.mark.parametrize("how", ["backward", "module"])
+def test_a_marker_that_was_asked_for_and_does_not_come_is_not_replaced(how: How) -> None:
+    assert chosen(times(300, TRAIN, ADAM), how=how) is None
+
+
+def play(chooser: Chooser, iterations: int, *, calls: int = 100, draws: bool = False) -> list[int]:
+    """Return after how many of its optimizer steps a step ended: 4 updates of 5 ms, after rollouts of 100 ms."""
+    now_ns, ends, steps = 0, list[int](), 0
+    for _ in range(iterations):
+        for _ in range(calls):
+            now_ns += 1_000_000
+            chooser.see(MODEL, now_ns)
+        for _ in range(4):
+            now_ns += 5_000_000
+            if draws:
+                chooser.see(TRAIN, now_ns)
+            steps += 1
+            if chooser.see(ADAM, now_ns):
+                ends.append(steps)
+    return ends
+
+
+def test_rollout_and_updates_together_are_a_step() -> None:
+    chooser = Chooser(lambda: 1)
+    ends = play(chooser, 8)
+    assert chooser.choice is not None
+    assert chooser.choice.text == "every 4th optimizer step (Adam): one iteration of rollout and updates"
+    assert ends[-3:] == [24, 28, 32]
+
+
+def test_epochs_of_a_loader_are_no_iterations() -> None:
+    chooser = Chooser(lambda: 1)
+    play(chooser, 8, draws=True)
+    assert chooser.choice is not None
+    assert chooser.choice.text == BATCH
+
+
+@pytest.mark.parametrize(("how", "group"), [("optimizer", True), ("auto", False)])
+def test_optimizer_steps_that_were_asked_for_are_not_grouped(how: How, group: bool) -> None:
+    chooser = Chooser(lambda: 1, how, group=group)
+    assert play(chooser, 8)[-3:] == [30, 31, 32]
+
+
+@pytest.mark.parametrize(("number", "text"), [(2, "2nd"), (3, "3rd"), (4, "4th"), (12, "12th"), (21, "21st")])
+def test_numbers_are_written_as_people_say_them(number: int, text: str) -> None:
+    assert ordinal(number) == text

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from weakref import WeakSet
 
 import pytest
@@ -22,7 +22,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import pinprof
 from pinprof.capture import markers
-from pinprof.capture.choice import BATCH
+from pinprof.capture.choice import BACKWARD, BATCH
 from pinprof.capture.markers import DECORATOR, Marks
 from pinprof.errors import CaptureError
 
@@ -409,10 +409,225 @@ def fail() -> None:
     raise ZeroDivisionError
 
 
+def changeable() -> tuple[Any, ...]:
+    return (
+        _BaseDataLoaderIter.__next__,
+        dict(torch_optimizer._global_optimizer_post_hooks),
+        vars(torch.autograd)["_engine_run_backward"],
+        torch.nn.Module.eval,
+        torch.nn.Module.__call__,
+    )
+
+
 @pytest.mark.parametrize("program", [plain_training(), fail])
 def test_nothing_is_left_behind(program: Callable[[], None]) -> None:
-    before = _BaseDataLoaderIter.__next__, dict(torch_optimizer._global_optimizer_post_hooks)
+    before = changeable()
     with suppress(ZeroDivisionError):
         marked(program)
-    assert (_BaseDataLoaderIter.__next__, dict(torch_optimizer._global_optimizer_post_hooks)) == before
+    assert changeable() == before
     assert markers._placed is None
+
+
+def test_backward_marks_the_steps_of_a_loop_without_optimizer() -> None:
+    def train() -> None:
+        parameter = weight()
+        for number, batch in enumerate(BATCHES * 2):
+            loss = (parameter * batch).sum()
+            if number % 2:
+                loss.backward()  # type: ignore[no-untyped-call]
+            else:
+                torch.autograd.backward(loss)
+            parameter.data.add_(cast("Tensor", parameter.grad), alpha=-0.1)
+
+    assert marked(train) == {BACKWARD: 1}  # two lines call it, so a step has two
+    assert marked(train, "backward") == {BACKWARD: 1}
+
+
+def step_by_hand(parameter: Tensor, batch: Tensor) -> None:
+    (parameter * batch).sum().backward()  # type: ignore[no-untyped-call]
+    parameter.data.add_(cast("Tensor", parameter.grad), alpha=-0.1)
+
+
+def test_one_call_of_backward_per_batch_is_marked_by_the_draw() -> None:
+    def train() -> None:
+        parameter = weight()
+        for _ in range(2):
+            for batch in loader():
+                step_by_hand(parameter, batch)
+
+    assert marked(train) == {BATCH: 24 - 11}
+
+
+def test_a_backward_pass_within_another_is_a_part_of_it() -> None:
+    class Checkpointed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, value: Tensor) -> Tensor:
+            ctx.save_for_backward(value)
+            return value * 2
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Tensor:
+            with torch.enable_grad():
+                inner = ctx.saved_tensors[0].detach().requires_grad_()
+                (inner * 2).backward(grads[0])
+            return cast("Tensor", inner.grad)
+
+    def train() -> None:
+        parameter = weight()
+        for _ in range(15):
+            Checkpointed.apply(parameter).sum().backward()  # type: ignore[no-untyped-call]
+
+    assert marked(train) == {BACKWARD: 4}
+
+
+def test_autograd_grad_counts_as_backward() -> None:
+    def train() -> None:
+        parameter = weight()
+        for batch in BATCHES:
+            (grad,) = torch.autograd.grad((parameter * batch).sum(), parameter)
+            parameter.data.add_(grad, alpha=-0.1)
+
+    assert marked(train) == {BACKWARD: 1}
+
+
+def test_an_optimizer_goes_before_backward() -> None:
+    def train() -> None:
+        parameter = weight()
+        optimizer = SGD([parameter], lr=0.1)
+        for number, batch in enumerate(BATCHES * 2, start=1):
+            (parameter * batch).sum().backward()  # type: ignore[no-untyped-call]
+            if number % 2 == 0:
+                optimizer.step()
+
+    assert marked(train) == {"optimizer step (SGD)": 12 - 3}
+
+
+class Outer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+
+    def forward(self, batch: Tensor) -> Tensor:
+        return cast("Tensor", self.inner(batch))
+
+
+def infer() -> None:
+    model, loss = Outer(), torch.nn.MSELoss()
+    for batch in BATCHES * 2:
+        loss(model(batch), batch)
+
+
+def test_calls_of_the_outermost_module_mark_steps_if_asked_for() -> None:
+    assert marked(infer, "module") == {"call of Outer": 24 - 11}
+
+
+def test_modules_are_not_watched_unless_somebody_asks() -> None:
+    before = torch.nn.Module.__call__
+    with Marks("auto", print).placed():
+        assert torch.nn.Module.__call__ is before
+        infer()
+
+
+def test_watched_modules_mark_the_steps_and_then_only_their_class_is_changed() -> None:
+    ended: Counter[str] = Counter()
+    before = torch.nn.Module.__call__
+    marks = Marks("auto", lambda marker: ended.update([marker]))
+    with marks.placed():
+        marks.watch_modules()
+        assert torch.nn.Module.__call__ is not before
+        infer()
+        assert torch.nn.Module.__call__ is before
+        assert "__call__" in vars(Outer)
+    assert "__call__" not in vars(Outer)
+    assert ended == {"call of Outer": 24 - 11}
+
+
+def test_modules_are_watched_no_longer_where_an_optimizer_marks() -> None:
+    marks = Marks("auto", lambda _: None)
+    with marks.placed():
+        marks.watch_modules()
+        plain_training()()
+        assert not marks.watches_modules
+        marks.watch_modules()
+        assert not marks.watches_modules
+
+
+def test_a_module_of_another_thread_marks_nothing() -> None:
+    def train() -> None:
+        thread = threading.Thread(target=infer)
+        thread.start()
+        thread.join()
+
+    assert marked(train, "module") == {}
+
+
+def test_compiled_code_is_the_same_while_modules_are_watched() -> None:
+    compiled: list[int] = []
+
+    def backend(module: torch.fx.GraphModule, _inputs: list[Tensor]) -> Callable[..., Any]:
+        compiled.append(len(module.graph.nodes))
+        return module.forward
+
+    model = Outer()
+    fast = torch.compile(model, backend=backend, fullgraph=True)
+    fast(BATCHES[0])
+    marks = Marks("auto", lambda _: None)
+    with marks.placed():
+        marks.watch_modules()
+        for batch in BATCHES * 2:
+            fast(batch)
+        assert marks.chooser is not None
+        assert marks.chooser.choice is not None
+        assert marks.chooser.choice.text == "call of Outer"
+    assert len(compiled) == 1
+
+
+class SlowClock:
+    """A clock that only `sleep` moves on."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1
+
+    def perf_counter_ns(self) -> int:
+        return self.now_ns
+
+    def sleep(self, ms: int) -> None:
+        self.now_ns += ms * 1_000_000
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SlowClock:
+    clock = SlowClock()
+    monkeypatch.setattr(markers, "time", clock)
+    return clock
+
+
+def learn_after_pauses(clock: SlowClock, *, evaluates: bool) -> Callable[[], None]:
+    def train() -> None:
+        policy = torch.nn.Linear(4, 4)
+        optimizer = Adam(policy.parameters())
+        for _ in range(8):
+            if evaluates:
+                policy.eval()
+            with torch.no_grad():
+                for _ in range(50):
+                    policy(BATCHES[0])
+                    clock.sleep(1)
+            policy.train()
+            for _ in range(4):
+                clock.sleep(2)
+                policy(BATCHES[0]).sum().backward()
+                optimizer.step()
+
+    return train
+
+
+def test_iterations_of_rollout_and_updates_are_the_steps(clock: SlowClock) -> None:
+    assert marked(learn_after_pauses(clock, evaluates=False)) == {
+        "optimizer step (Adam)": 8 - 3,  # the third group is waited for
+        "every 4th optimizer step (Adam): one iteration of rollout and updates": 8 - 2,
+    }
+
+
+def test_a_pause_to_evaluate_is_no_rollout(clock: SlowClock) -> None:
+    assert marked(learn_after_pauses(clock, evaluates=True)) == {"optimizer step (Adam)": 32 - 3}

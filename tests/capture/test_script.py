@@ -375,3 +375,106 @@ def test_nothing_of_the_run_is_left_behind(tmp_path: Path) -> None:
     assert ended.stopped
     assert (sys.argv, sys.path, sys.modules["__main__"]) == before
     assert not torch_optimizer._global_optimizer_post_hooks
+
+
+BY_HAND = """
+import torch
+
+weight = torch.ones(4, requires_grad=True)
+for step in range(1000):
+    (weight * 2).sum().backward()
+    weight.data.add_(weight.grad, alpha=-0.1)
+    weight.grad = None
+print("finished")
+"""
+
+
+def test_a_training_without_optimizer_and_loader_is_marked_by_backward(tmp_path: Path) -> None:
+    ran = run(tmp_path, BY_HAND)
+    assert (ran.status, ran.out, ran.err) == (0, "", "")
+    assert ran.result["marker"] == "call of backward"
+    assert ran.result["stopped"]
+    assert recorded_steps(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3"]
+
+
+INFER = """
+import time, torch
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+end = time.monotonic() + 40
+with torch.no_grad():
+    while time.monotonic() < end:
+        model(torch.ones(2, 4))
+        time.sleep(0.001)
+print("finished")
+"""
+
+
+def test_an_inference_is_marked_by_its_outermost_module_after_some_time(tmp_path: Path) -> None:
+    ran = run(tmp_path, INFER, stretch_after=3.0)
+    assert (ran.status, ran.out, ran.err) == (0, "", "")
+    assert ran.result["marker"] == "call of Sequential"
+    assert ran.result["stopped"]
+    assert recorded_steps(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3"]
+
+
+WITHOUT_STEPS = """
+import sys, time, torch
+
+weight = torch.ones(8, 8) / 8
+end = time.monotonic() + float(sys.argv[1])
+try:
+    while time.monotonic() < end:
+        weight = (weight @ weight).relu()
+        time.sleep(0.001)
+except Exception:
+    print("swallowed")
+print("finished")
+"""
+
+
+def stored(folder: Path) -> dict[str, object]:
+    trace = json.loads(gzip.decompress((folder / "out.json.gz").read_bytes()))
+    found: dict[str, object] = trace["pinprof"]
+    return found
+
+
+def test_a_program_in_which_nothing_marks_a_step_is_recorded_for_a_stretch_of_time(tmp_path: Path) -> None:
+    ran = run(tmp_path, WITHOUT_STEPS, "50", stretch_after=0.5)
+    assert (ran.status, ran.out, ran.err) == (0, "", "")
+    assert ran.result["stopped"]
+    assert str(ran.result["marker"]).startswith("a stretch of 3.")
+    assert stored(tmp_path)["marker"] == ran.result["marker"]
+    assert recorded_steps(tmp_path) == []
+
+
+def test_a_short_program_keeps_the_stretch_that_it_had(tmp_path: Path) -> None:
+    source = WITHOUT_STEPS.replace("import sys, time, torch", "import sys, time, torch, torch._inductor")
+    ran = run(tmp_path, source, "5")
+    assert (ran.status, ran.out, ran.err) == (0, "finished\n", "")
+    assert not ran.result["stopped"]
+    assert str(ran.result["marker"]).endswith("nothing marked a step")
+    assert stored(tmp_path)["marker"] == ran.result["marker"]
+
+
+def test_a_program_without_a_stretch_is_told_how_to_get_one(tmp_path: Path) -> None:
+    ran = run(tmp_path, WITHOUT_STEPS, "2", stretch_after=0.0)
+    assert "made no optimizer step or call of backward, so no step was recorded" in ran.err
+    assert "pinprof run --stretch-after" in ran.err
+    assert " train.py 2\n" in ran.err
+
+
+def test_a_training_that_ends_in_something_endless_is_recorded_for_a_stretch(tmp_path: Path) -> None:
+    ran = run(tmp_path, TRAIN + f"train(5)\n{WITHOUT_STEPS}", "50", stretch_after=0.5)
+    assert (ran.status, ran.out, ran.err) == (0, "finished\n", "")
+    assert ran.result["stopped"]
+    assert str(ran.result["marker"]).startswith("a stretch of")
+
+
+def test_a_profiler_of_the_programs_own_is_left_alone(tmp_path: Path) -> None:
+    source = (
+        f"import torch\nwith torch.profiler.profile():\n    {WITHOUT_STEPS.strip().replace(chr(10), chr(10) + '    ')}"
+    )
+    ran = run(tmp_path, source, "6", stretch_after=1.0)
+    assert (ran.status, ran.out) == (1, "finished\n")
+    assert "CaptureError: the program drew no batch" in ran.err

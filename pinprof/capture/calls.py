@@ -1,0 +1,142 @@
+"""Tells of calls that can mark steps where no optimizer does: of backward, and of the outermost module."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.nn import Module
+
+from pinprof.capture.replaced import replaced
+
+TORCH = str(Path(torch.__file__).parent) + os.sep
+
+
+@contextmanager
+def told_of_backward(ended: Callable[[FrameType], None]) -> Iterator[None]:
+    """Call `ended` with the frame of the caller after each backward pass of this thread that is not within another.
+
+    All of `Tensor.backward`, `torch.autograd.backward` and `torch.autograd.grad` run the engine through one function.
+    torch.compile knows the three by their identity and leaves that function alone, so it is the one to change.
+    """
+    owner, within = threading.get_ident(), False
+
+    def note(frame: FrameType) -> None:
+        ended(frame)
+
+    def change(run: Callable[..., Any]) -> Callable[..., Any]:
+        def told(*args: Any, **options: Any) -> Any:
+            nonlocal within
+            if within or threading.get_ident() != owner:
+                return run(*args, **options)
+            within = True
+            try:
+                result = run(*args, **options)
+            finally:
+                within = False
+            note(sys._getframe(1))  # noqa: SLF001  the only way to a caller without building a whole stack
+            return result
+
+        _leave_to_python(told, with_callees=False)
+        return told
+
+    _leave_to_python(note, with_callees=True)
+    with replaced(torch.autograd, "_engine_run_backward", change):
+        yield
+
+
+def _leave_to_python(function: Any, *, with_callees: bool) -> None:
+    """Keep torch.compile from compiling the function where a program's compiled code leads to it.
+
+    What torch offers publicly loads all of torch.compile. Torch before 2.8 cannot say it of callees.
+    """
+    frames: Any = torch._C._dynamo.eval_frame  # noqa: SLF001
+    if hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction  # noqa: SLF001
+        callees = action.SKIP if with_callees else action.DEFAULT
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(action.SKIP, callees))  # noqa: SLF001
+    elif hasattr(frames, "skip_code"):
+        frames.skip_code(function.__code__)
+
+
+def calling_place(frame: FrameType) -> tuple[str, int]:
+    """Return file and line of the first frame outside of torch, from this one outwards."""
+    caller: FrameType | None = frame
+    while caller is not None and caller.f_code.co_filename.startswith(TORCH):
+        frame, caller = caller, caller.f_back
+    frame = caller or frame
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+@contextmanager
+def told_of_evaluation(begun: Callable[[], None]) -> Iterator[None]:
+    """Call `begun` when the program switches a module to evaluation."""
+
+    def change(switch: Callable[[Module], Module]) -> Callable[[Module], Module]:
+        def told(module: Module) -> Module:
+            if not torch.compiler.is_dynamo_compiling():
+                begun()
+            return switch(module)
+
+        return told
+
+    with replaced(Module, "eval", change):
+        yield
+
+
+class ModuleCalls:
+    """Calls `begins` before each call of a module of this thread that is not within another such call.
+
+    It does nothing until `watch_all`, which slows down every call of any module, or `watch`, which slows down those of
+    one class only. It changes `__call__`: hooks of torch would take the slow way through every call, and make
+    torch.compile compile anew.
+    """
+
+    def __init__(self, begins: Callable[[Module], None]) -> None:
+        self.watched: type[Module] | None = None
+        self._begins = begins
+        self._within = False
+        self._owner = threading.get_ident()
+        self._change: AbstractContextManager[None] | None = None
+
+    def watch_all(self) -> None:
+        """Watch the calls of all modules."""
+        self.watch(Module)
+
+    def watch(self, module: type[Module]) -> None:
+        """Watch the calls of modules of this class only."""
+        if self.watched is module:
+            return
+        self.stop()
+        self._change, self.watched = replaced(module, "__call__", self._told), module
+        self._change.__enter__()
+
+    def stop(self) -> None:
+        """Watch nothing any more."""
+        change, self._change, self.watched = self._change, None, None
+        if change is not None:
+            change.__exit__(None, None, None)
+
+    def _told(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def told_module_call(module: Module, /, *args: Any, **options: Any) -> Any:
+            compiling = torch.compiler.is_dynamo_compiling()  # first: compiled code must not depend on what follows
+            if compiling or self._within or threading.get_ident() != self._owner:
+                return call(module, *args, **options)
+            self._within = True
+            try:
+                self._begins(module)
+                return call(module, *args, **options)
+            finally:
+                self._within = False
+
+        return told_module_call
+
+
+def is_only_a_function(module: Module) -> bool:
+    """Return whether a module neither has parameters nor contains others, as a loss does not."""
+    return next(module.children(), None) is None and next(module.parameters(recurse=False), None) is None

@@ -1,0 +1,142 @@
+"""Iterations of reinforcement learning, told from made-up times of optimizer steps."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.capture.iterations import LARGEST_GROUP, Gap, Iterations, group_size, pauses
+
+MS = 1_000_000
+UPDATE = Gap(5 * MS, 2)
+ROLLOUT = Gap(100 * MS, 258)
+
+
+def ppo(size: int, groups: int, rollout: Gap = ROLLOUT, update: Gap = UPDATE) -> list[Gap]:
+    """Return the gaps from the first optimizer step of so many iterations to the last."""
+    return ([update] * (size - 1) + [rollout]) * (groups - 1) + [update] * (size - 1)
+
+
+def follow(gaps: list[Gap], *, knows_calls: bool = True) -> tuple[Iterations, list[int]]:
+    """Return what was found in the steps around these gaps, and after how many of them an iteration ended."""
+    iterations, now_ns = Iterations(), 1
+    ends = [1] if iterations.stepped(now_ns) else []
+    for number, gap in enumerate(gaps, start=2):
+        for _ in range(gap.calls or 0 if knows_calls else 0):
+            iterations.called()
+        if gap.evaluated:
+            iterations.evaluated()
+        now_ns += gap.ns
+        if iterations.stepped(now_ns):
+            ends.append(number)
+    return iterations, ends
+
+
+def test_sixteen_updates_after_each_rollout_make_an_iteration() -> None:
+    iterations, ends = follow(ppo(16, 6))
+    assert iterations.size == 16
+    assert ends == [*range(1, 33), 48, 64, 80, 96]  # alone at first; none while it waits for the third group
+
+
+def test_no_steps_have_no_pause_and_no_group() -> None:
+    assert pauses([]) == pauses([UPDATE]) == []
+    assert group_size([]) is None
+    assert follow([])[1] == [1]
+
+
+def test_two_groups_are_too_few() -> None:
+    assert group_size(ppo(16, 2)) is None
+    assert group_size(ppo(16, 3)) == 16
+
+
+def test_the_first_group_may_be_cut_off_by_a_slow_start() -> None:
+    slow = [Gap(80 * MS, 2), *ppo(16, 4)[1:]]
+    assert group_size(slow) == 16
+
+
+def test_a_group_that_ended_early_leaves_no_rule() -> None:
+    gaps = ppo(16, 4)
+    del gaps[20:24]  # PPO with a target for the divergence
+    assert group_size(gaps) is None
+    assert follow(gaps)[1] == [*range(1, len(gaps) + 2)][:32] + list(range(33, len(gaps) + 2))
+
+
+def test_a_hiccup_of_the_machine_only_delays_the_answer() -> None:
+    hiccup = [UPDATE] * 7 + [Gap(60 * MS, 2)] + [UPDATE] * 7 + [ROLLOUT]
+    assert follow([*ppo(16, 2), ROLLOUT, *hiccup, *ppo(16, 6)])[0].size == 16
+
+
+def test_a_line_of_the_log_every_ten_steps_is_no_rollout() -> None:
+    """The host runs ahead, and `loss.item()` waits for ten steps of the GPU; it calls the model once, as ever."""
+    iterations, ends = follow(ppo(10, 8, rollout=Gap(300 * MS, 1), update=Gap(5 * MS, 1)))
+    assert iterations.size is None
+    assert not iterations.wants_calls
+    assert ends == list(range(1, 81))
+
+
+def test_an_evaluation_every_ten_steps_is_no_rollout() -> None:
+    iterations, ends = follow(ppo(10, 8, rollout=Gap(300 * MS, 500, evaluated=True)))
+    assert iterations.size is None
+    assert ends == list(range(1, 81))
+
+
+def test_a_rollout_without_any_call_of_a_module_is_not_recognized() -> None:
+    assert follow(ppo(16, 6), knows_calls=False)[0].size is None
+
+
+def test_short_rollouts_leave_the_optimizer_step_the_step() -> None:
+    assert group_size(ppo(64, 4, rollout=Gap(16 * MS, 258))) is None  # 3 of 4 x 320 ms
+    assert group_size(ppo(64, 4, rollout=Gap(60 * MS, 258))) == 64
+
+
+def test_one_update_per_rollout_is_a_step_already() -> None:
+    iterations, ends = follow([ROLLOUT] * 50)
+    assert iterations.size is None
+    assert ends == list(range(1, 52))
+
+
+def test_calls_are_not_wanted_for_long_in_a_regular_training() -> None:
+    iterations, _ = follow([UPDATE] * 300)
+    assert not iterations.wants_calls
+    assert iterations.size is None
+
+
+def test_a_pause_at_another_place_begins_the_count_anew() -> None:
+    gaps = [*ppo(4, 4), ROLLOUT, *[UPDATE] * 1, *[ROLLOUT, *[UPDATE] * 3] * 3]
+    iterations, ends = follow(gaps)
+    assert iterations.size == 4
+    assert ends[-3:] == [22, 26, 30]  # two steps of 17 and 18 belong to none
+
+
+@given(
+    st.integers(2, LARGEST_GROUP),
+    st.integers(3, 7),
+    st.floats(4.0, 100.0),
+    st.integers(20, 1000),
+    st.randoms(use_true_random=False),
+)
+def test_groups_are_found_whatever_their_size_and_times(
+    size: int, groups: int, ratio: float, calls: int, random: object
+) -> None:
+    update_ns = 5 * MS
+    rollout_ns = int(update_ns * max(ratio, size / 5))
+    jitter = getattr(random, "uniform")  # noqa: B009  hypothesis has no type for it
+    gaps = [
+        Gap(int((rollout_ns if gap is ROLLOUT else update_ns) * jitter(0.9, 1.1)), calls if gap is ROLLOUT else 2)
+        for gap in ppo(size, groups)
+    ]
+    assert group_size(gaps) == size
+    ends = follow([*gaps, ROLLOUT, *gaps])[1]
+    assert ends[-groups:] == [(2 * groups - number) * size for number in range(groups - 1, -1, -1)]
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**9), st.integers(0, 300), st.booleans()), max_size=150))
+def test_every_end_is_a_step_and_nothing_is_lost_before_it_is_known(raw: list[tuple[int, int, bool]]) -> None:
+    gaps = [Gap(*values) for values in raw]
+    iterations, ends = follow(gaps)
+    assert set(ends) <= set(range(1, len(gaps) + 2))
+    assert iterations.size is None or 2 <= iterations.size <= LARGEST_GROUP
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=150))
+def test_pauses_are_much_longer_than_the_usual_gap(times: list[int]) -> None:
+    gaps = [Gap(ns) for ns in times]
+    assert all(gaps[place].ns >= 3 * sorted(times)[(len(times) - 1) // 2] for place in pauses(gaps))

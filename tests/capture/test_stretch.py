@@ -1,0 +1,168 @@
+"""A stretch of time as the recording, with an injected profiler."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pinprof.capture.profiling import Recording, Windows
+from pinprof.capture.stretch import SHORTEST_KEPT_S, Stretch
+from pinprof.capture.warmup import WarmUpBounds
+from pinprof.errors import CaptureError
+
+
+class FakeProfiler:
+    def __init__(self, steps: int) -> None:
+        self.steps, self.metadata, self.running = steps, dict[str, Any](), False
+
+    def start(self) -> None:
+        if self.steps < 0:
+            raise RuntimeError("Profiler is already enabled on this thread")
+        self.running = True
+
+    def step(self) -> None:
+        assert self.running
+
+    def stop(self) -> None:
+        self.running = False
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        assert self.running  # torch takes metadata only while it records
+        self.metadata[key] = json.loads(value)
+
+    def export_chrome_trace(self, path: str) -> None:
+        assert not self.running
+        Path(path).write_text(json.dumps(self.metadata))
+
+
+def stretch_of(tmp_path: Path) -> Stretch:
+    return Stretch(tmp_path / "out.json", cast("Any", FakeProfiler), lambda marker: {"marker": marker})
+
+
+def recording_of(tmp_path: Path) -> Recording:
+    windows = Windows(WarmUpBounds(2, 2), None, steps=2, line_steps=0)
+    return Recording(tmp_path / "out.json", windows, cast("Any", FakeProfiler))
+
+
+def stored_marker(tmp_path: Path) -> str:
+    return str(json.loads((tmp_path / "out.json").read_text())["pinprof"]["marker"])
+
+
+def record(stretch: Stretch) -> None:
+    stretch.begin()
+    time.sleep(2 * SHORTEST_KEPT_S)
+
+
+def test_a_stretch_is_written_with_its_length_as_the_marker(tmp_path: Path) -> None:
+    stretch = stretch_of(tmp_path)
+    record(stretch)
+    assert stretch.is_open
+    stretch.end()
+    assert not stretch.is_open
+    assert not stretch.is_written
+    assert stretch.write()
+    assert stored_marker(tmp_path) == stretch.marker
+    assert stretch.marker.endswith(" s; nothing marked a step")
+
+
+def test_without_a_beginning_there_is_nothing_to_write(tmp_path: Path) -> None:
+    stretch = stretch_of(tmp_path)
+    stretch.end()
+    assert not stretch.write()
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_moment_is_not_kept(tmp_path: Path) -> None:
+    stretch = stretch_of(tmp_path)
+    stretch.begin()
+    assert not stretch.write()
+
+
+def test_a_profiler_that_does_not_start_is_an_error_of_capture(tmp_path: Path) -> None:
+    stretch = Stretch(tmp_path / "out.json", cast("Any", lambda _: FakeProfiler(-1)), lambda _: {})
+    with pytest.raises(CaptureError, match="already enabled"):
+        stretch.begin()
+    assert not stretch.is_open
+
+
+def test_a_program_that_ends_within_a_stretch_keeps_it(tmp_path: Path) -> None:
+    recording = recording_of(tmp_path)
+    recording.start()
+    record(recording.stretch)
+    recording.end()
+    assert recording.stretch.is_written
+    assert recording.marker == recording.stretch.marker
+
+
+def test_steps_go_before_an_early_stretch(tmp_path: Path) -> None:
+    recording = recording_of(tmp_path)
+    recording.start()
+    record(recording.stretch)
+    for _ in range(8):
+        recording.step()
+        assert not recording.stretch.is_open
+    recording.end()
+    assert recording.done
+    assert recording.recorded_steps == 2
+    assert not recording.stretch.is_written
+    assert stored_marker(tmp_path) == "p.step()"
+
+
+def test_a_program_with_too_few_steps_keeps_its_early_stretch(tmp_path: Path) -> None:
+    recording = recording_of(tmp_path)
+    recording.start()
+    record(recording.stretch)
+    recording.step()
+    recording.end()
+    assert recording.stretch.is_written
+
+
+def test_abandoned_windows_keep_their_complete_steps(tmp_path: Path) -> None:
+    recording = recording_of(tmp_path)
+    recording.start()
+    for _ in range(5):
+        recording.step()
+    recording.abandon()
+    assert recording.recorded_steps == 1
+    assert not recording.done
+    recording.step()
+    assert recording.recorded_steps == 1
+
+
+def test_a_step_within_the_last_stretch_does_not_end_it(tmp_path: Path) -> None:
+    recording = recording_of(tmp_path)
+    recording.start()
+    recording.step()
+    recording.abandon()
+    recording.stretch.begin()
+    recording.step()
+    assert recording.stretch.is_open
+    recording.end()
+
+
+def test_windows_begin_anew_where_steps_are_marked_otherwise(tmp_path: Path) -> None:
+    recording = recording_of(tmp_path)
+    recording.start()
+    for _ in range(3):  # two of warm-up, one for the profiler
+        recording.step()
+    recording.restart()
+    assert len(recording.journal) == 0  # the steps so far were others
+    for _ in range(5):
+        recording.step()
+    assert not recording.done
+    recording.step()
+    assert recording.done
+    assert recording.recorded_steps == 2
+    assert len(recording.journal) == 6
+
+
+def test_windows_do_not_begin_anew_after_a_recorded_step(tmp_path: Path) -> None:
+    recording = recording_of(tmp_path)
+    recording.start()
+    for _ in range(5):
+        recording.step()
+    recording.restart()
+    recording.step()
+    assert recording.done
