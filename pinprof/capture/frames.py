@@ -45,14 +45,15 @@ def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> Sour
         if not code.co_filename.startswith(OWN_FOLDERS):
             file = _shown(code.co_filename)
             stack.append(f"{file}:{line}:{code.co_name}")
-            if found is None and (code.co_filename == also or _is_users(code.co_filename)):
+            if found is None and (code.co_filename == also or is_users(code.co_filename)):
                 found = file, line, code.co_name
         if found and len(stack) >= STACK_DEPTH:
             break
     return SourceLine(*found, stack=tuple(stack[:STACK_DEPTH])) if found else None
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Return whether a file is the user's own: not of an installed library, nor of Python."""
     return not file.startswith((*INSTALLED, "<")) and f"{os.sep}site-packages{os.sep}" not in file
 
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 
-from pinprof.analyses.syncs import learn_lines, measure_stalls, measure_syncs
+from pinprof.analyses.syncs import learn_lines, line_of_each, measure_stalls, measure_syncs
 from pinprof.trace import read_trace
 from pinprof.trace.lines import RecordedLines, SourceLine
+from pinprof.trace.tables import Trace
 
 LINES = [SourceLine("train.py", number, "train", (f"train.py:{number}:train",)) for number in (10, 20, 30)]
 
@@ -21,9 +22,14 @@ def item(builder: TraceBuilder, start: float, *, op: str = "aten::item", thread:
     builder.call("cudaStreamSynchronize", start + 5, 20, thread=thread)
 
 
+def learn(trace: Trace) -> tuple[RecordedLines, ...]:
+    stalls = measure_stalls(trace)
+    return learn_lines(trace, stalls, line_of_each(trace, stalls, LINES))
+
+
 def learned(builder: TraceBuilder, folder: Path) -> dict[tuple[str, str], list[int | None]]:
     trace = read_trace(builder.write(folder / "marked.json"))
-    recorded = learn_lines(trace, measure_stalls(trace), LINES)
+    recorded = learn(trace)
     return {(entry.op, entry.thread): [line.line if line else None for line in entry.at] for entry in recorded}
 
 
@@ -98,7 +104,7 @@ def test_a_wait_without_a_mark_has_its_function_at_least(tmp_path: Path) -> None
         item(builder, start + 100)
         mark(builder, start + 135, 0)
     trace = read_trace(builder.write(tmp_path / "marked.json"))
-    recorded = {entry.op: entry.at for entry in learn_lines(trace, measure_stalls(trace), LINES)}
+    recorded = {entry.op: entry.at for entry in learn(trace)}
     (place,) = recorded["aten::empty"]
     assert place == SourceLine("train.py", None, "allocate", ("train.py:3:allocate",), "device_malloc")
 
@@ -122,7 +128,7 @@ def test_steps_with_different_numbers_of_waits_have_lines_of_their_own(tmp_path:
         item(builder, start + 100)
         mark(builder, start + 135, 0)
     trace = read_trace(builder.write(tmp_path / "marked.json"))
-    recorded = learn_lines(trace, measure_stalls(trace), LINES)
+    recorded = learn(trace)
     assert [[line.line if line else None for line in entry.at] for entry in recorded] == [[10], [20, 10]]
     assert sites_of(builder, list(recorded), tmp_path) == [(10, 3), (20, 1)]
 
