@@ -13,6 +13,8 @@ CONDITIONS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
 """How instructions begin that ask for the truth of an object."""
 FORMATS = ("FORMAT_",)
 CALLS = ("CALL", "PRECALL")
+CACHE, WORD = "CACHE", 2
+"""A call of a Python function stands on the last of the empty instructions behind it; each has 2 bytes."""
 TRUTH, FORMAT = "bool", "format"
 
 
@@ -32,6 +34,8 @@ def called_at(code: CodeType, instruction: int) -> str | None:
     """
     if not 0 <= instruction < len(code.co_code):
         return None
+    while instruction and dis.opname[code.co_code[instruction]] == CACHE:
+        instruction -= WORD
     operation = dis.opname[code.co_code[instruction]]
     if operation in SUBSCRIPTS:
         return SUBSCRIPTS[operation]
@@ -72,7 +76,7 @@ def _range_of(code: CodeType, instruction: int) -> _Range | None:
     if sys.version_info < (3, 11):
         return None
     positions = list(code.co_positions())
-    line, end_line, column, end_column = positions[instruction // 2]
+    line, end_line, column, end_column = positions[instruction // WORD]
     if line is None or end_line is None or column is None or end_column is None:
         return None
     return _Range(line, end_line, column, end_column)

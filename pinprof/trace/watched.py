@@ -59,6 +59,8 @@ def watched_of_metadata(entry: object) -> Watched | None:
 def period(at: Collection[int], steps: int) -> int | None:
     """Return the period of what comes in these of so many steps; None where the gaps differ, or it came only once."""
     places = sorted(set(at))
+    if len(places) == steps == 1:
+        return None
     gaps = {after - before for before, after in pairwise(places)}
     if len(gaps) != 1:
         return None

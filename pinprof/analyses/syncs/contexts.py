@@ -17,7 +17,7 @@ from pinprof.trace.tables import NONE, Int64s, Trace
 FAR = 16
 """Ops on each side in a whole context. A layer of a transformer has about as many, so that a context that repeats with
 the layers does so at the same lines."""
-NEAR = 4
+NEAR = 6
 """Ops on each side that suffice where all known waits with them are of one line."""
 
 UNKNOWN = -2
@@ -184,8 +184,8 @@ class Match(NamedTuple):
     """Whether the contexts agree as far as they are kept; else near the wait."""
     most: int = 0
     """How many waits of a step had this context."""
-    beside: frozenset[SourceLine | None] = frozenset()
-    """The lines of the recorded waits which agree with the context on one side at least."""
+    beside: frozenset[SourceLine] = frozenset()
+    """The lines that one side of the context alone leaves."""
 
 
 class Known:
@@ -229,7 +229,7 @@ class Known:
 
     def _match(self, kind: Kind, around: Around) -> Match:
         whole, near, before, after = (self._by_context.get(key, []) for key in _keys(kind, around))
-        beside = frozenset(line for _, line in before + after)
+        beside = frozenset(filter(None, (agreed(line for _, line in side) for side in (before, after))))
         for waits, is_whole in ((whole, True), (near, False)):
             line = agreed(line for _, line in waits)
             if line:

@@ -94,15 +94,23 @@ def _of_step(
         members[int(units.unit[row])].append(row)
     alike = Counter(units.around[unit] for unit in members)
     lines: dict[int, SourceLine | None] = {}
-    for place, (unit, own) in enumerate(members.items()):
-        match = known.match(kind, units.around[unit])
+    matches = [known.match(kind, units.around[unit]) for unit in members]
+    is_new = watched is not None and not all(map(_fits, matches, watched))
+    if is_new:
+        watched = None  # a step as none that was watched
+    for place, ((unit, own), match) in enumerate(zip(members.items(), matches, strict=True)):
         by_order = agreed(ordered[row] for row in own)
         if watched is not None:
             line = _of_watched(watched[place], by_order, match, rivals, kind)
         else:
-            line = _of_context(kind, match, alike[units.around[unit]], by_order, known, rivals)
+            line = _of_context(kind, match, alike[units.around[unit]], by_order, known, rivals, is_new=is_new)
         lines |= dict.fromkeys(own, line)
     return [lines[row] for row in rows]
+
+
+def _fits(match: Match, seen: list[SourceLine]) -> bool:
+    """Return whether the context of a wait leaves one of the lines that were seen for it."""
+    return match.line is None or match.line.place in {line.place for line in seen}
 
 
 def _of_watched(
@@ -113,23 +121,28 @@ def _of_watched(
     if one:
         return one
     places = {line.place for line in seen}
-    decides = match.line is not None and match.line.place in places and not places & rivals.places(kind)
-    return match.line if decides else None
+    known = match.line is not None and not places & rivals.places(kind)
+    return match.line if known and match.line and not rivals.beside(match.line, kind) else None
 
 
 def _of_context(
-    kind: Kind, match: Match, alike: int, by_order: SourceLine | None, known: Known, rivals: Rivals
+    kind: Kind,
+    match: Match,
+    alike: int,
+    by_order: SourceLine | None,
+    known: Known,
+    rivals: Rivals,
+    *,
+    is_new: bool,
 ) -> SourceLine | None:
     """Return the line of a wait in a step unlike those that were watched."""
     others = rivals.of(kind)
-    if match.line and others:
-        alone = match.is_whole and alike <= match.most and not rivals.beside(match.line, kind)
-        return match.line if alone else None
     if match.line:
-        return match.line
+        alone = (not others and not is_new) or (match.is_whole and alike <= match.most)
+        return match.line if alone and not rivals.beside(match.line, kind) else None
     if others:
         return rivals.only(kind)
-    if by_order in match.beside:
-        return by_order
+    if by_order and by_order in match.beside:
+        return None if rivals.beside(by_order, kind) else by_order
     one = agreed(known.lines(kind))
     return one if one in match.beside or rivals.are_known else None

@@ -1,7 +1,7 @@
 """What watching tells of waits: the lines that may compete for a wait, and the order of lines in a step."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import cached_property
 
 from pinprof.analyses.syncs.asked import ONE_EACH, is_of, may_be
 from pinprof.analyses.syncs.contexts import Kind, Known, agreed
@@ -24,6 +24,7 @@ class Rivals:
         self._in_order = in_order
         self._of: dict[Kind, list[int]] = {}
         self._orders: dict[Kind, dict[int, list[list[SourceLine]]]] = {}
+        self._beside: dict[tuple[Place, Kind], bool] = {}
         self._kinds: dict[Place, set[Kind]] = defaultdict(set)
         self._lines: dict[tuple[Kind, Place, tuple[str, ...]], SourceLine] = {}
         for kind in known.kinds:
@@ -41,11 +42,7 @@ class Rivals:
         if kind not in self._of:
             recorded = {line.place for line in self._known.lines(kind) if line}
             waits = self._watched.waits if self._watched else ()
-            self._of[kind] = [
-                number
-                for number, wait in enumerate(waits)
-                if wait.line.place not in recorded and self._may_be(wait, kind)
-            ]
+            self._of[kind] = [number for number in self._possible(kind) if waits[number].line.place not in recorded]
         return self._of[kind]
 
     def places(self, kind: Kind) -> set[Place]:
@@ -60,21 +57,30 @@ class Rivals:
         return agreed(wait.line for wait in waits) if all(self._is_of(wait, kind) for wait in waits) else None
 
     def beside(self, line: SourceLine, kind: Kind) -> bool:
-        """Return whether a rival was seen between the same waits as a line."""
-        if self._watched is None or self._watched.sequences is None:
+        """Return whether a wait at another line, which may be of the kind, was seen between the same waits."""
+        if self._watched is None:
             return False
-        here = {number for number, wait in enumerate(self._watched.waits) if wait.line.place == line.place}
-        rivals = set(self.of(kind))
-        around: dict[bool, set[tuple[int, int]]] = {True: set(), False: set()}
-        for number, neighbours in self._neighbours():
-            if number in here or number in rivals:
-                around[number in here].add(neighbours)
-        return bool(around[True] & around[False])
+        if (line.place, kind) not in self._beside:
+            waits = self._watched.waits
+            here = {number for number, wait in enumerate(waits) if wait.line.place == line.place}
+            others = {number for number in self._possible(kind) if number not in here}
+            around = [set().union(*(self._neighbours[number] for number in some)) for some in (here, others)]
+            self._beside[line.place, kind] = bool(around[0] & around[1])
+        return self._beside[line.place, kind]
 
-    def _neighbours(self) -> Iterator[tuple[int, tuple[int, int]]]:
+    def _possible(self, kind: Kind) -> list[int]:
+        """Return the watched waits that may be of a kind."""
+        waits = self._watched.waits if self._watched else ()
+        return [number for number, wait in enumerate(waits) if self._may_be(wait, kind)]
+
+    @cached_property
+    def _neighbours(self) -> dict[int, set[tuple[int, int]]]:
+        """Per watched wait: the waits before and after it in the steps."""
+        neighbours: dict[int, set[tuple[int, int]]] = defaultdict(set)
         for sequence in (self._watched and self._watched.sequences) or ():
             for before, number, after in zip((EDGE, *sequence), sequence, (*sequence[1:], EDGE), strict=False):
-                yield number, (before, after)
+                neighbours[number].add((before, after))
+        return neighbours
 
     def in_order(self, kind: Kind, count: int) -> list[list[SourceLine]] | None:
         """Return the lines seen for each wait of a kind in the steps with so many of them.
@@ -90,7 +96,7 @@ class Rivals:
 
     def _orders_of(self, kind: Kind) -> dict[int, list[list[SourceLine]]]:
         waits = self._watched.waits if self._watched else ()
-        possible = {number for number, wait in enumerate(waits) if self._may_be(wait, kind)}
+        possible = set(self._possible(kind))
         if any(not self._is_of(waits[number], kind) for number in possible):
             return {}
         orders: dict[int, list[list[SourceLine]]] = {}

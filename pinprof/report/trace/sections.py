@@ -10,7 +10,15 @@ from pinprof.measurement.trust.doubt import Doubt
 from pinprof.report.charts import Chart, copies_chart, idle_chart, overlap_chart, shown, steps_chart, syncs_chart
 from pinprof.report.elements import Markup, lines, note
 from pinprof.report.timeline.names import shown_numbers
-from pinprof.report.trace.tables import copies_table, idle_table, parts_table, reasons_table, sites_table, steps_table
+from pinprof.report.trace.tables import (
+    copies_table,
+    elsewhere_table,
+    idle_table,
+    parts_table,
+    reasons_table,
+    sites_table,
+    steps_table,
+)
 from pinprof.report.words import why_not
 
 MAX_GPUS = 4
@@ -70,11 +78,13 @@ def _copies(analysis: Analysis) -> Iterator[Markup]:
 
 def _waits(profile: Profile) -> Iterator[Markup]:
     why = profile.withheld
-    if not profile.sites:
-        return
-    yield _unshown(why.stalls, why.drain, why.per_step)
-    yield _drawn(syncs_chart(profile))
-    yield sites_table(profile)
+    if profile.sites:
+        yield _unshown(why.stalls, why.drain, why.per_step)
+        yield _drawn(syncs_chart(profile))
+        yield sites_table(profile)
+    elsewhere = elsewhere_table(profile)
+    if elsewhere:
+        yield Markup("<h4>Waits seen outside of the recorded steps</h4>{}").format(elsewhere)
 
 
 def _idle(profile: Profile) -> Iterator[Markup]:

@@ -12,6 +12,7 @@ from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
 from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
 from pinprof.report.trace.headline import beside_findings, nothing_found
 from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
 from pinprof.report.words import (
@@ -61,6 +62,8 @@ def _parts(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield from _copies(profile)
     if any(site.verdict != "profiler" for site in profile.sites):
         yield from _waits(profile)
+    if seen := seen_elsewhere(profile):
+        yield from _elsewhere(seen)
     if profile.loader.waits:
         yield from _input(profile)
     if profile.gpus:
@@ -179,6 +182,16 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
         )
     for sentence in surprises(profile):
         yield bullet(sentence)
+
+
+def _elsewhere(seen: Sequence[SeenWait]) -> Iterable[RenderableType]:
+    yield section(f"Waits seen outside of the recorded steps, in {counted(seen[0].of, 'step')} without profiler")
+    rows = table("in", "called", "how often", "waits", text_columns=3)
+    for wait in seen[:MAX_SEEN]:
+        rows.add_row(cut(place(wait.place), MAX_CELL), wait.called or NOTHING, wait.how_often, f"{wait.waits:,}")
+    yield rows
+    if len(seen) > MAX_SEEN:
+        yield bullet(f"and {counted(len(seen) - MAX_SEEN, 'more line')}, all in the JSON and HTML reports")
 
 
 def _input(profile: Profile) -> Iterable[RenderableType]:
