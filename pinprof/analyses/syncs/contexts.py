@@ -18,7 +18,7 @@ FAR = 16
 """Ops on each side in a whole context. A layer of a transformer has about as many, so that a context that repeats with
 the layers does so at the same lines."""
 NEAR = 6
-"""Ops on each side that suffice where all known waits with them are of one line."""
+"""Ops on each side that suffice where all known waits with those before, or with those after, are of one line."""
 
 UNKNOWN = -2
 """Stands in a context for what fits nothing: an op that was not recorded with the lines, or the end of the trace."""
@@ -182,8 +182,10 @@ class Match(NamedTuple):
     """The line of all recorded waits with this context."""
     is_whole: bool = False
     """Whether the contexts agree as far as they are kept; else near the wait."""
+    is_apart: bool = False
+    """Whether each side of the context, near the wait, leaves this line by itself."""
     most: int = 0
-    """How many waits of a step had this context."""
+    """How many waits of a step had this whole context."""
     beside: frozenset[SourceLine] = frozenset()
     """The lines that one side of the context alone leaves."""
 
@@ -230,12 +232,13 @@ class Known:
     def _match(self, kind: Kind, around: Around) -> Match:
         whole, near, before, after = (self._by_context.get(key, []) for key in _keys(kind, around))
         beside = frozenset(filter(None, (agreed(line for _, line in side) for side in (before, after))))
-        for waits, is_whole in ((whole, True), (near, False)):
-            line = agreed(line for _, line in waits)
-            if line:
-                most = sum(wait.most for wait, _ in waits)
-                return Match(line, is_whole, most, beside)
-        return Match(beside=beside)
+        line = agreed(line for _, line in whole or near)
+        uncontested = agreed(line for _, line in before + after) is not None
+        if line is None or not (whole or uncontested):
+            return Match(beside=beside)
+        sides = (agreed(each for _, each in side) for side in (before, after))
+        is_apart = all(side is not None and side.place == line.place for side in sides)
+        return Match(line, bool(whole), is_apart, sum(wait.most for wait, _ in whole), beside)
 
 
 def _keys(kind: Kind, around: Around) -> Iterator[tuple[object, ...]]:

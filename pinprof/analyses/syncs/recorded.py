@@ -121,8 +121,9 @@ def _of_watched(
     if one:
         return one
     places = {line.place for line in seen}
-    known = match.line is not None and not places & rivals.places(kind)
-    return match.line if known and match.line and not rivals.beside(match.line, kind) else None
+    if match.line is None or places & rivals.places(kind):
+        return None
+    return match.line if match.is_apart or (match.is_whole and not rivals.beside(match.line, kind)) else None
 
 
 def _of_context(
@@ -138,6 +139,8 @@ def _of_context(
     """Return the line of a wait in a step unlike those that were watched."""
     others = rivals.of(kind)
     if match.line:
+        if not others and match.is_apart:
+            return match.line
         alone = (not others and not is_new) or (match.is_whole and alike <= match.most)
         return match.line if alone and not rivals.beside(match.line, kind) else None
     if others:
