@@ -30,7 +30,7 @@ def frames_of_wait(frame: FrameType | None, main: int) -> Iterator[FrameType]:
         file = frame.f_code.co_filename
         if is_generated(file):
             compiled = True
-        elif not file.startswith(OWN_FOLDERS) and not (compiled and is_rewritten(frame.f_code)):
+        elif not (file.startswith(OWN_FOLDERS) or frame.f_lineno is None or (compiled and is_rewritten(frame.f_code))):
             yield frame
         frame = frame.f_back
         if frame is None and replica:

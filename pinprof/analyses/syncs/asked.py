@@ -6,6 +6,9 @@ _SCALAR = frozenset({"aten::item"})
 _COPY = frozenset({"aten::to", "aten::_to_copy", "aten::copy_"})
 _NEW = _COPY | _SCALAR | {"aten::lift_fresh", "aten::detach"}
 _PUT = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::nonzero", "aten::fill_"}) | _COPY | _SCALAR
+_SYNCHRONIZE = frozenset(
+    f"{runtime}{what}Synchronize" for runtime in ("cuda", "hip") for what in ("Device", "Stream", "Event")
+)
 
 OPS_OF = {
     "item": _SCALAR,
@@ -28,9 +31,14 @@ OPS_OF = {
     "argwhere": frozenset({"aten::argwhere", "aten::nonzero"}),
     "where": frozenset({"aten::where", "aten::nonzero_numpy", "aten::nonzero"}),
     "unique": frozenset({"aten::_unique2", "aten::unique_dim", "aten::_unique"}),
+    "synchronize": _SYNCHRONIZE,
+    "_cuda_synchronize": _SYNCHRONIZE,
+    "_accelerator_synchronizeDevice": _SYNCHRONIZE,
+    "_cuda_emptyCache": _SYNCHRONIZE | {"cudaFree", "hipFree"},
     BACKWARD_CALL: frozenset(),
 }
-"""The outermost ops that these calls run where they wait, by the names that `pinprof.capture.called` gives. The
+"""The outermost ops that these calls run where they wait, or the runtime calls that they make outside of ops. Their names
+are those that `pinprof.capture.called` gives. The
 autograd engine runs its ops on threads of its own."""
 
 ONE_EACH = frozenset({"aten::item", "aten::is_nonzero"})

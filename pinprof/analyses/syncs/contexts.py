@@ -183,7 +183,7 @@ class Match(NamedTuple):
     is_whole: bool = False
     """Whether the contexts agree as far as they are kept; else near the wait."""
     is_apart: bool = False
-    """Whether each side of the context, near the wait, leaves this line by itself."""
+    """Whether the op before the wait leaves this line by itself, and the op after it too."""
     most: int = 0
     """How many waits of a step had this whole context."""
     beside: frozenset[SourceLine] = frozenset()
@@ -230,21 +230,23 @@ class Known:
         return self._found[kind, around]
 
     def _match(self, kind: Kind, around: Around) -> Match:
-        whole, near, before, after = (self._by_context.get(key, []) for key in _keys(kind, around))
+        whole, near, before, after, last, following = (self._by_context.get(key, []) for key in _keys(kind, around))
         beside = frozenset(filter(None, (agreed(line for _, line in side) for side in (before, after))))
         line = agreed(line for _, line in whole or near)
         uncontested = agreed(line for _, line in before + after) is not None
         if line is None or not (whole or uncontested):
             return Match(beside=beside)
-        sides = (agreed(each for _, each in side) for side in (before, after))
+        sides = (agreed(each for _, each in side) for side in (last, following))
         is_apart = all(side is not None and side.place == line.place for side in sides)
         return Match(line, bool(whole), is_apart, sum(wait.most for wait, _ in whole), beside)
 
 
 def _keys(kind: Kind, around: Around) -> Iterator[tuple[object, ...]]:
-    """Yield the keys of a whole context, of a near one, and of what is near on each side."""
+    """Yield the keys of a whole context, of a near one, of what is near on each side, and of the next op there."""
     near_before, near_after = (side[:NEAR] for side in around)
     yield "whole", kind, around
     yield "near", kind, near_before, near_after
     yield "before", kind, near_before
     yield "after", kind, near_after
+    yield "last", kind, near_before[:1]
+    yield "following", kind, near_after[:1]
