@@ -9,6 +9,9 @@ from pinprof.trace import read_trace
 from pinprof.trace.lines import RecordedLines, SourceLine
 from pinprof.trace.tables import Trace
 
+REPLICA = 102
+"""A thread that is neither the main thread nor one of the autograd engine."""
+
 LINES = [SourceLine("train.py", number, "train", (f"train.py:{number}:train",)) for number in (10, 20, 30)]
 
 
@@ -93,6 +96,17 @@ def test_waits_of_the_autograd_thread_have_the_line_of_backward(tmp_path: Path) 
         item(builder, start + 400)
         mark(builder, start + 435, 0)
     assert learned(builder, tmp_path) == {("aten::nonzero", "autograd"): [30, 30], ("aten::item", "main"): [10]}
+
+
+def test_marks_of_a_thread_are_of_its_own_waits(tmp_path: Path) -> None:
+    """A replica of DataParallel waits, and marks its wait, while the main thread does."""
+    builder = TraceBuilder()
+    for start in steps(builder):
+        item(builder, start + 100)
+        item(builder, start + 102, thread=REPLICA)
+        builder.on_thread(REPLICA, "user_annotation", "pinprof line 1", start + 134, 1)
+        mark(builder, start + 140, 0)
+    assert learned(builder, tmp_path) == {("aten::item", "main"): [10], ("aten::item", "other"): [20]}
 
 
 def test_a_wait_without_a_mark_has_its_function_at_least(tmp_path: Path) -> None:

@@ -37,9 +37,8 @@ OPS_OF = {
     "_cuda_emptyCache": _SYNCHRONIZE | {"cudaFree", "hipFree"},
     BACKWARD_CALL: frozenset(),
 }
-"""The outermost ops that these calls run where they wait, or the runtime calls that they make outside of ops. Their names
-are those that `pinprof.capture.called` gives. The
-autograd engine runs its ops on threads of its own."""
+"""The outermost ops that these calls run where they wait, or the runtime calls that they make outside of ops. Their
+names are those that `pinprof.capture.called` gives. The autograd engine runs its ops on threads of its own."""
 
 ONE_EACH = frozenset({"aten::item", "aten::is_nonzero"})
 """Ops of which each waits once, and torch's sync debug mode warns once: `_local_scalar_dense` copies one value."""

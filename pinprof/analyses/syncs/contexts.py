@@ -187,7 +187,7 @@ class Match(NamedTuple):
     most: int = 0
     """How many waits of a step had this whole context."""
     beside: frozenset[SourceLine] = frozenset()
-    """The lines that one side of the context alone leaves."""
+    """The lines that one side of the context alone leaves, both what is near there and the next op."""
 
 
 class Known:
@@ -230,14 +230,15 @@ class Known:
         return self._found[kind, around]
 
     def _match(self, kind: Kind, around: Around) -> Match:
-        whole, near, before, after, last, following = (self._by_context.get(key, []) for key in _keys(kind, around))
-        beside = frozenset(filter(None, (agreed(line for _, line in side) for side in (before, after))))
+        whole, near, *sides = (self._by_context.get(key, []) for key in _keys(kind, around))
+        before, after, last, following = (agreed(line for _, line in side) for side in sides)
+        pairs = ((before, last), (after, following))
+        beside = frozenset(side for side, next_to in pairs if side and next_to and side.place == next_to.place)
         line = agreed(line for _, line in whole or near)
-        uncontested = agreed(line for _, line in before + after) is not None
+        uncontested = agreed(line for side in sides[:2] for _, line in side) is not None
         if line is None or not (whole or uncontested):
             return Match(beside=beside)
-        sides = (agreed(each for _, each in side) for side in (last, following))
-        is_apart = all(side is not None and side.place == line.place for side in sides)
+        is_apart = all(side is not None and side.place == line.place for side in (last, following))
         return Match(line, bool(whole), is_apart, sum(wait.most for wait, _ in whole), beside)
 
 
