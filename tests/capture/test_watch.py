@@ -12,6 +12,7 @@ import pytest
 import torch
 from trace_builder import TraceBuilder
 
+from pinprof.analyses.syncs import measure_syncs
 from pinprof.capture.plain import Progress
 from pinprof.capture.profiling import profile
 from pinprof.capture.stacks import REPLICAS
@@ -264,6 +265,8 @@ def test_reads_now_and_then_are_found_on_a_gpu(tmp_path: Path) -> None:
     assert (period(tenth.at, 200), tenth.waits, tenth.called) == (10, 20, "item")
     assert (period(evaluated.at, 200), evaluated.waits, evaluated.called) == (20, 30, "float")
     assert set(of_line) == {marked("every ten steps"), marked("in evaluation")}
+    in_trace = {site.line for site in measure_syncs(read_trace(path)).sites if site.cause == "item"}
+    assert in_trace <= set(of_line)
 
 
 class Reading(torch.nn.Module):
