@@ -98,10 +98,13 @@ def _of_step(
     is_new = watched is not None and not all(map(_fits, matches, watched))
     if is_new:
         watched = None  # a step as none that was watched
+    unrecorded = rivals.places(kind)
+    contested = any(agreed(seen) is None and any(line.place in unrecorded for line in seen) for seen in watched or ())
     for place, ((unit, own), match) in enumerate(zip(members.items(), matches, strict=True)):
         by_order = agreed(ordered[row] for row in own)
         if watched is not None:
-            line = _of_watched(watched[place], by_order, match, rivals, kind)
+            line = agreed([*watched[place], by_order] if by_order else watched[place])
+            line = line or (None if contested else _of_several(watched[place], match, rivals, kind))
         else:
             line = _of_context(kind, match, alike[units.around[unit]], by_order, known, rivals, is_new=is_new)
         lines |= dict.fromkeys(own, line)
@@ -113,15 +116,9 @@ def _fits(match: Match, seen: list[SourceLine]) -> bool:
     return match.line is None or match.line.place in {line.place for line in seen}
 
 
-def _of_watched(
-    seen: list[SourceLine], by_order: SourceLine | None, match: Match, rivals: Rivals, kind: Kind
-) -> SourceLine | None:
-    """Return the line of a wait that has one of the seen lines."""
-    one = agreed([*seen, by_order] if by_order else seen)
-    if one:
-        return one
-    places = {line.place for line in seen}
-    if match.line is None or places & rivals.places(kind):
+def _of_several(seen: list[SourceLine], match: Match, rivals: Rivals, kind: Kind) -> SourceLine | None:
+    """Return the line of a wait for which several lines were seen, all of them recorded with their contexts."""
+    if match.line is None or match.line.place not in {line.place for line in seen}:
         return None
     return match.line if match.is_apart or (match.is_whole and not rivals.beside(match.line, kind)) else None
 
