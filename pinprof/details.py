@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyses.communication import Communication, measure_communication
+from pinprof.analyses.course import OTHER, Course, Irregular, follow_course
 from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
@@ -39,6 +40,20 @@ class Details:
     def steps(self) -> StepTimes:
         """How long the steps take in the trace."""
         return measure_steps(self.trace)
+
+    @cached_property
+    def course(self) -> Course | None:
+        """The course of the whole run; None where pinprof did not record the trace."""
+        return follow_course(self.trace.run) if self.trace.run else None
+
+    @property
+    def unlike(self) -> tuple[Irregular, ...]:
+        """What steps that are unlike the others add: those of the whole run where it was noted, else of the trace."""
+        if self.course:
+            return self.course.irregular
+        more = round(sum(each.time_ns - each.usual_ns for each in self.irregular))
+        steps = int(self.trace.steps.complete.sum()) + len(self.irregular)
+        return (Irregular(OTHER, len(self.irregular), None, more, more / steps, ()),) if more else ()
 
     @cached_property
     def syncs(self) -> Syncs:

@@ -25,7 +25,7 @@ from pinprof.trace import read_trace
 
 TRACE = TRACES / "pageable_blocking.stack.json.gz"
 HOSTILE = "</iframe><script>alert(1)</script>\"'&quot;"
-FEW: dict[str, Any] = {"warmup": 1, "plain_steps": 2, "plain_seconds": 0.0}
+FEW: dict[str, Any] = {"warmup": 1, "plain_steps": 2, "plain_seconds": 0.0, "plain_precision": 1}
 
 
 @pytest.fixture(scope="module")

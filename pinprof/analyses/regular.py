@@ -8,15 +8,8 @@ import numpy as np
 from pinprof.intervals import Intervals, covered
 from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.usual import FEWEST, MOSTLY, unlike
 
-LONGER = 1.5
-"""A step that takes less than this many times the usual one is like it: a log line or a slower copy makes as much."""
-DEVIATIONS = 6
-"""Nor is one unlike the others that lies within so many median deviations: they scatter as much."""
-FEWEST = 3
-"""Of fewer times none is the usual one."""
-MOSTLY = 0.5
-"""What explains this share of the time beyond the usual step is its reason."""
 AHEAD = 0.9
 """A host whose steps take less than this share of the GPU's runs ahead: they scatter, and the GPU's tell the length."""
 
@@ -47,19 +40,14 @@ def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) ->
     When the program waits is asked for only where some step is longer.
     """
     step, time = _times(trace)
-    if len(time) < FEWEST:
+    is_unlike = unlike(time, lambda: covered(waiting_for_input(), trace.steps.start_ns[step], trace.steps.end_ns[step]))
+    if not is_unlike.any():
         return ()
     usual = float(np.median(time))
-    away = time - usual
-    unlike = (time > LONGER * usual) & (away > DEVIATIONS * np.median(np.abs(away)))
-    if not unlike.any():
-        return ()
-    waited = covered(waiting_for_input(), trace.steps.start_ns[step], trace.steps.end_ns[step])
-    unlike &= waited - np.median(waited) < MOSTLY * away
-    reasons = _reasons(trace, step, unlike, away)
+    reasons = _reasons(trace, step, is_unlike, time - usual)
     return tuple(
         IrregularStep(int(step[place]), int(time[place]), usual, reasons[place])
-        for place in np.flatnonzero(unlike).tolist()
+        for place in np.flatnonzero(is_unlike).tolist()
     )
 
 
@@ -67,9 +55,9 @@ def without(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Trace:
     """Return the trace such that these steps are measured no more."""
     if not irregular:
         return trace
-    unlike: Bools = np.zeros(len(trace.steps), bool)
-    unlike[[each.step for each in irregular]] = True
-    return replace(trace, steps=replace(trace.steps, complete=trace.steps.complete & ~unlike, unlike=unlike))
+    left_out: Bools = np.zeros(len(trace.steps), bool)
+    left_out[[each.step for each in irregular]] = True
+    return replace(trace, steps=replace(trace.steps, complete=trace.steps.complete & ~left_out, unlike=left_out))
 
 
 def with_unlike(trace: Trace) -> Trace:
@@ -92,11 +80,11 @@ def _times(trace: Trace) -> tuple[Int64s, Int64s]:
     return followed, on_host
 
 
-def _reasons(trace: Trace, step: Int64s, unlike: Bools, away: np.ndarray) -> list[str]:
+def _reasons(trace: Trace, step: Int64s, is_unlike: Bools, away: np.ndarray) -> list[str]:
     """Return for each step what most of its time beyond the usual one is for."""
     of_work = trace.links.activity_step
     worked = np.bincount(of_work[of_work != NONE], trace.gpu.duration_ns[of_work != NONE], minlength=len(trace.steps))[
         step
     ]
-    more = worked - np.median(worked[~unlike])
+    more = worked - np.median(worked[~is_unlike])
     return [GPU if is_work else HOST for is_work in (more >= MOSTLY * away).tolist()]

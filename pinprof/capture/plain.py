@@ -3,17 +3,28 @@
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
-from itertools import pairwise
-from math import ceil
-from typing import NamedTuple
+from math import ceil, inf
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 
+from pinprof.analyses.course import regular_figure
+from pinprof.trace.run import PLAIN
 from pinprof.units import NS_PER_MS
+
+if TYPE_CHECKING:
+    from pinprof.capture.journal import Journal
 
 NS_PER_S = 1_000_000_000
 FEWEST_STEPS = 3  # a mean of fewer says nothing about the spread
+NEXT_LOOK = 1.25
+"""The window looks at its precision again after so many times the steps."""
+LONGER = 20
+"""With a GPU, it takes at most so many times the fewest steps to be precise: many programs are short."""
+
+Mark: TypeAlias = Any
+"""A moment on the GPU (`torch.cuda.Event`), or None."""
 
 
 class Progress(NamedTuple):
@@ -39,11 +50,16 @@ class PlainWindow:
 
 @dataclass(frozen=True)
 class PlainBounds:
-    """When the plain window ends: after `steps` and `seconds`, or after `max_seconds` with 3 steps or more."""
+    """When the plain window ends: after `steps` and `seconds`, or after `max_seconds` with 3 steps or more.
+
+    It goes on until the mean of the regular steps is certain by the share `precision` (95 % confidence; 1 asks for
+    nothing), or until it has had `max_seconds` or, with a GPU, `LONGER` times `steps`.
+    """
 
     steps: int = 20
     seconds: float = 1.0
     max_seconds: float = 20.0
+    precision: float = 0.02
 
     def reached(self, steps: int, seconds: float) -> bool:
         """Return whether a window of so many steps and seconds is long enough, or too long to go on."""
@@ -61,9 +77,6 @@ class Clock:
 
     kind = "host"
 
-    def __init__(self) -> None:
-        self._marks_ns: list[int] = []
-
     def now_ns(self) -> int:
         """Return the host's time."""
         return time.perf_counter_ns()
@@ -71,38 +84,40 @@ class Clock:
     def synchronize(self) -> None:
         """Wait until the device has done all its work."""
 
-    def mark(self) -> None:
-        """Note that one step ends here and the next begins."""
-        self._marks_ns.append(self.now_ns())
+    def mark(self) -> Mark:
+        """Note this moment on the GPU; None without one."""
+        return None
 
-    def step_ms(self) -> list[float]:
-        """Return the time between consecutive marks; call it after `synchronize`."""
-        return [(end - start) / NS_PER_MS for start, end in pairwise(self._marks_ns)]
+    def between(self, start: Mark, end: Mark) -> int | None:
+        """Return the GPU's time between two marks, None if it has not come to the second."""
+        raise NotImplementedError
 
 
 class CudaClock(Clock):
-    """Times single steps by events in the current stream, which cause neither a wait nor a copy."""
+    """Times single steps also by events in the current stream, which cause neither a wait nor a copy."""
 
     kind = "cuda_event"
 
     def __init__(self) -> None:
         super().__init__()
         self._device = torch.cuda.current_device()
-        self._events: list[torch.cuda.Event] = []
 
     def synchronize(self) -> None:
         """Wait until the GPU has done all its work."""
         torch.cuda.synchronize(self._device)
 
-    def mark(self) -> None:
-        """Note in the GPU's queue that one step ends here and the next begins."""
+    def mark(self) -> Mark:
+        """Note in the GPU's queue that one step ends here and the next begins; None while a graph is captured."""
+        stream = torch.cuda.current_stream(self._device)
+        if torch.cuda.is_current_stream_capturing():
+            return None
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._device))
-        self._events.append(event)
+        event.record(stream)
+        return event
 
-    def step_ms(self) -> list[float]:
-        """Return the GPU's time between consecutive marks; call it after `synchronize`."""
-        return [start.elapsed_time(end) for start, end in pairwise(self._events)]
+    def between(self, start: Mark, end: Mark) -> int | None:
+        """Return the GPU's time between two marks in ns, None if it has not come to the second."""
+        return max(round(start.elapsed_time(end) * NS_PER_MS), 1) if end.query() else None
 
 
 def uses_cuda() -> bool:
@@ -115,21 +130,47 @@ def clock_of_program() -> Clock:
     return CudaClock() if uses_cuda() else Clock()
 
 
-def plain_window(clock: Clock, bounds: PlainBounds) -> Generator[Progress, None, PlainWindow]:
+def plain_window(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, None, PlainWindow]:
     """Wait at every step boundary until the bounds are reached; return the measured step.
 
     It synchronizes the device at both ends only. The mean is the host's time between them, so it is right even if host
-    or GPU runs ahead of the other.
+    or GPU runs ahead of the other. With a GPU it goes on until it is precise enough: launches stay slower after a
+    profiler, by a third on an H100 (torch 2.11), so that no later step tells more.
     """
+    clock, first = journal.clock, len(journal)
     clock.synchronize()
     start_ns = clock.now_ns()
-    clock.mark()
-    steps = 0
-    while not bounds.reached(steps, (clock.now_ns() - start_ns) / NS_PER_S):
-        yield Progress("plain", steps + 1, bounds.steps)
-        clock.mark()
-        steps += 1
-    clock.synchronize()
+    with journal.timing_gpu():
+        while not bounds.reached(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
+            yield Progress(PLAIN, len(journal) - first + 1, bounds.steps)
+        if clock.kind == CudaClock.kind:
+            yield from _until_precise(journal, bounds, first, LONGER * bounds.steps)
+        clock.synchronize()
+    steps = len(journal) - first
     mean_ms = (clock.now_ns() - start_ns) / NS_PER_MS / steps
-    p10_ms, median_ms, p90_ms = (float(ms) for ms in np.percentile(clock.step_ms(), [10, 50, 90]))
+    times_ns = journal.times_ns(first)
+    p10_ms, median_ms, p90_ms = (float(ns) / NS_PER_MS for ns in np.percentile(times_ns, [10, 50, 90]))
     return PlainWindow(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind)
+
+
+def more_plain(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, None, None]:
+    """Wait at every step boundary until the steps of all plain windows tell the regular step precisely enough.
+
+    For programs without a GPU: after the other windows, since nobody knows how many steps a program will make.
+    """
+    yield from _until_precise(journal, bounds, len(journal), inf)
+
+
+def _until_precise(journal: "Journal", bounds: PlainBounds, first: int, most: float) -> Generator[Progress, None, None]:
+    """Wait until the regular step is precise, or the bounds in time or this number of steps from `first` on reached."""
+    left_s, start_ns, look = bounds.max_seconds - journal.seconds_in(PLAIN), journal.clock.now_ns(), 0
+    while bounds.precision < 1 and (journal.clock.now_ns() - start_ns) / NS_PER_S < left_s and not journal.is_full:
+        steps = len(journal) - first
+        if steps >= most:
+            return
+        if steps >= look:
+            figure = regular_figure(journal.log())
+            if figure is not None and figure.precision <= bounds.precision:
+                return
+            look = max(ceil(NEXT_LOOK * steps), steps + FEWEST_STEPS)
+        yield Progress(PLAIN, steps + 1, steps + 1)

@@ -3,8 +3,10 @@
 import json
 import os
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, final
@@ -12,18 +14,34 @@ from typing import NamedTuple, final
 import torch
 
 from pinprof.capture.agreement import Agreement
+from pinprof.capture.avoidance import await_regular
 from pinprof.capture.job import rank_of_process
+from pinprof.capture.journal import Journal
 from pinprof.capture.lines import line_window
 from pinprof.capture.memory import host_memory, loaders_pin
-from pinprof.capture.plain import Clock, PlainBounds, PlainWindow, Progress, clock_of_program, plain_window, uses_cuda
+from pinprof.capture.plain import (
+    Clock,
+    PlainBounds,
+    PlainWindow,
+    Progress,
+    clock_of_program,
+    more_plain,
+    plain_window,
+    uses_cuda,
+)
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
+from pinprof.capture.sections import store
 from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.capture.watch import WATCH_SECONDS, WATCH_STEPS, WatchBounds, watch_window
+from pinprof.capture.work import Compilations, noticing_work
 from pinprof.errors import CaptureError
+from pinprof.trace.run import COMPILE, RUN_KEY
 from pinprof.units import counted
 from pinprof.version import VERSION
 
 SUFFIXES = (".json", ".json.gz")
+AFTER = "after"
+"""The window of steps after all windows."""
 
 OnWindow = Callable[[str, int, int], None]
 """Called at the start of every step with the name of the window, the step's number in it, and its number of steps."""
@@ -72,6 +90,7 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     plain_steps: int = 20,
     plain_seconds: float = 1.0,
     plain_max_seconds: float = 20.0,
+    plain_precision: float = 0.02,
     line_steps: int = 3,
     line_stack: bool = True,
     watch_steps: int = WATCH_STEPS,
@@ -96,12 +115,15 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     wait; the trace stores these lines. Then torch's sync debug mode alone shows over `watch_steps` more steps (0 omits
     them), or 30 s, which other lines wait and how often. Outside the windows the program runs at its own speed.
 
+    It times more steps while the mean of the regular ones is not certain by the share `plain_precision` (1 asks for
+    nothing), for `plain_max_seconds` and 20 times `plain_steps` at most; without a GPU after the other windows.
+
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
     block if it recorded no step.
     """
     if steps < 1 or min(warmup, plain_steps, line_steps, watch_steps) < 0:
         raise CaptureError(f"steps={steps}, warmup={warmup}, plain_steps={plain_steps}: record at least one step")
-    plain = PlainBounds(plain_steps, plain_seconds, plain_max_seconds) if plain_steps else None
+    plain = PlainBounds(plain_steps, plain_seconds, plain_max_seconds, plain_precision) if plain_steps else None
     make_profiler = partial(
         torch_profiler,
         with_stack=with_stack,
@@ -140,14 +162,18 @@ class Recording:
         self.plain: PlainWindow | None = None
         self.marker = "p.step()"
         self.recorded_steps = 0
+        self.journal = Journal(make_clock)
         self._make_profiler = make_profiler
-        self._make_clock = make_clock
         self._on_progress = on_progress
         self._agreement: Agreement | None = None
         self._count: Callable[[], int] = lambda: self.steps_seen
         self._steps_before = 0
         self._loaders_pin: bool | None = None
         self._window = ""
+        self._compilations = Compilations()
+        self._watched = ExitStack()
+        self._watching = False
+        self._stored = False
         self._boundaries = self._run_windows()
 
     def __enter__(self) -> "Recording":
@@ -177,19 +203,40 @@ class Recording:
         """How many steps the program has made; without `join`, the calls of `step()`."""
         return self._count()
 
-    def start(self) -> None:
-        """Enter the first window."""
+    def watch(self) -> None:
+        """Notice the irregular work of the program from now until the end; `start` does so at the latest.
+
+        What else changes DataLoaders has to come after it, and to undo that before the end.
+        """
+        if not self._watching:
+            self._watching = True
+            self._watched.enter_context(noticing_work(self.journal))
+
+    def start(self, *, with_step: bool = True) -> None:
+        """Enter the first window. The first step begins now, or where the first `step()` is, after the start-up."""
+        self.watch()
+        self.journal.begin(with_step=with_step)
         self._advance()
 
     def step(self) -> None:
-        """Mark the end of a training step; costs nothing after `done`."""
+        """Mark the end of a training step; after `done` it is only noted."""
+        if self._compilations.any_new():
+            self.journal.worked(COMPILE)
+        self.journal.end_step(AFTER if self.done else self._window)
         if not self.done:
             self.steps_seen += 1
             self._advance()
+        self.journal.resume()
 
     def end(self) -> None:
-        """Leave the open window, if any; keep the complete steps recorded so far."""
+        """Leave the open window, if any; keep the complete steps recorded so far, and store what the run was."""
+        log = self.journal.log()
+        self._watched.close()
         self._boundaries.close()
+        if self.recorded_steps and not self._stored:
+            self._stored = True
+            with as_capture_error("what the run was could not be stored"):
+                store(self.path, {RUN_KEY: log})
 
     def why_nothing_recorded(self, options: OptionNames = IN_CODE) -> str:
         """Return the error for a program that ended before any step was recorded, with the options that help."""
@@ -228,25 +275,29 @@ class Recording:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
         plain = yield from self._warm_up()
         if plain is not None:
-            self.plain = yield from plain_window(self._make_clock(), plain)
+            self.plain = yield from plain_window(self.journal, plain)
+        if self._agreement is None:
+            yield from await_regular(self.journal, WARM_UP_STEPS + self.windows.steps)
         yield from self._recorded_window()
         if self.windows.line_steps and uses_cuda():
             yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
             yield from watch_window(self.windows.watch, self.path)
+        if plain is not None and self._agreement is None and not uses_cuda():
+            yield from more_plain(self.journal, plain)
         self.done = True
 
     def _warm_up(self) -> Generator[Progress, None, PlainBounds | None]:
         """Warm up, and return the bounds of the plain window: in a job, the same number of steps for all ranks."""
         agreement, bounds, plain = self._agreement, self.windows.warmup, self.windows.plain
         if agreement is None:
-            yield from warm_up(self._make_clock(), bounds)
+            yield from warm_up(self.journal.clock, bounds)
             return plain
-        step_ns = yield from warm_up(self._make_clock(), bounds, lambda: agreement.in_contact)
+        step_ns = yield from warm_up(self.journal.clock, bounds, lambda: agreement.in_contact)
         steps = plain.steps if plain else 0
         if plain and agreement.in_contact:
             steps = plain.steps_of(step_ns)
         agreed = yield from agreement.begin(self._count, str(steps), bounds)
-        return PlainBounds(int(agreed), 0.0, float("inf")) if plain else None
+        return PlainBounds(int(agreed), 0.0, inf, precision=1.0) if plain else None
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
         self._loaders_pin = loaders_pin()

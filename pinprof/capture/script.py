@@ -157,8 +157,9 @@ def _is_installed(frame: FrameType) -> bool:
 def _run_to_its_end(program: UserProgram, marks: Marks, stepper: _Stepper) -> _Ending:
     """Run the program in the recording, and end the recording however the program ends."""
     recording, process = stepper.recording, os.getpid()
+    recording.watch()
     with program.as_main() as main, marks.placed():
-        recording.start()
+        recording.start(with_step=False)
         ending = _ending_of(program, main, marks)
     if os.getpid() != process:
         exit_as_fork(ending.exit_status)

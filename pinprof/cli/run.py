@@ -315,6 +315,7 @@ WINDOW_NAMES = {
     "warm-up": "warming up",
     "ranks": "waiting for the other ranks",
     "plain": "timing without profiler",
+    "regular": "waiting for regular steps",
     "profiler warm-up": "starting the profiler",
     "recorded": "recording",
     "lines": "learning source lines",

@@ -8,6 +8,7 @@ import numpy as np
 
 from pinprof.analyses.communication import Communication
 from pinprof.analyses.copies import Copied, CopyGroup, Hidden, measure_copies
+from pinprof.analyses.course import Course, Irregular
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import SlowLaunches, measure_slow_launches
 from pinprof.analyses.loader import LoaderSums
@@ -169,6 +170,10 @@ class Profile:
     """None without complete steps."""
     mean_steps: Perhaps[tuple[MeanStep, ...]]
     """How the step divides on each GPU; none if its length is not known."""
+    course: Course | None
+    """The course of the whole run; None where pinprof did not record it."""
+    unlike: tuple[Irregular, ...]
+    """What steps that are unlike the others add, in the run where that was noted, else in the trace."""
     pause: Pause | None
     """As traced; None without complete steps on the host, and where sums per step are withheld."""
     slow_launches: SlowLaunches | None
@@ -277,6 +282,8 @@ class _Sums:
             mean_steps=_unless(
                 why.step or why.per_step or why.busy or why.overlap, lambda: _mean_steps(details, length)
             ),
+            course=details.course,
+            unlike=details.unlike,
             pause=None if no_sums else measure_pause(trace, details.loader.times),
             slow_launches=None if no_sums else measure_slow_launches(trace, details.syncs.stalls.call, steps.divisor),
         )

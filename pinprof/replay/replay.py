@@ -52,7 +52,7 @@ class Replay:
     @cached_property
     def step(self) -> StepEstimate:
         """The step without the profiler: as given, else as measured in the recorded run, else estimated."""
-        return self._given or measured_step([rank.trace.info for rank in self.ranks]) or self._estimate()
+        return self._given or measured_step(self.ranks) or self._estimate()
 
     def _estimate(self) -> StepEstimate:
         stacks = any(len(rank.trace.functions) > 0 for rank in self.ranks)

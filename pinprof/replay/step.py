@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pinprof.analyses.steps import StepTimes
+from pinprof.details import Details
 from pinprof.replay.calibration import Calibration
 from pinprof.replay.machine import pace
 from pinprof.replay.program import Program
-from pinprof.trace.tables import Info
+from pinprof.units import NS_PER_MS
 
 SURE = 0.1
 """An estimate whose range is no wider than this share of it needs no remark."""
@@ -28,8 +29,8 @@ class StepEstimate:
     source: str
     """`measured` if pinprof measured it in the recorded run, `given` by the user, else `estimated`."""
     range_ns: tuple[float, float] | None
-    """Where the step lies: of a measured step its spread, else between the replays with the most and the least that a
-    profiler may have cost, within the GPU's own work and the traced step."""
+    """Where the step lies: a measured one with 95 % confidence (of few steps, as they scatter), else between the
+    replays with the most and the least that a profiler may have cost, within the GPU's own work and the traced step."""
 
     @property
     def is_sure(self) -> bool:
@@ -39,15 +40,29 @@ class StepEstimate:
         return self.source != "estimated" or self.range_ns[1] - self.range_ns[0] <= SURE * self.step_ns
 
 
-def measured_step(ranks: Sequence[Info]) -> StepEstimate | None:
-    """Return the step that pinprof measured in the recorded run, the mean of all ranks; None if it did not."""
-    plain = [info.plain_step for info in ranks if info.plain_step is not None]
-    if not plain:
+def measured_step(ranks: Sequence[Details]) -> StepEstimate | None:
+    """Return the regular step that pinprof measured in the recorded run, the mean of all ranks; None if it did not."""
+    measured = [step for step in map(_measured, ranks) if step is not None]
+    if not measured:
         return None
-    mean = sum(step.mean_ms for step in plain) / len(plain)
-    low = min(min(step.p10_ms or step.mean_ms, step.mean_ms) for step in plain)
-    high = max(max(step.p90_ms or step.mean_ms, step.mean_ms) for step in plain)
-    return StepEstimate(mean * 1e6, "measured", (low * 1e6, high * 1e6))
+    mean = sum(step for step, *_ in measured) / len(measured)
+    return StepEstimate(mean, "measured", (min(low for _, low, _ in measured), max(high for *_, high in measured)))
+
+
+def _measured(rank: Details) -> tuple[float, float, float] | None:
+    """Return the step that was measured in the run of a rank, and where it lies, in ns; None if it was not.
+
+    Recordings of old versions tell the mean of all steps, and how single ones scatter.
+    """
+    timed = rank.course.timed if rank.course else None
+    if timed is not None and timed.range_ns is not None:
+        return timed.step_ns, *timed.range_ns
+    plain = rank.trace.info.plain_step
+    if plain is None:
+        return None
+    mean = timed.step_ns if timed else plain.mean_ms * NS_PER_MS
+    low, high = ((each or plain.mean_ms) * NS_PER_MS for each in (plain.p10_ms, plain.p90_ms))
+    return mean, min(low, mean), max(high, mean)
 
 
 def estimate_step(

@@ -11,6 +11,7 @@ import numpy as np
 
 from pinprof.trace.lines import contexts_of_metadata, lines_of_metadata
 from pinprof.trace.links import find_links, launches
+from pinprof.trace.run import run_of_metadata
 from pinprof.trace.scan.events import Metadata, Number
 from pinprof.trace.scan.rows import (
     CALL_CATEGORIES,
@@ -100,6 +101,7 @@ def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Share
         cut=missing_end,
         tracks=columns.tracks,
         absurd_sizes=columns.absurd_sizes,
+        run=run_of_metadata(_decoded(metadata.run)),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pinprof.trace.lines import Contexts, RecordedLines
+from pinprof.trace.run import RunLog
 from pinprof.trace.watched import Watched
 
 if TYPE_CHECKING:
@@ -316,6 +317,8 @@ class Trace:
     """The process and thread ids that the file gives GPU work, mostly device and stream."""
     absurd_sizes: int = 0
     """Sizes of GPU work that no copy can have; they count as not recorded."""
+    run: RunLog | None = None
+    """What pinprof noted of the whole run; None where it did not record the trace."""
 
     @cached_property
     def in_flight(self) -> Bools:

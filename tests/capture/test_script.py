@@ -21,6 +21,7 @@ WINDOWS = {
     "max_warmup": 2,
     "plain_steps": 3,
     "plain_seconds": 0.0,
+    "plain_precision": 1,
     "steps": 2,
 }  # 9 steps in all, after 3 unmarked
 

@@ -13,7 +13,7 @@ from pinprof.errors import CaptureError
 
 pytestmark = pytest.mark.slow
 
-SHORT: dict[str, Any] = {"warmup": 1, "plain_steps": 2, "plain_seconds": 0.0, "steps": 2}
+SHORT: dict[str, Any] = {"warmup": 1, "plain_steps": 2, "plain_seconds": 0.0, "plain_precision": 1, "steps": 2}
 NEEDED = 7  # with the two of the profiler's warm-up
 
 

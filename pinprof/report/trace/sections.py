@@ -10,6 +10,7 @@ from pinprof.measurement.trust.doubt import Doubt
 from pinprof.report.charts import Chart, copies_chart, idle_chart, overlap_chart, shown, steps_chart, syncs_chart
 from pinprof.report.elements import Markup, lines, note
 from pinprof.report.timeline.names import shown_numbers
+from pinprof.report.trace.course import course_table, unlike
 from pinprof.report.trace.tables import (
     copies_table,
     elsewhere_table,
@@ -42,6 +43,7 @@ def below(number: int, analysis: Analysis) -> list[PagePart]:
         ("copies", "Copies", _copies(analysis)),
         ("waits", "Waits of the host", _waits(analysis.profile)),
         ("idle", "Idle GPU", _idle(analysis.profile)),
+        ("course", "The whole run", _course(analysis.profile)),
         ("steps", "Steps" if steps.count > 1 else f"The {steps.whole}", _steps(analysis)),
     )
     named = (PagePart(f"{name}-{number}", title, lines(content)) for name, title, content in sections)
@@ -93,6 +95,17 @@ def _idle(profile: Profile) -> Iterator[Markup]:
     yield _unshown(profile.withheld.busy, profile.withheld.causes)
     yield _drawn(None if profile.withheld.busy or profile.withheld.causes else idle_chart(profile))
     yield idle_table(profile)
+
+
+def _course(profile: Profile) -> Iterator[Markup]:
+    if profile.course is None:
+        return
+    facts = list(unlike(profile.course))
+    if facts:
+        yield Markup("<h4>Steps unlike the others, which the step leaves out</h4><ul>{}</ul>").format(
+            Markup().join(Markup("<li>{} {}</li>").format(number, meaning) for _, number, meaning in facts)
+        )
+    yield course_table(profile)
 
 
 def _steps(analysis: Analysis) -> Iterator[Markup]:

@@ -6,12 +6,14 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from pinprof.analyses.course import Course
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
 from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.trace.course import ledger, regular, unlike
 from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
 from pinprof.report.trace.headline import beside_findings, nothing_found
 from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
@@ -58,6 +60,8 @@ def _parts(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield _heading(profile)
     yield from _missing(DISTRUST, doubts(profile))
     yield from _summary(profile)
+    if profile.course:
+        yield from _course(profile.course)
     if profile.copies:
         yield from _copies(profile)
     if any(site.verdict != "profiler" for site in profile.sites):
@@ -91,6 +95,8 @@ def _summary(profile: Profile) -> Iterable[RenderableType]:
     times, length = profile.steps, step(profile)
     if length.meaning != AS_TRACED:
         yield fact(length.number, length.meaning)
+    for _, number, meaning in regular(profile.course) if profile.course else ():
+        yield fact(number, meaning)
     if times.traced_ns is not None:
         parts = [
             f"{name} {duration(time)}"
@@ -105,6 +111,17 @@ def _summary(profile: Profile) -> Iterable[RenderableType]:
     if limit:
         yield fact(limit.number, limit.meaning)
     yield from _division(profile)
+
+
+def _course(course: Course) -> Iterable[RenderableType]:
+    irregular = list(unlike(course))
+    if irregular:
+        yield section("Steps unlike the others, which the step leaves out")
+    for _, number, meaning in irregular:
+        yield fact(number, meaning)
+    yield section(f"Where the run's {duration(course.wall_ns)} went")
+    for _, number, meaning in ledger(course):
+        yield fact(number, meaning)
 
 
 def _division(profile: Profile) -> Iterable[RenderableType]:

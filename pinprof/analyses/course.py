@@ -1,0 +1,323 @@
+"""The course of a whole run: which steps were regular, what made others longer, and where the time went."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.trace.lines import Place
+from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PLAIN, PROFILED, RunLog
+from pinprof.usual import Bools, Times, half_width, returning, unlike
+
+FIRST, LOGGING, OTHER = "first", "logging", "other"
+"""Further reasons why a step is unlike the others; `logging` is any work that returns every so many steps."""
+
+START_UP, REGULAR, INPUT, LATER, PINPROF, END = "start_up", "regular", "input", "later", "pinprof", "end"
+"""The other rows of the ledger; `later` are steps that were only summed, `pinprof` what pinprof took itself."""
+
+FIRST_STEPS = 10
+"""A step among so many at the begin, unlike the others for no other reason, is one of the first: caches are cold."""
+LEAST_PRECISION = 0.005
+"""No mean is more certain than by this share: clocks of GPUs change, and the watch over the steps costs something."""
+A_PART = 0.1
+"""A reason for a smaller share of what makes a step longer is not named."""
+
+
+@dataclass(frozen=True)
+class Irregular:
+    """Steps that are unlike the others for one reason."""
+
+    reason: str
+    """`first`, `compile`, `evaluation`, `checkpoint`, `epoch_end`, `logging` or `other`."""
+    count: int
+    every: int | None
+    """After how many steps it comes back; None where it does not do so regularly."""
+    ns: int
+    """What it adds to these steps together."""
+    per_step_ns: float
+    """That, divided by the number of all steps without profiler."""
+    places: tuple[Place, ...]
+    """Where the program calls such work, as far as it was noticed."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the ledger."""
+
+    what: str
+    ns: int
+    steps: int | None = None
+    """How many steps it has a part of; None where it is not in steps."""
+    places: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class RegularStep:
+    """The regular step as it was timed without the profiler; times in ns."""
+
+    steps: int
+    """How many were timed."""
+    step_ns: float
+    """Their mean."""
+    range_ns: tuple[float, float] | None
+    """Where the mean of more steps would lie, with 95 % confidence; None for too few steps."""
+    input_fraction: float
+    """The share of their time in a DataLoader."""
+
+    @property
+    def precision(self) -> float:
+        """The share by which the mean is certain."""
+        return (self.range_ns[1] - self.step_ns) / self.step_ns if self.range_ns else np.inf
+
+
+@dataclass(frozen=True)
+class Course:
+    """A run in sums; the ledger's times add up to `wall_ns`."""
+
+    regular: int
+    """The number of regular steps without profiler, timed or not."""
+    timed: RegularStep | None
+    irregular: tuple[Irregular, ...]
+    """The largest sum first."""
+    ledger: tuple[Entry, ...]
+    wall_ns: int
+    unavoidable: str | None
+    """Why irregular work may be in the recorded steps although it was expected; None if none was."""
+
+
+def regular_steps(times: Times, input_ns: Times, epochs: Bools) -> Bools:
+    """Return which steps are like the others, by their times and the parts of these in a DataLoader.
+
+    Input that comes in bursts belongs to what a batch costs; what a new epoch waits for does not. `epochs` tells the
+    steps in which one begins.
+    """
+    like = ~unlike(times, lambda: np.where(epochs, 0, input_ns))
+    like[np.flatnonzero(like)[returning((times - input_ns)[like])]] = False
+    return like
+
+
+class Expected(NamedTuple):
+    """Irregular work that will come again."""
+
+    reason: str
+    every: int
+    """After so many steps."""
+    ahead: int
+    """So many steps come before it."""
+
+
+def expected(log: RunLog) -> Expected | None:
+    """Return which irregular work will come next, as far as it came regularly; None where none did."""
+    coming = []
+    for reason, ns_of in _by_reason(log, _steps_of(log)).items():
+        steps = list(ns_of)
+        every = _every(steps)
+        if every:
+            coming.append(Expected(reason, every, (steps[-1] - len(log.step_ns)) % every))
+    return min(coming, key=lambda each: each.ahead, default=None)
+
+
+def regular_figure(log: RunLog) -> RegularStep | None:
+    """Return the regular step as it was timed, None where it was not.
+
+    Steps that were timed after the profiler had run count only if they agree with those before.
+    """
+    times, waited, epochs = _columns(log)
+    before, after = _plain_windows(log)
+    first = _figure(times[before], waited[before], epochs[before])
+    if first is None or not len(after):
+        return first
+    both = np.concatenate((before, after))
+    second, all_steps = (_figure(times[rows], waited[rows], epochs[rows]) for rows in (after, both))
+    return all_steps if second is None or _agree(first, second) else first
+
+
+def _plain_windows(log: RunLog) -> tuple[Times, Times]:
+    """Return the steps of the plain window, and those of the others of this name."""
+    begin, found = 0, []
+    for name, count in log.windows:
+        found += [np.arange(begin, begin + count)] * (name == PLAIN)
+        begin += count
+    none = np.arange(0)
+    return found[0] if found else none, np.concatenate(found[1:]) if len(found) > 1 else none
+
+
+def _figure(times: Times, waited: Times, epochs: Bools) -> RegularStep | None:
+    kept = regular_steps(times, waited, epochs)
+    if not kept.any() or not times[kept].sum():
+        return None
+    mean = float(times[kept].mean())
+    half = max(half_width(times[kept]), LEAST_PRECISION * mean)
+    around = (max(mean - half, 0.0), mean + half) if half < np.inf else None
+    return RegularStep(int(kept.sum()), mean, around, min(float(waited[kept].sum() / times[kept].sum()), 1.0))
+
+
+def _agree(one: RegularStep, other: RegularStep) -> bool:
+    if one.range_ns is None or other.range_ns is None:
+        return True
+    return one.range_ns[0] <= other.range_ns[1] and other.range_ns[0] <= one.range_ns[1]
+
+
+def follow_course(log: RunLog) -> Course:
+    """Return the sums of a run."""
+    steps = _steps_of(log)
+    rows = _irregular(log, steps)
+    return Course(
+        regular=int(steps.regular.sum()),
+        timed=regular_figure(log),
+        irregular=tuple(sorted(rows, key=lambda row: -row.ns)),
+        ledger=tuple(entry for entry in _ledger(log, steps, rows) if entry.ns),
+        wall_ns=_wall(log),
+        unavoidable=log.unavoidable,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """The steps of a run, in columns."""
+
+    profiled: Bools
+    regular: Bools
+    """Like the others; never one under the profiler."""
+    input_ns: Times
+    """In a DataLoader, without what an irregular step is longer by."""
+    excess_ns: Times
+    """By what an irregular step is longer; 0 for others."""
+
+
+def _steps_of(log: RunLog) -> _Steps:
+    on_host = np.array(log.step_ns, dtype=np.int64)
+    times, waited, epochs = _columns(log)
+    names, counts = zip(*log.windows, strict=True) if log.windows else ((), ())
+    profiled = np.repeat(np.isin(names, PROFILED), counts)
+    regular = np.zeros(len(on_host), bool)
+    free = np.flatnonzero(~profiled)
+    regular[free] = regular_steps(times[free], waited[free], epochs[free])
+    usual = times[regular].mean() if regular.any() else 0.0
+    irregular = ~profiled & ~regular
+    excess = np.where(irregular, np.clip(times - usual, 0, on_host), 0).astype(np.int64)
+    usual_wait = np.median(waited[regular]) if regular.any() else 0
+    waited = np.where(profiled, 0, np.where(irregular, np.minimum(waited, usual_wait), waited)).astype(np.int64)
+    return _Steps(profiled, regular, np.minimum(waited, on_host - excess), excess)
+
+
+def _columns(log: RunLog) -> tuple[Times, Times, Bools]:
+    """Return for each step its time, the part of it in a DataLoader, and whether an epoch begins in it."""
+    on_host, on_gpu = (np.array(each, dtype=np.int64) for each in (log.step_ns, log.gpu_ns))
+    epochs = np.isin(np.arange(len(on_host)), [each.step for each in log.work if each.kind == EPOCH])
+    waited = np.minimum(np.array(log.input_ns, dtype=np.int64), on_host)
+    if on_gpu.any():
+        on_host = _without_lead(on_host, float(np.median(on_gpu[on_gpu > 0])))
+    return np.where(on_gpu > 0, on_gpu, on_host), waited, epochs
+
+
+def _without_lead(on_host: Times, usual: float) -> Times:
+    """Return how long steps take, by the host, that may run ahead of the GPU until it waits for it.
+
+    What it was ahead by, in steps shorter than the usual one, is what it waits for later: no step is longer by that.
+    """
+    lead, times = 0.0, []
+    for time in on_host.tolist():
+        ahead = usual - time
+        waits = min(lead, max(-ahead, 0.0))
+        lead += max(ahead, 0.0) - waits
+        times.append(max(time, usual) - waits)
+    return np.array(times, dtype=np.int64)
+
+
+def _irregular(log: RunLog, steps: _Steps) -> list[Irregular]:
+    """Return what the irregular steps have more than the regular ones, by reason."""
+    noted = _noted(log)
+    free = max(int((~steps.profiled).sum()), 1)
+    rows = []
+    for reason, ns_of in _by_reason(log, steps).items():
+        at, ns = list(ns_of), sum(ns_of.values())
+        rows.append(Irregular(reason, len(at), _every(at), ns, ns / free, _places(noted, reason, at)))
+    return rows
+
+
+def _by_reason(log: RunLog, steps: _Steps) -> dict[str, dict[int, int]]:
+    """Return by reason which steps it makes longer, in order, and by how many ns each."""
+    found: dict[str, dict[int, int]] = defaultdict(dict)
+    noted = _noted(log)
+    for step in np.flatnonzero(steps.excess_ns).tolist():
+        for reason, ns in _divided(int(steps.excess_ns[step]), noted[step], step):
+            found[reason][step] = ns
+    _name_what_returns(found)
+    return {reason: dict(sorted(ns_of.items())) for reason, ns_of in found.items() if ns_of}
+
+
+def _name_what_returns(found: dict[str, dict[int, int]]) -> None:
+    """Take other work that returns after the same number of steps for logging, also among the first steps."""
+    other, first = found[OTHER], found[FIRST]
+    every = _every(list(other))
+    if every is None:
+        return
+    begin = next(iter(other))
+    early = [step for step in first if (begin - step) % every == 0]
+    found[LOGGING] = {step: first.pop(step) for step in early} | found.pop(OTHER)
+
+
+def _places(noted: dict[int, "_Noted"], reason: str, at: list[int]) -> tuple[Place, ...]:
+    """Return where the program calls work of this kind in these steps, each place once."""
+    return tuple(dict.fromkeys(place for step in at for place in noted[step].places.get(reason, ())))
+
+
+class _Noted:
+    """The work that was noted in one step."""
+
+    def __init__(self) -> None:
+        self.ns: dict[str, int] = {}
+        self.places: dict[str, list[Place]] = defaultdict(list)
+
+
+def _noted(log: RunLog) -> dict[int, _Noted]:
+    noted: dict[int, _Noted] = defaultdict(_Noted)
+    for each in log.work:
+        of_step = noted[each.step]
+        of_step.ns[each.kind] = of_step.ns.get(each.kind, 0) + each.ns
+        if each.place != NOWHERE:
+            of_step.places[each.kind].append(log.places[each.place])
+    return noted
+
+
+def _divided(excess: int, noted: _Noted, step: int) -> Iterator[tuple[str, int]]:
+    """Yield the reasons why a step is longer, with the part of each: what was timed, and the reason of the rest."""
+    left, timed = excess, []
+    for reason in (CHECKPOINT, EPOCH):
+        part = min(noted.ns.get(reason, 0), left)
+        if part >= A_PART * excess:
+            timed.append((reason, part))
+            left -= part
+    if timed and left < A_PART * excess:
+        reason, part = timed.pop()
+        timed.append((reason, part + left))
+    else:
+        by_mark = (reason for reason in (COMPILE, EVALUATION, EPOCH) if reason in noted.ns)
+        yield next(by_mark, FIRST if step < FIRST_STEPS else OTHER), left
+    yield from timed
+
+
+def _every(at: list[int]) -> int | None:
+    """Return after how many steps these come back, None where they do so not or not regularly."""
+    gaps = np.diff(at)
+    return int(np.median(gaps)) if len(gaps) > 1 and gaps.max() - gaps.min() <= 1 else None
+
+
+def _ledger(log: RunLog, steps: _Steps, rows: list[Irregular]) -> Iterator[Entry]:
+    on_host = np.array(log.step_ns, dtype=np.int64)
+    free, waited, excess = ~steps.profiled, int(steps.input_ns.sum()), int(steps.excess_ns.sum())
+    yield Entry(START_UP, log.start_up_ns)
+    yield Entry(REGULAR, int(on_host[free].sum()) - waited - excess, int(free.sum()))
+    yield Entry(INPUT, waited + log.later.input_ns, int((steps.input_ns > 0).sum()))
+    yield from (Entry(row.reason, row.ns, row.count, row.places) for row in rows)
+    yield Entry(LATER, log.later.ns - log.later.input_ns, log.later.steps)
+    own = sum(log.own_ns) + log.own_after_ns
+    yield Entry(PINPROF, int(on_host[steps.profiled].sum()) + own, int(steps.profiled.sum()))
+    yield Entry(END, log.after_ns)
+
+
+def _wall(log: RunLog) -> int:
+    return sum((log.start_up_ns, *log.step_ns, *log.own_ns, log.later.ns, log.after_ns, log.own_after_ns))

@@ -1,0 +1,164 @@
+"""The journal of a run: how long each step took, how long it was in a DataLoader, and what else was in it."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Final
+
+import numpy as np
+
+from pinprof.capture.plain import NS_PER_S, Clock, Mark
+from pinprof.trace.lines import Place
+from pinprof.trace.run import NOWHERE, Later, RunLog, Work
+from pinprof.usual import Times
+
+MOST_STEPS: Final = 20_000
+"""Steps after so many are only summed: a run may have millions."""
+MOST_WORK: Final = 5_000
+"""Work in steps is noted so often at most: a program may call `eval()` in every step."""
+LONG_NS: Final = 1_000_000
+"""When pinprof takes longer than this between two steps, the time of the GPU begins anew: it may be idle meanwhile."""
+SETTLED_AT_ONCE: Final = 4
+"""So many GPU times at most are asked for at the end of a step, so that none of them is slow."""
+
+
+class Journal:
+    """Notes the steps of a run as they end; `log()` returns what it noted.
+
+    What comes before the first `end_step` is the first step, or the start-up if `begin` was told so. What other threads
+    than the one that made it do is not noted.
+    """
+
+    def __init__(self, make_clock: Callable[[], Clock]) -> None:
+        self.clock = make_clock()
+        self.unavoidable: str | None = None
+        self._make_clock = make_clock
+        self._begins_with_step = True
+        self._start_up_ns = 0
+        self._thread = get_ident()
+        self._windows: list[tuple[str, int]] = []
+        self._step_ns: list[int] = []
+        self._own_ns: list[int] = []
+        self._input_ns: list[int] = []
+        self._gpu_ns: list[int] = []
+        self._work: list[Work] = []
+        self._places: dict[Place, int] = {}
+        self._later = Later()
+        self._resumed_ns = self._ended_ns = self.clock.now_ns()
+        self._waited_ns = 0
+        self._times_gpu = False
+        self._opened: Mark = None
+        self._untimed: deque[tuple[int, Mark, Mark]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._step_ns)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further steps are only summed."""
+        return len(self) == MOST_STEPS
+
+    def begin(self, *, with_step: bool) -> None:
+        """Note the begin of the run: of its first step, or of its start-up."""
+        self._begins_with_step = with_step
+        self._resumed_ns = self._ended_ns = self.clock.now_ns()
+
+    def end_step(self, window: str) -> None:
+        """Note the end of a step, which pinprof used for this window; call `resume` when the next one begins."""
+        now = self.clock.now_ns()
+        took, own, waited = now - self._resumed_ns, self._resumed_ns - self._ended_ns, self._waited_ns
+        self._ended_ns, self._waited_ns = now, 0
+        mark = self.clock.mark() if self._times_gpu else None
+        if not self._begins_with_step:
+            self._begins_with_step, self._start_up_ns = True, took + own
+        elif self.is_full:
+            later = self._later
+            self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
+        else:
+            self._note(window, took, own, waited, mark)
+        self._opened = mark
+        self._settle(SETTLED_AT_ONCE)
+
+    def resume(self) -> None:
+        """Note that the next step begins."""
+        self._resumed_ns = self.clock.now_ns()
+        if self._times_gpu and (self._opened is None or self._resumed_ns - self._ended_ns > LONG_NS):
+            self._opened = self.clock.mark()
+        if self.clock.kind == Clock.kind:  # the program may use a GPU by now
+            self.clock = self._make_clock()
+
+    @contextmanager
+    def timing_gpu(self) -> Iterator[None]:
+        """Take the GPU's times of the steps that end in the block too, which costs a host some 15 µs each."""
+        self._times_gpu = True
+        try:
+            yield
+        finally:
+            self._times_gpu = False
+
+    def waited_for_input(self, ns: int) -> None:
+        """Note a time in a DataLoader, in the current step."""
+        if get_ident() == self._thread:
+            self._waited_ns += ns
+
+    def worked(self, kind: str, ns: int = 0, place: Place | None = None) -> None:
+        """Note irregular work in the current step; see `Work`."""
+        if len(self._work) < MOST_WORK and not self.is_full and get_ident() == self._thread:
+            number = NOWHERE if place is None else self._places.setdefault(place, len(self._places))
+            self._work.append(Work(len(self), kind, ns, number))
+
+    def times_ns(self, first: int = 0) -> Times:
+        """Return the time of each step from this one on: the GPU's from end to end of its work, else the host's."""
+        self._settle(len(self._untimed))
+        on_gpu = np.array(self._gpu_ns[first:], dtype=np.int64)
+        return np.where(on_gpu > 0, on_gpu, np.array(self._step_ns[first:], dtype=np.int64))
+
+    def seconds_in(self, window: str) -> float:
+        """Return how long the steps of a window took together, by the host's clock."""
+        of_window = np.repeat([name == window for name, _ in self._windows], [count for _, count in self._windows])
+        return float(np.array(self._step_ns)[of_window.astype(bool)].sum()) / NS_PER_S
+
+    def log(self) -> RunLog:
+        """Return what was noted until now."""
+        self._settle(len(self._untimed))
+        now = self.clock.now_ns()
+        return RunLog(
+            start_up_ns=self._start_up_ns,
+            windows=tuple(self._windows),
+            step_ns=tuple(self._step_ns),
+            own_ns=tuple(self._own_ns),
+            input_ns=tuple(self._input_ns),
+            gpu_ns=tuple(self._gpu_ns),
+            after_ns=now - self._resumed_ns,
+            own_after_ns=self._resumed_ns - self._ended_ns,
+            work=tuple(self._work),
+            places=tuple(self._places),
+            later=self._later,
+            unavoidable=self.unavoidable,
+        )
+
+    def _note(self, window: str, took: int, own: int, waited: int, mark: Mark) -> None:
+        name, steps = self._windows[-1] if self._windows else ("", 0)
+        if name == window:
+            self._windows[-1] = window, steps + 1
+        else:
+            self._windows.append((window, 1))
+        if self._opened is not None and mark is not None:
+            self._untimed.append((len(self), self._opened, mark))
+        self._step_ns.append(took)
+        self._own_ns.append(own)
+        self._input_ns.append(waited)
+        self._gpu_ns.append(0)
+
+    def _settle(self, most: int) -> None:
+        """Ask for the GPU's times of so many steps, as far as the GPU has come."""
+        for _ in range(most):
+            if not self._untimed:
+                return
+            step, start, end = self._untimed[0]
+            time = self.clock.between(start, end)
+            if time is None:
+                return
+            self._gpu_ns[step] = time
+            self._untimed.popleft()

@@ -1,0 +1,71 @@
+"""Notices what a program does beside its usual steps: it evaluates, saves, begins an epoch, or compiles."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from pinprof.capture.frames import calling_line
+from pinprof.capture.journal import Journal
+from pinprof.capture.replaced import replaced
+from pinprof.trace.lines import Place
+from pinprof.trace.run import CHECKPOINT, EPOCH, EVALUATION
+
+
+@contextmanager
+def noticing_work(journal: Journal) -> Iterator[None]:
+    """Note in the journal the irregular work that the block does, and its time in DataLoaders."""
+    with ExitStack() as undo:
+        undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _timed(journal.waited_for_input)))
+        undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
+        undo.enter_context(replaced(torch, "save", _timed(_noting(journal, CHECKPOINT))))
+        undo.enter_context(replaced(torch.nn.Module, "eval", _timed(_noting(journal, EVALUATION, timed=False))))
+        yield
+
+
+def _timed(note: Callable[[int], None]) -> Callable[[Any], Any]:
+    """Return a change of a function: after each call, also a failed one, it tells how many ns the call took."""
+
+    def change(function: Any) -> Any:
+        @wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter_ns()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                note(time.perf_counter_ns() - start)
+
+        return timed
+
+    return change
+
+
+def _noting(journal: Journal, kind: str, *, timed: bool = True) -> Callable[[int], None]:
+    def note(ns: int) -> None:
+        line = calling_line(sys._getframe(2))  # noqa: SLF001  the caller of the changed function
+        journal.worked(kind, ns if timed else 0, Place(line.file, line.line, line.function) if line else None)
+
+    return note
+
+
+class Compilations:
+    """Tells whether torch.compile has compiled anything since it was last asked."""
+
+    def __init__(self) -> None:
+        self._seen = _compiled()
+
+    def any_new(self) -> bool:
+        """Return whether there are more compiled frames than before."""
+        before, self._seen = self._seen, _compiled()
+        return self._seen > before
+
+
+def _compiled() -> int:
+    utils = sys.modules.get("torch._dynamo.utils")
+    return int(utils.counters["frames"]["total"]) if utils is not None else 0

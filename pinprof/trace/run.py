@@ -1,0 +1,100 @@
+"""What pinprof noted of a whole run, of which the trace shows a few steps: how long each took, and what was in it."""
+
+from dataclasses import dataclass, field
+from itertools import chain
+
+import msgspec
+
+from pinprof.trace.lines import Place
+
+RUN_KEY = "pinprof_run"
+"""Key of the noted run in the trace file."""
+
+EVALUATION, CHECKPOINT, EPOCH, COMPILE = "evaluation", "checkpoint", "epoch_end", "compile"
+"""Work in a step that is noted: `Module.eval()` was called, something was saved, a DataLoader was begun anew, or
+torch.compile compiled something."""
+
+PLAIN = "plain"
+"""The window that times steps."""
+PROFILED = ("profiler warm-up", "recorded", "lines")
+"""Windows under a profiler, which makes their steps longer."""
+
+NOWHERE = -1
+"""Stands for no place."""
+MOST = 10**17
+"""A file that tells of more steps, or of more ns (three years), is corrupt."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Irregular work in a step."""
+
+    step: int
+    kind: str
+    ns: int = 0
+    """How long it took; 0 where only its begin was noticed."""
+    place: int = NOWHERE
+    """Where the program called it: an index into the places."""
+
+
+@dataclass(frozen=True)
+class Later:
+    """Steps after those that were noted one by one, together."""
+
+    steps: int = 0
+    ns: int = 0
+    input_ns: int = 0
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """All steps of a run, in order, from its begin to its end; times in ns by the host's clock."""
+
+    start_up_ns: int
+    """From the begin of the script to the begin of the first step."""
+    windows: tuple[tuple[str, int], ...]
+    """What pinprof did with the steps: windows in order, each with its number of steps."""
+    step_ns: tuple[int, ...]
+    own_ns: tuple[int, ...]
+    """What pinprof itself took before each step: to start a profiler, or to write the trace."""
+    input_ns: tuple[int, ...]
+    """The time of each step in a DataLoader."""
+    gpu_ns: tuple[int, ...]
+    """The time from end to end of each step's GPU work in the current stream; 0 where it was not timed."""
+    after_ns: int
+    """From the end of the last step to the end of the run."""
+    own_after_ns: int = 0
+    """What pinprof itself took of that."""
+    work: tuple[Work, ...] = ()
+    places: tuple[Place, ...] = ()
+    later: Later = field(default_factory=Later)
+    unavoidable: str | None = None
+    """Why irregular work may be in the recorded steps although it was expected; None if none was."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether its parts fit together."""
+        steps = len(self.step_ns)
+        times = (self.step_ns, self.own_ns, self.input_ns, self.gpu_ns)
+        numbers = (
+            *(self.start_up_ns, self.after_ns, self.own_after_ns),
+            *vars(self.later).values(),
+            *(count for _, count in self.windows),
+            *(each.ns for each in self.work),
+            *chain.from_iterable(times),
+        )
+        return (
+            all(0 <= number <= MOST for number in numbers)
+            and all(len(each) == steps for each in times)
+            and sum(count for _, count in self.windows) == steps
+            and all(0 <= each.step <= steps and NOWHERE <= each.place < len(self.places) for each in self.work)
+        )
+
+
+def run_of_metadata(entry: object) -> RunLog | None:
+    """Return the noted run from pinprof's metadata; None if it is missing or malformed."""
+    try:
+        log = msgspec.convert(entry, RunLog)
+    except msgspec.ValidationError:
+        return None
+    return log if log.is_sound else None

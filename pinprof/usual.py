@@ -1,0 +1,91 @@
+"""What is usual among many times, which of them are unlike it, and how well their mean is known."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Times: TypeAlias = NDArray[Any]
+Bools: TypeAlias = NDArray[np.bool_]
+
+LONGER = 1.5
+"""A time of less than this many usual ones is like them: a log line or a slower copy makes as much of a step."""
+DEVIATIONS = 6
+"""Nor is one unlike the others that lies within so many median deviations: they scatter as much."""
+FEWEST = 3
+"""Of fewer times none is the usual one."""
+MOSTLY = 0.5
+"""What explains this share of a time beyond the usual one is its reason."""
+
+FEWEST_BLOCKS = 8
+"""The spread between fewer means says little of the spread of one over all of them."""
+CONFIDENCE = 0.95
+OF_95_PERCENT = 1.959964
+"""Quantile of the normal distribution for this confidence."""
+
+EXTRA = 1.1
+"""Work every so many steps shows itself if all steps with it take at least this many times the usual one."""
+FEWEST_RETURNS = 5
+"""Fewer returns of a longer step may be chance: of 50 periods, one fits four steps of twenty in 1 of 10 series."""
+TAKEN_FOR_NOISE = 0.95
+"""Each step with such work is longer than this share of all other steps."""
+LONGEST_PERIOD = 100
+"""Work that returns less often is not looked for by its time alone; where it is much, the step is unlike anyway."""
+
+
+def unlike(times: Times, excused: Callable[[], Times] | None = None) -> Bools:
+    """Return which times are much longer than the usual one, and not because of what is excused.
+
+    `excused` returns, per time, the part that belongs to it however long it is; it is asked only where some time is
+    longer.
+    """
+    if len(times) < FEWEST:
+        return np.zeros(len(times), bool)
+    usual = float(np.median(times))
+    away = times - usual
+    longer: Bools = (times > LONGER * usual) & (away > DEVIATIONS * np.median(np.abs(away)))
+    if excused is not None and longer.any():
+        part = excused()
+        longer &= part - np.median(part) < MOSTLY * away
+    return longer
+
+
+def returning(times: Times) -> Times:
+    """Return the indices of somewhat longer times that come back after the same number of others; none if none does.
+
+    The shortest period of which all returns are longer than nearly all of the others.
+    """
+    usual = np.median(times) if len(times) else 0.0
+    for period in range(2, min(LONGEST_PERIOD, len(times) // FEWEST_RETURNS) + 1):
+        whole = len(times) // period * period
+        phase = int(np.median(times[:whole].reshape(-1, period), axis=0).argmax())
+        at = np.arange(phase, len(times), period)
+        others = np.delete(times, at)
+        if times[at].min() >= max(EXTRA * usual, np.quantile(others, TAKEN_FOR_NOISE)):
+            return at
+    return np.arange(0)
+
+
+def half_width(times: Times) -> float:
+    """Return half of the range, around the mean of such times, in which their true mean lies with 95 % confidence.
+
+    Consecutive times depend on each other (batches come in bursts), so it takes the means of ever longer blocks, whose
+    spread grows until they do not (Flyvbjerg and Petersen, J. Chem. Phys. 91, 461, 1989), and the widest range that
+    these give. Infinite for fewer than `FEWEST_BLOCKS` times.
+    """
+    widest, size = (np.inf if len(times) < FEWEST_BLOCKS else 0.0), 1
+    while len(times) // size >= FEWEST_BLOCKS:
+        blocks = len(times) // size
+        means = times[: blocks * size].reshape(blocks, size).mean(axis=1)
+        widest = max(widest, float(means.std(ddof=1) / np.sqrt(blocks)) * _student(blocks - 1))
+        size *= 2
+    return widest
+
+
+def _student(degrees: int) -> float:
+    """Return the quantile of Student's distribution for 95 %, by the first terms of its Cornish-Fisher expansion."""
+    normal = OF_95_PERCENT
+    second = (normal**3 + normal) / 4
+    third = (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96
+    return normal + second / degrees + third / degrees**2

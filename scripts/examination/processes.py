@@ -1,0 +1,124 @@
+"""Runs an examined program in a process group of its own, keeps its last lines and time, and leaves nothing behind."""
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.examination.made_up import HUB
+from scripts.examination.programs import Program
+
+TERMINAL_SIZE = 24, 80  # rows, columns
+TAIL_BYTES = 3000
+ENDING_SECONDS = 5  # of what still writes a trace when its time is up
+HOOKS = Path(__file__).parent / "hooks"
+PROJECT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended: its exit status, None where its time was up; its wall time in seconds; its last lines."""
+
+    status: int | None
+    seconds: float
+    tail: str
+
+    @property
+    def last_line(self) -> str:
+        """Return the last line that says something."""
+        lines = [line.strip() for line in self.tail.splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a program lies and with what it is started."""
+
+    program: Program
+    repository: Path
+
+    @property
+    def folder(self) -> Path:
+        """Return the working folder."""
+        return self.repository / self.program.folder
+
+    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of its processes: without network, with the hooks that are asked for."""
+        own = [str(self.repository / path) for path in self.program.paths]
+        given = os.environ.get("PYTHONPATH", "")
+        paths = [str(HOOKS), str(PROJECT), *own, *given.split(os.pathsep)]
+        unchecked = {"EXAM_UNCHECKED": "1"} if self.program.unchecked else {}
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+            "PYTHONUNBUFFERED": "1",
+            "HF_HOME": str(self.folder / HUB),
+            "HF_HUB_OFFLINE": "1",
+            **unchecked,
+            **more,
+        }
+
+    def command(self, *, profiled: Sequence[str] | None = None) -> list[str]:
+        """Return the command as a user types it, under `pinprof run` with these options or alone."""
+        run = [] if profiled is None else ["-m", "pinprof", "run", *self.program.pinprof_options, *profiled]
+        return [sys.executable, *self.program.launcher, *run, *self.program.command]
+
+
+def run(place: Place, command: Sequence[str], environment: Mapping[str, str], seconds: float, log: Path) -> Ended:
+    """Run a command in the program's folder; end its whole process group when it is done or its time is up."""
+    began = time.perf_counter()
+    with log.open("wb") as output, standard_input(terminal=place.program.terminal) as given:
+        process = subprocess.Popen(
+            list(command),
+            cwd=place.folder,
+            env=place.environment(environment),
+            stdin=given,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        status = wait(process, seconds)
+    return Ended(status, time.perf_counter() - began, log.read_bytes()[-TAIL_BYTES:].decode(errors="replace"))
+
+
+def wait(process: "subprocess.Popen[bytes]", seconds: float) -> int | None:
+    """Return the exit status, or None where the time was up; end the whole group."""
+    status: int | None = None
+    with suppress(subprocess.TimeoutExpired):
+        status = process.wait(seconds)
+    if status is None:
+        _signal(process, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING_SECONDS)
+    _signal(process, signal.SIGKILL)  # workers that outlive their program disturb the next one
+    process.wait()
+    return status
+
+
+def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+@contextmanager
+def standard_input(*, terminal: bool) -> Iterator[int]:
+    """Open a terminal of the usual size, or nothing."""
+    if not terminal:
+        yield subprocess.DEVNULL
+        return
+    ours, given = pty.openpty()
+    fcntl.ioctl(given, termios.TIOCSWINSZ, struct.pack("4H", *TERMINAL_SIZE, 0, 0))
+    try:
+        yield given
+    finally:
+        os.close(ours)
+        os.close(given)

@@ -1,0 +1,180 @@
+"""The scripts of other people that pinprof is examined with: where each is, how it starts, and what a step of it is."""
+
+from dataclasses import dataclass
+
+from pinprof.errors import PinprofError
+
+
+@dataclass(frozen=True)
+class Program:
+    """One script as it stands in its repository.
+
+    `repository` is its folder beside the others, `folder` the working folder in it. `command` follows `python`.
+    `paths` are folders of the repository that its users put on PYTHONPATH. `data` names the makers of what it reads.
+    A step ends with each `calls_per_step`-th call of `marker`. `terminal`: it asks its terminal for its size.
+    `unchecked`: torchvision is not to compare checksums of made-up data with the real data's. `launcher` stands
+    between `python` and the command.
+    """
+
+    name: str
+    repository: str
+    command: tuple[str, ...]
+    folder: str = "."
+    paths: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    marker: str = "optimizer"
+    calls_per_step: int = 1
+    gpus: int = 1
+    terminal: bool = False
+    unchecked: bool = False
+    launcher: tuple[str, ...] = ()
+    pinprof_options: tuple[str, ...] = ()
+
+
+class UnknownProgramError(PinprofError, ValueError):
+    """No program has this name."""
+
+
+PETS = ("complete_cv_example.py", "--data_dir", "images")
+IMAGENET = ("main.py", "--dummy", "--arch", "resnet18", "--batch-size", "32", "--workers", "14")
+SPAWN = ("--multiprocessing-distributed", "--world-size", "1", "--rank", "0", "--dist-url", "tcp://127.0.0.1:29411")
+GPT2 = ("train.py", "--dataset=openwebtext", "--eval_iters=5", "--log_interval=10")
+ON_TWO_GPUS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+
+PROGRAMS = (
+    Program(
+        "dcgan",
+        "examples",
+        ("main.py", "--dataset", "fake", "--workers", "8", "--accel", "--niter", "100", "--outf", "out"),
+        folder="dcgan",
+        calls_per_step=2,  # the discriminator's and the generator's
+    ),
+    Program("imagenet", "examples", IMAGENET, folder="imagenet"),
+    Program("mnist", "examples", ("main.py",), folder="mnist", data=("mnist",)),
+    Program(
+        "word_language_model",
+        "examples",
+        ("main.py", "--accel"),
+        folder="word_language_model",
+        data=("wikitext",),
+        marker="backward",
+    ),
+    Program("airbench94", "cifar10-airbench", ("legacy/airbench94.py",), data=("airbench",)),
+    Program(
+        "timm",
+        "pytorch-image-models",
+        (
+            "train.py",
+            "imagefolder",
+            "--model",
+            "resnet18",
+            "--num-classes",
+            "10",
+            "-b",
+            "64",
+            "-j",
+            "8",
+            "--epochs",
+            "300",
+        ),
+        data=("image_folder",),
+    ),
+    Program(
+        "nanogpt_eager",
+        "nanoGPT",
+        ("train.py", "config/train_shakespeare_char.py", "--compile=False", "--eval_iters=20"),
+        data=("shakespeare_char",),
+    ),
+    Program(
+        "cleanrl_dqn", "cleanrl", ("cleanrl/dqn.py",), paths=(".",)
+    ),  # ten actions of the player, then one step of training
+    Program(
+        "cleanrl_ppo", "cleanrl", ("cleanrl/ppo.py",), paths=(".",), calls_per_step=16
+    ),  # an iteration: the rollout, then four epochs of four minibatches
+    Program("vae", "examples", ("main.py",), folder="vae", data=("mnist",)),
+    Program("mnist_rnn", "examples", ("main.py", "--accel"), folder="mnist_rnn", data=("mnist",)),
+    Program("siamese_network", "examples", ("main.py",), folder="siamese_network", data=("mnist",)),
+    Program("mingpt", "minGPT", ("adder.py",), folder="projects/adder", paths=(".",)),
+    Program(
+        "pytorch_cifar",
+        "pytorch-cifar",
+        ("main.py",),
+        data=("cifar",),
+        terminal=True,
+        unchecked=True,
+    ),
+    Program(
+        "llmc",
+        "llm.c",
+        (
+            *(
+                "train_gpt2.py",
+                "--model",
+                "d12",
+                "--write_tensors",
+                "0",
+                "--num_iterations",
+                "2000",
+                "--dtype",
+                "bfloat16",
+            ),
+            *("--input_bin", "tokens.bin", "--input_val_bin", "tokens.bin", "--val_loss_every", "50"),
+            *("--sequence_length", "256", "--total_batch_size", "1024"),
+        ),
+        data=("tokens", "tokenizer"),
+        paths=("stand_ins",),
+    ),
+    Program(
+        "pyg_gcn",
+        "pytorch_geometric",
+        ("gcn.py", "--epochs", "20000"),
+        folder="examples",
+        data=("planetoid",),
+    ),
+    Program("accelerate_cv", "accelerate", PETS, folder="examples", data=("pets", "resnet50d")),
+    Program(
+        "nanogpt_compiled",
+        "nanoGPT",
+        ("train.py", "config/train_shakespeare_char.py", "--eval_iters=20"),
+        data=("shakespeare_char",),
+    ),
+    Program(
+        "nanogpt_gpt2", "nanoGPT", (*GPT2, "--compile=False", "--gradient_accumulation_steps=4"), data=("openwebtext",)
+    ),
+    Program("imagenet_spawn", "examples", (*IMAGENET, *SPAWN), folder="imagenet"),
+    Program(
+        "accelerate_launch",
+        "accelerate",
+        ("-m", "accelerate.commands.launch", "--num_processes", "1", "--mixed_precision", "no", *PETS),
+        folder="examples",
+        data=("pets", "resnet50d"),
+    ),
+    Program("pyg_mutag", "pytorch_geometric", ("mutag_gin.py", "--epochs", "2000"), folder="examples", data=("mutag",)),
+    Program("airbench94_compiled", "cifar10-airbench", ("legacy/airbench94_compiled.py",), data=("airbench",)),
+    Program("imagenet_spawn_2", "examples", (*IMAGENET, *SPAWN), folder="imagenet", gpus=2),
+    Program(
+        "nanogpt_2",
+        "nanoGPT",
+        (*GPT2, "--compile=False", "--gradient_accumulation_steps=8"),
+        data=("openwebtext",),
+        gpus=2,
+        launcher=ON_TWO_GPUS,
+    ),
+    Program(
+        "fsdp2",
+        "examples",
+        ("example.py",),
+        folder="distributed/FSDP2",
+        gpus=2,
+        launcher=ON_TWO_GPUS,
+        pinprof_options=("--warmup", "2", "--steps", "2"),  # it makes ten steps
+    ),
+)
+
+
+def program(name: str) -> Program:
+    """Return the program of this name."""
+    for each in PROGRAMS:
+        if each.name == name:
+            return each
+    raise UnknownProgramError(f"no program {name}; there are: {', '.join(each.name for each in PROGRAMS)}")

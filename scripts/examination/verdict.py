@@ -1,0 +1,91 @@
+"""Holds what pinprof reported of a program against its truth: the step, the lines of waits, the ledger."""
+
+import math
+from pathlib import PurePath
+from typing import Any
+
+from scripts.examination.truth import of_runs
+
+ALLOWED = 0.03
+"""How far the regular step may be off, where the truth's own spread is not wider."""
+SEEN_BY_SYNC_DEBUG = (
+    *("item", "bool", "tolist", "to_cpu", "print", "nonzero", "mask_index", "masked_select", "unique"),
+    *("seen_elsewhere", "repeat_interleave", "equal", "blocking_copy_htod", "blocking_copy_dtoh", "tensor_from_host"),
+)
+"""Causes of waits of which sync debug mode warns: such a line that it never named is wrong."""
+
+Noted = dict[str, Any]
+Line = tuple[str, int]
+
+
+def verdict(noted: Noted) -> Noted:
+    """Return the verdict on all that was noted of one program."""
+    return {**of_steps(noted), **of_lines(noted), **of_ledger(noted)}
+
+
+def of_steps(noted: Noted) -> Noted:
+    """Compare each reported step with the truth measured in turns with it."""
+    truth = of_runs(noted.get("truth", []))
+    reported = [run["steps"] for run in noted.get("pinprof", []) if run.get("steps")]
+    steps = [each["step_ms"] for each in reported if each.get("step_ms") is not None]
+    if truth is None or not steps:
+        return {"off": [], "right": False, "in_range": []}
+    mean, least, largest = truth
+    ranges = [each["range_ms"] for each in reported if each.get("range_ms")]
+    return {
+        "off": [step / mean - 1 for step in steps],
+        "right": all(abs(step / mean - 1) <= ALLOWED or least <= step <= largest for step in steps),
+        "in_range": [low <= mean <= high for low, high in ranges],
+    }
+
+
+def of_lines(noted: Noted) -> Noted:
+    """Compare the lines that pinprof named in any run with those that sync debug mode did."""
+    seen = noted.get("lines", {})
+    true, later = ({_line(each["user"]) for each in seen.get(part, []) if each["user"]} for part in ("lines", "later"))
+    runs = [run["sites"] for run in noted.get("pinprof", []) if run.get("sites") is not None]
+    if "steps" not in seen or not runs:
+        return {"lines": None}
+    found: list[set[Line]] = [{line for line in true if any(_same(line, site) for site in sites)} for sites in runs]
+    others = [site for sites in runs for site in sites if not any(_same(line, site) for line in true | later)]
+    kept = {(site["file"], site["line"], site["cause"]): site for site in others if site["line"] is not None}
+    return {
+        "lines": len(true),
+        "found": [len(each) for each in found],
+        "missing": [_short(file, line) for file, line in sorted(true - found[0].intersection(*found[1:]))],
+        "unplaced": [sum(_unplaced(site) for site in sites) for sites in runs],
+        "wrong": [_said(site) for site in kept.values() if site["cause"] in SEEN_BY_SYNC_DEBUG],
+        "also": [_said(site) for site in kept.values() if site["cause"] not in SEEN_BY_SYNC_DEBUG],
+    }
+
+
+def of_ledger(noted: Noted) -> Noted:
+    """Compare the sum of each ledger with the wall time of the process, in seconds."""
+    runs = [run for run in noted.get("pinprof", []) if run.get("ledger")]
+    sums = [math.fsum(entry["ms"] for entry in run["ledger"]) / 1000 for run in runs]
+    return {"ledger_s": sums, "wall_s": [run["seconds"] for run in runs]}
+
+
+def _line(place: list[Any]) -> Line:
+    return place[0], place[1]
+
+
+def _same(line: Line, site: Noted) -> bool:
+    """Tell whether a site is at this line: its file may be told from any folder above it."""
+    if site["file"] is None or site["line"] != line[1]:
+        return False
+    one, other = PurePath(line[0]).parts, PurePath(site["file"]).parts
+    shared = min(len(one), len(other))
+    return one[-shared:] == other[-shared:]
+
+
+def _unplaced(site: Noted) -> bool:
+    return site["line"] is None and site["cause"] in SEEN_BY_SYNC_DEBUG
+
+
+def _said(site: Noted) -> str:
+    return f"{_short(site['file'], site['line'])} ({site['cause']})"
+
+
+def _short(file: str, line: int) -> str:
+    return f"{'/'.join(PurePath(file).parts[-2:])}:{line}"

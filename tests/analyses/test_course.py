@@ -1,0 +1,161 @@
+"""The course of a run: regular and irregular steps, and the ledger."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.analyses.course import Course, Expected, expected, follow_course, regular_figure
+from pinprof.trace.lines import Place
+from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, Later, RunLog, Work
+
+MS = 1_000_000
+VALIDATE = Place("train.py", 40, "validate")
+
+
+def run(*step_ms: float, windows: tuple[tuple[str, int], ...] = (), input_ms: dict[int, float] | None = None) -> RunLog:
+    """Return a run of such steps, by default all of the plain window."""
+    steps = len(step_ms)
+    waited = input_ms or {}
+    return RunLog(
+        start_up_ns=0,
+        windows=windows or (("plain", steps),),
+        step_ns=tuple(round(each * MS) for each in step_ms),
+        own_ns=(0,) * steps,
+        input_ns=tuple(round(waited.get(step, 0) * MS) for step in range(steps)),
+        gpu_ns=(0,) * steps,
+        after_ns=0,
+    )
+
+
+def reasons(course: Course) -> dict[str, tuple[int, float]]:
+    """Return by reason how many steps it makes longer, and what it adds to them together, in ms."""
+    return {row.reason: (row.count, row.ns / MS) for row in course.irregular}
+
+
+def test_a_run_without_steps_has_nothing_but_its_ends() -> None:
+    course = follow_course(replace(run(), windows=(), start_up_ns=3 * MS, after_ns=MS))
+    assert (course.regular, course.timed, course.irregular) == (0, None, ())
+    assert {entry.what: entry.ns for entry in course.ledger} == {"start_up": 3 * MS, "end": MS}
+
+
+def test_the_regular_step_leaves_an_evaluation_out() -> None:
+    log = replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=(Work(12, EVALUATION, 0, 0),), places=(VALIDATE,))
+    course = follow_course(log)
+    assert course.timed is not None
+    assert (course.timed.steps, course.timed.step_ns, course.timed.range_ns) == (24, 10 * MS, (9.95 * MS, 10.05 * MS))
+    (row,) = course.irregular
+    assert (row.reason, row.count, row.ns, row.places) == ("evaluation", 1, 490 * MS, (VALIDATE,))
+    assert row.per_step_ns == 490 * MS / 25
+
+
+def test_a_checkpoint_takes_the_part_that_was_timed_and_the_evaluation_the_rest() -> None:
+    work = (Work(12, EVALUATION), Work(12, CHECKPOINT, 100 * MS))
+    assert reasons(follow_course(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
+        "evaluation": (1, 390),
+        "checkpoint": (1, 100),
+    }
+
+
+def test_a_quick_checkpoint_in_a_long_evaluation_is_not_named() -> None:
+    work = (Work(12, EVALUATION), Work(12, CHECKPOINT, MS))
+    assert reasons(follow_course(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
+        "evaluation": (1, 490)
+    }
+
+
+def test_compiling_first_steps_and_what_nothing_tells_are_told_apart() -> None:
+    log = run(90.0, *[10.0] * 19, 90.0, *[10.0] * 19, 90.0, *[10.0] * 10)
+    course = follow_course(replace(log, work=(Work(40, COMPILE),)))
+    assert reasons(course) == {"first": (1, 80), "other": (1, 80), "compile": (1, 80)}
+
+
+def test_work_that_comes_back_is_logging_however_little_it_is() -> None:
+    steps = [10.0] * 60
+    steps[7::10] = [12.0] * 6
+    assert reasons(follow_course(run(*steps))) == {"logging": (6, 12)}
+    steps[7::10] = [30.0] * 6
+    (row,) = follow_course(run(*steps)).irregular
+    assert (row.reason, row.every, row.count, row.ns) == ("logging", 10, 6, 120 * MS)
+
+
+def test_bursts_of_input_belong_to_the_regular_step() -> None:
+    steps = [10.0, 10.0, 10.0, 70.0] * 8
+    log = run(*steps, input_ms=dict.fromkeys(range(3, 32, 4), 60.0))
+    course = follow_course(log)
+    assert course.irregular == ()
+    assert course.timed is not None
+    assert course.timed.step_ns == 25 * MS
+    assert course.timed.input_fraction == pytest.approx(60 / 100)
+
+
+def test_what_a_new_epoch_waits_for_does_not() -> None:
+    log = run(*[10.0] * 15, 70.0, *[10.0] * 15, input_ms={15: 60.0})
+    assert reasons(follow_course(replace(log, work=(Work(15, EPOCH, 5 * MS),)))) == {"epoch_end": (1, 60)}
+
+
+def test_the_time_of_the_gpu_tells_the_step_where_it_was_taken() -> None:
+    log = replace(run(*[1.0] * 9, 91.0), gpu_ns=(10 * MS,) * 10)  # the host waits for the GPU in every tenth step
+    course = follow_course(log)
+    assert course.irregular == ()
+    assert course.timed is not None
+    assert course.timed.step_ns == 10 * MS
+
+
+def test_a_host_that_ran_ahead_and_waits_makes_no_step_longer() -> None:
+    log = replace(
+        run(*[10.0] * 9, *[1.0] * 9, 91.0, *[1.0] * 9, 191.0, windows=(("plain", 9), ("after", 20))),
+        gpu_ns=(10 * MS,) * 9 + (0,) * 20,
+    )
+    assert reasons(follow_course(log)) == {"other": (1, 100)}
+
+
+def test_steps_under_the_profiler_are_not_regular_nor_irregular() -> None:
+    windows = (("warm-up", 3), ("plain", 9), ("profiler warm-up", 2), ("recorded", 3), ("lines", 3), ("after", 2))
+    steps = [10.0] * 12 + [400.0, 40.0, *[30.0] * 3, *[90.0] * 3] + [10.0] * 2
+    course = follow_course(replace(run(*steps, windows=windows), own_ns=(0,) * 12 + (50 * MS,) + (0,) * 9))
+    assert course.irregular == ()
+    assert course.regular == 14
+    assert {entry.what: entry.ns / MS for entry in course.ledger} == {"regular": 140, "pinprof": 850}
+
+
+def test_steps_timed_later_count_if_they_agree() -> None:
+    windows = (("plain", 10), ("recorded", 1), ("plain", 30))
+    alike = regular_figure(run(*[10.0, 11.0] * 5, 90.0, *[10.0, 11.0] * 15, windows=windows))
+    assert alike is not None
+    assert (alike.steps, alike.step_ns) == (40, 10.5 * MS)
+    slower = regular_figure(run(*[10.0, 11.0] * 5, 90.0, *[13.0, 14.0] * 15, windows=windows))
+    assert slower is not None
+    assert (slower.steps, slower.step_ns) == (10, 10.5 * MS)
+
+
+def test_work_that_came_regularly_is_expected_again() -> None:
+    steps = [10.0] * 36
+    steps[5::10] = [99.0] * 4
+    work = tuple(Work(step, EVALUATION) for step in range(5, 36, 10))
+    assert expected(replace(run(*steps), work=work)) == Expected("evaluation", 10, 9)
+    assert expected(replace(run(*steps[:32]), work=work[:3])) == Expected("evaluation", 10, 3)
+    assert expected(replace(run(*steps[:20]), work=work[:2])) is None  # once between two is no rule
+
+
+def test_later_steps_and_what_pinprof_took_have_rows_of_their_own() -> None:
+    log = replace(run(*[10.0] * 9), later=Later(5, 50 * MS, 20 * MS), own_after_ns=MS)
+    ledger = {entry.what: entry.ns / MS for entry in follow_course(log).ledger}
+    assert ledger == {"regular": 90, "input": 20, "later": 30, "pinprof": 1}
+
+
+TIMES = st.lists(st.tuples(*[st.integers(0, 500 * MS)] * 4), max_size=40)
+
+
+@given(TIMES, st.data())
+def test_the_ledger_adds_up_to_the_run(rows: list[tuple[int, int, int, int]], data: st.DataObject) -> None:
+    step, own, waited, on_gpu = zip(*rows, strict=True) if rows else ((),) * 4
+    cut = data.draw(st.integers(0, len(rows)))
+    kinds = st.sampled_from([EVALUATION, CHECKPOINT, EPOCH, COMPILE])
+    work = data.draw(st.lists(st.builds(Work, st.integers(0, len(rows)), kinds, st.integers(0, 900 * MS)), max_size=9))
+    windows = (("warm-up", cut), ("recorded", len(rows) - cut))
+    log = RunLog(7, windows, step, own, waited, on_gpu, 11, 13, tuple(work), later=Later(2, 17, 3))
+    course = follow_course(log)
+    assert sum(entry.ns for entry in course.ledger) == course.wall_ns == sum((*step, *own)) + 7 + 11 + 13 + 17
+    assert all(entry.ns > 0 for entry in course.ledger)

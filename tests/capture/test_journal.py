@@ -1,0 +1,193 @@
+"""The journal of a run, and the work in its steps that it is told of."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from pinprof.capture.avoidance import await_regular
+from pinprof.capture.journal import MOST_STEPS, Journal
+from pinprof.capture.plain import Clock, Mark
+from pinprof.capture.work import Compilations, noticing_work
+from pinprof.trace.lines import Place
+from pinprof.trace.run import Later, Work
+
+MS = 1_000_000
+
+
+class FakeClock(Clock):
+    """A host and a GPU that is so far behind it as told; its marks are times."""
+
+    kind = "fake"
+
+    def __init__(self) -> None:
+        self.time_ns = 0
+        self.behind_ns: int | None = None
+
+    def now_ns(self) -> int:
+        return self.time_ns
+
+    def mark(self) -> Mark:
+        return None if self.behind_ns is None else self.time_ns + self.behind_ns
+
+    def between(self, start: Mark, end: Mark) -> int | None:
+        return int(end - start) if end <= self.time_ns else None
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def journal(clock: FakeClock) -> Journal:
+    return Journal(lambda: clock)
+
+
+def step(journal: Journal, clock: FakeClock, took_ms: float, own_ms: float = 0, window: str = "plain") -> None:
+    clock.time_ns += round(took_ms * MS)
+    journal.end_step(window)
+    clock.time_ns += round(own_ms * MS)
+    journal.resume()
+
+
+def test_steps_and_what_pinprof_takes_between_them_are_told_apart(journal: Journal, clock: FakeClock) -> None:
+    clock.time_ns = 5 * MS
+    journal.begin(with_step=True)
+    step(journal, clock, 10, own_ms=3, window="warm-up")
+    step(journal, clock, 20)
+    clock.time_ns += 7 * MS
+    log = journal.log()
+    assert log.windows == (("warm-up", 1), ("plain", 1))
+    assert (log.start_up_ns, log.step_ns, log.own_ns) == (0, (10 * MS, 20 * MS), (0, 3 * MS))
+    assert (log.after_ns, log.own_after_ns) == (7 * MS, 0)
+    assert log.is_sound
+
+
+def test_what_comes_before_the_first_end_of_a_script_is_its_start_up(journal: Journal, clock: FakeClock) -> None:
+    journal.begin(with_step=False)
+    step(journal, clock, 900, own_ms=1)
+    step(journal, clock, 10)
+    log = journal.log()
+    assert (log.start_up_ns, log.step_ns, log.own_ns) == (900 * MS, (10 * MS,), (1 * MS,))
+
+
+def test_the_time_of_the_gpu_is_taken_from_end_to_end_of_its_work(journal: Journal, clock: FakeClock) -> None:
+    clock.behind_ns = 4 * MS
+    with journal.timing_gpu():
+        journal.resume()
+        for behind in (30, 40):
+            clock.behind_ns = behind * MS
+            step(journal, clock, 1)
+    assert journal.log().gpu_ns == (0, 0)  # the GPU has not come there
+    clock.time_ns += 50 * MS
+    step(journal, clock, 1)
+    assert journal.log().gpu_ns == (27 * MS, 11 * MS, 0)
+    assert journal.times_ns(1).tolist() == [11 * MS, 51 * MS]
+
+
+def test_the_time_of_the_gpu_begins_anew_after_a_long_pause_of_pinprofs(journal: Journal, clock: FakeClock) -> None:
+    clock.behind_ns = 0
+    with journal.timing_gpu():
+        journal.resume()
+        step(journal, clock, 10, own_ms=500)
+        step(journal, clock, 10)
+    assert journal.log().gpu_ns == (10 * MS, 10 * MS)
+
+
+def test_work_belongs_to_the_step_in_which_it_is(journal: Journal, clock: FakeClock) -> None:
+    place = Place("train.py", 3, "train")
+    step(journal, clock, 1)
+    journal.worked("checkpoint", 5, place)
+    journal.waited_for_input(100)
+    journal.waited_for_input(10)
+    step(journal, clock, 1)
+    journal.worked("evaluation", place=place)
+    log = journal.log()
+    assert log.work == (Work(1, "checkpoint", 5, 0), Work(2, "evaluation", 0, 0))
+    assert (log.places, log.input_ns) == ((place,), (0, 110))
+
+
+def test_other_threads_do_not_count(journal: Journal, clock: FakeClock) -> None:
+    for thread in (
+        threading.Thread(target=journal.waited_for_input, args=(5,)),
+        threading.Thread(target=journal.worked, args=("checkpoint", 5)),
+    ):
+        thread.start()
+        thread.join()
+    step(journal, clock, 1)
+    assert (journal.log().input_ns, journal.log().work) == ((0,), ())
+
+
+def test_the_steps_of_a_long_run_are_summed(journal: Journal, clock: FakeClock) -> None:
+    for _ in range(MOST_STEPS + 3):
+        journal.waited_for_input(2)
+        step(journal, clock, 0.001)
+    log = journal.log()
+    assert len(log.step_ns) == MOST_STEPS
+    assert log.later == Later(3, 3000, 6)
+
+
+def wait(journal: Journal, clock: FakeClock, steps: int, took_ms: float) -> int:
+    """Return how many steps the recording waits before so many regular ones."""
+    waited = 0
+    for _ in await_regular(journal, steps):
+        waited += 1
+        step(journal, clock, took_ms)
+    return waited
+
+
+def test_the_recording_waits_until_the_expected_evaluation_is_over(journal: Journal, clock: FakeClock) -> None:
+    for number in range(1, 44):
+        step(journal, clock, 200 if number % 10 == 0 else 10)
+    assert wait(journal, clock, 5, 10) == 0  # seven more to the next
+    assert wait(journal, clock, 7, 10) == 7
+    assert journal.unavoidable is None
+
+
+def test_what_comes_back_too_often_is_not_waited_for(journal: Journal, clock: FakeClock) -> None:
+    for number in range(1, 44):
+        step(journal, clock, 200 if number % 10 == 0 else 10)
+    assert wait(journal, clock, 12, 10) == 0
+    assert journal.unavoidable == "logging comes back every 10 steps, and 12 are needed"
+
+
+@pytest.fixture
+def noticed(journal: Journal) -> Iterator[Journal]:
+    with noticing_work(journal):
+        yield journal
+
+
+def test_evaluation_saving_and_epochs_are_noticed_with_their_lines(
+    noticed: Journal, clock: FakeClock, tmp_path: Path
+) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    model.eval()
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    assert len(list(DataLoader(TensorDataset(torch.zeros(6, 2)), batch_size=2))) == 3
+    step(noticed, clock, 1)
+    log = noticed.log()
+    assert [work.kind for work in log.work] == ["evaluation", "checkpoint", "epoch_end"]
+    assert log.work[0].ns == 0 < log.work[1].ns
+    assert [place.file for place in log.places] == ["tests/capture/test_journal.py"] * 3
+    assert log.input_ns[0] > 0
+
+
+def test_torch_is_as_before_afterwards(journal: Journal) -> None:
+    before = torch.save, torch.nn.Module.eval, DataLoader.__iter__
+    with noticing_work(journal):
+        assert torch.save is not before[0]
+    assert (torch.save, torch.nn.Module.eval, DataLoader.__iter__) == before
+
+
+def test_compiling_is_told_once() -> None:
+    utils = pytest.importorskip("torch._dynamo.utils")
+    compilations = Compilations()
+    assert not compilations.any_new()
+    utils.counters["frames"]["total"] += 1
+    assert compilations.any_new()
+    assert not compilations.any_new()
+    utils.counters["frames"]["total"] -= 1

@@ -1,0 +1,243 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.exam import read
+from scripts.examination.processes import Place, run
+from scripts.examination.programs import PROGRAMS, Program, UnknownProgramError, program
+from scripts.examination.table import table
+from scripts.examination.truth import of_run, of_runs
+from scripts.examination.verdict import verdict
+
+MS = 1_000_000
+
+
+def noted(
+    steps_ms: list[float], inputs_ms: list[float] | None = None, begun: list[int] | None = None
+) -> dict[str, object]:
+    """Return the stamps of steps of these lengths, of which so much was input and in which passes over data began."""
+    ends, waited, epochs = [0], [0], [0]
+    for number, step in enumerate(steps_ms):
+        ends.append(ends[-1] + round(step * MS))
+        waited.append(waited[-1] + round((inputs_ms or [0.0] * len(steps_ms))[number] * MS))
+        epochs.append(epochs[-1] + (begun or [0] * len(steps_ms))[number])
+    return {"ends_ns": ends, "waited_ns": waited, "epochs": epochs, "synchronized_ns": ends[-1] + 2 * MS}
+
+
+def test_an_evaluation_is_no_regular_step() -> None:
+    truth = of_run(noted([10.0] * 60 + [500.0] + [10.0] * 39))
+    assert truth["regular_ms"] == 10.0
+    assert truth["irregular"] == 1
+    assert truth["mean_ms"] == pytest.approx((79 * 10 + 500) / 80)
+    assert truth["queued_ms"] == 2.0
+
+
+def test_a_wait_for_input_within_an_epoch_is_a_regular_step_s_own() -> None:
+    steps = [10.0, 10.0, 10.0, 110.0] * 25
+    truth = of_run(noted(steps, [0.0, 0.0, 0.0, 100.0] * 25))
+    assert truth["regular_ms"] == 35.0
+    assert truth["median_ms"] == 10.0
+    assert truth["irregular"] == 0
+    assert truth["input_share"] == pytest.approx(100 / 140)
+
+
+def test_the_start_of_workers_between_epochs_is_not() -> None:
+    steps = [10.0] * 50 + [110.0] + [10.0] * 10
+    truth = of_run(noted(steps, [0.0] * 50 + [100.0] + [0.0] * 10, [0] * 50 + [1] + [0] * 10))
+    assert truth["regular_ms"] == 10.0
+    assert truth["irregular_ms"] == 110.0
+
+
+def test_a_program_without_steps_has_no_figures() -> None:
+    assert of_run(noted([])) == {"steps": 0}
+    assert of_runs([{"steps": 0}]) is None
+
+
+def profiled(step_ms: float, sites: list[dict[str, object]]) -> dict[str, object]:
+    steps = {"step_ms": step_ms, "range_ms": [step_ms - 0.5, step_ms + 0.5], "step_source": "measured"}
+    return {"steps": steps, "sites": sites, "seconds": 12.0, "ledger": [{"what": "regular", "ms": 9000.0}]}
+
+
+def site(file: str, line: int, cause: str) -> dict[str, object]:
+    return {"file": file, "line": line, "cause": cause}
+
+
+SEEN = {
+    "steps": 200,
+    "lines": [
+        {"user": ["/clones/nanoGPT/train.py", 40, "train"], "library": None, "count": 200},
+        {"user": ["/clones/nanoGPT/train.py", 50, "train"], "library": None, "count": 20},
+        {"user": None, "library": None, "count": 1},
+    ],
+    "later": [{"user": ["/clones/nanoGPT/train.py", 90, "evaluate"], "library": None, "count": 4}],
+}
+
+
+def test_a_step_is_right_within_three_percent_or_the_truth_s_own_spread() -> None:
+    truth = [{"regular_ms": 9.0}, {"regular_ms": 11.0}]
+    assert verdict({"truth": truth, "pinprof": [profiled(10.9, [])]})["right"]
+    assert not verdict({"truth": truth, "pinprof": [profiled(10.9, []), profiled(11.2, [])]})["right"]
+    assert verdict({"truth": truth[:1], "pinprof": [profiled(9.2, [])]})["right"]
+    assert not verdict({"truth": truth[:1], "pinprof": []})["right"]
+
+
+def test_lines_are_found_missing_or_wrong() -> None:
+    sites = [site("train.py", 40, "item"), site("train.py", 60, "item"), site("train.py", 70, "device_synchronize")]
+    sites.append(site("train.py", 90, "seen_elsewhere"))
+    unplaced: dict[str, object] = {"file": None, "line": None, "cause": "item"}
+    judged = verdict({"truth": [], "pinprof": [profiled(10.0, [*sites, unplaced])], "lines": SEEN})
+    assert judged["unplaced"] == [1]
+    assert judged["lines"] == 2
+    assert judged["found"] == [1]
+    assert judged["missing"] == ["nanoGPT/train.py:50"]
+    assert judged["wrong"] == ["train.py:60 (item)"]
+    assert judged["also"] == ["train.py:70 (device_synchronize)"]
+
+
+def test_the_ledger_is_held_against_the_wall() -> None:
+    judged = verdict({"truth": [], "pinprof": [profiled(10.0, [])]})
+    assert (judged["ledger_s"], judged["wall_s"]) == ([9.0], [12.0])
+
+
+def test_the_table_has_a_row_for_each_program_also_for_one_that_failed() -> None:
+    text = table(
+        {
+            "one": {
+                "truth": [{"regular_ms": 10.0, "mean_ms": 12.0, "median_ms": 9.0}],
+                "pinprof": [profiled(10.1, [])],
+                "lines": SEEN,
+            },
+            "two": {
+                "truth": [{"error": "No | module"}],
+                "pinprof": [{"error": "no trace was written", "seconds": 3.0}],
+            },
+        }
+    )
+    assert (
+        "| one | 10.00 (10.00 to 10.00) | 12.00 / 9.00 | 10.10 (9.60 to 10.60) | +1.0 % | 0 of 2 | 0 | 9.0 / 12.0 |"
+        in text
+    )
+    assert r"truth: No \| module<br>pinprof: no trace was written" in text
+    assert "1 of 2 steps right; 0 of 2 lines found, 0 wrong." in text
+    assert "0 of 0 steps right" in table({})
+
+
+def test_what_a_report_says_is_read_without_the_profiler_s_waits(tmp_path: Path) -> None:
+    steps = {"step_ms": 5.0, "range_ms": [4.0, 6.0], "step_source": "measured", "host_ms": 7.0}
+    waits = [
+        {"file": "train.py", "line": 3, "cause": "item", "verdict": "hidden", "stack": []},
+        {"verdict": "profiler"},
+    ]
+    trace = {"steps": steps, "syncs": {"sites": waits}, "missing": [], "findings": []}
+    (tmp_path / "report.json").write_text(json.dumps({"traces": [trace]}))
+    said = read(tmp_path / "report.json")
+    assert said["steps"] == {"step_ms": 5.0, "range_ms": [4.0, 6.0], "step_source": "measured"}
+    assert [each["line"] for each in said["sites"]] == [3]
+
+
+def test_a_program_is_ended_when_its_time_is_up_with_all_that_it_started(tmp_path: Path) -> None:
+    place = Place(Program("sleeper", "", ("sleeper.py",)), tmp_path)
+    (tmp_path / "sleeper.py").write_text(
+        "import subprocess, sys\nprint('started', flush=True)\nsubprocess.run([sys.executable, '-c', 'input()'])\n"
+        "import time; time.sleep(60)"
+    )
+    ended = run(place, place.command(), {}, 1.0, tmp_path / "log")
+    assert ended.status is None
+    assert "started" in ended.tail
+
+
+def test_a_program_that_asks_for_a_terminal_has_one(tmp_path: Path) -> None:
+    place = Place(Program("asker", "", ("asker.py",), terminal=True), tmp_path)
+    (tmp_path / "asker.py").write_text("import os\nprint(os.get_terminal_size(0))")
+    assert run(place, place.command(), {}, 30.0, tmp_path / "log").last_line.endswith("columns=80, lines=24)")
+
+
+def test_hooks_note_the_ends_of_steps_and_end_the_program(tmp_path: Path) -> None:
+    place = Place(Program("steps", "", ("steps.py",)), tmp_path)
+    (tmp_path / "steps.py").write_text(
+        "import torch\nweight = torch.zeros(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight])\n"
+        "while True:\n    weight.sum().backward()\n    optimizer.step()\n"
+    )
+    asked = {"EXAM_MODE": "truth", "EXAM_OUT": str(tmp_path / "noted"), "EXAM_STEPS": "8", "EXAM_LEAST_SECONDS": "0"}
+    ended = run(
+        place,
+        place.command(),
+        {**asked, "EXAM_SECONDS": "30", "EXAM_MARKER": "optimizer", "EXAM_CALLS_PER_STEP": "2"},
+        60.0,
+        tmp_path / "log",
+    )
+    assert ended.status == 0, ended.tail
+    (file,) = tmp_path.glob("noted.*.json")
+    assert of_run(json.loads(file.read_text()))["steps"] == 6  # nine ends, of which two are skipped
+
+
+def test_a_program_that_ends_early_tells_its_steps_too(tmp_path: Path) -> None:
+    place = Place(Program("steps", "", ("steps.py",)), tmp_path)
+    (tmp_path / "steps.py").write_text(
+        "import torch\nweight = torch.zeros(1, requires_grad=True)\nfor _ in range(5):\n    weight.sum().backward()\n"
+    )
+    asked = {"EXAM_MODE": "truth", "EXAM_OUT": str(tmp_path / "noted"), "EXAM_STEPS": "8", "EXAM_LEAST_SECONDS": "0"}
+    given = {**asked, "EXAM_SECONDS": "30", "EXAM_MARKER": "backward", "EXAM_CALLS_PER_STEP": "1"}
+    assert run(place, place.command(), given, 60.0, tmp_path / "log").status == 0
+    (file,) = tmp_path.glob("noted.*.json")
+    assert len(json.loads(file.read_text())["ends_ns"]) == 5
+
+
+def test_lines_are_counted_from_the_first_step_on_at_the_nearest_line_of_the_program(tmp_path: Path) -> None:
+    place = Place(Program("lines", "", ("lines.py",)), tmp_path)
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages/library.py").write_text(
+        "import warnings\ndef read():\n    warnings.warn('called a synchronizing CUDA operation')\n"
+    )
+    (tmp_path / "lines.py").write_text(
+        "import sys, warnings, torch\nsys.path.append('site-packages')\nimport library\n"
+        "torch.cuda.set_sync_debug_mode = print\nweight = torch.zeros(1, requires_grad=True)\n"
+        "optimizer = torch.optim.SGD([weight])\nlibrary.read()\nwhile True:\n    optimizer.step()\n    library.read()\n"
+        "    warnings.warn('something else')\n    warnings.simplefilter('ignore')\n"
+    )
+    asked = {"EXAM_MODE": "lines", "EXAM_OUT": str(tmp_path / "noted"), "EXAM_STEPS": "5", "EXAM_LEAST_SECONDS": "0"}
+    ended = run(
+        place,
+        place.command(),
+        {**asked, "EXAM_SECONDS": "30", "EXAM_MARKER": "optimizer", "EXAM_CALLS_PER_STEP": "1"},
+        60.0,
+        tmp_path / "log",
+    )
+    assert ended.status == 0, ended.tail
+    (file,) = tmp_path.glob("noted.*.json")
+    seen = json.loads(file.read_text())
+    library = [str(tmp_path / "site-packages/library.py"), 3, "read"]
+    assert seen == {
+        "steps": 5,
+        "lines": [{"user": [str(tmp_path / "lines.py"), 10, "<module>"], "library": library, "count": 5}],
+        "later": [],
+    }
+
+
+def test_names_of_programs_are_told_apart() -> None:
+    assert len({each.name for each in PROGRAMS}) == len(PROGRAMS)
+    assert program("dcgan").calls_per_step == 2
+    with pytest.raises(UnknownProgramError, match="there are: dcgan"):
+        program("none")
+
+
+def test_pinprof_stands_between_the_launcher_and_the_script() -> None:
+    place = Place(program("fsdp2"), Path("/clones/examples"))
+    command = place.command(profiled=["-o", "trace"])
+    assert command[0] == sys.executable
+    assert command[4:] == [
+        "--nproc-per-node=2",
+        "-m",
+        "pinprof",
+        "run",
+        "--warmup",
+        "2",
+        "--steps",
+        "2",
+        "-o",
+        "trace",
+        "example.py",
+    ]
+    assert place.command()[-2:] == ["--nproc-per-node=2", "example.py"]

@@ -1,0 +1,78 @@
+"""What is usual among times, and how certain their mean is."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.usual import half_width, returning, unlike
+
+
+def test_times_much_longer_than_the_usual_one_are_unlike_it() -> None:
+    assert np.flatnonzero(unlike(np.array([10, 11, 10, 40, 10, 9, 10]))).tolist() == [3]
+
+
+def test_a_somewhat_longer_time_is_like_the_others() -> None:
+    assert not unlike(np.array([10, 11, 10, 14, 10, 9, 10])).any()
+
+
+def test_times_that_scatter_are_all_alike() -> None:
+    assert not unlike(np.array([10, 40, 12, 38, 25, 30, 11])).any()
+
+
+@pytest.mark.parametrize("times", [[], [10], [10, 90]])
+def test_of_few_times_none_is_unlike(times: list[int]) -> None:
+    assert not unlike(np.array(times)).any()
+
+
+def test_what_is_excused_makes_no_time_unlike() -> None:
+    times, waited = np.array([10, 10, 90, 10, 10, 90, 10]), np.array([0, 0, 80, 0, 0, 10, 0])
+    assert np.flatnonzero(unlike(times, lambda: waited)).tolist() == [5]
+
+
+def test_a_longer_step_that_comes_back_is_found() -> None:
+    times = np.full(60, 100.0) + np.arange(60) % 3  # some noise
+    times[4::10] += 15
+    assert returning(times).tolist() == [4, 14, 24, 34, 44, 54]
+
+
+def test_few_returns_may_be_chance() -> None:
+    times = np.full(39, 100.0)
+    times[4::10] += 15
+    assert not len(returning(times))
+
+
+def test_a_longer_step_that_stays_away_once_does_not_come_back_regularly() -> None:
+    times = np.full(60, 100.0)
+    times[4::10] += 15
+    times[24] = 100.0
+    assert not len(returning(times))
+
+
+@pytest.mark.parametrize("times", [[], [5.0], [5.0] * 100])
+def test_nothing_comes_back_where_all_are_equal(times: list[float]) -> None:
+    assert not len(returning(np.array(times)))
+
+
+def test_the_range_of_independent_times_is_that_of_students_distribution() -> None:
+    times = np.tile([9.0, 11.0], 8)  # 16 times, standard deviation 1.0328; with 15 degrees of freedom t is 2.131
+    assert half_width(times) == pytest.approx(2.131 * 1.0328 / 4, rel=0.002)
+
+
+def test_bursts_make_the_mean_less_certain_than_their_steps_alone() -> None:
+    steps = np.random.default_rng(1).permutation(np.repeat([10.0, 50.0], 64))
+    bursts = np.sort(steps.reshape(4, 32), axis=1).ravel()  # 16 slow ones behind each other
+    assert half_width(bursts) > 2 * half_width(steps)
+
+
+def test_of_few_times_the_mean_is_not_known() -> None:
+    assert half_width(np.full(7, 3.0)) == np.inf
+    assert half_width(np.full(8, 3.0)) == 0
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 4, 8]))
+def test_the_range_holds_as_often_as_it_says(seed: int, burst: int) -> None:
+    random = np.random.default_rng(seed)
+    series = np.repeat(random.exponential(size=(200, 64 // burst)), burst, axis=1) + 1
+    held = [abs(times.mean() - 2) <= half_width(times) for times in series]
+    assert np.mean(held) >= 0.75  # of 200 series; 95 % where the times are independent and normal
