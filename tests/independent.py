@@ -3,7 +3,8 @@
     python independent.py time|lines|TRACE.json.gz SCRIPT STEPS
 
 An iteration is a call of the optimizer that steps last in it. The time is that between two synchronizations, with no
-profiler; the lines are those of torch's sync debug mode; a trace is written by torch.profiler with stacks.
+profiler; the lines are those of torch's sync debug mode, in the script and, as `libraries`, in the innermost function
+outside of torch where that is a library's; a trace is written by torch.profiler with stacks.
 """
 
 import json
@@ -12,6 +13,7 @@ import sys
 import time
 import warnings
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import torch
@@ -30,14 +32,28 @@ class Watch:
     def __init__(self, question: str, script: str) -> None:
         self.question, self.script = question, script
         self.lines: set[tuple[str, int]] = set()
+        self.libraries: set[tuple[str, int, str]] = set()
         self.profiler = torch.profiler.profile(with_stack=True) if question.endswith(".json.gz") else None
 
     def note(self, message: Any, *_: Any, **__: Any) -> None:
         frame = sys._getframe(1)
+        if "synchronizing CUDA operation" in str(message):
+            self.note_library(frame)
         while frame and frame.f_code.co_filename != self.script:
             frame = frame.f_back  # type: ignore[assignment]
         if frame and "synchronizing CUDA operation" in str(message):
             self.lines.add((frame.f_code.co_name, frame.f_lineno))
+
+    def note_library(self, frame: FrameType | None) -> None:
+        while frame and not self.is_outside(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame and frame.f_code.co_filename != self.script:
+            file = frame.f_code.co_filename.partition("-packages/")[2]
+            self.libraries.add((file, frame.f_lineno, frame.f_code.co_name))
+
+    def is_outside(self, file: str) -> bool:
+        """Return whether a file is the script or an installed package's, but not torch's."""
+        return file == self.script or ("-packages/" in file and "-packages/torch/" not in file)
 
     def begin(self) -> None:
         torch.cuda.synchronize()
@@ -60,7 +76,8 @@ class Watch:
         torch.cuda.set_sync_debug_mode("default")
         torch.cuda.synchronize()
         mean_ms = (time.perf_counter() - self.began) * 1e3 / steps
-        sys.stdout.write(json.dumps({"step_ms": mean_ms, "lines": sorted(self.lines)}) + "\n")
+        answer = {"step_ms": mean_ms, "lines": sorted(self.lines), "libraries": sorted(self.libraries)}
+        sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 

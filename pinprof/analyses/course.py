@@ -244,7 +244,9 @@ def _by_reason(log: RunLog, steps: _Steps) -> dict[str, dict[int, int]]:
     noted = _noted(log)
     for step in np.flatnonzero(steps.excess_ns).tolist():
         for reason, ns in _divided(int(steps.excess_ns[step]), noted[step], step):
-            found[reason][step] = ns
+            found[reason][step] = (
+                found[reason].get(step, 0) + ns
+            )  # a new epoch may be a part that was timed and the rest
     _name_what_returns(found)
     return {reason: dict(sorted(ns_of.items())) for reason, ns_of in found.items() if ns_of}
 

@@ -119,6 +119,10 @@ class Journal:
         of_window = np.repeat([name == window for name, _ in self._windows], [count for _, count in self._windows])
         return float(np.array(self._step_ns)[of_window.astype(bool)].sum()) / NS_PER_S
 
+    def steps_in(self, window: str) -> int:
+        """Return how many steps a window had."""
+        return sum(count for name, count in self._windows if name == window)
+
     def log(self) -> RunLog:
         """Return what was noted until now."""
         self._settle(len(self._untimed))

@@ -1,9 +1,9 @@
 """The plain window: times the steps without a profiler."""
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +21,8 @@ FEWEST_STEPS = 3  # a mean of fewer says nothing about the spread
 NEXT_LOOK = 1.25
 """The window looks at its precision again after so many times the steps."""
 LONGER = 20
-"""With a GPU, it takes at most so many times the fewest steps to be precise: many programs are short."""
+ENOUGH_S = 5.0
+"""With a GPU, it takes at most so many times the fewest steps, or so long, to be precise: many programs are short."""
 
 Mark: TypeAlias = Any
 """A moment on the GPU (`torch.cuda.Event`), or None."""
@@ -53,7 +54,7 @@ class PlainBounds:
     """When the plain window ends: after `steps` and `seconds`, or after `max_seconds` with 3 steps or more.
 
     It goes on until the mean of the regular steps is certain by the share `precision` (95 % confidence; 1 asks for
-    nothing), or until it has had `max_seconds` or, with a GPU, `LONGER` times `steps`.
+    nothing), or until it has had `max_seconds`; with a GPU already after `LONGER` times `steps` and `ENOUGH_S`.
     """
 
     steps: int = 20
@@ -144,7 +145,9 @@ def plain_window(journal: "Journal", bounds: PlainBounds) -> Generator[Progress,
         while not bounds.reached(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
             yield Progress(PLAIN, len(journal) - first + 1, bounds.steps)
         if clock.kind == CudaClock.kind:
-            yield from _until_precise(journal, bounds, first, LONGER * bounds.steps)
+            yield from _until_precise(
+                journal, bounds, lambda steps, seconds: steps >= LONGER * bounds.steps and seconds >= ENOUGH_S
+            )
         clock.synchronize()
     steps = len(journal) - first
     mean_ms = (clock.now_ns() - start_ns) / NS_PER_MS / steps
@@ -158,19 +161,23 @@ def more_plain(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, N
 
     For programs without a GPU: after the other windows, since nobody knows how many steps a program will make.
     """
-    yield from _until_precise(journal, bounds, len(journal), inf)
+    yield from _until_precise(journal, bounds, lambda _, __: False)
 
 
-def _until_precise(journal: "Journal", bounds: PlainBounds, first: int, most: float) -> Generator[Progress, None, None]:
-    """Wait until the regular step is precise, or the bounds in time or this number of steps from `first` on reached."""
-    left_s, start_ns, look = bounds.max_seconds - journal.seconds_in(PLAIN), journal.clock.now_ns(), 0
-    while bounds.precision < 1 and (journal.clock.now_ns() - start_ns) / NS_PER_S < left_s and not journal.is_full:
+def _until_precise(
+    journal: "Journal", bounds: PlainBounds, is_over: Callable[[int, float], bool]
+) -> Generator[Progress, None, None]:
+    """Wait until the regular step is precise, `is_over` of the plain steps and seconds says so, or the time is up."""
+    seconds, start_ns, first, look = journal.seconds_in(PLAIN), journal.clock.now_ns(), len(journal), 0
+    before = journal.steps_in(PLAIN)
+    while bounds.precision < 1 and not journal.is_full:
         steps = len(journal) - first
-        if steps >= most:
+        now = seconds + (journal.clock.now_ns() - start_ns) / NS_PER_S
+        if now >= bounds.max_seconds or is_over(before + steps, now):
             return
         if steps >= look:
             figure = regular_figure(journal.log())
             if figure is not None and figure.precision <= bounds.precision:
                 return
             look = max(ceil(NEXT_LOOK * steps), steps + FEWEST_STEPS)
-        yield Progress(PLAIN, steps + 1, steps + 1)
+        yield Progress(PLAIN, before + steps + 1, before + steps + 1)

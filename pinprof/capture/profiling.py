@@ -116,7 +116,8 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     them), or 30 s, which other lines wait and how often. Outside the windows the program runs at its own speed.
 
     It times more steps while the mean of the regular ones is not certain by the share `plain_precision` (1 asks for
-    nothing), for `plain_max_seconds` and 20 times `plain_steps` at most; without a GPU after the other windows.
+    nothing), for `plain_max_seconds` at most: with a GPU at once, and no more than 20 times `plain_steps` or 5 s; else
+    after the other windows.
 
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
     block if it recorded no step.

@@ -5,32 +5,22 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import CodeType, FrameType
-from typing import Any
 
 from pinprof.capture.program import OWN_FOLDERS
 
 REPLICAS = "/torch/nn/parallel/parallel_apply.py".replace("/", os.sep)
 """How the file ends in which DataParallel runs each replica in a thread, and waits for all of them."""
 
-GENERATED = f"{os.sep}torchinductor_"
-"""In the path of files that torch.compile writes, unless TORCHINDUCTOR_CACHE_DIR names another folder."""
-
-GRAPH = "<eval_with_key>"
-"""How the file of a graph's own code is named."""
-
 
 def frames_of_wait(frame: FrameType | None, main: int) -> Iterator[FrameType]:
-    """Yield a frame and its callers, innermost first, without pinprof's own and those that torch compiled.
+    """Yield a frame and its callers, innermost first, without pinprof's own.
 
     A replica of DataParallel runs in a thread of its own, which the thread `main` has started and waits for: behind its
     frames come those of that thread.
     """
-    compiled, replica = False, threading.get_ident() != main and in_replica(frame)
+    replica = threading.get_ident() != main and in_replica(frame)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if is_generated(file):
-            compiled = True
-        elif not (file.startswith(OWN_FOLDERS) or frame.f_lineno is None or (compiled and is_rewritten(frame.f_code))):
+        if not frame.f_code.co_filename.startswith(OWN_FOLDERS):
             yield frame
         frame = frame.f_back
         if frame is None and replica:
@@ -40,21 +30,6 @@ def frames_of_wait(frame: FrameType | None, main: int) -> Iterator[FrameType]:
 def in_replica(frame: FrameType | None) -> bool:
     """Return whether a frame is in a thread of DataParallel."""
     return any(code.co_filename.endswith(REPLICAS) for code in codes(frame))
-
-
-def is_generated(file: str) -> bool:
-    """Return whether a file is code that torch.compile has made."""
-    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    return (
-        GENERATED in file or file.startswith(GRAPH) or bool(folder and file.startswith(folder.rstrip(os.sep) + os.sep))
-    )
-
-
-def is_rewritten(code: CodeType) -> bool:
-    """Return whether a function's code is what torch.compile has put in its place: its lines are not those of calls."""
-    convert: Any = sys.modules.get("torch._dynamo.convert_frame")
-    outputs = getattr(convert, "output_codes", None)
-    return outputs is not None and code in outputs
 
 
 def _waiting_for_replicas(main: int) -> FrameType | None:

@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from pinprof.capture.called import called_at
-from pinprof.capture.frames import is_users, nearest_line
+from pinprof.capture.frames import nearest_line
 from pinprof.capture.plain import Progress
 from pinprof.capture.profiler import as_capture_error
 from pinprof.capture.sections import store
@@ -64,7 +64,8 @@ class _Caller(NamedTuple):
 
     def described(self) -> "_Entry":
         """Return what is told apart in the end."""
-        users = next(frame for frame in self.frames if is_users(frame.code.co_filename))
+        place = self.line.line, self.line.function
+        users = next(frame for frame in self.frames if (frame.line, frame.code.co_name) == place)
         called, waited = (called_at(frame.code, frame.instruction) for frame in (users, self.frames[0]))
         return _Entry(self.line, called, waited, "main" if self.is_main else "other")
 

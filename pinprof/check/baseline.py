@@ -39,6 +39,13 @@ class BaselineSteps(msgspec.Struct, frozen=True):
             raise ValueError("range_ms ends before it begins")
 
 
+class BaselineLibrary(msgspec.Struct, frozen=True):
+    """The innermost function outside of torch around waits."""
+
+    file: str | None
+    function: str | None
+
+
 class BaselineSite(msgspec.Struct, frozen=True):
     """A wait site."""
 
@@ -47,6 +54,14 @@ class BaselineSite(msgspec.Struct, frozen=True):
     file: str | None
     function: str | None
     verdict: str
+    library: BaselineLibrary | msgspec.UnsetType | None = msgspec.UNSET
+    """Unset in reports of a pinprof that did not tell sites apart by it."""
+
+    @property
+    def identity(self) -> SiteIdentity:
+        """What identifies it in a trace, as `Site.identity`."""
+        library = self.library or BaselineLibrary(None, None)
+        return self.cause, self.file, self.function, self.op, library.file, library.function
 
 
 class BaselineSyncs(msgspec.Struct, frozen=True):
@@ -118,9 +133,18 @@ class BaselineTrace(msgspec.Struct, frozen=True):
     @property
     def waits(self) -> set[SiteIdentity]:
         """The identities of its hidden waits."""
-        return {
-            (site.cause, site.file, site.function, site.op) for site in self.syncs.sites if site.verdict == "hidden"
-        }
+        return {site.identity for site in self.syncs.sites if site.verdict == "hidden"}
+
+    @property
+    def tells_libraries(self) -> bool:
+        """Whether the report told waits apart by library."""
+        return all(site.library is not msgspec.UNSET for site in self.syncs.sites)
+
+    def has(self, wait: SiteIdentity) -> bool:
+        """Return whether the trace had a hidden wait; of any library where the report did not tell which."""
+        if self.tells_libraries:
+            return wait in self.waits
+        return wait[:4] in {known[:4] for known in self.waits}
 
     @property
     def tells_waits(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analyses.syncs import Site, SiteIdentity
 from pinprof.analysis import Analysis
 from pinprof.check.limits import QUANTITIES
-from pinprof.check.places import CodePlace, copy_places, finding_places, site_place
+from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places
 from pinprof.details import Details
 from pinprof.measurement.known import Known, Perhaps, Withheld
 from pinprof.measurement.profile import Profile
@@ -200,7 +200,7 @@ def _waits(details: Details, profile: Profile, hidden: list[Site]) -> dict[str, 
             "max_stall_ms": Bounded(0.0, math.inf, NOISE_MS, why),
         }
     ordered = sorted((site for site in hidden if site.in_steps.count), key=lambda site: -site.in_steps.stall_ns)
-    places = tuple(site_place(details, site) for site in ordered)
+    places = wait_places(details, ordered)
     stall_ms = sums.value.hidden_stall_ns / NS_PER_MS
     return {
         "max_hidden_syncs": Bounded(sums.value.hidden, sums.value.hidden, NOISE_WAITS, places=places),

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pinprof.analyses.syncs import SiteIdentity
 from pinprof.check.baseline import BaselineTrace, figure_before
 from pinprof.check.figures import NOISE_MS, Bounded, TraceFigures
 from pinprof.check.limits import ALL, QUANTITIES, UNKNOWN, Limits, Quantity
@@ -202,7 +201,7 @@ def _shown(quantity: Quantity, figure: Bounded) -> str:
 
 def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     """Return the verdict on hidden waits that cost time at places that the baseline does not have."""
-    places = tuple(_each_new(measured, baseline.waits))
+    places = tuple(_each_new(measured, baseline))
     if measured.no_waits and not places:
         status = "unknown" if baseline.tells_waits else "not compared"
         sentence = f"an unknown number of {NEW_WAITS_WHAT}: {measured.no_waits}"
@@ -212,7 +211,7 @@ def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, None, float(len(places)), None, status, sentence, places)
 
 
-def _each_new(measured: TraceFigures, known: set[SiteIdentity]) -> Iterator[CodePlace]:
+def _each_new(measured: TraceFigures, baseline: BaselineTrace) -> Iterator[CodePlace]:
     for wait in sorted(measured.waits, key=lambda wait: -wait.cost_ms):
-        if wait.identity not in known and wait.cost_ms > NOISE_MS:
+        if wait.cost_ms > NOISE_MS and not baseline.has(wait.identity):
             yield wait.place

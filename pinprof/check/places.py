@@ -1,19 +1,19 @@
 """Finds the places in the program that cause a figure: wait sites, launches of copies, findings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.analyses.overlap import REASONS
-from pinprof.analyses.syncs import Site
+from pinprof.analyses.syncs import Cost, Site
 from pinprof.details import Details
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
-from pinprof.rules.sums import LONGEST_NAME, idle_gpu, in_or_after
+from pinprof.rules.sums import idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.lines import Place, Placed
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, rows_by
-from pinprof.units import duration, how_many, shortened, sizes
+from pinprof.units import duration, how_many, sizes
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,42 @@ class CodePlace(Placed):
     message: str
 
 
-def site_place(details: Details, site: Site) -> CodePlace:
-    """Return the place of a site, with its cost per complete step."""
-    cost, steps, syncs = site.in_steps, details.steps, details.syncs
+def wait_places(details: Details, sites: Iterable[Site]) -> tuple[CodePlace, ...]:
+    """Return the places of sites, in their order; what one line calls in libraries, and one rule explains, is one."""
+    together: dict[object, list[Site]] = {}
+    for number, site in enumerate(sites):
+        at = (site.place, _rule(details, site)) if site.library and site.place != Place() else number
+        together.setdefault(at, []).append(site)
+    return tuple(site_place(details, *members) for members in together.values())
+
+
+def site_place(details: Details, *sites: Site) -> CodePlace:
+    """Return the place of sites, which is that of the first, with their cost per complete step."""
+    first, steps, cost = sites[0], details.steps, Cost.of(site.in_steps for site in sites)
     times = steps.divisor
-    name = shortened(site.op or site.call, LONGEST_NAME)
-    first = int(syncs.rows[syncs.number(site)][0])
+    causes = ", ".join(dict.fromkeys(site.cause for site in sites))
     return CodePlace(
-        *site.place,
-        rule_of_wait(details, first),
-        f"{site.cause} {site.op or site.call}",
-        f"{name} ({site.cause}): {how_many(cost.count / times)} {steps.per}; as traced, the host waits "
-        f"{duration(cost.stall_ns / times)} and {idle_gpu(len(details.devices), [(site, site.total)])} idle for "
-        f"{duration(cost.idle_ns / times)} {in_or_after([cost])} it",
+        *first.place,
+        _rule(details, first),
+        _subject(sites),
+        f"{ops_of(sites)} ({causes}){within(sites)}: {how_many(cost.count / times)} {steps.per}; as traced, the host "
+        f"waits {duration(cost.stall_ns / times)} and "
+        f"{idle_gpu(len(details.devices), [(site, site.total) for site in sites])} idle for "
+        f"{duration(cost.idle_ns / times)} {in_or_after([cost])} {'it' if len(sites) == 1 else 'them'}",
     )
+
+
+def _rule(details: Details, site: Site) -> str | None:
+    return rule_of_wait(details, int(details.syncs.rows[details.syncs.number(site)][0]))
+
+
+def _subject(sites: Sequence[Site]) -> str:
+    """Return what identifies waits beside their place; the numbers of all that a line calls differ from run to run."""
+    site = sites[0]
+    if len(sites) > 1:
+        return "waits in libraries"
+    library = f" in {site.library.file}:{site.library.function}" if site.library else ""
+    return f"{site.cause} {site.op or site.call}{library}"
 
 
 def finding_places(findings: Iterable[Finding]) -> tuple[CodePlace, ...]:

@@ -227,12 +227,12 @@ def one_trace(argument: str) -> str:
     return paths[0]
 
 
-def print_report(profile: "Profile", findings: "Findings") -> None:
-    """Print the report on a trace, as wide as the terminal."""
+def print_report(profile: "Profile", findings: "Findings", waits_by: str = "line") -> None:
+    """Print the report on a trace, as wide as the terminal; waits in libraries by `line` or `library`."""
     from pinprof.report.trace.text import to_text
 
     width, color = page_options()
-    show(to_text(profile, findings, width=width, color=color) + "\n")
+    show(to_text(profile, findings, width=width, color=color, waits_by=waits_by) + "\n")
 
 
 def write_page(path: str, measured: "Sequence[Analysis]") -> None:

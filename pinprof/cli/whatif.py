@@ -35,9 +35,10 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--drop-syncs",
-    metavar="all|FILE:LINE",
+    metavar="all|PLACE",
     multiple=True,
-    help="The host no longer waits, at any place or at this one (may be repeated).",
+    help="The host no longer waits, at any place or at this one (may be repeated): FILE:LINE or FILE:FUNCTION of your "
+    "code, or of the library function that waits; the end of a path is enough.",
 )
 @click.option("--pin", is_flag=True, help="Copies use pinned host memory.")
 @click.option(
@@ -83,6 +84,7 @@ def whatif(
       pinprof whatif trace.json.gz --pin --non-blocking
       pinprof whatif trace.json.gz --pin --machine bench.json
       pinprof whatif trace.json.gz --drop-syncs train.py:42
+      pinprof whatif trace.json.gz --drop-syncs roi_heads.py:fastrcnn_loss
       pinprof whatif trace.json.gz --drop-syncs all --step-ms 12.4
       pinprof whatif trace.json.gz --overlap-copies --json -
       pinprof whatif 'trace.rank*.json.gz' --drop-syncs all

@@ -8,6 +8,7 @@ from pinprof.measurement.known import given
 from pinprof.measurement.profile import WaitSite
 from pinprof.ranks.part import RankPart
 from pinprof.ranks.table import RankRow
+from pinprof.rules.sums import within
 
 
 def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) -> str:
@@ -33,7 +34,7 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
     ways = [(input_more, "it waits for input"), (busy_more, "its GPU works longer")]
     if worst is not None:
         site = stalls[worst]
-        where = f" at {site.place}" if site.line is not None else f" in {site.op or site.call}"
+        where = (f" at {site.place}" if site.line is not None else f" in {site.op or site.call}") + within([site])
         ways.append((stall_more[worst], f"its host waits in {site.cause}{where}"))
     if pause:
         ways.append((pause_more, f"its host runs no op and no call, {pause.between}: {MEANING}"))

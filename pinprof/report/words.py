@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from pinprof.analyses.syncs import Cost
+from pinprof.analyses.syncs import BareSite, Cost
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.replay import StepEstimate
 from pinprof.rules import Finding, Findings, Saving
-from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.units import between, counted, duration, how_many, percent, rate, shortened, sizes
@@ -35,6 +35,8 @@ HELD_UP_BY = {
     "module_load": "launches wait until their code is loaded",
 }
 """Causes for which a launch takes long and that are no wait for the GPU."""
+SHOWN_PARTS = 2
+"""Parts of the path of a library's file that a table shows."""
 NOTHING = "-"
 """Stands for a number that there is not, or that a report does not give."""
 DISTRUST = "Before you trust this trace"
@@ -59,14 +61,15 @@ def surprises(profile: Profile) -> Iterator[str]:
     if not count or not step:
         return
     yield from _only_as_traced(profile, sum(cost.idle_ns for _, cost in waits) / count)
-    for site, cost in waits:
-        stall, bubble = cost.stall_ns / count, cost.idle_ns / count
-        if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(site, cost):
+    for members in _by_line(waits):
+        sites, cost = [site for site, _ in members], Cost.of(cost for _, cost in members)
+        stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _named_together(sites)
+        if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(sites, cost):
             after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
-            yield f"most of the {duration(stall)} that {_named(site)} waits is no loss: the GPU works meanwhile{after}"
+            yield f"most of the {duration(stall)} that {named} waits is no loss: the GPU works meanwhile{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
-            which, when = idle_after(profile, [site]), in_or_after([cost])
-            yield f"{_named(site)} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
+            which, when = idle_after(profile, sites), in_or_after([cost])
+            yield f"{named} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
     groups: dict[int, list[tuple[WaitSite, Cost]]] = defaultdict(list)
     for site, cost in waits:
         if site.group is not None:
@@ -85,9 +88,18 @@ def idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
     return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
 
 
-def _is_beside_work(site: WaitSite, cost: Cost) -> bool:
-    """Return whether the GPU works on something else for most of the waits of a site."""
-    return site.verdict == "benign" or cost.worked_ns >= BESIDE_WORK * cost.stall_ns
+def _by_line(waits: Sequence[tuple[WaitSite, Cost]]) -> Iterable[list[tuple[WaitSite, Cost]]]:
+    """Return the waits, those in libraries that one place of the user calls together."""
+    together: dict[object, list[tuple[WaitSite, Cost]]] = {}
+    for number, (site, cost) in enumerate(waits):
+        at = site.place if site.library and site.place != Place() else number
+        together.setdefault(at, []).append((site, cost))
+    return together.values()
+
+
+def _is_beside_work(sites: Sequence[WaitSite], cost: Cost) -> bool:
+    """Return whether the GPU works on something else for most of the waits of sites."""
+    return all(site.verdict == "benign" for site in sites) or cost.worked_ns >= BESIDE_WORK * cost.stall_ns
 
 
 def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
@@ -140,12 +152,15 @@ def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
         )
 
 
+def _named_together(sites: Sequence[WaitSite]) -> str:
+    if len(sites) == 1:
+        return _named(sites[0])
+    return f"what{at(sites[0].place).replace(' at ', ' ', 1)} calls in {len(sites)} places of libraries"
+
+
 def _named(site: WaitSite) -> str:
-    return (
-        f"{site.cause}{at(site.place)}"
-        if str(site.place)
-        else f"{site.cause} ({shortened(site.op or site.call, LONGEST_NAME)})"
-    )
+    where = f"{site.cause}{at(site.place)}{within([site])}"
+    return where if where != site.cause else f"{site.cause} ({shortened(site.op or site.call, LONGEST_NAME)})"
 
 
 def copy_cells(profile: Profile, separator: str = "") -> Iterator[list[str]]:
@@ -182,16 +197,18 @@ def exposed_rows(profile: Profile) -> Iterator[tuple[str, int, int]]:
             yield reason, count, exposed_ns
 
 
-def wait_cells(profile: Profile, site: WaitSite) -> tuple[str, ...]:
-    """Return what a site costs per step, as traced: count, stall, drain, own copy, rest, GPU idle after."""
+def wait_cells(profile: Profile, *sites: WaitSite) -> tuple[str, ...]:
+    """Return what sites cost together per step, as traced: count, stall, drain, own copy, rest, GPU idle after."""
     steps = profile.steps.divisor
-    stalled = None if profile.withheld.per_step else given(site.in_steps)
-    if stalled is None:
+    stalled = [cost for site in sites if (cost := given(site.in_steps))]
+    if profile.withheld.per_step or len(stalled) < len(sites):
         return (NOTHING,) * 6
-    whole = given(stalled.whole)
-    times = (whole.drain_ns, whole.own_ns, whole.overhead_ns, whole.idle_ns) if whole else (None,) * 4
+    known = [whole for each in stalled if (whole := given(each.whole))]
+    sums = Cost.of(known) if len(known) == len(sites) else None
+    times = (sums.drain_ns, sums.own_ns, sums.overhead_ns, sums.idle_ns) if sums else (None,) * 4
     parts = (NOTHING if time is None else duration(time / steps) for time in times)
-    return how_many(stalled.count / steps), duration(stalled.stall_ns / steps), *parts
+    count, stall_ns = sum(cost.count for cost in stalled), sum(cost.stall_ns for cost in stalled)
+    return how_many(count / steps), duration(stall_ns / steps), *parts
 
 
 def why_not(*reasons: Doubt | None) -> str:
@@ -299,6 +316,17 @@ def place(at: Place) -> str:
     if file is None or function is None:
         return function or ""
     return f"{function} ({file})" if line is None else f"{file}:{line} ({function})"
+
+
+def whole_place(site: BareSite) -> str:
+    """Return where a site is, as far as known: the user's place, and that of the library function which waits."""
+    return ", in ".join(filter(None, (place(at) for at in (site.place, site.library and in_short(site.library)) if at)))
+
+
+def in_short(at: Place) -> Place:
+    """Return a place with the last parts of its file alone: a terminal has no room for all."""
+    parts = (at.file or "").split("/")
+    return at._replace(file="/".join(parts[-SHOWN_PARTS:]) or None)
 
 
 def printable(text: str) -> str:

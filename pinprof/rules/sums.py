@@ -77,6 +77,8 @@ def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterat
 
 LONGEST_NAME = 200
 """Characters of a name within a sentence."""
+MAX_LIBRARIES = MAX_OPS = 4
+"""Functions of libraries and ops that a sentence names."""
 
 
 def at(place: Place) -> str:
@@ -85,6 +87,26 @@ def at(place: Place) -> str:
     if place.line is not None:
         return f" at {name}"
     return f" in {name}()" if name else ""
+
+
+def within(sites: Iterable[BareSite]) -> str:
+    """Return in which functions of libraries sites wait, to follow where they are called; else nothing."""
+    libraries = dict.fromkeys(site.library for site in sites if site.library)
+    names = [f"{library.function} ({shortened(_without_function(library), LONGEST_NAME)})" for library in libraries]
+    if not names:
+        return ""
+    more = f" and {len(names) - MAX_LIBRARIES} more" if len(names) > MAX_LIBRARIES else ""
+    return f" within {', '.join(names[:MAX_LIBRARIES])}{more}"
+
+
+def ops_of(sites: Iterable[BareSite]) -> str:
+    """Return the ops in which sites wait, or the calls where there is no op around them."""
+    ops = list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites))
+    return ", ".join(ops[:MAX_OPS]) + (f" and {len(ops) - MAX_OPS} more" if len(ops) > MAX_OPS else "")
+
+
+def _without_function(place: Place) -> str:
+    return f"{place.file}:{place.line}" if place.line is not None else str(place.file)
 
 
 def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, Cost]]) -> str:

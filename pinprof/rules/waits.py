@@ -1,7 +1,7 @@
 """Rules 2xx: what makes the host wait for the GPU, by cause."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -12,7 +12,8 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
-from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, ops_of, within
+from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE, WHOLE_TRACE
 from pinprof.units import duration, how_many, shortened
 from pinprof.whatif.edits import NO_EDITS, Edits
@@ -32,8 +33,9 @@ class WaitFields(TypedDict):
 def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> WaitFields:
     """Return the fields of a rule that looks for sites with one of the causes that are a problem.
 
-    `are_one`: one fix removes all of these sites, so one finding names them all. Not `fixable`: pinprof does not know
-    whether there is a fix, so it promises no saving.
+    Sites that one line of the user calls in libraries are one finding. `are_one`: one fix removes all of these sites,
+    so one finding names them all. Not `fixable`: pinprof does not know whether there is a fix, so it promises no
+    saving.
     """
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -42,11 +44,20 @@ def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> WaitF
             for number, site in enumerate(details.syncs.sites)
             if site.cause in causes and site.is_of_the_code and site.in_steps.count
         ]
-        for numbers in [found] if are_one and found else [[number] for number in found]:
+        for numbers in [found] if are_one and found else _by_line(details, found):
             edits = reduce(or_, (_fixed(details, number) for number in numbers)) if fixable else NO_EDITS
             yield replace(_at_sites(details, profile, [details.syncs.sites[number] for number in numbers]), edits=edits)
 
     return {"look": look, "causes": causes}
+
+
+def _by_line(details: Details, found: Sequence[int]) -> Iterable[list[int]]:
+    """Return the sites, those that one place of the user calls in libraries together."""
+    together: dict[object, list[int]] = {}
+    for number in found:
+        site = details.syncs.sites[number]
+        together.setdefault(site.place if site.library and site.place != Place() else number, []).append(number)
+    return together.values()
 
 
 def _fixed(details: Details, site: int) -> Edits:
@@ -69,7 +80,7 @@ def _at_sites(details: Details, profile: Profile, sites: Sequence[Site]) -> Evid
         sum(figure) / steps
         for figure in zip(*((cost.count, cost.stall_ns, cost.idle_ns) for cost in costs), strict=True)
     )
-    names = list(dict.fromkeys(f"{shortened(site.op or site.call, LONGEST_NAME)}{at(site.place)}" for site in sites))
+    names = _names(sites)
     named = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
     which = idle_gpu(len(details.devices), [(site, site.total) for site in sites])
     left = f"{which} idle for {duration(idle)} {in_or_after(costs)} "
@@ -80,6 +91,15 @@ def _at_sites(details: Details, profile: Profile, sites: Sequence[Site]) -> Evid
         f"{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
         *at_line.place,
     )
+
+
+def _names(sites: Sequence[Site]) -> list[str]:
+    """Return what waits where; of what one place of the user calls in libraries the ops and functions together."""
+    together: dict[object, list[Site]] = {}
+    for site in sites:
+        op = shortened(site.op or site.call, LONGEST_NAME)
+        together.setdefault((site.place, None if site.library else op), []).append(site)
+    return [f"{ops_of(members)}{at(members[0].place)}{within(members)}" for members in together.values()]
 
 
 def _only_moves(details: Details, sites: Sequence[Site]) -> str:

@@ -1,9 +1,9 @@
 """Where in the program a call was made: the ops and Python functions around it, and its line where the source tells."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,8 +15,13 @@ from pinprof.trace.syntax import call_line, fits
 from pinprof.trace.tables import NONE, HostEvents, Int32s, Int64s, Trace
 from pinprof.units import shortened
 
+T = TypeVar("T")
+
 STACK_DEPTH = 24
-"""Frames of a stack that are kept, innermost first."""
+"""Frames of a stack that are kept, innermost first; more where the user's own code is further out."""
+
+DEEPEST_STACK = 200
+"""Frames of a stack that are kept at most, besides the user's own: deeper ones are recursions."""
 
 BACKWARD = "run_backward of"
 """In the name of the builtin that runs the autograd engine."""
@@ -117,11 +122,32 @@ def _is_the_recorded_one(frames: Mapping[str, list[Frame]], file: str, source: s
 
 
 def stack_of(trace: Trace, function: int) -> tuple[str, ...]:
-    """Return a Python function and those around it, innermost first; builtins by their name alone."""
-    stack: list[str] = []
-    while function != NONE and len(stack) < STACK_DEPTH:
-        name = trace.functions.name_of(function)
-        place = frame(name)
-        stack.append(f"{place.file}:{place.line}:{place.function}" if place else shortened(name, LONGEST))
+    """Return a Python function and those around it, innermost first, as `kept_frames`; builtins by their name alone."""
+    names = kept_frames(_names_around(trace, function), is_user_code)
+    return tuple(
+        f"{place.file}:{place.line}:{place.function}" if (place := frame(name)) else shortened(name, LONGEST)
+        for name in names
+    )
+
+
+def _names_around(trace: Trace, function: int) -> Iterator[str]:
+    while function != NONE:
+        yield trace.functions.name_of(function)
         function = int(trace.links.function_parent[function])
-    return tuple(stack)
+
+
+def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
+    """Return the frames of a stack, innermost first, that are kept.
+
+    These are STACK_DEPTH, and all up to the innermost of the user's own code; of a stack that is deeper than
+    DEEPEST_STACK before it reaches that, it alone beyond.
+    """
+    stack: list[T] = []
+    found = False
+    for each in frames:
+        found = found or is_users(each)
+        if found or len(stack) < DEEPEST_STACK:
+            stack.append(each)
+        if found and len(stack) >= STACK_DEPTH:
+            return stack
+    return stack if found else stack[:STACK_DEPTH]

@@ -23,6 +23,16 @@ INSTALLED = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<"
 """Paths of installed libraries, of the standard library, and names that are not files (`<string>`, `<frozen
 runpy>`)."""
 
+PACKAGES = re.compile(r".*(^|/)(site|dist)-packages/")
+"""The folders in which libraries are installed, up to the last of them."""
+
+OF_TORCH = frozenset({"torch", "torchgen", "functorch"})
+"""First part of the path of code that is torch's, from its folder of libraries on."""
+
+GENERATED = re.compile(r"(^|/)torchinductor_[^/]+/|(^|/)(?P<two>[a-z0-9]{2})/[a-z](?P=two)[a-z0-9]{30,}\.py$")
+"""Files that torch.compile writes: in `/tmp/torchinductor_USER`, or where TORCHINDUCTOR_CACHE_DIR says, as
+`b7/cb7….py` (torch/_inductor/codecache.py: get_path)."""
+
 OWN = ("pinprof/capture/", "pinprof/cli/", "pinprof/__main__.py")
 """Frames of pinprof around the program that it records."""
 
@@ -79,10 +89,29 @@ def is_user_code(name: str) -> bool:
 
 def is_user_file(file: str) -> bool:
     """Return whether a file, as a trace names it, is the user's own code and not an installed library's."""
-    if INSTALLED.search(file) or file.startswith(OWN):
+    if INSTALLED.search(file) or file.startswith(OWN) or is_generated(file):
         return False
     top = file.split("/", maxsplit=1)[0].removesuffix(".py")
     return top not in LIBRARIES and not ("/" in file and _is_installed(top))
+
+
+def is_generated(file: str) -> bool:
+    """Return whether torch.compile wrote a file."""
+    return GENERATED.search(file.replace("\\", "/")) is not None
+
+
+def is_outside_torch(file: str) -> bool:
+    """Return whether a file is the user's own or a library's: not torch's, nor Python's, nor pinprof's."""
+    inside = package_file(file)
+    top = inside.split("/", maxsplit=1)[0].removesuffix(".py")
+    if file.startswith("<") or inside.startswith(OWN) or top in OF_TORCH or is_generated(file):
+        return False
+    return inside != file or is_user_file(file) or not (INSTALLED.search(file) or top in sys.stdlib_module_names)
+
+
+def package_file(file: str) -> str:
+    """Return the path of a library's file from its folder of libraries on, which no machine changes; others as is."""
+    return PACKAGES.sub("", file.replace("\\", "/"), count=1) if "-packages" in file else file
 
 
 @cache

@@ -20,7 +20,7 @@ EDGE = -1
 
 
 class Place(NamedTuple):
-    """A place in the user's own code; None where it is not known."""
+    """A place in the user's own code, or in a library's; None where it is not known."""
 
     file: str | None = None
     line: int | None = None
@@ -28,6 +28,12 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line is not None else self.function or ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """By what options take it: `FILE:LINE` and `FILE:FUNCTION`, as far as known."""
+        ends = (self.line, self.function) if self.file is not None else ()
+        return tuple(f"{self.file}:{end}" for end in ends if end is not None)
 
 
 class Placed:

@@ -1,6 +1,6 @@
 """Changes of the code, and which edits of a recorded program they are."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ class Scenario:
     """Changes of the code, any of them together."""
 
     drop_syncs: tuple[str, ...] = ()
-    """Sites at which the host no longer waits: `FILE:LINE`, or ALL."""
+    """Sites at which the host no longer waits, by a name of the user's place or the library's, `Site.names`; or ALL."""
     pin: bool = False
     """The host sides of copies are pinned."""
     pinned_gbps: float | None = None
@@ -70,7 +70,7 @@ def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
         return False
     if ALL in wanted:
         return site.cause not in ALLOCATIONS
-    return site.line is not None and str(site.place) in wanted
+    return not set(wanted).isdisjoint(site.names)
 
 
 def without_waits(syncs: Syncs, sites: Iterable[int]) -> Edits:
@@ -98,9 +98,12 @@ def without_blocking(details: Details, copies: frozenset[int] | None, *, only_ht
 def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tuple[str, ...]:
     """Return the places as the traces name them; the end of a path is enough, if only one place has it.
 
-    Raises TraceError, beginning with the name of the traces, if the host does not wait at one of them.
+    A place is `FILE:LINE` or `FILE:FUNCTION`, of the user's code or of a library. Raises TraceError, beginning with the
+    name of the traces, if the host does not wait at one of them.
     """
-    known = tuple(dict.fromkeys(place for syncs in ranks for place in _places_of(syncs)))
+    sites = [site for syncs in ranks for site in syncs.sites if site.is_of_the_code]
+    known = tuple(dict.fromkeys(name for site in sites for name in site.names))
+    has_lines = any(site.line is not None for site in sites)
     chosen = []
     for place in wanted:
         found = [each for each in known if each == place] or [
@@ -112,11 +115,12 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
             chosen += found
         elif found:
             raise TraceError(f"{traces}: {place} is at {_listed(found, ' and ')}; name one of them in full")
-        elif known:
-            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {_listed(known, ', ')}")
+        elif has_lines:
+            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {_listed(_said(sites), ', ')}")
         elif any(syncs.sites for syncs in ranks):
+            functions = f"name one of its functions ({_listed(_said(sites), ', ')}), " if known else ""
             raise TraceError(
-                f"{traces}: has no source lines of waits, so none is at {place}; "
+                f"{traces}: has no source lines of waits, so none is at {place}; {functions}"
                 "record with the lines window of pinprof run, or use all"
             )
         else:
@@ -129,8 +133,7 @@ def _listed(places: Sequence[str], separator: str) -> str:
     return separator.join(places[:MOST_NAMED]) + more
 
 
-def _places_of(syncs: Syncs) -> Iterator[str]:
-    """Yield the places `FILE:LINE` at which the host waits by the code's doing, the costliest first."""
-    for site in syncs.sites:
-        if site.line is not None and site.is_of_the_code:
-            yield str(site.place)
+def _said(sites: Sequence[Site]) -> list[str]:
+    """Return a name of each place at which the host waits, the costliest first, those of the user before libraries'."""
+    places = (*(site.place for site in sites), *(site.library for site in sites if site.library))
+    return list(dict.fromkeys(place.names[0] for place in places if place.names))

@@ -58,6 +58,11 @@ def test_a_checkpoint_takes_the_part_that_was_timed_and_the_evaluation_the_rest(
     }
 
 
+def test_an_epoch_takes_what_was_timed_of_it_and_the_rest() -> None:
+    work = (Work(12, EPOCH, 200 * MS),)
+    assert reasons(follow_course(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {"epoch_end": (1, 490)}
+
+
 def test_a_quick_checkpoint_in_a_long_evaluation_is_not_named() -> None:
     work = (Work(12, EVALUATION), Work(12, CHECKPOINT, MS))
     assert reasons(follow_course(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
@@ -145,7 +150,8 @@ def test_later_steps_and_what_pinprof_took_have_rows_of_their_own() -> None:
     assert ledger == {"regular": 90, "input": 20, "later": 30, "pinprof": 1}
 
 
-TIMES = st.lists(st.tuples(*[st.integers(0, 500 * MS)] * 4), max_size=40)
+STEP_NS = st.one_of(st.just(10 * MS), st.just(11 * MS), st.integers(0, 900 * MS))
+TIMES = st.lists(st.tuples(STEP_NS, *[st.integers(0, 500 * MS)] * 2, st.one_of(st.just(0), STEP_NS)), max_size=40)
 
 
 @given(TIMES, st.data())

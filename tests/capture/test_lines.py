@@ -1,6 +1,7 @@
+import importlib
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from pinprof.capture.lines import LineRecorder
 from pinprof.capture.profiling import profile
 from pinprof.capture.sections import store
 from pinprof.trace import read_trace
-from pinprof.trace.lines import LINES_KEY, RecordedLines, SourceLine
+from pinprof.trace.lines import LINES_KEY, Place, RecordedLines, SourceLine
+from pinprof.trace.paths import call_path
 
 
 def read_deep(value: torch.Tensor) -> float:
@@ -199,4 +201,80 @@ def test_the_line_is_found_also_below_a_deep_stack_of_library_frames() -> None:
     library["call"](40, recorder.waited)
     (line,) = recorder.lines
     assert line.function == "test_the_line_is_found_also_below_a_deep_stack_of_library_frames"
-    assert line.stack == ("<library>:2:call",) * 24
+    assert line.stack[:41] == ("<library>:2:call",) * 41
+    assert line.stack[41:] == (f"{line.file}:{line.line}:{line.function}",)
+
+
+@pytest.fixture
+def compiling() -> Iterator[Any]:
+    """torch.compile, without a trace of its use afterwards: other tests would take their waits for compiled ones."""
+    yield torch.compile
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_line_in_compiled_code_is_the_one_that_calls_it(backend: str, compiling: Any) -> None:
+    recorder = LineRecorder()
+    library: dict[str, Any] = {"waited": recorder.waited}
+    exec(compile("def wait(x):\n    waited()\n    return x.clone()", "<library>", "exec"), library)
+    defined: Any = torch.library.Library("pinprof_test", "DEF")  # type: ignore[no-untyped-call]
+    defined.define("wait(Tensor x) -> Tensor")
+    defined.impl("wait", library["wait"], "CPU")
+    defined.impl("wait", torch.empty_like, "Meta")
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        z: torch.Tensor = torch.ops.pinprof_test.wait(y)
+        return z + 1
+
+    compiled = compiling(forward, backend=backend)
+    compiled(torch.ones(3))  # compiled code
+    (line,) = recorder.lines
+    assert line.line == marked("compiled code")
+    library_place, path = call_path(line.stack, line.place, certain=True)
+    assert library_place == Place(line.file, None, "forward")
+    assert len(path) == 2
+
+    forward(torch.ones(3))
+    assert [found.function for found in recorder.lines[1:]] == ["forward"]
+
+
+def test_a_library_that_waits_is_in_the_stack_with_the_way_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "lib" / "site-packages" / "detector"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from detector.heads import Heads\n")
+    (package / "heads.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(package.parent))
+    heads = importlib.import_module("detector").Heads()
+    recorder = LineRecorder()
+    monkeypatch.setattr(sys.modules["detector.heads"], "wait", recorder.waited)
+    heads(torch.ones(2))  # library called
+    monkeypatch.delitem(sys.modules, "detector")
+    monkeypatch.delitem(sys.modules, "detector.heads")
+    (line,) = recorder.lines
+    assert line.line == marked("library called")
+    library, path = call_path(line.stack, line.place, certain=True)
+    assert library == Place("detector/heads.py", 10, "loss")
+    assert path == (
+        f"{line.file}:{line.line}:{line.function}",
+        "detector/heads.py:6:forward",
+        "detector/heads.py:10:loss",
+    )
+
+
+LIBRARY = """import torch
+wait = None
+
+class Heads(torch.nn.Module):
+    def forward(self, x):
+        return torch.no_grad()(self.loss)(x)
+
+    def loss(self, x):
+        x = x + 1
+        wait()
+        return x
+"""
+"""Its `loss` is called through frames of torch: of the module, and of the decorator."""

@@ -16,6 +16,11 @@ from pinprof.trace import read_trace
 TESTS = Path(__file__).parents[1]
 PROGRAMS = ("gan", "resnet", "gpt", "detection", "trainer", "lightning_module", "graph", "amp", "custom")
 
+IN_LIBRARIES = ("detection",)
+"""Programs that wait in functions of libraries which they call."""
+UNSEEN = {"event_synchronize", "device_synchronize", "device_free", "device_malloc", "host_alloc", "pageable_copy"}
+"""Causes of waits that torch's sync debug mode does not tell."""
+
 pytestmark = pytest.mark.gpu
 
 
@@ -43,8 +48,7 @@ def test_a_foreign_trace_tells_the_functions_that_wait_and_no_wrong_line(foreign
     functions = {site.function for site in sites}
     found = {(function, line) for function, line in expected if function in functions}
     lines = {(site.function, site.line) for site in sites if site.line is not None}
-    unseen = {"event_synchronize", "device_synchronize", "device_free", "device_malloc", "host_alloc", "pageable_copy"}
-    of_mode = {(site.function, site.line) for site in sites if site.line is not None and site.cause not in unseen}
+    of_mode = {(site.function, site.line) for site in sites if site.line is not None and site.cause not in UNSEEN}
     print(  # noqa: T201
         f"{program}: functions of {len(found)} of {len(expected)} waits, {len(lines)} lines; missing {expected - found}"
     )
@@ -110,3 +114,31 @@ def test_the_lines_of_torchs_sync_debug_mode_are_in_the_report(recorded: Any, pr
     found = {(function, int(line)) for line, function in users}
     print(f"{program}: {len(expected & found)} of {len(expected)} lines; missing {sorted(expected - found)}")  # noqa: T201
     assert len(expected & found) >= 0.98 * len(expected)
+
+
+@pytest.mark.parametrize("program", IN_LIBRARIES)
+def test_the_library_functions_of_torchs_sync_debug_mode_are_in_the_report(recorded: Any, program: str) -> None:
+    script = str(TESTS / "programs" / f"{program}.py")
+    expected = {tuple(place) for place in answer("lines", script, "10")["libraries"]}
+    sites = [site for site in recorded(program)["syncs"]["sites"] if site["library"] and site["verdict"] != "profiler"]
+    found = {(site["library"]["file"], site["library"]["line"], site["library"]["function"]) for site in sites}
+    certain = {place for place in found if place[1] is not None}
+    functions = {(file, function) for file, _, function in found}
+    missing = sorted(place for place in expected if (place[0], place[2]) not in functions)
+    print(f"{program}: {len(expected & certain)} of {len(expected)} lines in libraries; functions missing {missing}")  # noqa: T201
+    assert expected
+    assert missing == []
+    callers = [site["path"][0] for site in sites if site["file"]]
+    assert {Path(caller.rsplit(":", 2)[0]).name for caller in callers} == {f"{program}.py"}
+
+
+@pytest.mark.parametrize("program", IN_LIBRARIES)
+def test_no_line_of_a_library_is_named_that_does_not_wait(recorded: Any, program: str) -> None:
+    script = str(TESTS / "programs" / f"{program}.py")
+    expected = {tuple(place) for place in answer("lines", script, "10")["libraries"]}
+    named = {
+        (site["library"]["file"], site["library"]["line"], site["library"]["function"])
+        for site in recorded(program)["syncs"]["sites"]
+        if site["library"] and site["library"]["line"] and site["cause"] not in UNSEEN
+    }
+    assert named <= expected

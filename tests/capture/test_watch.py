@@ -175,25 +175,6 @@ def test_a_replica_of_data_parallel_has_the_line_that_waits_for_it() -> None:
     assert wait.thread == "other"
 
 
-def test_a_line_that_compiled_code_was_called_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither files that torch.compile writes, nor functions that it has rewritten, have lines of the user's."""
-    text = f"import warnings\ndef call():\n    warnings.warn({SYNC_WARNING!r}, stacklevel=1)\n"
-    generated: dict[str, Callable[[], None]] = {}
-    exec(compile(text, "/tmp/torchinductor_me/ab/cab.py", "exec"), generated)
-
-    def forward() -> None:
-        generated["call"]()
-
-    convert = pytest.importorskip("torch._dynamo.convert_frame")
-    monkeypatch.setattr(convert, "output_codes", [forward.__code__])
-    watcher = Watcher()
-    with taking_warnings(watcher.waited):
-        forward()
-    (wait,) = watcher.watched().waits
-    assert wait.line.function == "test_a_line_that_compiled_code_was_called_at"
-    assert wait.called == "forward"
-
-
 @pytest.mark.parametrize(
     ("at", "steps", "expected"),
     [

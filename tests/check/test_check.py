@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from check_traces import checked, hidden_copy, item, measured, pageable, plain, with_waits
+from detector import WAITS, detector
 from recordings import TRACES, WORKLOADS, analysis_of, mostly_slow
 from trace_builder import TraceBuilder, without_known_events
 
@@ -758,3 +759,48 @@ def test_a_wrong_config_is_one_line_with_the_file_and_the_key(tmp_path: Path, te
         read_config(config(tmp_path, text))
     assert "pyproject.toml" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def without_libraries(report: Path) -> Path:
+    """Turn a report into one of a pinprof that did not tell waits apart by library."""
+    document = json.loads(report.read_text())
+    for site in document["traces"][0]["syncs"]["sites"]:
+        del site["library"]
+    report.write_text(json.dumps(document))
+    return report
+
+
+def new_waits(before: TraceBuilder, now: TraceBuilder, folder: Path, *, of_old_pinprof: bool) -> tuple[str, ...]:
+    """Return what is said of the hidden waits that a baseline does not have."""
+    report = report_of(before, folder)
+    (baseline,) = read_baseline(without_libraries(report) if of_old_pinprof else report).traces
+    checked = judge(measured(now, folder), Limits(), baseline)
+    return tuple(
+        place.message for verdict in checked.verdicts if verdict.key == "new_waits" for place in verdict.places
+    )
+
+
+def test_a_wait_in_another_function_of_a_library_is_new(tmp_path: Path) -> None:
+    (said,) = new_waits(detector(WAITS[:3]), detector(WAITS[:4]), tmp_path, of_old_pinprof=False)
+    assert said.startswith(
+        "aten::nonzero (nonzero) within fastrcnn_loss (torchvision/models/detection/roi_heads.py:32): 1 per step; "
+    )
+
+
+def test_a_baseline_that_does_not_tell_libraries_knows_all_that_a_line_calls(tmp_path: Path) -> None:
+    assert new_waits(detector(WAITS[:3]), detector(WAITS[:4]), tmp_path, of_old_pinprof=True) == ()
+    (said,) = new_waits(detector(WAITS[:1]), detector(WAITS[:2]), tmp_path, of_old_pinprof=True)
+    assert said.startswith("aten::nonzero (nonzero) within __call__")
+
+
+def test_what_one_line_calls_in_libraries_is_one_place_of_a_limit(tmp_path: Path) -> None:
+    (verdict,) = checked(detector(), tmp_path, Limits(max_hidden_syncs=0)).verdicts
+    assert sorted((str(place.place), place.rule or "") for place in verdict.places) == [
+        ("train.py:30", "PIN201"),
+        ("train.py:30", "PIN205"),
+        ("train.py:32", "PIN201"),
+        ("train.py:60", "PIN205"),
+    ]
+    masks = next(place for place in verdict.places if (place.line, place.rule) == (30, "PIN205"))
+    assert masks.message.startswith("aten::nonzero, aten::index (nonzero, mask_index) within __call__ (torchvision/")
+    assert ": 5 per step; as traced, the host waits 250 µs" in masks.message

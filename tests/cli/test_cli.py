@@ -11,6 +11,7 @@ import pytest
 import torch
 from bench_builder import H200, BenchBuilder, gbps
 from command_line import copying_trace, invoke, is_one_line_error
+from detector import detector
 from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
@@ -89,6 +90,25 @@ def test_report_prints_the_numbers_and_the_next_command(trace: Path) -> None:
     assert result.exit_code == 0
     assert "PIN101" in result.stdout
     assert f"Next: pinprof report {trace} --html report.html" in result.stderr
+
+
+def test_report_adds_up_waits_by_line_or_by_library(tmp_path: Path) -> None:
+    trace = detector().write(tmp_path / "detector.json")
+    by_line, by_library = (invoke("report", trace, *words).stdout for words in ((), ("--waits-by", "library")))
+    assert "train.py:30 (main)" in by_line
+    assert "called by" not in by_line
+    assert "called by" in by_library
+    assert invoke("report", trace, "--waits-by", "op").exit_code == 2
+
+
+def test_a_place_of_a_library_is_taken_and_one_that_does_not_wait_is_explained(tmp_path: Path) -> None:
+    trace = detector().write(tmp_path / "detector.json")
+    assert (
+        "3 waits of the host per step" in invoke("whatif", trace, "--drop-syncs", "roi_heads.py:fastrcnn_loss").stdout
+    )
+    refused = invoke("whatif", trace, "--drop-syncs", "boxes.py:clip")
+    assert is_one_line_error(refused)
+    assert "does not wait at boxes.py:clip; it does at train.py:" in refused.stderr
 
 
 def test_report_writes_json_beside_the_text(trace: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from detector import FOLDER, WAITS, detector
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
@@ -320,3 +321,13 @@ def test_a_trace_without_steps_is_not_compared_per_step(tmp_path: Path, made: Ma
     both = compare(whole, whole)
     assert named(both, "kernel_ms").difference == 0
     assert both.kernels_alike == 1
+
+
+def test_a_wait_that_left_a_library_is_gone_and_the_others_stay(tmp_path: Path) -> None:
+    before, after = (
+        recording(detector(waits).write(tmp_path / f"{len(waits)}.json")) for waits in (WAITS, (*WAITS[:1], *WAITS[2:]))
+    )
+    changes = compare(before, after).waits
+    assert [
+        (change.status, str(change.sites[0].library)) for change in changes if change.status in {"gone", "new"}
+    ] == [("gone", f"{FOLDER}/_utils.py:60")]

@@ -1,9 +1,11 @@
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench_builder import BenchBuilder, gbps, ms
+from detector import STEPS, detector, in_detector
 from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
@@ -675,3 +677,25 @@ def test_other_rules_say_nothing_of_pinning(tmp_path: Path) -> None:
     (plain,), (finding,) = findings_of(item, tmp_path), findings_of(item, tmp_path, machine(30, 30))
     assert finding.evidence.text == plain.evidence.text
     assert finding.saving == plain.saving
+
+
+def test_what_one_line_calls_in_libraries_is_one_finding_that_saves_what_all_of_it_saves(tmp_path: Path) -> None:
+    trace = read_trace(detector().write(tmp_path / "trace.json"))
+    found = find(measure(trace), trace)
+    assert Counter((finding.rule.id, str(finding.evidence.place)) for finding in found) == Counter(
+        [("PIN205", "train.py:30"), ("PIN201", "train.py:30"), ("PIN201", "train.py:32"), ("PIN205", "train.py:60")]
+    )
+    masks = next(finding for finding in found if str(finding.evidence.place) == "train.py:30")
+    assert masks.evidence.text.startswith("aten::nonzero, aten::index at train.py:30 within ")
+    assert "fastrcnn_loss (torchvision/models/detection/roi_heads.py:32)" in masks.evidence.text
+    assert ": 5 per step; " in masks.evidence.text
+    assert masks.saving is not None
+    assert masks.evidence.cost_ns == 700_000  # five times 140 µs
+    assert len(masks.evidence.edits.unwaited) == 5 * STEPS
+
+
+def test_a_finding_in_many_libraries_names_only_some(tmp_path: Path) -> None:
+    waits = [in_detector("aten::item", "item", f"torchvision/ops/boxes.py:{line}:f{line}") for line in range(1, 8)]
+    trace = read_trace(detector(waits).write(tmp_path / "trace.json"))
+    (finding,) = find(measure(trace), trace)
+    assert "f3 (torchvision/ops/boxes.py:3) and 3 more: 7 per step" in finding.evidence.text

@@ -1,15 +1,18 @@
 from pathlib import Path
 
 import pytest
+from detector import FOLDER, detector
 from recordings import TRACES
 from trace_builder import SIDE, TraceBuilder
 
+from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.measurement.profile import measure
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DTOH, HTOD
 from pinprof.whatif import PinnedRates, Prediction, Scenario, predict
-from pinprof.whatif.scenarios import _listed
+from pinprof.whatif.fixes import changes_of
+from pinprof.whatif.scenarios import _listed, places_in
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
 STEPS = 6
@@ -208,3 +211,34 @@ def test_a_trace_that_cannot_run_again_is_refused_in_one_line(tmp_path: Path) ->
     with pytest.raises(TraceError) as error:
         predicted(builder, tmp_path, 1.0)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "waits"),
+    [
+        ("train.py:30", 6),
+        ("train.py:main", 7),
+        (f"{FOLDER}/roi_heads.py:32", 2),
+        ("roi_heads.py:fastrcnn_loss", 3),
+        ("ops/boxes.py:83", 2),
+        ("train.py:60", 1),
+    ],
+)
+def test_waits_are_dropped_by_the_users_place_and_by_the_librarys(tmp_path: Path, place: str, waits: int) -> None:
+    details = details_of(read_trace(detector().write(tmp_path / "trace.json")))
+    scenario = Scenario(drop_syncs=places_in("trace.json", [details.syncs], [place]))
+    (change,) = changes_of(details, scenario)
+    assert change.per_step == waits
+
+
+def test_a_place_of_a_library_that_does_not_wait_is_told_with_those_that_do(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"does not wait at boxes\.py:9; it does at train\.py:60, .*boxes\.py:83"):
+        predicted(detector(), tmp_path, 2.0, drop_syncs=("boxes.py:9",))
+
+
+def test_without_lines_the_error_names_functions(tmp_path: Path) -> None:
+    builder = item_and_work()
+    builder.function("train.py(3): train", 0, 1000 * STEPS)
+    assert predicted(builder, tmp_path, 1.0, drop_syncs=("train.py:train",)).predicted_ns < 600_000
+    with pytest.raises(TraceError, match=r"no source lines.*name one of its functions \(train\.py:train\), record"):
+        predicted(builder, tmp_path, 1.0, drop_syncs=("train.py:7",))

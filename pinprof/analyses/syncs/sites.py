@@ -1,8 +1,9 @@
-"""Stalls gathered by site: the same cause in the same op, called from the same Python function."""
+"""Stalls gathered by site: the same cause, called from the same line of the user through the same library function."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,11 +17,12 @@ from pinprof.trace.callers import call_places, calling_function, outermost_op, s
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, Placed, SourceLine
 from pinprof.trace.links import follow
+from pinprof.trace.paths import CallPath, call_path, library_function, library_place
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace, rows_by
 
-SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None]
-"""Cause, file, function and op."""
+SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, str | None]
+"""Cause, file, function and op; file and function of the library."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,12 @@ class Cost(Stalled):
     """The GPU is idle because of them: `Stalls.idle_ns`."""
     within_ns: int
     """The part of that within calls that await no work; the rest comes after the work that was awaited."""
+
+    @classmethod
+    def of(cls, costs: Iterable["Cost"]) -> "Cost":
+        """Return what waits cost together."""
+        listed = list(costs)
+        return cls(*(sum(getattr(cost, each.name) for cost in listed) for each in fields(cls)))
 
     @property
     def overhead_ns(self) -> int:
@@ -74,6 +82,11 @@ class BareSite(Placed):
     """`hidden`, `explicit`, `benign` or `profiler`."""
     group: int | None = None
     """Number of the group of sites whose waits only move when one of them alone is removed."""
+    library: Place | None = None
+    """The innermost function outside of torch around the call, with its line where that was recorded; None where that
+    is the user's own function, or not known. Files are named from the folder of installed libraries on."""
+    path: tuple[str, ...] = ()
+    """`FILE:LINE:FUNCTION` from the user's line to `library`, without the frames of torch and Python, as in `stack`."""
 
     @property
     def is_wait(self) -> bool:
@@ -88,7 +101,13 @@ class BareSite(Placed):
     @property
     def identity(self) -> SiteIdentity:
         """What identifies it in another trace of the program; a line moves with every edit above it."""
-        return self.cause, self.file, self.function, self.op
+        library = self.library or Place()
+        return self.cause, self.file, self.function, self.op, library.file, library.function
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """By what options take it: `FILE:LINE` and `FILE:FUNCTION`, of the user's place and of the library's."""
+        return (*self.place.names, *(self.library.names if self.library else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,13 +167,13 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     cause = name_causes(trace, stalls, lines)
     if len(cause) == 0:
         return Syncs(stalls, cause, (), (), stalls.call, stalls.copy)
-    around = _around(trace, stalls.call)
-    site = np.unique(_keys(trace, stalls, cause, lines, around), axis=1, return_inverse=True)[1].ravel()
+    around = _around(trace, stalls.call, lines)
+    site = np.unique(_keys(trace, stalls, cause, around), axis=1, return_inverse=True)[1].ravel()
     in_step = trace.steps.holds(stalls.call_step)
     groups = group_sites(trace, stalls, site)
     sites = []
     for number, rows in enumerate(rows_by(site)):
-        made = _site(trace, stalls, CAUSES[cause[rows[0]]], lines[rows[0]], rows, in_step, around)
+        made = _site(trace, stalls, CAUSES[cause[rows[0]]], rows, in_step, around)
         sites.append(replace(made, group=groups.get(number)))
     order = sorted(range(len(sites)), key=lambda number: (-sites[number].total.idle_ns, -sites[number].total.stall_ns))
     rank = np.empty(len(sites), np.int64)
@@ -163,8 +182,12 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
 
 
 class _Around(NamedTuple):
-    """What is around each stall; -1 for none."""
+    """What is around each stall; -1 or None for none."""
 
+    line: list[SourceLine | None]
+    """The recorded line of the user's code, or the one that the source tells."""
+    library: list[Place | None]
+    """The innermost function outside of torch, None where that is the user's own."""
     op: Int32s
     function: Int32s
     """Of the user's own code."""
@@ -174,60 +197,89 @@ class _Around(NamedTuple):
     """Whether a limiter is around it."""
 
 
-def _around(trace: Trace, call: Int64s) -> _Around:
+def _around(trace: Trace, call: Int64s, lines: list[SourceLine | None]) -> _Around:
+    innermost = calling_function(trace, call)
     return _Around(
+        lines,
+        _libraries(trace, lines, library_function(trace, innermost)),
         outermost_op(trace, call),
         user_calls(trace, call).function,
-        calling_function(trace, call),
+        innermost,
         in_limiter(trace, call),
     )
 
 
-def _keys(trace: Trace, stalls: Stalls, cause: Int32s, lines: list[SourceLine | None], around: _Around) -> np.ndarray:
-    """Return what makes a site, one column per stall: the source line where it is known, else op and function."""
+def _libraries(trace: Trace, lines: list[SourceLine | None], functions: Int32s) -> list[Place | None]:
+    """Return per stall the library's place: from the stack of its recorded line, else that of the Python function."""
+    of_line, of_function = cache(_path_of), cache(library_place)
+    names = [trace.functions.name_of(row) if row != NONE else "" for row in functions.tolist()]
+    return [
+        of_line(line).library if line and line.stack else of_function(name)
+        for line, name in zip(lines, names, strict=True)
+    ]
+
+
+def _path_of(line: SourceLine) -> CallPath:
+    return call_path(line.stack, line.place, certain=line.line is not None)
+
+
+def _keys(trace: Trace, stalls: Stalls, cause: Int32s, around: _Around) -> np.ndarray:
+    """Return what makes a site, one column per stall: the source line where it is known, else op and function.
+
+    The library's place tells sites apart, too, but not those of launches that were held up: any launch may be the one.
+    """
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
-    index: dict[Place | None, int] = {None: NONE}
-    line = np.array([index.setdefault(line.place if line else None, len(index)) for line in lines], dtype=np.int32)
+    line = _numbered([line.place if line else None for line in around.line])
+    in_library = ~stalls.profiler & ~np.isin(cause, [CAUSES.index(name) for name in HELD_UP])
     return np.stack(
         (
             cause,
             line,
             np.where(line == NONE, follow(trace.ops.name, around.op), NONE),
             np.where(line == NONE, follow(trace.functions.name, around.function), NONE),
+            np.where(in_library, _numbered(around.library), NONE),
             role[trace.calls.thread[stalls.call]],
             stalls.profiler,
         )
     )
 
 
-def _site(
-    trace: Trace,
-    stalls: Stalls,
-    cause: str,
-    line: SourceLine | None,
-    members: Int64s,
-    in_step: np.ndarray,
-    around: _Around,
-) -> Site:
+def _numbered(places: list[Place | None]) -> Int32s:
+    """Return a number for each place, equal ones for equal places, -1 for none."""
+    index: dict[Place | None, int] = {None: NONE}
+    return np.array([index.setdefault(place, len(index)) for place in places], dtype=np.int32)
+
+
+def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np.ndarray, around: _Around) -> Site:
     longest = int(members[stalls.stall_ns[members].argmax()])
-    call, op, function = int(stalls.call[longest]), int(around.op[longest]), int(around.function[longest])
-    place = line or (frame(trace.functions.name_of(function)) if function != NONE else None)
-    stack = (line.stack if line else ()) or stack_of(trace, int(around.innermost[longest]))
+    call, op, line = int(stalls.call[longest]), int(around.op[longest]), around.line[longest]
+    at = line.place if line else _function_place(trace, int(around.function[longest]))
+    recorded = line.stack if line else ()
+    stack = recorded or stack_of(trace, int(around.innermost[longest]))
+    has_library = cause not in HELD_UP and not stalls.profiler[longest]
+    library = around.library[longest] if has_library else None
     return Site(
         cause=cause,
         op=trace.ops.name_of(op) if op != NONE else None,
         call=trace.calls.name_of(call),
-        file=place.file if place else None,
-        line=line.line if line else None,
-        function=place.function if place else None,
+        file=at.file,
+        line=at.line,
+        function=at.function,
         stack=stack,
         devices=_devices(stalls, members),
         thread=trace.threads[trace.calls.thread[call]].role,
         verdict=verdict_on(trace, stalls, members, cause, stack, around.limited),
+        library=library,
+        path=call_path(stack, at, certain=bool(recorded)).path if library else (),
         total=_cost(stalls, members),
         in_steps=_cost(stalls, members[in_step[members]]),
     )
+
+
+def _function_place(trace: Trace, function: int) -> Place:
+    found = frame(trace.functions.name_of(function)) if function != NONE else None
+    return Place(found.file, None, found.function) if found else Place()
 
 
 def _devices(stalls: Stalls, members: Int64s) -> tuple[int, ...]:

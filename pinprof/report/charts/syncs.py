@@ -6,7 +6,7 @@ from pinprof.analyses.syncs import Cost
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Chart, Key, bars, layout
 from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
-from pinprof.report.words import idle_after
+from pinprof.report.words import idle_after, in_short
 from pinprof.rules.sums import in_or_after
 from pinprof.units import duration, ms
 
@@ -70,6 +70,7 @@ def _caption(profile: Profile, sites: Sequence[tuple[WaitSite, Cost]]) -> str:
 
 
 def _named(site: WaitSite) -> str:
-    where = str(site.place) or site.op or site.call
+    known = [str(at) for at in (site.place, site.library and in_short(site.library)) if at and str(at)]
+    where = " > ".join(known) or site.op or site.call
     where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]
     return f"{site.cause.replace('_', ' ')}: {where}"

@@ -94,7 +94,13 @@ def _wait(change: WaitChange) -> dict[str, Any]:
 
 
 def _site(site: Site) -> dict[str, Any]:
-    return {**site.place._asdict(), "call": site.call, "thread": site.thread, "verdict": site.verdict}
+    return {
+        **site.place._asdict(),
+        "library": site.library and site.library._asdict(),
+        "call": site.call,
+        "thread": site.thread,
+        "verdict": site.verdict,
+    }
 
 
 def _copies(change: CopyChange) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinned, WaitChange
 from pinprof.comparison.changes import GONE, NEW
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import NOTHING, place, saved, step_known
+from pinprof.report.words import NOTHING, place, saved, step_known, whole_place
 from pinprof.rules import Finding
-from pinprof.trace.lines import Place
 from pinprof.units import between, counted, duration, how_many, percent, rate, size, sizes
 
 LABELS = {
@@ -227,15 +226,17 @@ def pair(figure: ComparedFigure) -> str:
 def where(change: WaitChange | FindingChange) -> str:
     """Return the place of waits or findings, before and after where it differs."""
     sides = [
-        _places(member.evidence.place if isinstance(member, Finding) else member.place for member in members)
+        _places(
+            place(member.evidence.place) if isinstance(member, Finding) else whole_place(member) for member in members
+        )
         for members in (change.before, change.after)
     ]
     shown = [side for side in dict.fromkeys(sides) if side]
     return f" {ARROW} ".join(shown) or NOTHING
 
 
-def _places(places: Iterable[Place]) -> str:
-    texts = list(dict.fromkeys(filter(None, map(place, places))))
+def _places(places: Iterable[str]) -> str:
+    texts = list(dict.fromkeys(filter(None, places)))
     more = f" and {len(texts) - MAX_PLACES} more" if len(texts) > MAX_PLACES else ""
     return ", ".join(texts[:MAX_PLACES]) + more
 

@@ -82,6 +82,8 @@ def stall_args(analysis: Analysis, row: int) -> dict[str, Any]:
         args["op"] = printable(site.op)
     if at:
         args["at"] = printable(at)
+    if site.library:
+        args["in"] = printable(place(site.library))
     rule = rule_of_wait(analysis.details, row)
     if rule:
         args["more"] = f"pinprof explain {rule}"

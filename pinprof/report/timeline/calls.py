@@ -8,7 +8,7 @@ from pinprof.analysis import Analysis
 from pinprof.report.words import cut, place
 from pinprof.trace.callers import user_calls
 from pinprof.trace.frames import frame
-from pinprof.trace.lines import SourceLine
+from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
 
@@ -46,16 +46,17 @@ class Surroundings:
         texts = [_texts(trace, column) for column in distinct.T.tolist()]
         call = np.array([code(*pair) for pair in texts], np.int64)[which.ravel()] if texts else np.zeros(0, np.int64)
 
-        def placed(row: int, line: SourceLine | None) -> int:
+        def placed(row: int, line: SourceLine | None, library: Place | None = None) -> int:
             if line is None:
                 return int(call[row])
             at = cut(place(line.place), MAX_PLACE)
-            return code(texts[which.ravel()[row]][0], f"called at {at}")
+            inside = f"within {cut(place(library), MAX_PLACE)}" if library else ""
+            return code(texts[which.ravel()[row]][0], f"called at {at}", inside)
 
         stalls = analysis.details.syncs
-        stall = np.array(
-            [placed(row, line) for row, line in zip(stalls.stalls.call.tolist(), stalls.lines, strict=True)]
-        )
+        libraries = (stalls.sites[number].library for number in stalls.site.tolist())
+        rows = zip(stalls.stalls.call.tolist(), stalls.lines, libraries, strict=True)
+        stall = np.array([placed(*each) for each in rows])
         activity = np.zeros(len(trace.gpu), np.int64)
         launch = trace.links.launch
         for row, line in zip(analysis.details.overlap.row.tolist(), analysis.details.copy_places, strict=True):

@@ -10,7 +10,7 @@ from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, whole_cost
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.kinds import BLUE, GREEN, GREY, KINDS, ORANGE, SKY, STALL, VERMILLION, YELLOW
-from pinprof.report.words import IDLE, cut, place
+from pinprof.report.words import IDLE, cut, whole_place
 from pinprof.units import NS_PER_MS, counted, duration, rate, sizes
 
 Bars = tuple[str, str, Sequence[int], Sequence[str]]
@@ -82,7 +82,7 @@ def _stalls(profile: Profile) -> go.Figure | None:
     sites = [(site, cost) for site, cost in costs if cost][:MOST_SITES]
     if not profile.sites or profile.withheld.stalls or profile.withheld.drain:
         return None
-    names = [_site(number, site.cause, place(site.place)) for number, (site, _) in enumerate(sites)]
+    names = [_site(number, site.cause, whole_place(site)) for number, (site, _) in enumerate(sites)]
     parts = (
         ("drain: for work queued before", BLUE, [cost.drain_ns for _, cost in sites]),
         ("own: for its own copy", ORANGE, [cost.own_ns for _, cost in sites]),

@@ -368,6 +368,8 @@ def _site(profile: Profile, site: WaitSite) -> dict[str, Any]:
         "op": site.op,
         "call": site.call,
         **site.place._asdict(),
+        "library": site.library and site.library._asdict(),
+        "path": list(site.path),
         "stack": list(site.stack),
         "thread": site.thread,
         "count": total and total.count,

@@ -1,14 +1,17 @@
 """The tables of the page: all numbers that the charts are drawn from, and what each means."""
 
+from collections.abc import Iterator
+
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import StepParts
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.overlap import PATTERNS
-from pinprof.report.elements import Column, Markup, details, number_columns, table
+from pinprof.report.elements import Column, Markup, bold, details, number_columns, table
+from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.trace.elsewhere import seen_elsewhere
-from pinprof.report.words import IDLE, NOTHING, copy_cells, exposed_rows, place, surprises, wait_cells
+from pinprof.report.words import IDLE, NOTHING, copy_cells, exposed_rows, place, surprises, wait_cells, whole_place
 from pinprof.trace.tables import Int64s
 from pinprof.units import between, counted, duration, percent
 
@@ -16,6 +19,8 @@ OF_WHAT = {"step": "Per complete step", "trace": "In the whole trace"}
 """Of what figures are, by `StepTimes.whole`."""
 FEW = 10
 """Of so many steps each length is said."""
+INSIDE = "\N{BOX DRAWINGS LIGHT UP AND RIGHT}"
+"""Before what belongs to the row above."""
 MAX_ROWS = 100
 """A longer table helps nobody."""
 
@@ -41,38 +46,60 @@ def reasons_table(profile: Profile) -> Markup:
 
 def sites_table(profile: Profile) -> Markup:
     """Return the waits of the host by site, and what is surprising about them."""
+    made = _gathered_table(profile, LINE)
+    if called_from_several(profile.sites):
+        again = _gathered_table(profile, LIBRARY)
+        made += Markup("<details><summary>The same by function of the libraries</summary>{}</details>").format(again)
+    said = Markup().join(map(Markup("<li>{}.</li>").format, surprises(profile))) if made else ""
+    return made + (Markup("<ul>{}</ul>").format(said) if said else "")
+
+
+def _gathered_table(profile: Profile, by: str) -> Markup:
     steps = profile.steps
     columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
     counts = ("in the trace", "per step") if steps.whole == "step" else ("in the trace",)
     columns += number_columns(*counts, "stall", "drain", "own copy", "rest", "GPU idle after")
-    rows = [_site_row(profile, site) for site in profile.sites]
     caption = (
         f"{OF_WHAT[steps.whole]} as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle "
         "after: until its next work"
     )
-    if not rows:
-        return Markup()
-    said = Markup().join(map(Markup("<li>{}.</li>").format, surprises(profile)))
-    return table(caption, columns, rows) + (Markup("<ul>{}</ul>").format(said) if said else "")
+    rows = [row for gathered in gather(profile.sites, by) for row in _gathered_rows(profile, gathered, by)]
+    return table(caption, columns, rows) if rows else Markup()
 
 
-def _site_row(profile: Profile, site: WaitSite) -> tuple[str, ...]:
+def _gathered_rows(profile: Profile, gathered: Gathered, by: str) -> Iterator[tuple[str, ...]]:
+    """Yield the row of a site; of several their sum, then each."""
+    if len(gathered.sites) == 1:
+        (site,) = gathered.sites
+        yield _site_row(profile, site, whole_place(site) or NOTHING)
+        return
+    totals = [given(site.total) for site in gathered.sites]
+    count, *times = wait_cells(profile, *gathered.sites)
+    yield (
+        bold(gathered.cause.replace("_", " ")),
+        "",
+        bold(place(gathered.at) or NOTHING),
+        f"{len(gathered.sites)} sites",
+        NOTHING if None in totals else f"{sum(total.count for total in totals if total):,}",
+        *([count] if profile.steps.whole == "step" else []),
+        *times,
+    )
+    for site in gathered.sites:
+        yield _site_row(profile, site, f"{INSIDE} {inner_place(site, by)}")
+
+
+def _site_row(profile: Profile, site: WaitSite, where: str) -> tuple[str, ...]:
     by_profiler, total = site.verdict == "profiler", given(site.total)
     count, *times = wait_cells(profile, site)
     return (
         "the profiler's own, not counted" if by_profiler else site.cause.replace("_", " "),
         "" if by_profiler else site.verdict,
-        _where(site),
+        details(where, site.stack) if site.stack else where,
         Markup("<code>{}</code>").format(site.op or site.call),
         f"{total.count:,}" if total else NOTHING,
         *([count] if profile.steps.whole == "step" else []),
         *([NOTHING] * len(times) if by_profiler else times),
     )
-
-
-def _where(site: WaitSite) -> str:
-    at = place(site.place) or NOTHING
-    return details(at, site.stack) if site.stack else at
 
 
 def elsewhere_table(profile: Profile) -> Markup:

@@ -10,9 +10,10 @@ from pinprof.analyses.course import Course
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.known import Withheld, given
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust import Doubt
 from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.trace.course import ledger, regular, unlike
 from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
 from pinprof.report.trace.headline import beside_findings, nothing_found
@@ -29,6 +30,7 @@ from pinprof.report.words import (
     cut,
     doubts,
     exposed_rows,
+    in_short,
     joint_worth,
     place,
     printable,
@@ -39,24 +41,30 @@ from pinprof.report.words import (
     then_worth,
     wait_cells,
     waits_in_all,
+    whole_place,
     why_not,
     worth,
 )
 from pinprof.rules import Findings, unsearched
 from pinprof.units import counted, duration, percent
 
-MAX_SITES, MAX_DEVICES = 10, 16
-"""More sites or GPUs than this are counted, not listed."""
+MAX_SITES, MAX_WITHIN, MAX_DEVICES = 10, 5, 16
+"""More sites, sites below a line, or GPUs than this are counted, not listed."""
 
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 
 
-def to_text(profile: Profile, findings: Findings, *, width: int = 100, color: bool = False) -> str:
-    """Return the report on one trace as text for a terminal of this width, with ANSI colours if asked for."""
-    return laid_out(_parts(profile, findings), width=width, color=color)
+def to_text(
+    profile: Profile, findings: Findings, *, width: int = 100, color: bool = False, waits_by: str = LINE
+) -> str:
+    """Return the report on one trace as text for a terminal of this width, with ANSI colours if asked for.
+
+    Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function.
+    """
+    return laid_out(_parts(profile, findings, waits_by), width=width, color=color)
 
 
-def _parts(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
+def _parts(profile: Profile, findings: Findings, waits_by: str) -> Iterable[RenderableType]:
     yield _heading(profile)
     yield from _missing(DISTRUST, doubts(profile))
     yield from _summary(profile)
@@ -65,7 +73,7 @@ def _parts(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     if profile.copies:
         yield from _copies(profile)
     if any(site.verdict != "profiler" for site in profile.sites):
-        yield from _waits(profile)
+        yield from _waits(profile, waits_by)
     if seen := seen_elsewhere(profile):
         yield from _elsewhere(seen)
     if profile.loader.waits:
@@ -173,7 +181,7 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
         yield bullet(f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {SENTENCES[reason]}")
 
 
-def _waits(profile: Profile) -> Iterable[RenderableType]:
+def _waits(profile: Profile, waits_by: str) -> Iterable[RenderableType]:
     sites = [site for site in profile.sites if site.verdict != "profiler"]
     listed = [site for site in sites if some_in_steps([site])]
     yield section(f"Waits of the host, {profile.steps.per} as traced")
@@ -182,17 +190,18 @@ def _waits(profile: Profile) -> Iterable[RenderableType]:
     rows = table(
         "cause", "in", "op or call", "count", "stall", "drain", "own", "rest", "GPU idle after", text_columns=3
     )
-    for site in listed[:MAX_SITES]:
-        rows.add_row(
-            site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
-            cut(place(site.place) or NOTHING, MAX_CELL),
-            cut(site.op or site.call, MAX_CELL),
-            *wait_cells(profile, site),
-        )
+    together = gather(listed, waits_by)
+    for gathered in together[:MAX_SITES]:
+        for row in _gathered_rows(profile, gathered, waits_by):
+            rows.add_row(*(cut(cell, MAX_CELL) for cell in row))
     if listed:
         yield rows
-    if len(listed) > MAX_SITES:
-        yield bullet(f"and {counted(len(listed) - MAX_SITES, 'more site')}, all in the JSON and HTML reports")
+    if left := sum(len(gathered.sites) for gathered in together[MAX_SITES:]):
+        yield bullet(f"and {counted(left, 'more site')}, all in the JSON and HTML reports")
+    if waits_by == LINE and called_from_several(listed):
+        yield bullet(
+            "functions of libraries wait for several of these lines: pinprof report --waits-by library adds them up"
+        )
     if len(sites) > len(listed):
         yield bullet(
             f"{counted(len(sites) - len(listed), 'site')} outside of the complete steps: in the JSON and HTML reports"
@@ -209,6 +218,30 @@ def _elsewhere(seen: Sequence[SeenWait]) -> Iterable[RenderableType]:
     yield rows
     if len(seen) > MAX_SEEN:
         yield bullet(f"and {counted(len(seen) - MAX_SEEN, 'more line')}, all in the JSON and HTML reports")
+
+
+def _gathered_rows(profile: Profile, gathered: Gathered, by: str) -> Iterable[tuple[str, ...]]:
+    """Yield the row of a site; of several their sum, then the costliest, then what is left of them."""
+    first, *others = gathered.sites
+    if not others:
+        yield _cause(first), whole_place(first) or NOTHING, first.op or first.call, *wait_cells(profile, first)
+        return
+    sums = wait_cells(profile, *gathered.sites)
+    yield (
+        gathered.cause,
+        place(in_short(gathered.at) if by == LIBRARY else gathered.at),
+        f"{len(gathered.sites)} sites",
+        *sums,
+    )
+    for site in gathered.sites[:MAX_WITHIN]:
+        where = inner_place(site, by)
+        yield f"  {_cause(site)}", f"  {where}", site.op or site.call, *wait_cells(profile, site)
+    if left := gathered.sites[MAX_WITHIN:]:
+        yield "  more", NOTHING, counted(len(left), "site"), *wait_cells(profile, *left)
+
+
+def _cause(site: WaitSite) -> str:
+    return site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})"
 
 
 def _input(profile: Profile) -> Iterable[RenderableType]:

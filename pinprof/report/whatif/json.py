@@ -61,4 +61,9 @@ def change_fields(change: Change) -> dict[str, Any]:
 
 def wait_fields(site: Site) -> dict[str, Any]:
     """Return the names and values of what tells a wait from others."""
-    return {"cause": site.cause, "op": site.op, **site.place._asdict()}
+    return {
+        "cause": site.cause,
+        "op": site.op,
+        **site.place._asdict(),
+        "library": site.library and site.library._asdict(),
+    }

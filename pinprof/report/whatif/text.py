@@ -8,6 +8,7 @@ from rich.text import Text
 from pinprof.analyses.syncs import Site
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import BOUNDS, place, printable, saved
+from pinprof.rules.sums import within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, percent, rate, sizes
 from pinprof.whatif import Prediction, Scenario
@@ -164,7 +165,7 @@ def _at(sites: Sequence[Site]) -> str:
 def where(site: Site) -> str:
     """Return where a site is, as far as the trace tells."""
     at = place(site.place)
-    return f"at {at}" if at else f"in {site.op or site.call}"
+    return (f"at {at}" if at else f"in {site.op or site.call}") + within([site])
 
 
 def _speeds(scenario: Scenario) -> Iterator[str]:

@@ -1,9 +1,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import copying_trace
+from detector import detector
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
@@ -17,7 +19,7 @@ from pinprof.trace import read_trace
 WIDTH = 110
 
 
-def text_of(path: Path, **options: bool) -> str:
+def text_of(path: Path, **options: Any) -> str:
     trace = read_trace(path)
     profile = measure(trace)
     return to_text(profile, find(profile, trace), width=WIDTH, **options).replace(f"{path.parent}/", "")
@@ -166,3 +168,17 @@ def test_the_parts_of_a_stall_add_up_to_it(tmp_path: Path) -> None:
     (row,) = [line for line in text.splitlines() if line.lstrip().startswith("pageable_copy")]
     cells = row.split()[-10:]
     assert " ".join(cells[:8]) == "8.03 ms 6.03 ms 2.00 ms 3.00 µs"  # 8033 = 6030 + 2000 + 3
+
+
+def test_waits_in_libraries_stand_below_the_line_that_calls_them(
+    tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    golden("console-detector.txt", text_of(detector().write(tmp_path / "detector.json")))
+
+
+def test_waits_in_libraries_are_added_up_by_function_if_asked(tmp_path: Path) -> None:
+    text = text_of(detector().write(tmp_path / "detector.json"), waits_by="library")
+    (row,) = (line for line in text.splitlines() if "batched_nms" in line and "2 sites" in line)
+    assert row.split()[:1] == ["nonzero"]
+    assert " 100 µs " in row
+    assert "--waits-by" not in text

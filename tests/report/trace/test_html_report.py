@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
+from detector import WAITS, detector
 from page_reader import Page
 from recordings import TRACES, analysis_of
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
@@ -254,3 +255,17 @@ def test_shares_leave_out_what_is_zero() -> None:
 
 def test_shares_of_less_than_a_percent_are_escaped() -> None:
     assert "a: 1 ns (&lt;1 %)" in shares("all", [Share("a", 1, "1 ns", "#000"), Share("b", 999, "999 ns", "#111")])
+
+
+def test_the_page_shows_waits_in_libraries_by_line_and_by_library(tmp_path: Path) -> None:
+    page = to_html([entry_of(detector().write(tmp_path / "trace.json"))])
+    assert "<b>train.py:30 (main)</b>" in page
+    assert "in detection/roi_heads.py:40 (fastrcnn_loss)" in page
+    assert "The same by function of the libraries" in page
+    assert "<b>batched_nms (torchvision/ops/boxes.py)</b>" in page
+
+
+def test_the_page_shows_waits_once_where_no_library_is_called_from_several_lines(tmp_path: Path) -> None:
+    page = to_html([entry_of(detector(WAITS[:4]).write(tmp_path / "trace.json"))])
+    assert "in detection/roi_heads.py:32 (fastrcnn_loss)" in page
+    assert "The same by function of the libraries" not in page

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from detector import FOLDER, LOSS, detector
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
@@ -26,7 +27,7 @@ COPY = {
 }  # fmt: skip
 SITE = {
     "cause", "op", "call", "file", "line", "function", "thread", "count", "per_step", "stall_ms", "drain_ms", "own_ms",
-    "bubble_ms", "verdict", "stack",
+    "bubble_ms", "verdict", "stack", "library", "path",
 }  # fmt: skip
 FINDING = {
     "rule", "title", "severity", "file", "line", "evidence", "saving_ms", "saving_fraction", "range_ms", "fix",
@@ -159,3 +160,14 @@ def test_events_of_old_versions_are_counted_by_their_present_names(tmp_path: Pat
 def test_several_traces_have_an_entry_each() -> None:
     paths = (TRACES / "clean.json.gz", TRACES / "prefetch.json.gz")
     assert [trace["path"] for trace in document_of(*paths)["traces"]] == [str(path) for path in paths]
+
+
+def test_a_site_has_its_library_and_the_path_to_it(tmp_path: Path) -> None:
+    (trace,) = document_of(detector().write(tmp_path / "trace.json"))["traces"]
+    own, loss = (
+        next(site for site in trace["syncs"]["sites"] if site["line"] == line and site["cause"] == cause)
+        for line, cause in ((32, "item"), (30, "mask_index"))
+    )
+    assert (own["library"], own["path"]) == (None, [])
+    assert loss["library"] == {"file": f"{FOLDER}/roi_heads.py", "line": 32, "function": "fastrcnn_loss"}
+    assert loss["path"] == ["train.py:30:main", f"{FOLDER}/generalized_rcnn.py:104:forward", LOSS]

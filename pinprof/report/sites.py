@@ -1,0 +1,74 @@
+"""Sites gathered: by the place of the user's code that calls them, or by the library's function that waits."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pinprof.measurement.profile import WaitSite, whole_cost
+from pinprof.report.words import in_short, place
+from pinprof.trace.lines import Place
+from pinprof.units import counted
+
+LINE, LIBRARY = "line", "library"
+"""By what sites are gathered."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Sites that stand together, the costliest first; or one that nothing is to stand beside."""
+
+    at: Place
+    """The user's place, or the library's function; that of the site itself where it stands alone."""
+    sites: tuple[WaitSite, ...]
+
+    @property
+    def cause(self) -> str:
+        """The cause of all of them, or how many there are."""
+        causes = {site.cause for site in self.sites}
+        return self.sites[0].cause if len(causes) == 1 else counted(len(causes), "cause")
+
+
+def gather(sites: Iterable[WaitSite], by: str = LINE) -> list[Gathered]:
+    """Return sites gathered by LINE or LIBRARY, the longest idle time first, then the longest stall.
+
+    Only waits in libraries stand together, with what else waits at their line; any other site stands alone.
+    """
+    listed = list(sites)
+    place_of = PLACES[by]
+    in_libraries = {place_of(site) for site in listed if site.library} - {Place()}
+    together: dict[object, list[WaitSite]] = {}
+    for number, site in enumerate(listed):
+        at = place_of(site)
+        together.setdefault(at if at in in_libraries else number, []).append(site)
+    made = [Gathered(place_of(members[0]), tuple(members)) for members in together.values()]
+    return sorted(made, key=_rank)
+
+
+def _function(site: WaitSite) -> Place:
+    """Return the library's function around a site, or the user's place where the user's own function waits."""
+    return site.library._replace(line=None) if site.library else site.place
+
+
+PLACES: Mapping[str, Callable[[WaitSite], Place]] = {LINE: lambda site: site.place, LIBRARY: _function}
+"""By what sites stand together."""
+
+
+def _rank(gathered: Gathered) -> tuple[int, int]:
+    costs = [cost for site in gathered.sites if (cost := whole_cost(site.total))]
+    return -sum(cost.idle_ns for cost in costs), -sum(cost.stall_ns for cost in costs)
+
+
+def inner_place(site: WaitSite, by: str) -> str:
+    """Return the place of a site within those that it is gathered with: the library's, or the user's that calls it."""
+    if by == LINE:
+        return f"in {place(in_short(site.library))}" if site.library else "by itself"
+    line = f"line {site.library.line}, " if site.library and site.library.line is not None else ""
+    return f"{line}called by {place(site.place)}" if place(site.place) else f"{line}caller not known"
+
+
+def called_from_several(sites: Sequence[WaitSite]) -> bool:
+    """Return whether gathering by library tells more than by line: some function is called from several places."""
+    callers: dict[Place, set[Place]] = {}
+    for site in sites:
+        if site.library:
+            callers.setdefault(_function(site), set()).add(site.place)
+    return any(len(places) > 1 for places in callers.values())

@@ -1,0 +1,152 @@
+"""The way from the user's line to a wait: the library's function, and the frames between."""
+
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.trace import read_trace
+from pinprof.trace.callers import DEEPEST_STACK, STACK_DEPTH, calling_function, kept_frames, stack_of
+from pinprof.trace.lines import Place
+from pinprof.trace.paths import CallPath, call_path, library_function
+from pinprof.trace.tables import NONE
+
+USER = Place("train.py", 30, "main")
+LIBRARY = "/opt/env/lib/python3.12/site-packages/torchvision/models/detection/"
+DETECTOR = (
+    "torch/_tensor.py:100:__getitem__",
+    f"{LIBRARY}roi_heads.py:632:fastrcnn_loss",
+    f"{LIBRARY}roi_heads.py:790:forward",
+    "torch/nn/modules/module.py:1790:_call_impl",
+    "torch/nn/modules/module.py:1779:_wrapped_call_impl",
+    f"{LIBRARY}generalized_rcnn.py:104:forward",
+    "torch/nn/modules/module.py:1790:_call_impl",
+    "train.py:30:main",
+    "train.py:50:<module>",
+)
+LOSS = Place("torchvision/models/detection/roi_heads.py", 632, "fastrcnn_loss")
+PATH = (
+    "train.py:30:main",
+    "torchvision/models/detection/generalized_rcnn.py:104:forward",
+    "torchvision/models/detection/roi_heads.py:790:forward",
+    "torchvision/models/detection/roi_heads.py:632:fastrcnn_loss",
+)
+
+
+def test_the_path_leads_from_the_users_line_to_the_innermost_frame_outside_of_torch() -> None:
+    assert call_path(DETECTOR, USER, certain=True) == CallPath(LOSS, PATH)
+
+
+def test_a_wait_that_the_user_calls_has_no_library() -> None:
+    for stack in ((), ("train.py:30:main",), ("torch/_tensor.py:100:tolist", "train.py:30:main")):
+        assert call_path(stack, USER, certain=True) == CallPath()
+
+
+def test_frames_around_the_users_line_are_no_library() -> None:
+    stack = ("train.py:30:main", "lightning/pytorch/loops/optimization.py:9:run", "train.py:80:<module>")
+    assert call_path(stack, USER, certain=True) == CallPath()
+
+
+def test_where_functions_begin_is_no_line_of_a_library() -> None:
+    library, path = call_path(DETECTOR, Place("train.py", None, "main"), certain=False)
+    assert library == LOSS._replace(line=None)
+    assert path == PATH  # as the stack has it
+
+
+def test_a_stack_that_was_cut_tells_the_path_as_far_as_it_reaches() -> None:
+    assert call_path(DETECTOR[:3], USER, certain=True) == CallPath(LOSS, (PATH[0], *PATH[2:]))
+
+
+def test_without_a_place_of_the_user_the_path_has_the_frames_of_libraries() -> None:
+    assert call_path(DETECTOR[:-2], Place(), certain=True) == CallPath(LOSS, PATH[1:])
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "torch/optim/optimizer.py:5:step",
+        "/usr/lib/python3/dist-packages/torch/nn/functional.py:9:pad",
+        "/usr/lib/python3.12/contextlib.py:81:inner",
+        "contextlib.py:81:inner",
+        "<frozen importlib._bootstrap>:241:_call_with_frames_removed",
+        "<eval_with_key>.1 from /env/lib/python3.12/site-packages/torch/fx/x.py:17 in wrapped:9:forward",
+        "/tmp/torchinductor_me/jq/cjq7r7iw5d3z3npy26rxkuyufj72hbecezzqtwsabaj4ytygqbs6.py:107:call",
+        "cache/jq/cjq7r7iw5d3z3npy26rxkuyufj72hbecezzqtwsabaj4ytygqbs6.py:107:call",
+        "pinprof/capture/markers.py:7:step",
+        "<built-in method item of Tensor object at 0x7f00>",
+        "nn.Module: Linear_0",
+        "",
+    ],
+)
+def test_frames_of_torch_and_python_and_what_torch_wrote_are_no_library(frame: str) -> None:
+    assert call_path((frame, "train.py:30:main"), USER, certain=True) == CallPath()
+
+
+@pytest.mark.parametrize(
+    ("frame", "library"),
+    [
+        ("torchvision/ops/boxes.py:7:nms", Place("torchvision/ops/boxes.py", 7, "nms")),
+        ("torch_geometric/utils/loop.py:7:add", Place("torch_geometric/utils/loop.py", 7, "add")),
+        (".venv/lib/python3.12/site-packages/mylib.py:7:f", Place("mylib.py", 7, "f")),
+        ("/usr/lib/python3/dist-packages/torch_scatter/scatter.py:7:f", Place("torch_scatter/scatter.py", 7, "f")),
+        ("vendored/detector.py:7:forward", Place("vendored/detector.py", 7, "forward")),
+    ],
+)
+def test_installed_packages_are_libraries_from_their_folder_on(frame: str, library: Place) -> None:
+    assert call_path((frame, "train.py:30:main"), USER, certain=True).library == library
+
+
+def test_a_function_that_torch_compiled_has_no_line() -> None:
+    stack = ("torch/_inductor/output_code.py:7:__call__", "torch/_dynamo/eval_frame.py:14:_fn", "model.py:3:forward")
+    assert call_path((*stack, "train.py:30:main"), USER, certain=True).library == Place("model.py", None, "forward")
+
+
+def functions(folder: Path, *names: str) -> list[str | None]:
+    """Return the library function around a wait in nested functions, the outermost first."""
+    builder = TraceBuilder()
+    builder.step(1, 0, 400)
+    for depth, name in enumerate(names):
+        builder.function(name, 50 + depth, 200 - 2 * depth)
+    builder.call("cudaStreamSynchronize", 100, 50)
+    trace = read_trace(builder.write(folder / "trace.json"))
+    waits = trace.calls.named("cudaStreamSynchronize".__eq__).nonzero()[0]
+    found = library_function(trace, calling_function(trace, waits))
+    return [trace.functions.name_of(row) if row != NONE else None for row in found.tolist()]
+
+
+LOSS_FUNCTION = "torchvision/models/detection/roi_heads.py(20): fastrcnn_loss"
+
+
+def test_the_library_function_is_the_innermost_outside_of_torch(tmp_path: Path) -> None:
+    names = ("train.py(3): main", "torchvision/ops/boxes.py(1): nms", LOSS_FUNCTION, "torch/functional.py(5): where")
+    assert functions(tmp_path, *names) == [LOSS_FUNCTION]
+    assert functions(tmp_path, *names[1:]) == [LOSS_FUNCTION]
+
+
+def test_without_functions_of_libraries_there_is_none(tmp_path: Path) -> None:
+    assert functions(tmp_path) == [None]
+    assert functions(tmp_path, "train.py(3): main", "torch/functional.py(5): where") == [None]
+    assert functions(tmp_path, "torch/functional.py(5): where") == [None]
+    assert functions(tmp_path, LOSS_FUNCTION, "train.py(3): hook", "<built-in method item of Tensor>") == [None]
+
+
+def test_a_stack_reaches_the_users_own_code_however_deep_the_library_is(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 4000)
+    names = ("run.py(1): <module>", "train.py(3): main", *[LOSS_FUNCTION] * 60)
+    for depth, name in enumerate(names):
+        builder.function(name, 50 + depth, 2000 - 2 * depth)
+    builder.call("cudaStreamSynchronize", 200, 50)
+    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    waits = trace.calls.named("cudaStreamSynchronize".__eq__).nonzero()[0]
+    stack = stack_of(trace, int(calling_function(trace, waits)[0]))
+    assert stack == ("torchvision/models/detection/roi_heads.py:20:fastrcnn_loss",) * 60 + ("train.py:3:main",)
+
+
+def test_of_a_shallow_stack_all_that_has_room_is_kept() -> None:
+    assert kept_frames("", str.isupper) == []
+    assert kept_frames("aB", str.isupper) == ["a", "B"]
+    assert kept_frames("aBcd", str.isupper) == ["a", "B", "c", "d"]
+    assert kept_frames("B" + "c" * 99, str.isupper) == ["B", *"c" * (STACK_DEPTH - 1)]
+    assert kept_frames("a" * 99, str.isupper) == ["a"] * STACK_DEPTH  # nobody's own
+    assert kept_frames("a" * 999 + "Bc", str.isupper) == ["a"] * DEEPEST_STACK + ["B"]
