@@ -13,7 +13,7 @@ from pinprof.capture.frames import nearest_line
 from pinprof.capture.plain import Progress, uses_cuda
 from pinprof.capture.profiler import as_capture_error, torch_profiler, warm_up_profiler
 from pinprof.capture.sections import store
-from pinprof.capture.stacks import frames_of_wait
+from pinprof.capture.waiters import frames_of_wait
 from pinprof.capture.waits import noticing
 from pinprof.errors import CaptureError, TraceError
 from pinprof.outputs import hidden_folder

@@ -16,7 +16,7 @@ from pinprof.capture.frames import nearest_line
 from pinprof.capture.plain import Progress
 from pinprof.capture.profiler import as_capture_error
 from pinprof.capture.sections import store
-from pinprof.capture.stacks import codes, frame_of_thread, frames_of_wait, in_replica, instructions
+from pinprof.capture.waiters import codes, frame_of_thread, frames_of_wait, in_replica, instructions
 from pinprof.capture.waits import noticing
 from pinprof.errors import CaptureError
 from pinprof.trace.lines import SourceLine

@@ -15,7 +15,7 @@ from trace_builder import TraceBuilder
 from pinprof.analyses.syncs import measure_syncs
 from pinprof.capture.plain import Progress
 from pinprof.capture.profiling import profile
-from pinprof.capture.stacks import REPLICAS
+from pinprof.capture.waiters import REPLICAS
 from pinprof.capture.waits import SYNC_WARNING, taking_warnings
 from pinprof.capture.watch import WatchBounds, Watcher, watch_window
 from pinprof.trace import read_trace
