@@ -127,7 +127,7 @@ class Report(_Page):
         return _timeline(self.analysis, steps, range_ms)
 
     def figures(self) -> "dict[str, go.Figure]":
-        """Return the report's plotly figures by name: `timeline`, `copies`, `busy`, `stalls`.
+        """Return the report's plotly figures by name: `timeline`, `copies`, `busy`, `stalls`, `host`.
 
         It leaves out figures that the trace is not fit for, and figures of zeros only.
         """

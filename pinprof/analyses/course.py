@@ -134,6 +134,11 @@ def regular_figure(log: RunLog) -> RegularStep | None:
     return all_steps if second is None or _agree(first, second) else first
 
 
+def regular_since(log: RunLog, first: int) -> Times:
+    """Return which steps from this one on are regular, counted from it."""
+    return np.flatnonzero(regular_steps(*(column[first:] for column in _columns(log))))
+
+
 def _plain_windows(log: RunLog) -> tuple[Times, Times]:
     """Return the steps of the plain window, and those of the others of this name."""
     begin, found = 0, []

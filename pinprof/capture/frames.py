@@ -80,12 +80,12 @@ def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> Sour
     Of a compiled function it is the line that calls it.
     """
 
-    def is_users(each: _Seen) -> bool:
+    def is_own(each: _Seen) -> bool:
         file = each.code.co_filename
-        return not each.is_compiled and (file == also or _is_users(file))
+        return not each.is_compiled and (file == also or is_users(file))
 
-    kept = kept_frames(_seen(frames), is_users)
-    own = next(filter(is_users, kept), None)
+    kept = kept_frames(_seen(frames), is_own)
+    own = next(filter(is_own, kept), None)
     if own is None:
         return None
     folder = _working_folder()
@@ -102,11 +102,16 @@ def _seen(frames: Iterable[tuple[CodeType, int]]) -> Iterator[_Seen]:
 
 
 @cache
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
     """Return whether a file is the user's own code, and neither installed nor written by torch.compile."""
     if file.startswith((*INSTALLED, "<")) or is_generated(file):
         return False
     return not any(f"{os.sep}{folder}{os.sep}" in file for folder in ("site-packages", "dist-packages"))
+
+
+def shown_file(file: str) -> str:
+    """Return a file's path relative to the working directory, else to its entry of `sys.path`."""
+    return _shown(file, _working_folder())
 
 
 def _working_folder() -> str:
@@ -119,8 +124,8 @@ def _working_folder() -> str:
 
 @cache
 def _shown(file: str, working_folder: str) -> str:
-    """Return a file's path relative to the working directory, else to its entry of `sys.path`."""
-    for folder in (working_folder, *sys.path):
+    """Return an installed file's path in its folder, another's relative to the working directory, or to `sys.path`."""
+    for folder in (*sorted(INSTALLED, key=len, reverse=True), working_folder, *sys.path):
         if folder and file.startswith(folder.rstrip(os.sep) + os.sep):
             return file[len(folder.rstrip(os.sep)) + 1 :]
     return file

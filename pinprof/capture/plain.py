@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-from pinprof.analyses.course import regular_figure
+from pinprof.analyses.course import regular_figure, regular_since
+from pinprof.capture.sampling import sampling
+from pinprof.trace.host import HostProfile
 from pinprof.trace.run import PLAIN
 from pinprof.units import NS_PER_MS
 
@@ -131,8 +133,8 @@ def clock_of_program() -> Clock:
     return CudaClock() if uses_cuda() else Clock()
 
 
-def plain_window(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, None, PlainWindow]:
-    """Wait at every step boundary until the bounds are reached; return the measured step.
+def plain_window(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
+    """Wait at every step boundary until the bounds are reached; return the step and the host's stacks in regular steps.
 
     It synchronizes the device at both ends only. The mean is the host's time between them, so it is right even if host
     or GPU runs ahead of the other. With a GPU it goes on until it is precise enough: launches stay slower after a
@@ -141,19 +143,28 @@ def plain_window(journal: "Journal", bounds: PlainBounds) -> Generator[Progress,
     clock, first = journal.clock, len(journal)
     clock.synchronize()
     start_ns = clock.now_ns()
-    with journal.timing_gpu():
-        while not bounds.reached(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
-            yield Progress(PLAIN, len(journal) - first + 1, bounds.steps)
-        if clock.kind == CudaClock.kind:
-            yield from _until_precise(
-                journal, bounds, lambda steps, seconds: steps >= LONGER * bounds.steps and seconds >= ENOUGH_S
-            )
+    with journal.timing_gpu(), sampling() as sampler:
+        for progress in _plain_steps(journal, bounds, first, start_ns):
+            yield progress
+            sampler.step()
         clock.synchronize()
+        lasted_ns = clock.now_ns() - start_ns
     steps = len(journal) - first
-    mean_ms = (clock.now_ns() - start_ns) / NS_PER_MS / steps
+    mean_ms = lasted_ns / NS_PER_MS / steps
     times_ns = journal.times_ns(first)
     p10_ms, median_ms, p90_ms = (float(ns) / NS_PER_MS for ns in np.percentile(times_ns, [10, 50, 90]))
-    return PlainWindow(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind)
+    regular = set(regular_since(journal.log(), first).tolist())
+    return PlainWindow(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind), sampler.profile(regular)
+
+
+def _plain_steps(journal: "Journal", bounds: PlainBounds, first: int, start_ns: int) -> Generator[Progress, None, None]:
+    clock = journal.clock
+    while not bounds.reached(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
+        yield Progress(PLAIN, len(journal) - first + 1, bounds.steps)
+    if clock.kind == CudaClock.kind:
+        yield from _until_precise(
+            journal, bounds, lambda steps, seconds: steps >= LONGER * bounds.steps and seconds >= ENOUGH_S
+        )
 
 
 def more_plain(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, None, None]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, final
 
+import msgspec
 import torch
 
 from pinprof.capture.agreement import Agreement
@@ -35,6 +36,7 @@ from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.capture.watch import WATCH_SECONDS, WATCH_STEPS, WatchBounds, watch_window
 from pinprof.capture.work import Compilations, noticing_work
 from pinprof.errors import CaptureError
+from pinprof.trace.host import HOST_KEY, HostProfile
 from pinprof.trace.run import COMPILE, RUN_KEY
 from pinprof.units import counted
 from pinprof.version import VERSION
@@ -142,9 +144,9 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
 class Recording:
     """One run through the windows, which `step()` advances; its results are `plain` and `recorded_steps`.
 
-    `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain` stays None if that
-    window was omitted or cut short. The file at `path` exists when `recorded_steps` is not 0. `marker` says what marks
-    a step, and is stored in that file.
+    `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain`, and `host`, the
+    samples of the main thread's Python stack, stay None if that window was omitted or cut short. The file at `path`
+    exists when `recorded_steps` is not 0. `marker` says what marks a step, and is stored in that file.
     """
 
     def __init__(
@@ -161,6 +163,7 @@ class Recording:
         self.done = False
         self.steps_seen = 0
         self.plain: PlainWindow | None = None
+        self.host: HostProfile | None = None
         self.marker = "p.step()"
         self.recorded_steps = 0
         self.journal = Journal(make_clock)
@@ -276,7 +279,7 @@ class Recording:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
         plain = yield from self._warm_up()
         if plain is not None:
-            self.plain = yield from plain_window(self.journal, plain)
+            self.plain, self.host = yield from plain_window(self.journal, plain)
         if self._agreement is None:
             yield from await_regular(self.journal, WARM_UP_STEPS + self.windows.steps)
         yield from self._recorded_window()
@@ -322,6 +325,8 @@ class Recording:
         with as_capture_error("the recording could not be finished"):
             if steps:  # the profiler takes metadata only while it records
                 profiler.add_metadata_json("pinprof", json.dumps(self._description()))
+                if self.host is not None:
+                    profiler.add_metadata_json(HOST_KEY, msgspec.json.encode(self.host).decode())
             profiler.stop()
             if steps:
                 write_trace(profiler, self.path)

@@ -9,6 +9,7 @@ import numpy as np
 from pinprof.analyses.communication import Communication
 from pinprof.analyses.copies import Copied, CopyGroup, Hidden, measure_copies
 from pinprof.analyses.course import Course, Irregular
+from pinprof.analyses.host import HostSums, measure_host
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import SlowLaunches, measure_slow_launches
 from pinprof.analyses.loader import LoaderSums
@@ -178,6 +179,8 @@ class Profile:
     """As traced; None without complete steps on the host, and where sums per step are withheld."""
     slow_launches: SlowLaunches | None
     """As traced; None where sums per step are withheld."""
+    host: HostSums | None
+    """Where the host's time goes without the profiler; None where it was not sampled."""
 
     @property
     def step_ns(self) -> float | None:
@@ -286,6 +289,7 @@ class _Sums:
             unlike=details.unlike,
             pause=None if no_sums else measure_pause(trace, details.loader.times),
             slow_launches=None if no_sums else measure_slow_launches(trace, details.syncs.stalls.call, steps.divisor),
+            host=measure_host(trace.info.host),
         )
 
     def steps(self) -> StepTimes:

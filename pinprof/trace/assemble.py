@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from pinprof.trace.host import host_of_metadata
 from pinprof.trace.lines import contexts_of_metadata, lines_of_metadata
 from pinprof.trace.links import find_links, launches
 from pinprof.trace.run import run_of_metadata
@@ -303,6 +304,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         loaders_pin=_converted(pinprof.get("loaders_pin"), bool),
         host_memory=_converted(pinprof.get("host_memory"), HostMemory),
         by_pinprof=bool(pinprof),
+        host=host_of_metadata(_decoded(metadata.host)),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pinprof.trace.host import HostProfile
 from pinprof.trace.lines import Contexts, RecordedLines
 from pinprof.trace.run import RunLog
 from pinprof.trace.watched import Watched
@@ -221,6 +222,8 @@ class Info:
     host_memory: HostMemory | None = None
     by_pinprof: bool = False
     """Whether pinprof recorded it: remedies then name the option to change, not pinprof itself."""
+    host: HostProfile | None = None
+    """Samples of the host's Python stack, taken without the profiler."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def test_windows_follow_each_other_and_the_file_is_written(
     assert stored.keys() == {RUN_KEY, "traceEvents"}
     assert stored[RUN_KEY]["windows"] == [["warm-up", 2], ["plain", 2], ["profiler warm-up", 2], ["recorded", 2]]
     # three boundaries inside the profiler's four steps, then its end
-    assert profiler.calls == ["start", "step", "step", "step", "metadata", "stop", "export"]
+    assert profiler.calls == ["start", "step", "step", "step", "metadata", "metadata", "stop", "export"]
     assert [path.name for path in recording.path.parent.iterdir()] == ["out.json"]
 
 

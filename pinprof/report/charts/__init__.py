@@ -2,6 +2,7 @@
 
 from pinprof.report.charts.chart import Chart, Key, shown
 from pinprof.report.charts.copies import copies_chart
+from pinprof.report.charts.host import host_chart
 from pinprof.report.charts.idle import idle_chart
 from pinprof.report.charts.overlap import overlap_chart
 from pinprof.report.charts.ranks import ranks_chart
@@ -12,6 +13,7 @@ __all__ = [
     "Chart",
     "Key",
     "copies_chart",
+    "host_chart",
     "idle_chart",
     "outliers",
     "overlap_chart",

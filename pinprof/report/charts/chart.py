@@ -138,18 +138,18 @@ def _buttons(choices: tuple[ChartChoice, ...]) -> Markup:
     )
 
 
-def _escaped(value: Any) -> Any:
+def escaped(value: Any) -> Any:
     """Return data for plotly, which reads texts as HTML."""
     if isinstance(value, dict):
-        return {key: _escaped(each) for key, each in value.items()}
+        return {key: escaped(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_escaped(each) for each in value]
+        return [escaped(each) for each in value]
     return Markup.escape(value) if isinstance(value, str) else value
 
 
 def _json(content: dict[str, Any]) -> Markup:
     """Return JSON that cannot end the script around it."""
-    text = json.dumps(_escaped(content), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(escaped(content), allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))  # noqa: S704  in a script, entities are no entities
 
 

@@ -8,6 +8,8 @@ from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, whole_cost
+from pinprof.report.charts.chart import escaped
+from pinprof.report.charts.host import host_chart
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.kinds import BLUE, GREEN, GREY, KINDS, ORANGE, SKY, STALL, VERMILLION, YELLOW
 from pinprof.report.words import IDLE, cut, whole_place
@@ -16,13 +18,15 @@ from pinprof.units import NS_PER_MS, counted, duration, rate, sizes
 Bars = tuple[str, str, Sequence[int], Sequence[str]]
 """A series: its name, its colour, times, and what hovering says of them."""
 _IDLE_COLOURS = dict(zip(IDLE_CAUSES, (SKY, YELLOW, GREEN, VERMILLION, ORANGE, GREY), strict=True))
+TITLE_HEIGHT = 100
+"""Pixels above and below a figure."""
 MOST_SITES = 12
 """Waits that are drawn, those that leave the longest idle time; the rest is one bar."""
 
 
 def numbers(profile: Profile) -> dict[str, go.Figure]:
-    """Return a figure for each part of the report that has numbers: `copies`, `busy` and `stalls`."""
-    made = {"copies": _copies(profile), "busy": _busy(profile), "stalls": _stalls(profile)}
+    """Return a figure for each part of the report that has numbers: `copies`, `busy`, `stalls` and `host`."""
+    made = {"copies": _copies(profile), "busy": _busy(profile), "stalls": _stalls(profile), "host": _host(profile)}
     return {name: figure for name, figure in made.items() if figure is not None}
 
 
@@ -103,6 +107,15 @@ def _stalls(profile: Profile) -> go.Figure | None:
         ],
     )
     return figure
+
+
+def _host(profile: Profile) -> go.Figure | None:
+    """Return the icicle of the host's sampled stacks."""
+    chart = host_chart(profile)
+    if chart is None:
+        return None
+    height = chart.layout["height"] + TITLE_HEIGHT
+    return go.Figure(escaped(chart.data), {"title": {"text": "Where the host's time goes"}, "height": height})
 
 
 def _site(number: int, cause: str, at: str) -> Markup:

@@ -15,6 +15,7 @@ from pinprof.measurement.profile import CopySums, GpuSums, PerStep, Profile, Wai
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
+from pinprof.report.trace.host_json import host_profile
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.units import ms
 from pinprof.usual import CONFIDENCE
@@ -154,6 +155,7 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
             "pin_thread": profile.loader.pin_thread,
             "pins": profile.loader.pins,
         },
+        "host_profile": host_profile(profile),
         "host_memory": asdict(info.host_memory) if info.host_memory else None,
         "findings": [_finding(finding, step) for finding in findings],
         "joint": _joint(findings.joint, step),

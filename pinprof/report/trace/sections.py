@@ -7,13 +7,25 @@ from pinprof.analysis import Analysis
 from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
-from pinprof.report.charts import Chart, copies_chart, idle_chart, overlap_chart, shown, steps_chart, syncs_chart
+from pinprof.report.charts import (
+    Chart,
+    copies_chart,
+    host_chart,
+    idle_chart,
+    overlap_chart,
+    shown,
+    steps_chart,
+    syncs_chart,
+)
 from pinprof.report.elements import Markup, lines, note
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.trace.course import course_table, unlike
+from pinprof.report.trace.host import not_sampled
 from pinprof.report.trace.tables import (
+    called_table,
     copies_table,
     elsewhere_table,
+    functions_table,
     idle_table,
     parts_table,
     reasons_table,
@@ -42,6 +54,7 @@ def below(number: int, analysis: Analysis) -> list[PagePart]:
         ("overlap", f"Overlap in {each}", _overlap(analysis)),
         ("copies", "Copies", _copies(analysis)),
         ("waits", "Waits of the host", _waits(analysis.profile)),
+        ("host", "Where the host's time goes", _host(analysis.profile)),
         ("idle", "Idle GPU", _idle(analysis.profile)),
         ("course", "The whole run", _course(analysis.profile)),
         ("steps", "Steps" if steps.count > 1 else f"The {steps.whole}", _steps(analysis)),
@@ -87,6 +100,15 @@ def _waits(profile: Profile) -> Iterator[Markup]:
     elsewhere = elsewhere_table(profile)
     if elsewhere:
         yield Markup("<h4>Waits seen outside of the recorded steps</h4>{}").format(elsewhere)
+
+
+def _host(profile: Profile) -> Iterator[Markup]:
+    yield from map(note, not_sampled(profile))
+    if profile.host is not None:
+        yield _drawn(host_chart(profile))
+        yield called_table(profile, profile.host)
+        functions = functions_table(profile, profile.host)
+        yield Markup("<details><summary>By function</summary>{}</details>").format(functions)
 
 
 def _idle(profile: Profile) -> Iterator[Markup]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from pinprof.analyses.host import HostSums
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import StepParts
 from pinprof.measurement.known import given
@@ -11,6 +12,7 @@ from pinprof.report.elements import Column, Markup, bold, details, number_column
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.trace.elsewhere import seen_elsewhere
+from pinprof.report.trace.host import WHAT_COUNTS, by_kind, called_cells, place_cells, precision
 from pinprof.report.words import IDLE, NOTHING, copy_cells, exposed_rows, place, surprises, wait_cells, whole_place
 from pinprof.trace.tables import Int64s
 from pinprof.units import between, counted, duration, percent
@@ -23,6 +25,8 @@ INSIDE = "\N{BOX DRAWINGS LIGHT UP AND RIGHT}"
 """Before what belongs to the row above."""
 MAX_ROWS = 100
 """A longer table helps nobody."""
+MAX_HOST_ROWS = 20
+"""Lines and functions of the host; what follows are single samples."""
 
 
 def copies_table(profile: Profile) -> Markup:
@@ -123,6 +127,24 @@ def elsewhere_table(profile: Profile) -> Markup:
         f"In {counted(seen[0].of, 'step')} that were watched without profiler, at no line of the table above{first}"
     )
     return table(caption, columns, rows)
+
+
+def called_table(profile: Profile, sums: HostSums) -> Markup:
+    """Return the lines of the program by the time that the host spends in them and in what they call."""
+    columns = [Column("your line"), *number_columns("of the time", "of the step", "samples"), Column("in")]
+    rows = [called_cells(profile, sums, row) for row in sums.called[:MAX_HOST_ROWS]]
+    left = f"; the first {MAX_HOST_ROWS} of {len(sums.called)} lines" if len(sums.called) > MAX_HOST_ROWS else ""
+    caption = (
+        f"The innermost of your lines, which add up to the time of the main thread: {by_kind(sums)}. {precision(sums)}"
+    )
+    return table(caption + left, columns, rows)
+
+
+def functions_table(profile: Profile, sums: HostSums) -> Markup:
+    """Return the functions of any code by their own time."""
+    columns = [Column("function"), Column("of"), *number_columns("own time", "of the step", "samples", "with callees")]
+    shown = [row for row in sums.functions if row.own][:MAX_HOST_ROWS]
+    return table(f"Own time of functions; {WHAT_COUNTS}", columns, (place_cells(profile, sums, row) for row in shown))
 
 
 def idle_table(profile: Profile) -> Markup:

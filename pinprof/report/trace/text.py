@@ -17,6 +17,7 @@ from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, g
 from pinprof.report.trace.course import ledger, regular, unlike
 from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
 from pinprof.report.trace.headline import beside_findings, nothing_found
+from pinprof.report.trace.host import TITLE, by_kind, called_cells, matters, not_sampled, precision
 from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
 from pinprof.report.words import (
     ABSENT,
@@ -51,6 +52,9 @@ from pinprof.units import counted, duration, percent
 MAX_SITES, MAX_WITHIN, MAX_DEVICES = 10, 5, 16
 """More sites, sites below a line, or GPUs than this are counted, not listed."""
 
+MAX_LINES = 5
+"""Lines of the host that are listed; the page has more."""
+
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 
 
@@ -78,6 +82,8 @@ def _parts(profile: Profile, findings: Findings, waits_by: str) -> Iterable[Rend
         yield from _elsewhere(seen)
     if profile.loader.waits:
         yield from _input(profile)
+    if matters(profile):
+        yield from _host(profile)
     if profile.gpus:
         yield from _idle(profile)
         yield from _findings(profile, findings)
@@ -253,6 +259,21 @@ def _input(profile: Profile) -> Iterable[RenderableType]:
         memory = "pinned" if loader.pinned else "pageable"
         thread = ", and a pin-memory thread is at work" if loader.pin_thread else ""
         yield bullet(f"batches are copied from {memory} memory{thread}")
+
+
+def _host(profile: Profile) -> Iterable[RenderableType]:
+    sums, why_not = profile.host, list(not_sampled(profile))
+    if sums is None and not why_not:
+        return
+    yield section(TITLE)
+    yield from map(bullet, why_not)
+    if sums is not None:
+        yield bullet(f"{by_kind(sums)} ({precision(sums)})")
+        rows = table("your line", "in", "of the time", "of the step", "samples")
+        for row in sums.called[:MAX_LINES]:
+            at, share, time, samples, kind = called_cells(profile, sums, row)
+            rows.add_row(at, kind, share, time, samples)
+        yield rows
 
 
 def _idle(profile: Profile) -> Iterable[RenderableType]:

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from pinprof.trace.host import HOST_KEY
 from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY
 from pinprof.trace.run import RUN_KEY
 from pinprof.trace.tables import NONE
@@ -66,6 +67,7 @@ class Metadata(msgspec.Struct):
     lines: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=LINES_KEY)
     contexts: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=CONTEXTS_KEY)
     watched: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=WATCHED_KEY)
+    host: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=HOST_KEY)
     run: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=RUN_KEY)
 
 

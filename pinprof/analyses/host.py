@@ -1,0 +1,204 @@
+"""Where the host's time goes, by the stacks that were sampled without the profiler: sums by line and by function."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal, NamedTuple, TypeAlias
+
+from pinprof.trace.host import HostFrame, HostProfile, HostStack, Origin
+from pinprof.trace.lines import Place, Placed
+
+Kind: TypeAlias = Literal["user", "torch", "library", "input"]
+"""What a sample is of: the innermost Python code is the program's, torch's, or another package's; or it is under a
+DataLoader, which loads or waits. A call in C counts to the code that makes it: `x.relu()` in the program to the
+program."""
+KINDS: tuple[Kind, ...] = ("user", "torch", "library", "input")
+
+LOADER = "torch/utils/data/dataloader.py"
+"""All that is called from this file is input."""
+
+NORMAL = 1.96
+"""Standard deviations of a normal distribution that hold 95 % of it."""
+
+
+class _Line(NamedTuple):
+    """What tells lines and functions apart; a function has no line."""
+
+    place: Place
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class HostPlace(Placed):
+    """A line or a function, and in how many samples it is."""
+
+    file: str
+    line: int | None
+    """None for a function, and where only that is certain."""
+    function: str
+    origin: Origin
+    own: int
+    """Samples in which it is the innermost Python code: itself, and what it calls in C."""
+    total: int
+    """Samples in which it is in the stack."""
+
+
+@dataclass(frozen=True)
+class CalledLine(Placed):
+    """A line of the program, and what was going on when it was the program's innermost line."""
+
+    file: str | None
+    """None for samples without any line of the program."""
+    line: int | None
+    function: str | None
+    kinds: tuple[tuple[Kind, int], ...]
+    """Samples by kind, most first."""
+
+    @property
+    def count(self) -> int:
+        """Samples of it: each sample belongs to one such line, so they add up to all."""
+        return sum(count for _, count in self.kinds)
+
+
+@dataclass(frozen=True)
+class HostSums:
+    """What the samples add up to; all figures count samples."""
+
+    samples: int
+    """All samples that are told apart below: those whose stacks are kept."""
+    folded: int
+    """Further samples, of stacks that are not kept."""
+    steps: int
+    interval_ms: float
+    kinds: tuple[tuple[Kind, int], ...]
+    """They add up to all samples, most first."""
+    called: tuple[CalledLine, ...]
+    """By the program's innermost line, most first; they add up to all samples."""
+    lines: tuple[HostPlace, ...]
+    """By line of any code, most of its own first."""
+    functions: tuple[HostPlace, ...]
+    """The same by function."""
+
+    def share(self, count: int) -> float:
+        """Return a number of samples as a share of the time."""
+        return count / self.samples
+
+    def error(self, count: int) -> float:
+        """Return by how much this share may be off, as half of the interval that holds it in 95 of 100 recordings.
+
+        Agresti and Coull, "Approximate is better than 'exact' for interval estimation of binomial proportions" (1998).
+        The sampled times are as good as random, whatever the program does, so each is a draw of its own.
+        """
+        drawn = self.samples + NORMAL**2
+        share = (count + NORMAL**2 / 2) / drawn
+        return NORMAL * sqrt(share * (1 - share) / drawn)
+
+
+def measure_host(profile: HostProfile | None) -> HostSums | None:
+    """Return the sums of the samples of a trace; None without any."""
+    if profile is None or not profile.stacks:
+        return None
+    kinds: Counter[Kind] = Counter()
+    called: dict[Place, Counter[Kind]] = {}
+    lines, functions = _Counts(), _Counts()
+    for stack in profile.stacks:
+        frames = [profile.frames[index] for index in stack.frames]
+        kind = _kind(frames)
+        kinds[kind] += stack.count
+        called.setdefault(_users(frames), Counter())[kind] += stack.count
+        lines.add([_Line(frame.place, frame.origin) for frame in frames], stack.count)
+        functions.add([_Line(frame.place._replace(line=None), frame.origin) for frame in frames], stack.count)
+    return HostSums(
+        samples=sum(kinds.values()),
+        folded=profile.folded,
+        steps=profile.steps,
+        interval_ms=profile.interval_ms,
+        kinds=tuple(kinds.most_common()),
+        called=_called(called),
+        lines=lines.places(),
+        functions=functions.places(),
+    )
+
+
+def _kind(frames: list[HostFrame]) -> Kind:
+    """Return what a sample of this stack is of; the outermost frame comes first."""
+    if any(frame.file.replace("\\", "/").endswith(LOADER) for frame in frames):
+        return "input"
+    return frames[-1].origin
+
+
+def _users(frames: list[HostFrame]) -> Place:
+    """Return the program's innermost line that is not called by a DataLoader: there it says `for batch in loader`."""
+    for frame in reversed(frames):
+        if frame.origin == "user":
+            return frame.place
+    return Place()
+
+
+def _called(counts: Mapping[Place, Counter[Kind]]) -> tuple[CalledLine, ...]:
+    found = (CalledLine(*place, tuple(kinds.most_common())) for place, kinds in counts.items())
+    return tuple(sorted(found, key=lambda each: -each.count))
+
+
+class _Counts:
+    """Samples by line or by function."""
+
+    def __init__(self) -> None:
+        self._own: Counter[_Line] = Counter()
+        self._total: Counter[_Line] = Counter()
+
+    def add(self, stack: list[_Line], count: int) -> None:
+        """Add samples of a stack, the innermost last; what is in it twice counts once."""
+        self._own[stack[-1]] += count
+        for line in set(stack):
+            self._total[line] += count
+
+    def places(self) -> tuple[HostPlace, ...]:
+        """Return what was counted, most of its own first."""
+        ordered = sorted(self._total, key=lambda each: (-self._own[each], -self._total[each], str(each.place)))
+        return tuple(
+            HostPlace(
+                each.place.file or "",
+                each.place.line,
+                each.place.function or "",
+                each.origin,
+                self._own[each],
+                self._total[each],
+            )
+            for each in ordered
+        )
+
+
+class Flame(NamedTuple):
+    """A rectangle of an icicle: a frame under all its callers. The first is the whole, without a frame."""
+
+    frame: int
+    """Index into `HostProfile.frames`, -1 for the whole."""
+    parent: int
+    """Index of the rectangle above, -1 for none."""
+    samples: int
+
+
+def icicle(stacks: Iterable[HostStack], least: int = 1) -> list[Flame]:
+    """Return the stacks as a tree, callers before what they call.
+
+    Rectangles of fewer samples than `least` are left out, but stay in the counts of those around them.
+    """
+    level = [(0, stack) for stack in stacks]
+    found = [Flame(-1, -1, sum(stack.count for _, stack in level))] if level else []
+    depth = 0
+    while level:
+        level = [(parent, stack) for parent, stack in level if depth < len(stack.frames)]
+        counts: Counter[tuple[int, int]] = Counter()
+        for parent, stack in level:
+            counts[parent, stack.frames[depth]] += stack.count
+        places: dict[tuple[int, int], int] = {}
+        for key, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
+            if count >= least:
+                places[key] = len(found)
+                found.append(Flame(key[1], key[0], count))
+        below = ((places.get((parent, stack.frames[depth])), stack) for parent, stack in level)
+        level = [(place, stack) for place, stack in below if place is not None]
+        depth += 1
+    return found

@@ -1,0 +1,106 @@
+import pytest
+from host_builder import host_profile
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.analyses.host import Flame, HostSums, icicle, measure_host
+from pinprof.trace.host import HostProfile, HostStack
+from pinprof.trace.lines import Place
+
+STEP = host_profile(
+    (60, "train.py:9:<module> > model.py:4:forward > torch/nn/linear.py:5:forward"),
+    (20, "train.py:9:<module> > model.py:3:forward"),
+    (10, "train.py:8:<module> > torch/utils/data/dataloader.py:7:__next__ > data.py:2:__getitem__"),
+    (6, "train.py:9:<module>"),
+    (4, "lib/threading.py:1:run"),
+)
+
+
+def measured(profile: HostProfile) -> HostSums:
+    sums = measure_host(profile)
+    assert sums is not None
+    return sums
+
+
+def test_without_samples_there_are_no_sums() -> None:
+    assert measure_host(None) is None
+    assert measure_host(HostProfile(10.0, 0, 0, 0.0, why_not="the alarm is in use")) is None
+
+
+def test_each_sample_is_of_one_kind() -> None:
+    assert measured(STEP).kinds == (("torch", 60), ("user", 26), ("input", 10), ("library", 4))
+
+
+def test_each_sample_belongs_to_the_innermost_line_of_the_program() -> None:
+    called = [(row.place, row.kinds) for row in measured(STEP).called]
+    assert called == [
+        (Place("model.py", 4, "forward"), (("torch", 60),)),
+        (Place("model.py", 3, "forward"), (("user", 20),)),
+        (Place("data.py", 2, "__getitem__"), (("input", 10),)),
+        (Place("train.py", 9, "<module>"), (("user", 6),)),
+        (Place(None, None, None), (("library", 4),)),
+    ]
+
+
+def test_a_line_has_its_own_samples_and_those_of_all_that_it_calls() -> None:
+    lines = {row.place: (row.own, row.total) for row in measured(STEP).lines}
+    assert lines[Place("train.py", 9, "<module>")] == (6, 86)
+    assert lines[Place("torch/nn/linear.py", 5, "forward")] == (60, 60)
+    assert lines[Place("train.py", 8, "<module>")] == (0, 10)
+
+
+def test_a_function_has_the_samples_of_all_its_lines() -> None:
+    functions = {row.place: (row.own, row.total) for row in measured(STEP).functions}
+    assert functions[Place("model.py", None, "forward")] == (20, 80)
+    assert functions[Place("train.py", None, "<module>")] == (6, 96)
+
+
+def test_a_function_that_calls_itself_counts_once() -> None:
+    sums = measured(host_profile((5, "a.py:1:walk > a.py:1:walk > a.py:1:walk")))
+    assert [(row.own, row.total) for row in sums.functions] == [(5, 5)]
+
+
+def test_samples_that_were_not_kept_are_in_no_share() -> None:
+    sums = measured(host_profile((30, "a.py:1:f"), (10, "a.py:2:g"), folded=60))
+    assert (sums.samples, sums.folded, sums.share(30)) == (40, 60, 0.75)
+
+
+def test_the_error_of_a_share_is_that_of_so_many_draws() -> None:
+    half = measured(host_profile((50, "a.py:1:f"), (50, "a.py:2:g")))
+    assert half.error(50) == pytest.approx(0.098, abs=0.003)  # 1.96 sqrt(0.5 * 0.5 / 100)
+    quarter = measured(host_profile((200, "a.py:1:f"), (200, "a.py:2:g")))
+    assert quarter.error(200) == pytest.approx(0.049, abs=0.001)  # four times the samples, half of the error
+
+
+def test_few_samples_leave_an_error_even_at_none_and_all() -> None:
+    sums = measured(host_profile((10, "a.py:1:f")))
+    assert sums.error(0) > 0.1
+    assert sums.error(10) > 0.1
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["a.py:1:f", "a.py:1:f > torch/b.py:2:g", "lib/c.py:3:h"])))
+)
+def test_all_sums_add_up_to_the_samples(stacks: list[tuple[int, str]]) -> None:
+    sums = measure_host(host_profile(*stacks))
+    count = sum(count for count, _ in stacks)
+    if sums is None:
+        assert count == 0
+        return
+    assert sum(number for _, number in sums.kinds) == count
+    assert sum(row.count for row in sums.called) == count
+    assert sum(row.own for row in sums.lines) == sum(row.own for row in sums.functions) == count
+
+
+def test_the_icicle_has_each_frame_under_its_callers() -> None:
+    stacks = [HostStack((0, 1), 6), HostStack((0, 2), 3), HostStack((2,), 1)]
+    assert icicle(stacks) == [Flame(-1, -1, 10), Flame(0, 0, 9), Flame(2, 0, 1), Flame(1, 1, 6), Flame(2, 1, 3)]
+
+
+def test_small_rectangles_stay_in_the_counts_of_those_around_them() -> None:
+    stacks = [HostStack((0, 1), 6), HostStack((0, 2, 1), 3)]
+    assert icicle(stacks, least=4) == [Flame(-1, -1, 9), Flame(0, 0, 9), Flame(1, 1, 6)]
+
+
+def test_no_stacks_make_no_icicle() -> None:
+    assert icicle([]) == []

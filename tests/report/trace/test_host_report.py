@@ -1,0 +1,143 @@
+"""The sampled time of the host in the text, the page, the JSON and the figures."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+from host_builder import host_profile
+from trace_builder import TraceBuilder
+
+from pinprof.notebook import Report, analyze
+from pinprof.report.charts import host_chart
+from pinprof.report.trace.json import to_json
+from pinprof.report.trace.page import to_html
+from pinprof.trace.host import HOST_KEY, HostProfile
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+TITLE = "Where the host's time goes"
+SECTION = '<h3 id="host-1">'
+SAMPLES = host_profile(
+    (60, "train.py:9:<module> > model.py:4:forward > torch/nn/linear.py:5:forward"),
+    (30, "train.py:9:<module> > model.py:3:forward"),
+    (10, "train.py:8:<module> > torch/utils/data/dataloader.py:7:__next__"),
+)
+
+
+def report(folder: Path, host: HostProfile | None, busy: float = 100, step_ms: float = 2.0) -> Report:
+    """Return the report on four steps of 1 ms (`step_ms` without the profiler), each with a kernel of `busy` us."""
+    builder = TraceBuilder()
+    for step in range(4):
+        time = 1000 * step
+        builder.step(step, time, 990)
+        builder.op("aten::mm", time + 10, 80)
+        builder.kernel(time + 100, busy, launch=time + 50)
+    plain = {
+        "steps": 20,
+        "mean_ms": step_ms,
+        "median_ms": step_ms,
+        "p10_ms": step_ms,
+        "p90_ms": step_ms,
+        "clock": "host",
+    }
+    builder.metadata["pinprof"] = {"plain": plain}
+    if host is not None:
+        builder.metadata[HOST_KEY] = asdict(host)
+    return analyze(builder.write(folder / "trace.json"))
+
+
+def of_json(shown: Report) -> Any:
+    return json.loads(to_json([(shown.profile, shown.findings)]))["traces"][0]["host_profile"]
+
+
+def test_a_host_bound_step_lists_the_lines_of_the_program(tmp_path: Path) -> None:
+    shown = report(tmp_path, SAMPLES)
+    assert shown.profile.bound == "host"
+    text = str(shown)
+    assert f"{TITLE}, sampled without the profiler" in text
+    assert "60 % in torch, 30 % in your code, 10 % in the DataLoader (100 samples in 10 steps" in text
+    (line,) = (line for line in text.splitlines() if "model.py:4 (forward)" in line)
+    assert line.split()[2:] == ["torch", "60", "%", "±", "9", "1.20", "ms", "60"]
+
+
+def test_the_terminal_says_nothing_of_it_where_the_gpu_is_the_limit(tmp_path: Path) -> None:
+    shown = report(tmp_path, SAMPLES, busy=980, step_ms=1.0)
+    assert shown.profile.bound == "gpu"
+    assert TITLE not in str(shown)
+    assert SECTION in to_html([shown.analysis])
+
+
+def test_without_samples_no_output_speaks_of_it(tmp_path: Path) -> None:
+    shown = report(tmp_path, None)
+    assert of_json(shown) is None
+    assert TITLE not in str(shown)
+    assert SECTION not in to_html([shown.analysis])
+    assert host_chart(shown.profile) is None
+    assert "host" not in shown.figures()
+
+
+def test_why_there_are_no_samples_is_said(tmp_path: Path) -> None:
+    shown = report(tmp_path, HostProfile(10.0, 0, 0, 0.0, why_not="the alarm is in use"))
+    assert "not sampled: the alarm is in use" in str(shown)
+    assert "not sampled: the alarm is in use" in to_html([shown.analysis])
+    assert of_json(shown)["why_not"] == "the alarm is in use"
+    assert of_json(shown)["samples"] == 0
+
+
+def test_json_has_the_stacks_and_their_sums(tmp_path: Path) -> None:
+    host = of_json(report(tmp_path, SAMPLES))
+    assert (host["interval_ms"], host["samples"], host["steps"]) == (10.0, 100, 10)
+    assert host["frames"][0] == {"file": "train.py", "line": 9, "function": "<module>", "origin": "user"}
+    assert host["stacks"][0] == {"frames": [0, 1, 2], "count": 60}
+    assert [(kind["kind"], kind["samples"]) for kind in host["kinds"]] == [("torch", 60), ("user", 30), ("input", 10)]
+    first = host["called"][0]
+    assert (first["file"], first["line"], first["share"], first["per_step_ms"]) == ("model.py", 4, 0.6, 1.2)
+    assert host["functions"][0]["function"] == "forward"
+    assert sum(row["samples"] for row in host["lines"]) == 100
+
+
+def test_the_icicle_is_as_wide_as_the_samples(tmp_path: Path) -> None:
+    chart = host_chart(report(tmp_path, SAMPLES).profile)
+    assert chart is not None
+    (series,) = chart.data
+    of_label = dict(zip(series["labels"], series["values"], strict=True))
+    assert of_label == {
+        "the main thread": 100,
+        "train.py:9": 90,
+        "train.py:8": 10,
+        "forward:4": 60,
+        "forward:3": 30,
+        "forward:5": 60,
+        "__next__:7": 10,
+    }
+    hover = dict(zip(series["labels"], series["hovertext"], strict=True))
+    assert hover["forward:3"] == "forward (model.py:3): 30 % of the time, 600 µs of the step, 30 samples"
+
+
+def test_functions_that_only_wrap_modules_are_left_out_of_the_icicle(tmp_path: Path) -> None:
+    wrapper = "torch/nn/modules/module.py:1:Module._call_impl"
+    samples = host_profile((5, f"a.py:1:f > {wrapper} > b.py:2:forward"), (5, f"a.py:1:f > {wrapper}"))
+    chart = host_chart(report(tmp_path, samples).profile)
+    assert chart is not None
+    assert set(chart.data[0]["labels"]) == {"the main thread", "f:1", "forward:2", "Module._call_impl:1"}
+
+
+def test_the_figure_is_an_icicle(tmp_path: Path) -> None:
+    figure = report(tmp_path, SAMPLES).figures()["host"]
+    assert isinstance(figure.data[0], go.Icicle)
+    assert next(iter(figure.data[0].values)) == 100
+
+
+def test_hostile_names_are_texts_everywhere(tmp_path: Path) -> None:
+    samples = host_profile((5, f"{HOSTILE.replace(':', '')}.py:1:{HOSTILE}\x1b[31m"))
+    shown = report(tmp_path, samples)
+    assert HOSTILE not in to_html([shown.analysis])
+    assert HOSTILE not in str(shown.figures()["host"].to_json())
+    assert "\x1b" not in str(shown)
+
+
+def test_a_very_long_name_is_cut(tmp_path: Path) -> None:
+    shown = report(tmp_path, host_profile((5, f"a.py:1:{'f' * 5000}")))
+    assert "f" * 300 not in str(shown)
+    assert "f" * 300 not in to_html([shown.analysis])
