@@ -26,7 +26,7 @@ class LateRecording:
     """The recording of this process, which begins when its first step ends."""
 
     def __init__(self, orders: Orders, notes: Notes) -> None:
-        self.marks = Marks(orders.step_marker, self._end_step)
+        self.marks = Marks(orders.step_marker, self._end_step, group=False)
         self._orders = orders
         self._notes = notes
         self._claim: Claim | None = None

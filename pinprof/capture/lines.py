@@ -1,34 +1,41 @@
 """Records the source line of every wait, and stores these lines in a trace."""
 
 import sys
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
 
-from pinprof.analyses.syncs import learn_lines, measure_stalls
-from pinprof.capture.frames import calling_line
+from pinprof.analyses.syncs import learn_contexts, learn_lines, line_of_each, measure_stalls
+from pinprof.capture.frames import nearest_line
 from pinprof.capture.plain import Progress, uses_cuda
 from pinprof.capture.profiler import as_capture_error, torch_profiler, warm_up_profiler
 from pinprof.capture.sections import store
+from pinprof.capture.waiters import frames_of_wait
 from pinprof.capture.waits import noticing
 from pinprof.errors import CaptureError, TraceError
 from pinprof.outputs import hidden_folder
 from pinprof.trace import read_trace
-from pinprof.trace.lines import LINE_MARK, LINES_KEY, RecordedLines, SourceLine
+from pinprof.trace.lines import CONTEXTS_KEY, LINE_MARK, LINES_KEY, SourceLine
 
 
 class LineRecorder:
-    """The lines of the waits so far, each once; `waited()` marks in the trace that the current line has waited."""
+    """The lines of the waits so far, each once; `waited()` marks in the trace that the current line has waited.
+
+    The thread that makes it is the main thread.
+    """
 
     def __init__(self) -> None:
         self.lines: list[SourceLine] = []
         self._numbers: dict[SourceLine, int] = {}
+        self._main = threading.get_ident()
 
     def waited(self) -> None:
         """Note that the last call of the running Python code has waited, and mark it in the trace."""
-        line = calling_line(sys._getframe(1))  # noqa: SLF001  the only way to a caller without building a whole stack
+        frames = frames_of_wait(sys._getframe(1), self._main)  # noqa: SLF001  the only way to a caller alone
+        line = nearest_line((frame.f_code, frame.f_lineno) for frame in frames)
         if line is None:
             return
         number = self._numbers.setdefault(line, len(self._numbers))
@@ -69,11 +76,11 @@ def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator
         finally:
             profiler.stop()
         if complete:
-            store(path, {LINES_KEY: _learned(profiler, recorder, path.parent)})
+            store(path, _learned(profiler, recorder, path.parent))
 
 
-def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: Path) -> tuple[RecordedLines, ...]:
-    """Return the lines of the waits of a step, from the recorded steps."""
+def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: Path) -> dict[str, object]:
+    """Return the lines of the waits of a step, from the recorded steps, as sections of a trace file."""
     with hidden_folder(folder) as temporary:
         marked = temporary / "lines.json"
         profiler.export_chrome_trace(str(marked))
@@ -81,4 +88,6 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: P
             trace = read_trace(marked)
         except TraceError as exc:
             raise CaptureError(str(exc)) from exc
-    return learn_lines(trace, measure_stalls(trace), recorder.lines)
+    stalls = measure_stalls(trace)
+    lines = line_of_each(trace, stalls, recorder.lines)
+    return {LINES_KEY: learn_lines(trace, stalls, lines), CONTEXTS_KEY: learn_contexts(trace, stalls, lines)}

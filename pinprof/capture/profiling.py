@@ -34,6 +34,7 @@ from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_prof
 from pinprof.capture.sections import store
 from pinprof.capture.stretch import Stretch
 from pinprof.capture.warmup import WarmUpBounds, warm_up
+from pinprof.capture.watch import WATCH_SECONDS, WATCH_STEPS, WatchBounds, watch_window
 from pinprof.capture.work import Compilations, noticing_work
 from pinprof.errors import CaptureError
 from pinprof.trace.host import HOST_KEY, HostProfile
@@ -75,6 +76,7 @@ class Windows:
     steps: int = 5
     line_steps: int = 3
     line_stack: bool = True
+    watch: WatchBounds = field(default_factory=WatchBounds)
 
     @property
     def needed(self) -> int:
@@ -94,6 +96,7 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     plain_precision: float = 0.02,
     line_steps: int = 3,
     line_stack: bool = True,
+    watch_steps: int = WATCH_STEPS,
     with_stack: bool = False,
     record_shapes: bool = False,
     profile_memory: bool = False,
@@ -112,7 +115,8 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     without a profiler: at least `plain_steps` steps (0 omits this window) and `plain_seconds`, but not longer than
     `plain_max_seconds` after 3 steps. Then torch.profiler records `steps` steps, which are the trace. On a GPU,
     `line_steps` more steps (0 omits this window), with stacks if `line_stack` is set, show which source line calls each
-    wait; the trace stores these lines. Outside the windows the program runs at its own speed.
+    wait; the trace stores these lines. Then torch's sync debug mode alone shows over `watch_steps` more steps (0 omits
+    them), or 30 s, which other lines wait and how often. Outside the windows the program runs at its own speed.
 
     It times more steps while the mean of the regular ones is not certain by the share `plain_precision` (1 asks for
     nothing), for `plain_max_seconds` at most: with a GPU at once, and no more than 20 times `plain_steps` or 5 s; else
@@ -121,7 +125,7 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
     block if it recorded no step.
     """
-    if steps < 1 or min(warmup, plain_steps, line_steps) < 0:
+    if steps < 1 or min(warmup, plain_steps, line_steps, watch_steps) < 0:
         raise CaptureError(f"steps={steps}, warmup={warmup}, plain_steps={plain_steps}: record at least one step")
     plain = PlainBounds(plain_steps, plain_seconds, plain_max_seconds, plain_precision) if plain_steps else None
     make_profiler = partial(
@@ -132,7 +136,8 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
         cuda_sync_events=cuda_sync_events,
     )
     target = writable_target(Path(path), force=force)
-    windows = Windows(WarmUpBounds(warmup, max(warmup, max_warmup)), plain, steps, line_steps, line_stack)
+    watch = WatchBounds(watch_steps, WATCH_SECONDS)
+    windows = Windows(WarmUpBounds(warmup, max(warmup, max_warmup)), plain, steps, line_steps, line_stack, watch)
     return Recording(target, windows, make_profiler, on_progress=on_progress)
 
 
@@ -306,6 +311,7 @@ class Recording:
         yield from self._recorded_window()
         if self.windows.line_steps and uses_cuda():
             yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
+            yield from watch_window(self.windows.watch, self.path)
         if plain is not None and self._agreement is None and not uses_cuda():
             yield from more_plain(self.journal, plain)
         self.done = True

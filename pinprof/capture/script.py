@@ -94,9 +94,16 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     marks = Marks(step_marker, stepper.end_step, group=agreement is None)
     may_stop = not keep_going and agreement is None  # without a step, the other ranks wait somewhere for this one
     stop = stepper.stop if may_stop else None
-    watchdog = Watchdog(marks, recording, Patience(stretch_after), stop=stop, body=ending_of.__code__)
-    recording.join(agreement, lambda: marks.place)
     notes = Notes(Notes.new_name())
+    watchdog = Watchdog(
+        marks,
+        recording,
+        Patience(stretch_after),
+        stop=stop,
+        body=ending_of.__code__,
+        waits_for_others=lambda: bool(notes.running),
+    )
+    recording.join(agreement, lambda: marks.place)
     orders = Orders(str(recording.path), step_marker, keep_going, options, str(notes.folder))
     with following(orders, notes) as ended:
         try:

@@ -106,7 +106,7 @@ class Watchdog:
     """Lets modules mark steps, and records a stretch of time, while `awake()`, if nothing else marks steps.
 
     It calls `stop`, if any, again and again after the last stretch; this may raise. `body` is the code of the function
-    that runs the program.
+    that runs the program. Time in which `waits_for_others`, for processes that it has started, is no work.
     """
 
     def __init__(
@@ -117,10 +117,11 @@ class Watchdog:
         *,
         stop: Callable[[], None] | None,
         body: CodeType,
+        waits_for_others: Callable[[], bool] = lambda: False,
     ) -> None:
         self._work = Effort(time.perf_counter_ns())
         self._marks, self._recording, self._patience = marks, recording, patience
-        self._stop, self._body = stop, body
+        self._stop, self._body, self._waits_for_others = stop, body, waits_for_others
         self._action: Callable[[], None] | None = None
         self._asleep = threading.Event()
         self._acts = self._had_early = self._is_last = self._has_optimizer = False
@@ -171,6 +172,8 @@ class Watchdog:
             return self._stop
         if recording.done:
             self.sleep()
+        elif self._waits_for_others():
+            work.seconds = 0.0
         elif work.seconds > max(work.next_question_s, self._patience.early_s):
             work.next_question_s = QUESTIONS * work.seconds
             return self._decide

@@ -102,6 +102,14 @@ class _BeforeScript(click.Command):
     default=True,
     help="Learn the lines without Python stacks: faster, but with less exact causes.",
 )
+@click.option(
+    "--watch-steps",
+    default=200,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Steps after these windows in which waits are noticed without a profiler, for at most 30 s: they show a read "
+    "every 100 steps.",
+)
 @click.option("--record-shapes", is_flag=True, help="Record the shapes of the ops' inputs.")
 @click.option("--memory", "profile_memory", is_flag=True, help="Record allocations.")
 @click.option("--keep-going", is_flag=True, help="Let the script finish after the recording.")
@@ -131,8 +139,9 @@ def run(
     pinprof finds the steps by the batches that the script draws and by its optimizer steps; without both, by its calls
     of backward, else by those of its outermost module; if none of these comes, it records a stretch of time. After a
     warm-up it times steps without a profiler (the true step). Then torch.profiler records a few steps (the trace), and
-    a few more show the source line of every wait. Then pinprof stops the script. Options of pinprof come before SCRIPT;
-    all options after it belong to the script.
+    a few more show the source line of every wait. More steps at the script's own speed show which lines wait only now
+    and then (--watch-steps). Then pinprof stops the script. Options of pinprof come before SCRIPT; all options after it
+    belong to the script.
 
     Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: they agree
     through the store of the job when to begin and to stop. Rank 0 reports on itself, or with --job-report on all ranks.
@@ -343,6 +352,7 @@ WINDOW_NAMES = {
     "profiler warm-up": "starting the profiler",
     "recorded": "recording",
     "lines": "learning source lines",
+    "watch": "looking for waits that come now and then",
 }
 
 

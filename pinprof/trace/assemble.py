@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from pinprof.trace.host import host_of_metadata
-from pinprof.trace.lines import lines_of_metadata
+from pinprof.trace.lines import contexts_of_metadata, lines_of_metadata
 from pinprof.trace.links import find_links, launches
 from pinprof.trace.run import run_of_metadata
 from pinprof.trace.scan.events import Metadata, Number
@@ -53,6 +53,7 @@ from pinprof.trace.tables import (
     Trace,
 )
 from pinprof.trace.threads import ThreadKey, name_threads
+from pinprof.trace.watched import watched_of_metadata
 
 MAX_DISTANCE_NS = 86_400 * 10**9
 """An event further than a day from the middle of the trace has a corrupt time: CUPTI sometimes writes 0 or wraps."""
@@ -298,6 +299,8 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         plain_step=_converted(pinprof.get("plain"), PlainStep),
         steps_before=_integer(pinprof.get("steps_before")),
         lines=lines_of_metadata(_decoded(metadata.lines)),
+        contexts=contexts_of_metadata(_decoded(metadata.contexts)),
+        watched=watched_of_metadata(_decoded(metadata.watched)),
         loaders_pin=_converted(pinprof.get("loaders_pin"), bool),
         host_memory=_converted(pinprof.get("host_memory"), HostMemory),
         by_pinprof=bool(pinprof),

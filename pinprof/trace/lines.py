@@ -12,6 +12,13 @@ LINE_MARK = "pinprof line "
 """While lines are recorded, an annotation of this name and a number follows each wait on its thread."""
 
 
+CONTEXTS_KEY = "pinprof_contexts"
+"""Key of the contexts of the recorded waits in the trace file."""
+
+EDGE = -1
+"""Stands in a context for the beginning or the end of the step."""
+
+
 class Place(NamedTuple):
     """A place in the user's own code, or in a library's; None where it is not known."""
 
@@ -68,6 +75,48 @@ class RecordedLines:
     thread: str
     """Role of the thread."""
     at: tuple[SourceLine | None, ...]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a wait stands among the ops of its step: those before and after it on its thread, the nearest first.
+
+    Each op is an index into `Contexts.names`; both end where the step does, with `EDGE`, or after as many as
+    are kept.
+    """
+
+    op: str
+    """As in `RecordedLines`."""
+    thread: str
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    line: int
+    """Index into `Contexts.lines`, -1 where none was certain."""
+    most: int
+    """How many waits of a step had this context, at most."""
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """The contexts of all waits whose lines were recorded, each once."""
+
+    names: tuple[str, ...] = ()
+    lines: tuple[SourceLine, ...] = ()
+    waits: tuple[Context, ...] = ()
+
+
+def contexts_of_metadata(entry: object) -> Contexts | None:
+    """Return the contexts from pinprof's metadata; None if they are missing or malformed."""
+    try:
+        contexts = msgspec.convert(entry, Contexts)
+    except msgspec.ValidationError:
+        return None
+    names, lines = len(contexts.names), len(contexts.lines)
+    whole = all(
+        -1 <= wait.line < lines and all(EDGE <= name < names for name in wait.before + wait.after)
+        for wait in contexts.waits
+    )
+    return contexts if whole else None
 
 
 def lines_of_metadata(entry: object) -> tuple[RecordedLines, ...]:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pinprof.trace.host import HostProfile
-from pinprof.trace.lines import RecordedLines
+from pinprof.trace.lines import Contexts, RecordedLines
 from pinprof.trace.run import RunLog
+from pinprof.trace.watched import Watched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,6 +215,8 @@ class Info:
     steps_before: int | None = None
     """How many steps the program had made before those recorded."""
     lines: tuple[RecordedLines, ...] = ()
+    contexts: Contexts | None = None
+    watched: Watched | None = None
     loaders_pin: bool | None = None
     """Whether the DataLoaders at work had `pin_memory=True`; None also without any, or if only some had."""
     host_memory: HostMemory | None = None

@@ -229,6 +229,7 @@ def record(run: Callable[[], object], path: Path, *, plain_steps: int = 20, line
         plain_steps=plain_steps,
         plain_max_seconds=PLAIN_SECONDS,
         line_steps=line_steps,
+        watch_steps=0,  # all steps of a case are alike
         force=True,
     )
     with recording:

@@ -4,9 +4,13 @@ from pathlib import Path
 
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 
-from pinprof.analyses.syncs import learn_lines, measure_stalls, measure_syncs
+from pinprof.analyses.syncs import learn_lines, line_of_each, measure_stalls, measure_syncs
 from pinprof.trace import read_trace
 from pinprof.trace.lines import RecordedLines, SourceLine
+from pinprof.trace.tables import Trace
+
+REPLICA = 102
+"""A thread that is neither the main thread nor one of the autograd engine."""
 
 LINES = [SourceLine("train.py", number, "train", (f"train.py:{number}:train",)) for number in (10, 20, 30)]
 
@@ -21,9 +25,14 @@ def item(builder: TraceBuilder, start: float, *, op: str = "aten::item", thread:
     builder.call("cudaStreamSynchronize", start + 5, 20, thread=thread)
 
 
+def learn(trace: Trace) -> tuple[RecordedLines, ...]:
+    stalls = measure_stalls(trace)
+    return learn_lines(trace, stalls, line_of_each(trace, stalls, LINES))
+
+
 def learned(builder: TraceBuilder, folder: Path) -> dict[tuple[str, str], list[int | None]]:
     trace = read_trace(builder.write(folder / "marked.json"))
-    recorded = learn_lines(trace, measure_stalls(trace), LINES)
+    recorded = learn(trace)
     return {(entry.op, entry.thread): [line.line if line else None for line in entry.at] for entry in recorded}
 
 
@@ -89,6 +98,17 @@ def test_waits_of_the_autograd_thread_have_the_line_of_backward(tmp_path: Path) 
     assert learned(builder, tmp_path) == {("aten::nonzero", "autograd"): [30, 30], ("aten::item", "main"): [10]}
 
 
+def test_marks_of_a_thread_are_of_its_own_waits(tmp_path: Path) -> None:
+    """A replica of DataParallel waits, and marks its wait, while the main thread does."""
+    builder = TraceBuilder()
+    for start in steps(builder):
+        item(builder, start + 100)
+        item(builder, start + 102, thread=REPLICA)
+        builder.on_thread(REPLICA, "user_annotation", "pinprof line 1", start + 134, 1)
+        mark(builder, start + 140, 0)
+    assert learned(builder, tmp_path) == {("aten::item", "main"): [10], ("aten::item", "other"): [20]}
+
+
 def test_a_wait_without_a_mark_has_its_function_at_least(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for start in steps(builder):
@@ -98,7 +118,7 @@ def test_a_wait_without_a_mark_has_its_function_at_least(tmp_path: Path) -> None
         item(builder, start + 100)
         mark(builder, start + 135, 0)
     trace = read_trace(builder.write(tmp_path / "marked.json"))
-    recorded = {entry.op: entry.at for entry in learn_lines(trace, measure_stalls(trace), LINES)}
+    recorded = {entry.op: entry.at for entry in learn(trace)}
     (place,) = recorded["aten::empty"]
     assert place == SourceLine("train.py", None, "allocate", ("train.py:3:allocate",), "device_malloc")
 
@@ -122,7 +142,7 @@ def test_steps_with_different_numbers_of_waits_have_lines_of_their_own(tmp_path:
         item(builder, start + 100)
         mark(builder, start + 135, 0)
     trace = read_trace(builder.write(tmp_path / "marked.json"))
-    recorded = learn_lines(trace, measure_stalls(trace), LINES)
+    recorded = learn(trace)
     assert [[line.line if line else None for line in entry.at] for entry in recorded] == [[10], [20, 10]]
     assert sites_of(builder, list(recorded), tmp_path) == [(10, 3), (20, 1)]
 

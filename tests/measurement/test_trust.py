@@ -533,7 +533,15 @@ def test_idle_time_whose_cause_is_withheld_is_given_as_a_sum(tmp_path: Path) -> 
 def test_stalls_that_are_withheld_are_not_none_where_there_is_no_wait(tmp_path: Path) -> None:
     profile, _, _, document = reports(without_known_events(), tmp_path)
     assert profile.withheld.stalls
-    assert document["syncs"] == {"count": None, "per_step": None, "stall_ms": None, "sites": [], "groups": []}
+    assert document["syncs"] == {
+        "count": None,
+        "per_step": None,
+        "stall_ms": None,
+        "sites": [],
+        "groups": [],
+        "watched_steps": None,
+        "seen_elsewhere": [],
+    }
 
 
 def test_a_gpu_that_was_never_idle_has_no_cause_of_idle_time(tmp_path: Path) -> None:
@@ -548,3 +556,41 @@ def test_limits_are_not_kept_by_figures_that_are_withheld(tmp_path: Path) -> Non
         assert figures[key].value is None
         assert "no GPU work of 4 launches" in figures[key].note
     assert figures["max_stall_ms"].value is not None  # how long the host stood there is known
+
+
+def waiting() -> TraceBuilder:
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 1000 * number, 990)
+        builder.kernel(1000 * number + 10, 5, launch=1000 * number + 2)
+        builder.op("aten::item", 1000 * number + 100, 30)
+        builder.call("cudaStreamSynchronize", 1000 * number + 105, 20)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("metadata", "remedy"),
+    [
+        ({}, "record with pinprof.profile or pinprof run; with_stack=True of torch.profiler gives functions"),
+        ({"pinprof": {"marker": "p.step()"}}, "pinprof recorded it without lines, or the program ended before"),
+        (
+            {"pinprof": {"marker": "p.step()"}, "pinprof_contexts": {"names": [], "lines": [], "waits": []}},
+            "pinprof recorded lines, but these waits were not among them",
+        ),
+    ],
+)
+def test_the_way_to_source_lines_fits_the_recording(metadata: dict[str, Any], remedy: str, tmp_path: Path) -> None:
+    builder = waiting()
+    builder.metadata |= metadata
+    profile = reports(builder, tmp_path)[0]
+    (doubt,) = (entry for entry in profile.doubts if entry.what == "source lines")
+    assert doubt.remedy.startswith(remedy)
+    assert doubt.effect == "files and functions of waits are unknown"
+
+
+def test_a_trace_with_the_line_of_a_wait_says_nothing_of_source_lines(tmp_path: Path) -> None:
+    builder = waiting()
+    line = {"file": "train.py", "line": 7, "function": "train"}
+    builder.metadata |= {"pinprof": {"marker": "p.step()"}}
+    builder.metadata["pinprof_lines"] = [{"op": "aten::item", "thread": "main", "at": [line]}]
+    assert not [entry for entry in reports(builder, tmp_path)[0].doubts if entry.what == "source lines"]

@@ -1,8 +1,9 @@
 """Where the host waited for the GPU, why, and at what cost."""
 
 from pinprof.analyses.syncs.causes import ALLOCATIONS, CAUSES, in_library
+from pinprof.analyses.syncs.contexts import learn_contexts
+from pinprof.analyses.syncs.learned import learn_lines, line_of_each
 from pinprof.analyses.syncs.matches import GONE, Counted, Match, match_sites
-from pinprof.analyses.syncs.recorded import learn_lines
 from pinprof.analyses.syncs.sites import BareSite, Cost, Site, SiteIdentity, Stalled, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 
@@ -20,7 +21,9 @@ __all__ = [
     "Stalls",
     "Syncs",
     "in_library",
+    "learn_contexts",
     "learn_lines",
+    "line_of_each",
     "match_sites",
     "measure_stalls",
     "measure_syncs",

@@ -1,121 +1,148 @@
-"""The source lines that pinprof recorded: learned from marks beside waits, and given to the waits of another trace."""
+"""The source line of each wait of a trace, where what pinprof recorded and watched leaves no other."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CAUSES, name_causes
+from pinprof.analyses.syncs.contexts import Kind, Known, Match, Units, agreed, kinds_of, units_of
+from pinprof.analyses.syncs.rivals import Rivals
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.trace.callers import calling_function, outermost_op, stack_of, user_calls
-from pinprof.trace.frames import frame
-from pinprof.trace.lines import LINE_MARK, RecordedLines, SourceLine
-from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.trace.lines import RecordedLines, SourceLine
+from pinprof.trace.tables import NONE, Trace
 
-StallKind = tuple[str, str]
-"""The key of recorded lines: the outermost op around a wait, or the call itself, and the role of its thread."""
+Lines = list[SourceLine | None]
+Steps = dict[tuple[Kind, int], list[int]]
+"""The stalls of each kind in each step, in order."""
+
+LOCAL_SCALAR = "aten::_local_scalar_dense"
+"""The op that reads one value; torch's sync debug mode tells of it wherever it runs."""
 
 
-def marked_lines(trace: Trace, stalls: Stalls) -> Int64s:
-    """Return per stall the number of the line mark that follows it, -1 for none.
+def recorded_lines(trace: Trace, stalls: Stalls) -> Lines:
+    """Return per stall the source line that was recorded or watched for it, None where none is certain.
 
-    The mark is set as soon as control is back in Python. Between a stall and its mark no other stall begins, unless it
-    is part of the same outermost op; waits of the autograd threads are marked on the main thread, after `backward`.
+    Of lines recorded with the contexts of their waits, the context decides, unless watching saw another line where the
+    same op may run. Then all steps that were watched with as many such waits must agree. Lines recorded without
+    contexts are given by order alone.
     """
-    marks = np.flatnonzero(trace.annotations.named(lambda name: name.startswith(LINE_MARK)))
-    result = np.full(len(stalls.call), NONE, np.int64)
-    if len(marks) == 0:
-        return result
-    number = np.array([int(trace.annotations.name_of(row).removeprefix(LINE_MARK)) for row in marks.tolist()])
-    mark_thread = trace.annotations.thread[marks[0]]
-    at = trace.annotations.start_ns[marks]
-    start, end = trace.calls.start_ns[stalls.call], trace.calls.end_ns[stalls.call]
-    op = outermost_op(trace, stalls.call)
-    on_marked_thread = trace.calls.thread[stalls.call] == mark_thread
-    following = np.searchsorted(at, end)
-    found = following < len(at)
-    mark_time = at[np.minimum(following, len(at) - 1)]
-    here = np.flatnonzero(on_marked_thread)
-    begun = np.searchsorted(start[here], mark_time)  # stalls of the marked thread that began before the mark
-    if len(here):
-        last = here[np.maximum(begun - 1, 0)]
-        of_last = (np.arange(len(start)) == last) | ((op == op[last]) & (op != NONE))
-    else:
-        of_last = np.zeros(len(start), bool)
-    meanwhile = begun > np.searchsorted(start[here], start)
-    certain = np.where(on_marked_thread, of_last, ~meanwhile)
-    result[found & certain] = number[following[found & certain]]
+    kinds = kinds_of(trace, stalls)
+    steps = _by_step(stalls, kinds)
+    if trace.info.contexts is None:
+        return _by_order(len(kinds), steps, trace.info.lines, or_the_only_one=True)
+    ordered = _by_order(len(kinds), steps, trace.info.lines, or_the_only_one=False)
+    known = Known(trace.info.contexts)
+    units = units_of(trace, stalls, trace.info.contexts.names)
+    rivals = Rivals(known, trace.info.watched, in_order=not _reads_within_others(trace, stalls, kinds))
+    result: Lines = [None] * len(kinds)
+    nothing = result.copy()
+    whole = np.append(trace.steps.whole, values=False)  # the last one for no step
+    for (kind, step), rows in steps.items():
+        watched = rivals.in_order(kind, len(np.unique(units.unit[rows]))) if whole[step] else None
+        by_order = ordered if whole[step] else nothing
+        for row, line in zip(rows, _of_step(kind, rows, units, known, rivals, watched, by_order), strict=True):
+            result[row] = line
     return result
 
 
-def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> tuple[RecordedLines, ...]:
-    """Return the lines of a step's waits, by kind and order, from a trace in which they were marked.
-
-    A line is certain where it is the same in all complete steps with as many waits of the kind: a program that prints
-    in every second step has two sorts of steps.
-    """
-    marked = marked_lines(trace, stalls)
-    sequences: dict[StallKind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
-    kinds, cause, places = _kinds(trace, stalls), name_causes(trace, stalls), _functions_alone(trace, stalls.call)
-    for row in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
-        line = lines[marked[row]] if marked[row] != NONE else places[row]
-        line = replace(line, cause=CAUSES[cause[row]]) if line else None
-        sequences[kinds[row]][int(stalls.call_step[row])].append(line)
-    return tuple(
-        RecordedLines(op, thread, at) for (op, thread), steps in sequences.items() for at in _agreed(steps.values())
-    )
-
-
-def _functions_alone(trace: Trace, call: Int64s) -> list[SourceLine | None]:
-    """Return the places of calls that no mark follows: the Python functions around them, without a line."""
-    places = []
-    around = user_calls(trace, call).function.tolist()
-    for function, innermost in zip(around, calling_function(trace, call).tolist(), strict=True):
-        place = frame(trace.functions.name_of(function)) if function != NONE else None
-        places.append(SourceLine(place.file, None, place.function, stack_of(trace, innermost)) if place else None)
-    return places
-
-
-def _agreed(steps: Iterable[list[SourceLine | None]]) -> list[tuple[SourceLine | None, ...]]:
-    """Return, for each number of waits, the lines on which all steps with that number agree."""
-    by_number: dict[int, list[list[SourceLine | None]]] = defaultdict(list)
-    for step in steps:
-        by_number[len(step)].append(step)
-    return [
-        tuple(lines[0] if len(set(lines)) == 1 else None for lines in zip(*alike, strict=True))
-        for alike in by_number.values()
-    ]
-
-
-def recorded_lines(trace: Trace, stalls: Stalls) -> list[SourceLine | None]:
-    """Return per stall the source line that was recorded for the waits of its kind, None where none is certain.
-
-    If a step has as many waits of a kind as a recorded step, their lines are the same, in order. With another number of
-    waits the line is certain only if all recorded lines are one.
-    """
-    result: list[SourceLine | None] = [None] * len(stalls.call)
-    if not trace.info.lines:
-        return result
-    known: dict[StallKind, dict[int, tuple[SourceLine | None, ...]]] = defaultdict(dict)
-    for recorded in trace.info.lines:
-        known[recorded.op, recorded.thread][len(recorded.at)] = recorded.at
-    groups: dict[tuple[StallKind, int], list[int]] = defaultdict(list)
-    for row, kind in enumerate(_kinds(trace, stalls)):
+def _by_step(stalls: Stalls, kinds: list[Kind]) -> Steps:
+    steps: Steps = defaultdict(list)
+    for row, kind in enumerate(kinds):
         if not stalls.profiler[row]:
-            groups[kind, int(stalls.call_step[row])].append(row)
-    for (kind, _), rows in groups.items():
+            steps[kind, int(stalls.call_step[row])].append(row)
+    return steps
+
+
+def _by_order(count: int, steps: Steps, recorded: Iterable[RecordedLines], *, or_the_only_one: bool) -> Lines:
+    """Return the lines of steps that have as many waits of a kind as a recorded step: they are the same, in order.
+
+    With another number of waits the line is certain only if all recorded lines are one.
+    """
+    result: Lines = [None] * count
+    known: dict[Kind, dict[int, tuple[SourceLine | None, ...]]] = defaultdict(dict)
+    for each in recorded:
+        known[each.op, each.thread][len(each.at)] = each.at
+    for (kind, _), rows in steps.items():
         by_number = known.get(kind, {})
         every = {line for at in by_number.values() for line in at}
-        one = every.pop() if len(every) == 1 else None
+        one = every.pop() if or_the_only_one and len(every) == 1 else None
         for row, line in zip(rows, by_number.get(len(rows), (one,) * len(rows)), strict=True):
             result[row] = line
     return result
 
 
-def _kinds(trace: Trace, stalls: Stalls) -> list[StallKind]:
-    op = outermost_op(trace, stalls.call)
-    roles = [trace.threads[thread].role for thread in trace.calls.thread[stalls.call].tolist()]
-    names = [trace.ops.name_of(row) if row != NONE else None for row in op.tolist()]
-    calls = [trace.calls.name_of(row) for row in stalls.call.tolist()]
-    return [(name or call, role) for name, call, role in zip(names, calls, roles, strict=True)]
+def _reads_within_others(trace: Trace, stalls: Stalls, kinds: list[Kind]) -> bool:
+    """Return whether a value is read within an op that is not torch's own: the user's code may run there."""
+    reads = trace.ops.named(LOCAL_SCALAR.__eq__)
+    innermost = trace.links.op[stalls.call]
+    inside = np.flatnonzero((innermost != NONE) & reads[innermost]) if len(reads) else ()
+    return any(not kinds[row][0].startswith("aten::") for row in inside)
+
+
+def _of_step(
+    kind: Kind,
+    rows: list[int],
+    units: Units,
+    known: Known,
+    rivals: Rivals,
+    watched: list[list[SourceLine]] | None,
+    ordered: Lines,
+) -> Lines:
+    """Return the lines of a step's stalls of one kind."""
+    members: dict[int, list[int]] = defaultdict(list)
+    for row in rows:
+        members[int(units.unit[row])].append(row)
+    alike = Counter(units.around[unit] for unit in members)
+    lines: dict[int, SourceLine | None] = {}
+    matches = [known.match(kind, units.around[unit]) for unit in members]
+    is_new = watched is not None and not all(map(_fits, matches, watched))
+    if is_new:
+        watched = None  # a step as none that was watched
+    unrecorded = rivals.places(kind)
+    contested = any(agreed(seen) is None and any(line.place in unrecorded for line in seen) for seen in watched or ())
+    for place, ((unit, own), match) in enumerate(zip(members.items(), matches, strict=True)):
+        by_order = agreed(ordered[row] for row in own)
+        if watched is not None:
+            line = agreed([*watched[place], by_order] if by_order else watched[place])
+            line = line or (None if contested else _of_several(watched[place], match, rivals, kind))
+        else:
+            line = _of_context(kind, match, alike[units.around[unit]], by_order, known, rivals, is_new=is_new)
+        lines |= dict.fromkeys(own, line)
+    return [lines[row] for row in rows]
+
+
+def _fits(match: Match, seen: list[SourceLine]) -> bool:
+    """Return whether the context of a wait leaves one of the lines that were seen for it."""
+    return match.line is None or match.line.place in {line.place for line in seen}
+
+
+def _of_several(seen: list[SourceLine], match: Match, rivals: Rivals, kind: Kind) -> SourceLine | None:
+    """Return the line of a wait for which several lines were seen, all of them recorded with their contexts."""
+    if match.line is None or match.line.place not in {line.place for line in seen}:
+        return None
+    return match.line if match.is_apart or (match.is_whole and not rivals.beside(match.line, kind)) else None
+
+
+def _of_context(
+    kind: Kind,
+    match: Match,
+    alike: int,
+    by_order: SourceLine | None,
+    known: Known,
+    rivals: Rivals,
+    *,
+    is_new: bool,
+) -> SourceLine | None:
+    """Return the line of a wait in a step unlike those that were watched."""
+    others = rivals.of(kind)
+    if match.line:
+        if not others and match.is_apart:
+            return match.line
+        alone = (not others and not is_new) or (match.is_whole and alike <= match.most)
+        return match.line if alone and not rivals.beside(match.line, kind) else None
+    if others:
+        return rivals.only(kind)
+    if by_order and by_order in match.beside:
+        return None if rivals.beside(by_order, kind) else by_order
+    one = agreed(known.lines(kind))
+    return one if one in match.beside or rivals.are_known else None

@@ -17,6 +17,11 @@ LINES_WINDOW = (
     "pinprof recorded it without lines, or the program ended before: keep the window of lines (--windows, line_steps)"
 )
 """What to do about gaps in pinprof's own recordings: its options left them out."""
+UNMATCHED = (
+    "pinprof recorded lines, but these waits were not among them, or several lines may have called them: record more "
+    "steps (--steps, --watch-steps)"
+)
+"""What to do about waits in pinprof's own recordings whose ops ran at none of the recorded lines for certain."""
 OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
 """How Kineto's categories of devices begin that are neither CUDA nor ROCm (ActivityType.h)."""
 
@@ -44,6 +49,11 @@ def _way_to_gpu_work(trace: Trace) -> str:
         return AGAIN
     if others:
         return f"no other trace helps: pinprof reads the work of CUDA and ROCm, and this is other ({', '.join(others)})"
+    if launching(trace.calls).any() and trace.info.by_pinprof:
+        return (
+            "work was launched, so there is a GPU: let nothing else use CUPTI beside it (counters, Nsight, DCGM), and "
+            "record again"
+        )
     if launching(trace.calls).any():
         return (
             "work was launched, so there is a GPU: record with ProfilerActivity.CUDA, and with nothing else beside it "
@@ -61,7 +71,9 @@ def no_calls(seen: Seen) -> Doubt | None:
     return Doubt(
         "no runtime calls",
         "stalls and the causes of idle time are unknown",
-        "record with ProfilerActivity.CPU too",
+        "record it again: the profiler lost them"
+        if seen.trace.info.by_pinprof
+        else "record with ProfilerActivity.CPU too",
         frozenset({STALLS, CAUSES}),
     )
 
@@ -196,10 +208,11 @@ def copy_sizes(seen: Seen) -> Doubt | None:
 def source_lines(seen: Seen) -> Doubt | None:
     """Report that nothing tells where waits and copies of host memory were called, if there are any."""
     trace = seen.trace
-    if not len(trace.calls) or len(trace.functions) or trace.info.lines:
+    waits = [site for site in seen.syncs.sites if site.is_wait]
+    if not len(trace.calls) or len(trace.functions) or any(site.line is not None for site in waits):
         return None
     of_host = np.isin(trace.gpu.direction, (HTOD, DTOH))
-    what = ["waits"] * any(site.is_wait for site in seen.syncs.sites) + ["copies"] * bool(of_host.any())
+    what = ["waits"] * bool(waits) + ["copies"] * bool(of_host.any())
     if not what:
         return None
     return Doubt(
@@ -214,6 +227,7 @@ def _way_to_lines(trace: Trace, *, of_waits: bool) -> str:
     """Return how to learn places: pinprof records the lines of waits, and stacks have the functions of all else."""
     if trace.info.by_pinprof:
         functions = "with_stack=True of pinprof.profile gives functions"
-        return f"{LINES_WINDOW}; {functions}" if of_waits else functions
+        lines = UNMATCHED if trace.info.lines or trace.info.contexts else LINES_WINDOW
+        return f"{lines}; {functions}" if of_waits else functions
     functions = "with_stack=True of torch.profiler gives functions"
     return f"record with pinprof.profile or pinprof run; {functions}" if of_waits else functions

@@ -14,6 +14,7 @@ from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import CopySums, GpuSums, PerStep, Profile, WaitCost, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
+from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
 from pinprof.report.trace.host_json import host_profile
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.units import ms
@@ -328,6 +329,22 @@ def _syncs(profile: Profile) -> dict[str, Any]:
         "stall_ms": total and _ms(total.stall_ns),
         "sites": [_site(profile, site) for site in profile.sites],
         "groups": _groups(profile),
+        "watched_steps": profile.info.watched.steps if profile.info.watched else None,
+        "seen_elsewhere": [_seen(wait) for wait in seen_elsewhere(profile)],
+    }
+
+
+def _seen(wait: SeenWait) -> dict[str, Any]:
+    """Return waits that only watching saw."""
+    return {
+        **wait.place._asdict(),
+        "stack": list(wait.stack),
+        "called": wait.called,
+        "thread": wait.thread,
+        "count": wait.waits,
+        "steps": wait.steps,
+        "every": wait.every,
+        "per_step": wait.waits / wait.of if wait.of else None,
     }
 
 

@@ -24,6 +24,7 @@ from pinprof.report.trace.host import not_sampled
 from pinprof.report.trace.tables import (
     called_table,
     copies_table,
+    elsewhere_table,
     functions_table,
     idle_table,
     parts_table,
@@ -92,11 +93,13 @@ def _copies(analysis: Analysis) -> Iterator[Markup]:
 
 def _waits(profile: Profile) -> Iterator[Markup]:
     why = profile.withheld
-    if not profile.sites:
-        return
-    yield _unshown(why.stalls, why.drain, why.per_step)
-    yield _drawn(syncs_chart(profile))
-    yield sites_table(profile)
+    if profile.sites:
+        yield _unshown(why.stalls, why.drain, why.per_step)
+        yield _drawn(syncs_chart(profile))
+        yield sites_table(profile)
+    elsewhere = elsewhere_table(profile)
+    if elsewhere:
+        yield Markup("<h4>Waits seen outside of the recorded steps</h4>{}").format(elsewhere)
 
 
 def _host(profile: Profile) -> Iterator[Markup]:

@@ -11,10 +11,11 @@ from pinprof.report.charts.overlap import PATTERNS
 from pinprof.report.elements import Column, Markup, bold, details, number_columns, table
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.timeline.kinds import KINDS
+from pinprof.report.trace.elsewhere import seen_elsewhere
 from pinprof.report.trace.host import WHAT_COUNTS, by_kind, called_cells, place_cells, precision
 from pinprof.report.words import IDLE, NOTHING, copy_cells, exposed_rows, place, surprises, wait_cells, whole_place
 from pinprof.trace.tables import Int64s
-from pinprof.units import between, duration, percent
+from pinprof.units import between, counted, duration, percent
 
 OF_WHAT = {"step": "Per complete step", "trace": "In the whole trace"}
 """Of what figures are, by `StepTimes.whole`."""
@@ -103,6 +104,29 @@ def _site_row(profile: Profile, site: WaitSite, where: str) -> tuple[str, ...]:
         *([count] if profile.steps.whole == "step" else []),
         *([NOTHING] * len(times) if by_profiler else times),
     )
+
+
+def elsewhere_table(profile: Profile) -> Markup:
+    """Return the waits that were seen outside of the recorded steps alone."""
+    seen = seen_elsewhere(profile)
+    if not seen:
+        return Markup()
+    columns = [Column("where"), Column("called"), Column("how often"), *number_columns("waits", "in each such step")]
+    rows = [
+        (
+            details(place(wait.place), wait.stack) if wait.stack else place(wait.place),
+            Markup("<code>{}</code>").format(wait.called) if wait.called else NOTHING,
+            wait.how_often,
+            f"{wait.waits:,}",
+            f"{wait.per_step:.3g}",
+        )
+        for wait in seen[:MAX_ROWS]
+    ]
+    first = f"; the first {MAX_ROWS} of {len(seen)}" if len(seen) > MAX_ROWS else ""
+    caption = (
+        f"In {counted(seen[0].of, 'step')} that were watched without profiler, at no line of the table above{first}"
+    )
+    return table(caption, columns, rows)
 
 
 def called_table(profile: Profile, sums: HostSums) -> Markup:

@@ -15,6 +15,7 @@ from pinprof.measurement.trust import Doubt
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.trace.course import ledger, regular, unlike
+from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
 from pinprof.report.trace.headline import beside_findings, nothing_found
 from pinprof.report.trace.host import TITLE, by_kind, called_cells, matters, not_sampled, precision
 from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
@@ -77,6 +78,8 @@ def _parts(profile: Profile, findings: Findings, waits_by: str) -> Iterable[Rend
         yield from _copies(profile)
     if any(site.verdict != "profiler" for site in profile.sites):
         yield from _waits(profile, waits_by)
+    if seen := seen_elsewhere(profile):
+        yield from _elsewhere(seen)
     if profile.loader.waits:
         yield from _input(profile)
     if matters(profile):
@@ -211,6 +214,16 @@ def _waits(profile: Profile, waits_by: str) -> Iterable[RenderableType]:
         )
     for sentence in surprises(profile):
         yield bullet(sentence)
+
+
+def _elsewhere(seen: Sequence[SeenWait]) -> Iterable[RenderableType]:
+    yield section(f"Waits seen outside of the recorded steps, in {counted(seen[0].of, 'step')} without profiler")
+    rows = table("in", "called", "how often", "waits", text_columns=3)
+    for wait in seen[:MAX_SEEN]:
+        rows.add_row(cut(place(wait.place), MAX_CELL), wait.called or NOTHING, wait.how_often, f"{wait.waits:,}")
+    yield rows
+    if len(seen) > MAX_SEEN:
+        yield bullet(f"and {counted(len(seen) - MAX_SEEN, 'more line')}, all in the JSON and HTML reports")
 
 
 def _gathered_rows(profile: Profile, gathered: Gathered, by: str) -> Iterable[tuple[str, ...]]:

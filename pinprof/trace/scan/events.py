@@ -6,9 +6,10 @@ from typing import TypeAlias
 import msgspec
 
 from pinprof.trace.host import HOST_KEY
-from pinprof.trace.lines import LINES_KEY
+from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY
 from pinprof.trace.run import RUN_KEY
 from pinprof.trace.tables import NONE
+from pinprof.trace.watched import WATCHED_KEY
 
 Number: TypeAlias = int | float | str | None
 """A number as a trace may write it: ROCm writes `"stream": "0x0"` and `"bytes": "9216"`."""
@@ -64,6 +65,8 @@ class Metadata(msgspec.Struct):
     base: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="baseTimeNanoseconds")
     pinprof: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     lines: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=LINES_KEY)
+    contexts: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=CONTEXTS_KEY)
+    watched: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=WATCHED_KEY)
     host: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=HOST_KEY)
     run: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=RUN_KEY)
 

@@ -1,0 +1,243 @@
+"""Programs of ops and waits, some of which come every few steps: no wait gets the line of another."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.analyses.syncs import learn_contexts, learn_lines, line_of_each, measure_stalls
+from pinprof.analyses.syncs.recorded import recorded_lines
+from pinprof.trace import read_trace
+from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, Contexts, SourceLine
+from pinprof.trace.tables import Trace
+from pinprof.trace.watched import WATCHED_KEY, Watched, WatchedWait
+
+CALLED = {"aten::item": "item", "aten::is_nonzero": "bool", "aten::nonzero": "nonzero"}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A line of a program: an op, which waits if it is one of `CALLED`; it runs in steps `phase + n * period`."""
+
+    op: str
+    period: int = 1
+    phase: int = 0
+
+    @property
+    def waits(self) -> bool:
+        return self.op in CALLED
+
+    def runs(self, step: int) -> bool:
+        return step % self.period == self.phase
+
+
+Program = Sequence[Statement]
+
+
+def line_at(number: int) -> SourceLine:
+    return SourceLine("train.py", number, "train", (f"train.py:{number}:train",))
+
+
+def built(program: Program, steps: range, *, marked: bool = False) -> tuple[TraceBuilder, list[int]]:
+    """Return the trace of some steps of a program, and the numbers of the lines of its waits, in order."""
+    builder, truth = TraceBuilder(), []
+    for place, step in enumerate(steps):
+        at = 10_000.0 * place
+        builder.step(step, at, 9_990)
+        builder.kernel(at + 10, 5, launch=at + 2)
+        for number, statement in enumerate(program):
+            at += 100
+            if not statement.runs(step):
+                continue
+            builder.op(statement.op, at, 40)
+            if statement.waits:
+                builder.call("cudaStreamSynchronize", at + 5, 20)
+                truth.append(number)
+                if marked:
+                    builder.event("user_annotation", f"pinprof line {number}", at + 45, 1)
+    return builder, truth
+
+
+def watched(program: Program, steps: range) -> Watched:
+    waiting = [number for number, statement in enumerate(program) if statement.waits]
+    sequences = {tuple(place for place, number in enumerate(waiting) if program[number].runs(step)) for step in steps}
+    at = {number: [step - steps.start for step in steps if program[number].runs(step)] for number in waiting}
+    called = [CALLED[program[number].op] for number in waiting]
+    waits = [
+        WatchedWait(line_at(number), name, name, "main", len(at[number]), tuple(at[number]))
+        for number, name in zip(waiting, called, strict=True)
+    ]
+    seen = [place for place, wait in enumerate(waits) if wait.at]
+    index = {place: number for number, place in enumerate(seen)}
+    return Watched(
+        len(steps),
+        tuple(waits[place] for place in seen),
+        tuple(tuple(index[place] for place in sequence) for sequence in sequences),
+    )
+
+
+def read(builder: TraceBuilder, folder: Path) -> Trace:
+    return read_trace(builder.write(folder / "trace.json"))
+
+
+def given(
+    program: Program, folder: Path, *, start: int = 35, recorded: int = 5, lines: int = 3, watching: int = 200
+) -> list[tuple[int, int | None]]:
+    """Return of each wait of the recorded steps its true line, and the one that it gets."""
+    builder, truth = built(program, range(start, start + recorded))
+    begin = start + recorded + 2
+    marked = read(built(program, range(begin, begin + lines), marked=True)[0], folder)
+    stalls = measure_stalls(marked)
+    learned = line_of_each(marked, stalls, [line_at(number) for number in range(len(program))])
+    builder.metadata[LINES_KEY] = msgspec.to_builtins(learn_lines(marked, stalls, learned))
+    builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
+    if watching:
+        begin += lines
+        builder.metadata[WATCHED_KEY] = msgspec.to_builtins(watched(program, range(begin, begin + watching)))
+    trace = read(builder, folder)
+    stalls = measure_stalls(trace)
+    found = [line.line if line else None for line in recorded_lines(trace, stalls)]
+    assert len(found) == len(truth)
+    return list(zip(truth, found, strict=True))
+
+
+def any_program(seed: int) -> list[Statement]:
+    """Return a program of up to 60 lines, which repeats every 100 steps.
+
+    It has few names of ops, so that many places look alike. What is watched holds all its kinds of steps.
+    """
+    random = Random(seed)
+    names = [f"aten::op{number}" for number in range(random.choice([3, 5, 10, 30]))]
+    program = []
+    for _ in range(random.randint(1, 60)):
+        waits = random.random() < random.choice([0.1, 0.4])
+        period = random.choice([1, 1, 1, 2, 4, 5, 10, 20, 50]) if waits or random.random() < 0.1 else 1
+        op = random.choice(list(CALLED)) if waits else random.choice(names)
+        program.append(Statement(op, period, random.randrange(period)))
+    return program
+
+
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_no_wait_gets_the_line_of_another(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 20):
+        wrong = [(true, got) for true, got in given(any_program(seed), tmp_path) if got not in {None, true}]
+        assert not wrong, f"seed {seed}: {wrong}"
+
+
+def test_most_waits_get_their_line(tmp_path: Path) -> None:
+    found: Counter[bool] = Counter()
+    for seed in range(40):
+        found.update(got is not None for _, got in given(any_program(seed), tmp_path))
+    assert found[True] > 0.7 * found.total()
+
+
+def lines_of(pairs: list[tuple[int, int | None]], line: int) -> set[int | None]:
+    return {got for true, got in pairs if true == line}
+
+
+OPS = [Statement(f"aten::op{number}") for number in range(30)]
+EACH_STEP = Statement("aten::item")
+EVERY_TEN = Statement("aten::item", 10, 7)  # step 37 is recorded; lines are learned in steps 42 to 44
+
+
+def test_a_read_every_ten_steps_has_the_line_that_was_watched(tmp_path: Path) -> None:
+    pairs = given([*OPS[:8], EVERY_TEN, *OPS[8:]], tmp_path)
+    assert pairs == [(8, 8)]
+
+
+def test_a_read_every_ten_steps_beside_another_of_each_step_has_its_line(tmp_path: Path) -> None:
+    pairs = given([*OPS[:8], EVERY_TEN, EACH_STEP, *OPS[8:]], tmp_path)
+    assert pairs == [(9, 9), (9, 9), (8, 8), (9, 9), (9, 9), (9, 9)]
+
+
+def test_without_watching_a_read_every_ten_steps_has_none_and_the_others_keep_theirs(tmp_path: Path) -> None:
+    pairs = given([*OPS[:8], EVERY_TEN, *OPS[8:16], EACH_STEP, *OPS[16:]], tmp_path, watching=0)
+    assert lines_of(pairs, 8) == {None}
+    assert lines_of(pairs, 17) == {17}
+
+
+def test_two_lines_that_take_turns_have_their_own(tmp_path: Path) -> None:
+    turns = [Statement("aten::item", 2, 0), *OPS[8:16], Statement("aten::item", 2, 1)]
+    pairs = given([*OPS[:8], *turns, *OPS[16:]], tmp_path)
+    assert lines_of(pairs, 8) == {8}
+    assert lines_of(pairs, 17) == {17}
+
+
+def test_two_lines_that_take_turns_at_one_place_have_none_where_only_one_was_recorded(tmp_path: Path) -> None:
+    turns = [Statement("aten::item", 4, 2), Statement("aten::item", 4, 1)]  # step 45 would be the other's
+    pairs = given([*OPS[:8], *turns, *OPS[8:]], tmp_path, lines=1)
+    assert {got for _, got in pairs} == {None}
+
+
+def test_a_library_line_that_may_read_too_makes_no_line_certain(tmp_path: Path) -> None:
+    """What a watched line called is not known, so the read may be its own."""
+    program = [*OPS[:8], EVERY_TEN, *OPS[8:]]
+    builder, _ = built(program, range(35, 40))
+    seen = watched(program, range(45, 245))
+    (wait,) = seen.waits
+    both = replace(seen, waits=(wait, replace(wait, line=line_at(99), called=None, waited=None)), sequences=None)
+    builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(Contexts())
+    for waits, expected in ((seen, [8]), (both, [None])):
+        builder.metadata[WATCHED_KEY] = msgspec.to_builtins(waits)
+        trace = read(builder, tmp_path)
+        assert [line.line if line else None for line in recorded_lines(trace, measure_stalls(trace))] == expected
+
+
+def test_a_program_that_was_watched_for_few_steps_gets_no_line_from_that(tmp_path: Path) -> None:
+    assert given([*OPS[:8], EVERY_TEN, *OPS[8:]], tmp_path, watching=19) == [(8, None)]
+    assert given([*OPS[:8], EVERY_TEN, *OPS[8:]], tmp_path, watching=20) == [(8, 8)]
+
+
+def loops(steps: int, seed: int, *, marked: bool = False) -> tuple[TraceBuilder, list[int]]:
+    """Return a trace of steps that look at one to five boxes each, with two reads per box, and one behind all."""
+    random, builder, truth = Random(seed), TraceBuilder(), []
+    for step in range(steps):
+        boxes = random.randint(1, 5)
+        body = [*range(1, 8), 100, *range(8, 15), 200, *range(15, 20)]
+        at = 10_000.0 * step
+        builder.step(step, at, 9_990)
+        builder.kernel(at + 10, 5, launch=at + 2)
+        for number in (*body * boxes, *range(20, 27), 300, *range(27, 34)):
+            at += 100 / boxes
+            reads = number >= 100
+            builder.op("aten::nonzero" if reads else f"aten::op{number}", at, 40 / boxes)
+            if reads:
+                builder.call("cudaStreamSynchronize", at + 1, 5)
+                truth.append(number)
+                if marked:
+                    builder.event("user_annotation", f"pinprof line {number}", at + 45 / boxes, 0.5)
+    return builder, truth
+
+
+def test_waits_in_loops_of_any_length_have_their_lines(tmp_path: Path) -> None:
+    marked = read(loops(3, seed=1, marked=True)[0], tmp_path)
+    stalls = measure_stalls(marked)
+    learned = line_of_each(marked, stalls, [line_at(number) for number in range(400)])
+    builder, truth = loops(5, seed=2)
+    builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
+    trace = read(builder, tmp_path)
+    found = recorded_lines(trace, measure_stalls(trace))
+    assert [line.line if line else None for line in found] == truth
+
+
+@pytest.mark.parametrize("section", [5, {"names": 3}, {"waits": [{"op": "x"}]}, {"lines": [], "waits": [
+    {"op": "aten::item", "thread": "main", "before": [0], "after": [], "line": 0, "most": 1}]}])  # fmt: skip
+def test_malformed_contexts_are_none(tmp_path: Path, section: object) -> None:
+    builder, _ = built([*OPS[:3], EACH_STEP], range(2))
+    builder.metadata[CONTEXTS_KEY] = section
+    trace = read(builder, tmp_path)
+    assert trace.info.contexts is None
+    assert recorded_lines(trace, measure_stalls(trace)) == [None, None]
+
+
+def test_a_trace_without_waits_has_no_lines(tmp_path: Path) -> None:
+    builder, _ = built(OPS[:3], range(2))
+    builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(Contexts())
+    trace = read(builder, tmp_path)
+    assert recorded_lines(trace, measure_stalls(trace)) == []
+    assert learn_contexts(trace, measure_stalls(trace), []) == Contexts()

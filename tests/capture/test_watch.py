@@ -1,0 +1,297 @@
+"""Waits that are watched without a profiler: their lines, how often they come, and what was called."""
+
+import threading
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trace_builder import TraceBuilder
+
+from pinprof.analyses.syncs import measure_syncs
+from pinprof.capture.plain import Progress
+from pinprof.capture.profiling import profile
+from pinprof.capture.waiters import REPLICAS
+from pinprof.capture.waits import SYNC_WARNING, taking_warnings
+from pinprof.capture.watch import WatchBounds, Watcher, watch_window
+from pinprof.trace import read_trace
+from pinprof.trace.watched import Watched, WatchedWait, period
+
+
+def item() -> None:
+    warnings.warn(SYNC_WARNING, stacklevel=1)
+
+
+def recorded(folder: Path) -> Path:
+    builder = TraceBuilder()
+    builder.kernel(0, 10, launch=0)
+    return builder.write(folder / "out.json.gz")
+
+
+def run(window: Generator[Progress, None, None], step: Callable[[int], None], steps: int) -> int:
+    """Run a program of so many steps in a window; return how many steps it made in it."""
+    for made in range(steps + 1):
+        if next(window, None) is None:
+            return made
+        if made < steps:
+            step(made)
+    window.close()
+    return steps
+
+
+def watched(path: Path) -> Watched:
+    found = read_trace(path).info.watched
+    assert found is not None
+    return found
+
+
+def at(watched: Watched) -> dict[str, tuple[tuple[int, ...], int]]:
+    return {wait.line.function: (wait.at, wait.waits) for wait in watched.waits}
+
+
+def every_step() -> None:
+    item()
+
+
+def now_and_then() -> None:
+    item()
+    item()
+
+
+def test_a_wait_every_ten_steps_is_found_with_its_period(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+
+    def step(number: int) -> None:
+        warnings.warn(SYNC_WARNING, stacklevel=1)
+        if number % 10 == 3:
+            warnings.warn(SYNC_WARNING, stacklevel=1)
+
+    made = run(watch_window(WatchBounds(40), path, noticing=taking_warnings), step, 100)
+    found = watched(path)
+    assert (made, found.steps) == (40, 40)
+    each, tenth = found.waits
+    assert (each.at, each.waits) == (tuple(range(40)), 40)
+    assert (tenth.at, tenth.waits) == ((3, 13, 23, 33), 4)
+    assert each.line.line is not None
+    assert tenth.line.line == each.line.line + 2
+    assert (tenth.called, tenth.waited, tenth.thread) == ("warn", "warn", "main")
+    assert period(tenth.at, found.steps) == 10
+    assert set(found.sequences or ()) == {(0,), (0, 1)}
+
+
+def test_a_program_that_ends_before_is_stored_as_far_as_it_was_seen(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    window = watch_window(WatchBounds(200), path, noticing=taking_warnings)
+    run(window, lambda _: item(), 7)
+    found = watched(path)
+    assert (found.steps, found.waits[0].at) == (7, tuple(range(7)))
+
+
+def test_what_waits_after_the_last_step_is_of_no_watched_step(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    window = watch_window(WatchBounds(200), path, noticing=taking_warnings)
+    next(window)
+    next(window)
+    item()
+    window.close()
+    found = watched(path)
+    assert (found.steps, found.waits[0].at) == (1, (1,))
+    assert found.sequences == ((),)
+
+
+def test_it_ends_after_its_time(tmp_path: Path) -> None:
+    path, clock = recorded(tmp_path), iter(range(0, 1000, 10))
+    window = watch_window(WatchBounds(200, 30.0), path, noticing=taking_warnings, now=lambda: float(next(clock)))
+    assert run(window, lambda _: None, 100) == 2
+    assert watched(path).steps == 2
+
+
+def test_no_step_is_watched_where_none_is_asked_for(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    assert not list(watch_window(WatchBounds(0), path, noticing=taking_warnings))
+    assert read_trace(path).info.watched is None
+
+
+def test_a_failure_costs_only_what_was_watched(tmp_path: Path) -> None:
+    @contextmanager
+    def failing(_: Callable[[], None]) -> Iterator[None]:
+        raise RuntimeError("no CUDA")
+        yield
+
+    path = recorded(tmp_path)
+    assert not list(watch_window(WatchBounds(5), path, noticing=failing))
+    assert len(read_trace(path).gpu) == 1
+    path.unlink()
+    assert len(list(watch_window(WatchBounds(2), path, noticing=taking_warnings))) == 2
+
+
+def test_the_line_of_the_user_and_what_waited_in_a_library_are_told_apart() -> None:
+    watcher = Watcher()
+    module = torch.nn.Module()
+    with taking_warnings(watcher.waited):
+        module.apply(partial(warnings.warn, SYNC_WARNING, UserWarning, 1))
+        watcher.end_step()
+    (wait,) = watcher.watched().waits
+    assert wait.line.function == "test_the_line_of_the_user_and_what_waited_in_a_library_are_told_apart"
+    assert (wait.called, wait.waited) == ("apply", "fn")
+    assert "module.py" in wait.line.stack[0]
+
+
+def test_the_same_line_on_two_paths_is_two_waits() -> None:
+    watcher = Watcher()
+
+    def read() -> None:
+        item()
+
+    with taking_warnings(watcher.waited):
+        read()
+        read()
+        watcher.end_step()
+    first, second = watcher.watched().waits
+    assert first.line.place == second.line.place
+    assert first.line.stack != second.line.stack
+
+
+def test_a_replica_of_data_parallel_has_the_line_that_waits_for_it() -> None:
+    """A replica's thread has no frame of the user: its module is a library's."""
+    library: dict[str, Any] = {"threading": threading}
+    source = "def parallel_apply(work):\n    t = threading.Thread(target=work)\n    t.start()\n    t.join()\n"
+    source += "def _worker():\n    forward()\n"
+    exec(compile(source, f"/site-packages{REPLICAS}", "exec"), library)
+    item_of_library = "import warnings\ndef forward():\n    warnings.warn(TEXT, stacklevel=1)\n"
+    exec(compile(item_of_library.replace("TEXT", repr(SYNC_WARNING)), "/site-packages/timm/x.py", "exec"), library)
+    watcher = Watcher()
+    with taking_warnings(watcher.waited):
+        library["parallel_apply"](library["_worker"])
+        thread = threading.Thread(target=library["forward"])
+        thread.start()
+        thread.join()
+    (wait,) = watcher.watched().waits  # of a thread that nobody is known to wait for, no line is certain
+    assert wait.line.function == "test_a_replica_of_data_parallel_has_the_line_that_waits_for_it"
+    assert wait.thread == "other"
+
+
+@pytest.mark.parametrize(
+    ("at", "steps", "expected"),
+    [
+        ((), 10, None),
+        ((3,), 10, None),
+        ((0,), 1, None),
+        ((0, 1, 2, 3), 4, 1),
+        ((3, 13, 23), 30, 10),
+        ((50, 150), 200, 100),
+        ((50, 60), 200, None),  # it stops
+        ((150, 160), 170, None),  # it begins late
+        ((3, 13, 24), 30, None),
+    ],
+)
+def test_a_period_is_one_where_all_gaps_agree(at: tuple[int, ...], steps: int, expected: int | None) -> None:
+    assert period(at, steps) == expected
+
+
+@pytest.mark.parametrize("section", [5, {}, {"steps": 3, "waits": [], "sequences": [[0]]}, {"steps": 3, "waits": [{}]}])
+def test_a_malformed_section_is_none(tmp_path: Path, section: object) -> None:
+    builder = TraceBuilder()
+    builder.kernel(0, 10, launch=0)
+    builder.metadata["pinprof_watched"] = section
+    assert read_trace(builder.write(tmp_path / "trace.json")).info.watched is None
+
+
+class Loop:
+    """A training loop on a GPU, whose reads come in different steps."""
+
+    def __init__(self) -> None:
+        device = torch.device("cuda")
+        self.weight = torch.randn(64, 64, device=device, requires_grad=True)
+        self.batch = torch.randn(64, 64, device=device)
+        self.steps = 0
+
+    def step(self) -> None:
+        loss = (self.batch @ self.weight).square().mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.weight.grad = None
+        if self.steps % 10 == 0:
+            loss.item()  # every ten steps
+        if self.steps % 20 == 7:
+            self.evaluate()
+        self.steps += 1
+
+    @torch.no_grad()
+    def evaluate(self) -> None:
+        for _ in range(3):
+            float((self.batch @ self.weight).mean())  # in evaluation
+
+
+def marked(text: str) -> int:
+    lines = Path(__file__).read_text().splitlines()
+    (number,) = (number for number, line in enumerate(lines, start=1) if line.endswith(f"  # {text}"))
+    return number
+
+
+@pytest.mark.gpu
+def test_reads_now_and_then_are_found_on_a_gpu(tmp_path: Path) -> None:
+    path, loop = tmp_path / "out.json.gz", Loop()
+    with profile(path, steps=5, warmup=3, plain_steps=3, plain_seconds=0.0) as recording:
+        while not recording.done:
+            loop.step()
+            recording.step()
+    found = watched(path)
+    assert found.steps == 200
+    of_line = {wait.line.line: wait for wait in found.waits}
+    tenth, evaluated = of_line[marked("every ten steps")], of_line[marked("in evaluation")]
+    assert (period(tenth.at, 200), tenth.waits, tenth.called) == (10, 20, "item")
+    assert (period(evaluated.at, 200), evaluated.waits, evaluated.called) == (20, 30, "float")
+    assert set(of_line) == {marked("every ten steps"), marked("in evaluation")}
+    in_trace = {site.line for site in measure_syncs(read_trace(path)).sites if site.cause == "item"}
+    assert in_trace <= set(of_line)
+
+
+class Reading(torch.nn.Module):
+    """A module that reads a value, as one of the user's."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * float(x.sum())  # in a replica
+
+
+@pytest.mark.gpu
+def test_a_wait_under_data_parallel_has_its_line_on_a_gpu() -> None:
+    model = torch.nn.DataParallel(Reading().cuda(), device_ids=[0])
+    watcher = Watcher()
+    from pinprof.capture.waits import noticing  # noqa: PLC0415  it starts CUDA
+
+    with noticing(watcher.waited):
+        model(torch.ones(3, device="cuda"))
+    assert marked("in a replica") in {wait.line.line for wait in watcher.watched().waits}
+
+
+@pytest.mark.gpu
+def test_a_read_after_a_compiled_function_has_its_line_on_a_gpu() -> None:
+    from pinprof.capture.waits import noticing  # noqa: PLC0415
+
+    compiled = torch.compile(lambda x: (x * 2).sum())
+    x = torch.ones(64, device="cuda")
+    compiled(x)
+    watcher = Watcher()
+    with noticing(watcher.waited):
+        compiled(x).item()  # after a compiled function
+    (wait,) = watcher.watched().waits
+    assert (wait.line.line, wait.waited) == (marked("after a compiled function"), "item")
+
+
+def test_entries_hold_what_is_stored() -> None:
+    watcher = Watcher()
+    with taking_warnings(watcher.waited):
+        every_step()
+        now_and_then()
+    found = watcher.watched()
+    assert all(isinstance(wait, WatchedWait) for wait in found.waits)
+    assert at(found) == {"item": ((0,), 1)}
+    assert [wait.line.stack[1].rsplit(":", 1)[1] for wait in found.waits] == [
+        "every_step",
+        "now_and_then",
+        "now_and_then",
+    ]

@@ -1,0 +1,96 @@
+"""What reports say of waits that were seen outside of the recorded steps alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trace_builder import TraceBuilder
+
+from pinprof.analysis import Analysis, analyse
+from pinprof.report.trace.json import to_json
+from pinprof.report.trace.page import to_html
+from pinprof.report.trace.text import to_text
+from pinprof.trace import read_trace
+
+
+def wait(line: int, at: list[int], *, called: str | None = "item", waits: int = 0) -> dict[str, Any]:
+    place = {"file": "train.py", "line": line, "function": "train", "stack": [f"train.py:{line}:train"]}
+    return {"line": place, "called": called, "waited": called, "thread": "main", "waits": waits or len(at), "at": at}
+
+
+def analysed(folder: Path, waits: list[dict[str, Any]], steps: int = 100) -> Analysis:
+    """Return two steps with a wait at line 10, of which many more steps were watched."""
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 1000 * number, 990)
+        builder.kernel(1000 * number + 10, 5, launch=1000 * number + 2)
+        builder.op("aten::item", 1000 * number + 100, 30)
+        builder.call("cudaStreamSynchronize", 1000 * number + 105, 20)
+    recorded = wait(10, list(range(steps)))["line"]
+    builder.metadata["pinprof_lines"] = [{"op": "aten::item", "thread": "main", "at": [recorded]}]
+    builder.metadata["pinprof_watched"] = {"steps": steps, "waits": waits, "sequences": None}
+    return analyse(read_trace(builder.write(folder / "trace.json")))
+
+
+def text_of(analysis: Analysis) -> str:
+    return to_text(analysis.profile, analysis.findings, width=160)
+
+
+def syncs(analysis: Analysis) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(to_json([(analysis.profile, analysis.findings)]))["traces"][0]["syncs"]
+    return found
+
+
+def test_a_line_that_no_recorded_step_has_is_told_with_how_often_it_waits(tmp_path: Path) -> None:
+    waits = [wait(10, list(range(100))), wait(20, [3, 13, 23, 33, 43, 53, 63, 73, 83, 93]), wait(30, [5, 7], waits=6)]
+    analysis = analysed(tmp_path, waits)
+    text = text_of(analysis)
+    assert "Waits seen outside of the recorded steps, in 100 steps without profiler" in text
+    tenth, rare = (next(line for line in text.splitlines() if f"train.py:{number}" in line) for number in (20, 30))
+    assert tenth.split() == ["train.py:20", "(train)", "item", "every", "10", "steps", "10"]
+    assert rare.split() == ["train.py:30", "(train)", "item", "in", "2", "of", "100", "steps", "6"]
+    seen = syncs(analysis)["seen_elsewhere"]
+    assert [(each["line"], each["steps"], each["every"], each["count"]) for each in seen] == [
+        (20, 10, 10, 10),
+        (30, 2, None, 6),
+    ]
+    assert seen[0]["stack"] == ["train.py:20:train"]
+    assert syncs(analysis)["watched_steps"] == 100
+    page = to_html([analysis])
+    assert "Waits seen outside of the recorded steps" in page
+    assert "every 10 steps" in page
+
+
+def test_a_line_of_the_table_of_waits_is_not_told_again(tmp_path: Path) -> None:
+    analysis = analysed(tmp_path, [wait(10, list(range(100)))])
+    assert "outside of the recorded steps" not in text_of(analysis)
+    assert syncs(analysis)["seen_elsewhere"] == []
+
+
+def test_calls_of_one_line_on_several_paths_are_one(tmp_path: Path) -> None:
+    waits = [wait(20, [0, 10]), wait(20, [5, 15], waits=4)]
+    waits[0]["line"]["stack"].append("train.py:50:evaluate")
+    (seen,) = syncs(analysed(tmp_path, waits, steps=20))["seen_elsewhere"]
+    assert (seen["steps"], seen["every"], seen["count"]) == (4, 5, 6)
+
+
+def test_a_wait_after_the_watched_steps_is_said_to_be_there(tmp_path: Path) -> None:
+    analysis = analysed(tmp_path, [wait(20, [100], called=None)])
+    assert "after 100 watched steps" in text_of(analysis)
+    assert syncs(analysis)["seen_elsewhere"][0]["steps"] == 0
+
+
+def test_many_lines_are_counted(tmp_path: Path) -> None:
+    text = text_of(analysed(tmp_path, [wait(number, [number]) for number in range(20, 35)]))
+    assert "and 5 more lines, all in the JSON and HTML reports" in text
+
+
+def test_names_in_the_trace_are_escaped(tmp_path: Path) -> None:
+    hostile = wait(20, [1], called="<script>alert(1)</script>")
+    hostile["line"]["file"] = "<script>"
+    assert "<script>alert(1)" not in to_html([analysed(tmp_path, [hostile])])
+
+
+def test_without_watching_nothing_is_said(tmp_path: Path) -> None:
+    analysis = analysed(tmp_path, [], steps=0)
+    assert "outside of the recorded steps" not in text_of(analysis)
