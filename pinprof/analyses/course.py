@@ -1,7 +1,7 @@
 """The course of a whole run: which steps were regular, what made others longer, and where the time went."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,8 @@ FIRST_STEPS = 10
 """A step among so many at the begin, unlike the others for no other reason, is one of the first: caches are cold."""
 LEAST_PRECISION = 0.005
 """No mean is more certain than by this share: clocks of GPUs change, and the watch over the steps costs something."""
+RARE, FEW = 0.05, 3
+"""Steps that are longer for no known reason are unlike the others if they are no more than this share, or so few."""
 A_PART = 0.1
 """A reason for a smaller share of what makes a step longer is not named."""
 
@@ -87,14 +89,33 @@ class Course:
     """Why irregular work may be in the recorded steps although it was expected; None if none was."""
 
 
-def regular_steps(times: Times, input_ns: Times, epochs: Bools) -> Bools:
-    """Return which steps are like the others, by their times and the parts of these in a DataLoader.
+class Seen(NamedTuple):
+    """Steps as they were noted, in columns."""
 
-    Input that comes in bursts belongs to what a batch costs; what a new epoch waits for does not. `epochs` tells the
-    steps in which one begins.
+    time_ns: Times
+    input_ns: Times
+    """The part of each in a DataLoader."""
+    epochs: Bools
+    """Whether an epoch begins in it."""
+    noted: Bools
+    """Whether any irregular work was noted in it."""
+
+    def of(self, rows: Times) -> "Seen":
+        """Return these steps alone."""
+        return Seen(*(column[rows] for column in self))
+
+
+def regular_steps(steps: Seen) -> Bools:
+    """Return which steps are like the others, by their times and what is in them.
+
+    Input that comes in bursts belongs to what a batch costs; what a new epoch waits for does not. Where many steps are
+    longer for no reason that was noted, and do not come regularly, that is how the steps scatter.
     """
-    like = ~unlike(times, lambda: np.where(epochs, 0, input_ns))
-    like[np.flatnonzero(like)[returning((times - input_ns)[like])]] = False
+    like = ~unlike(steps.time_ns, lambda: np.where(steps.epochs, 0, steps.input_ns))
+    unnoted = np.flatnonzero(~like & ~steps.noted)
+    if len(unnoted) > max(RARE * len(like), FEW) and _every(unnoted) is None:
+        like[unnoted] = True
+    like[np.flatnonzero(like)[returning((steps.time_ns - steps.input_ns)[like])]] = False
     return like
 
 
@@ -113,7 +134,7 @@ def expected(log: RunLog) -> Expected | None:
     coming = []
     for reason, ns_of in _by_reason(log, _steps_of(log)).items():
         steps = list(ns_of)
-        every = _every(steps)
+        every = None if reason in {FIRST, COMPILE, OTHER} else _every(steps)
         if every:
             coming.append(Expected(reason, every, (steps[-1] - len(log.step_ns)) % every))
     return min(coming, key=lambda each: each.ahead, default=None)
@@ -124,19 +145,18 @@ def regular_figure(log: RunLog) -> RegularStep | None:
 
     Steps that were timed after the profiler had run count only if they agree with those before.
     """
-    times, waited, epochs = _columns(log)
+    seen = _seen(log)
     before, after = _plain_windows(log)
-    first = _figure(times[before], waited[before], epochs[before])
+    first = _figure(seen.of(before))
     if first is None or not len(after):
         return first
-    both = np.concatenate((before, after))
-    second, all_steps = (_figure(times[rows], waited[rows], epochs[rows]) for rows in (after, both))
+    second, all_steps = (_figure(seen.of(rows)) for rows in (after, np.concatenate((before, after))))
     return all_steps if second is None or _agree(first, second) else first
 
 
 def regular_since(log: RunLog, first: int) -> Times:
     """Return which steps from this one on are regular, counted from it."""
-    return np.flatnonzero(regular_steps(*(column[first:] for column in _columns(log))))
+    return np.flatnonzero(regular_steps(_seen(log).of(np.arange(first, len(log.step_ns)))))
 
 
 def _plain_windows(log: RunLog) -> tuple[Times, Times]:
@@ -149,14 +169,14 @@ def _plain_windows(log: RunLog) -> tuple[Times, Times]:
     return found[0] if found else none, np.concatenate(found[1:]) if len(found) > 1 else none
 
 
-def _figure(times: Times, waited: Times, epochs: Bools) -> RegularStep | None:
-    kept = regular_steps(times, waited, epochs)
-    if not kept.any() or not times[kept].sum():
+def _figure(steps: Seen) -> RegularStep | None:
+    kept = steps.of(np.flatnonzero(regular_steps(steps)))
+    if not kept.time_ns.sum():
         return None
-    mean = float(times[kept].mean())
-    half = max(half_width(times[kept]), LEAST_PRECISION * mean)
+    mean = float(kept.time_ns.mean())
+    half = max(half_width(kept.time_ns), LEAST_PRECISION * mean)
     around = (max(mean - half, 0.0), mean + half) if half < np.inf else None
-    return RegularStep(int(kept.sum()), mean, around, min(float(waited[kept].sum() / times[kept].sum()), 1.0))
+    return RegularStep(len(kept.time_ns), mean, around, min(float(kept.input_ns.sum() / kept.time_ns.sum()), 1.0))
 
 
 def _agree(one: RegularStep, other: RegularStep) -> bool:
@@ -194,12 +214,13 @@ class _Steps:
 
 def _steps_of(log: RunLog) -> _Steps:
     on_host = np.array(log.step_ns, dtype=np.int64)
-    times, waited, epochs = _columns(log)
+    seen = _seen(log)
+    times, waited = seen.time_ns, seen.input_ns
     names, counts = zip(*log.windows, strict=True) if log.windows else ((), ())
     profiled = np.repeat(np.isin(names, PROFILED), counts)
     regular = np.zeros(len(on_host), bool)
     free = np.flatnonzero(~profiled)
-    regular[free] = regular_steps(times[free], waited[free], epochs[free])
+    regular[free] = regular_steps(seen.of(free))
     usual = times[regular].mean() if regular.any() else 0.0
     irregular = ~profiled & ~regular
     excess = np.where(irregular, np.clip(times - usual, 0, on_host), 0).astype(np.int64)
@@ -208,14 +229,18 @@ def _steps_of(log: RunLog) -> _Steps:
     return _Steps(profiled, regular, np.minimum(waited, on_host - excess), excess)
 
 
-def _columns(log: RunLog) -> tuple[Times, Times, Bools]:
-    """Return for each step its time, the part of it in a DataLoader, and whether an epoch begins in it."""
+def _seen(log: RunLog) -> Seen:
     on_host, on_gpu = (np.array(each, dtype=np.int64) for each in (log.step_ns, log.gpu_ns))
-    epochs = np.isin(np.arange(len(on_host)), [each.step for each in log.work if each.kind == EPOCH])
+    step, epoch = (np.isin(np.arange(len(on_host)), found) for found in _steps_with_work(log))
     waited = np.minimum(np.array(log.input_ns, dtype=np.int64), on_host)
     if on_gpu.any():
         on_host = _without_lead(on_host, float(np.median(on_gpu[on_gpu > 0])))
-    return np.where(on_gpu > 0, on_gpu, on_host), waited, epochs
+    return Seen(np.where(on_gpu > 0, on_gpu, on_host), waited, epoch, step)
+
+
+def _steps_with_work(log: RunLog) -> tuple[list[int], list[int]]:
+    """Return the steps in which any irregular work was noted, and those in which an epoch begins."""
+    return [each.step for each in log.work], [each.step for each in log.work if each.kind == EPOCH]
 
 
 def _without_lead(on_host: Times, usual: float) -> Times:
@@ -307,7 +332,7 @@ def _divided(excess: int, noted: _Noted, step: int) -> Iterator[tuple[str, int]]
     yield from timed
 
 
-def _every(at: list[int]) -> int | None:
+def _every(at: Sequence[int] | Times) -> int | None:
     """Return after how many steps these come back, None where they do so not or not regularly."""
     gaps = np.diff(at)
     return int(np.median(gaps)) if len(gaps) > 1 and gaps.max() - gaps.min() <= 1 else None

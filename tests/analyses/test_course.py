@@ -85,6 +85,16 @@ def test_work_that_comes_back_is_logging_however_little_it_is() -> None:
     assert (row.reason, row.every, row.count, row.ns) == ("logging", 10, 6, 120 * MS)
 
 
+def test_many_long_steps_for_no_reason_are_how_steps_scatter() -> None:
+    steps = [10.0] * 40
+    for step in (3, 4, 9, 17, 25, 26, 39):
+        steps[step] = 40.0
+    course = follow_course(run(*steps))
+    assert course.irregular == ()
+    assert course.timed is not None
+    assert course.timed.step_ns == (33 * 10 + 7 * 40) * MS / 40
+
+
 def test_bursts_of_input_belong_to_the_regular_step() -> None:
     steps = [10.0, 10.0, 10.0, 70.0] * 8
     log = run(*steps, input_ms=dict.fromkeys(range(3, 32, 4), 60.0))
@@ -141,6 +151,7 @@ def test_work_that_came_regularly_is_expected_again() -> None:
     work = tuple(Work(step, EVALUATION) for step in range(5, 36, 10))
     assert expected(replace(run(*steps), work=work)) == Expected("evaluation", 10, 9)
     assert expected(replace(run(*steps[:32]), work=work[:3])) == Expected("evaluation", 10, 3)
+    assert expected(run(*steps)) == Expected("logging", 10, 9)
     assert expected(replace(run(*steps[:20]), work=work[:2])) is None  # once between two is no rule
 
 
