@@ -21,8 +21,9 @@ FIRST_STEPS = 10
 """A step among so many at the begin, unlike the others for no other reason, is one of the first: caches are cold."""
 LEAST_PRECISION = 0.005
 """No mean is more certain than by this share: clocks of GPUs change, and the watch over the steps costs something."""
-RARE, FEW = 0.05, 3
-"""Steps that are longer for no known reason are unlike the others if they are no more than this share, or so few."""
+RARE, FEW, MUCH_LONGER = 0.05, 3, 3.0
+"""Steps that are longer for no known reason are unlike the others if they are no more than this share, or so few, and
+take more than so many times the usual one: on a busy machine, a host's steps of twice the usual length are common."""
 A_PART = 0.1
 """A reason for a smaller share of what makes a step longer is not named."""
 
@@ -108,13 +109,15 @@ class Seen(NamedTuple):
 def regular_steps(steps: Seen) -> Bools:
     """Return which steps are like the others, by their times and what is in them.
 
-    Input that comes in bursts belongs to what a batch costs; what a new epoch waits for does not. Where many steps are
-    longer for no reason that was noted, and do not come regularly, that is how the steps scatter.
+    Input that comes in bursts belongs to what a batch costs; what a new epoch waits for does not. Steps that are longer
+    for no reason that was noted, and do not come regularly, show how the steps scatter if they are many, or not by much
+    longer.
     """
     like = ~unlike(steps.time_ns, lambda: np.where(steps.epochs, 0, steps.input_ns))
     unnoted = np.flatnonzero(~like & ~steps.noted)
-    if len(unnoted) > max(RARE * len(like), FEW) and _every(unnoted) is None:
-        like[unnoted] = True
+    if len(unnoted) and _every(unnoted) is None:
+        many = len(unnoted) > max(RARE * len(like), FEW)
+        like[unnoted[many | (steps.time_ns[unnoted] <= MUCH_LONGER * np.median(steps.time_ns))]] = True
     like[np.flatnonzero(like)[returning((steps.time_ns - steps.input_ns)[like])]] = False
     return like
 

@@ -14,6 +14,9 @@ SEEN_BY_SYNC_DEBUG = (
 )
 """Causes of waits of which sync debug mode warns: such a line that it never named is wrong."""
 
+SILENT = ("synchronize", "to", "cuda", "copy_")
+"""Calls that can wait without its warning: a synchronize, and a non-blocking copy of pageable memory."""
+
 Noted = dict[str, Any]
 Line = tuple[str, int]
 
@@ -54,8 +57,8 @@ def of_lines(noted: Noted) -> Noted:
         "found": [len(each) for each in found],
         "missing": [_short(file, line) for file, line in sorted(true - found[0].intersection(*found[1:]))],
         "unplaced": [sum(_unplaced(site) for site in sites) for sites in runs],
-        "wrong": [_said(site) for site in kept.values() if site["cause"] in SEEN_BY_SYNC_DEBUG],
-        "also": [_said(site) for site in kept.values() if site["cause"] not in SEEN_BY_SYNC_DEBUG],
+        "wrong": [_said(site) for site in kept.values() if _would_warn(site)],
+        "also": [_said(site) for site in kept.values() if not _would_warn(site)],
     }
 
 
@@ -77,6 +80,10 @@ def _same(line: Line, site: Noted) -> bool:
     one, other = PurePath(line[0]).parts, PurePath(site["file"]).parts
     shared = min(len(one), len(other))
     return one[-shared:] == other[-shared:]
+
+
+def _would_warn(site: Noted) -> bool:
+    return site["cause"] in SEEN_BY_SYNC_DEBUG and site.get("called") not in SILENT
 
 
 def _unplaced(site: Noted) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -85,19 +86,18 @@ class Ran:
 
 def run(folder: Path, source: str, *words: str, options: tuple[str, ...] = WINDOWS) -> Ran:
     """Run the script of this source; the folder for temporary files must be empty afterwards."""
-    temporary = folder / "temporary"
-    temporary.mkdir()
     (folder / "train.py").write_text(TRAIN + source)
-    ran = subprocess.run(
-        [sys.executable, "-m", "pinprof", "run", *options, *(words or ("train.py",))],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert list(temporary.glob(".pinprof*")) == []
+    with TemporaryDirectory(dir="/tmp") as temporary:  # the path of a socket in it must be short
+        ran = subprocess.run(
+            [sys.executable, "-m", "pinprof", "run", *options, *(words or ("train.py",))],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": temporary},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert list(Path(temporary).glob(".pinprof*")) == []
     assert list(folder.glob(".pinprof*")) == []
     return Ran(ran.returncode, ran.stdout, ran.stderr, folder)
 
