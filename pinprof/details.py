@@ -20,6 +20,7 @@ from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Trace
+from pinprof.trace.watched import period
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,10 @@ class Details:
     @cached_property
     def course(self) -> Course | None:
         """The course of the whole run; None where pinprof did not record the trace."""
-        return follow_course(self.trace.run) if self.trace.run else None
+        watched = self.trace.info.watched
+        waits = [(wait.line.place, period(wait.at, watched.steps)) for wait in watched.waits] if watched else []
+        returning = [(place, every) for place, every in waits if every is not None]
+        return follow_course(self.trace.run, returning) if self.trace.run else None
 
     @property
     def unlike(self) -> tuple[Irregular, ...]:

@@ -1,8 +1,8 @@
 """The course of a whole run: which steps were regular, what made others longer, and where the time went."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -188,10 +188,10 @@ def _agree(one: RegularStep, other: RegularStep) -> bool:
     return one.range_ns[0] <= other.range_ns[1] and other.range_ns[0] <= one.range_ns[1]
 
 
-def follow_course(log: RunLog) -> Course:
-    """Return the sums of a run."""
+def follow_course(log: RunLog, returning_waits: Iterable[tuple[Place, int]] = ()) -> Course:
+    """Return the sums of a run; waits that come back after so many steps tell where such work is called."""
     steps = _steps_of(log)
-    rows = _irregular(log, steps)
+    rows = [_placed(row, returning_waits) for row in _irregular(log, steps)]
     return Course(
         regular=int(steps.regular.sum()),
         timed=regular_figure(log),
@@ -269,6 +269,13 @@ def _irregular(log: RunLog, steps: _Steps) -> list[Irregular]:
         at, ns = list(ns_of), sum(ns_of.values())
         rows.append(Irregular(reason, len(at), _every(at), ns, ns / free, _places(noted, reason, at)))
     return rows
+
+
+def _placed(row: Irregular, returning_waits: Iterable[tuple[Place, int]]) -> Irregular:
+    """Return the row with the places of waits that come back as often, if nothing else tells where it is called."""
+    if row.reason != LOGGING or row.places or row.every is None:
+        return row
+    return replace(row, places=tuple(dict.fromkeys(place for place, every in returning_waits if every == row.every)))
 
 
 def _by_reason(log: RunLog, steps: _Steps) -> dict[str, dict[int, int]]:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pinprof.capture.plain import NS_PER_S, Clock, Mark
+from pinprof.capture.plain import Clock, Mark
 from pinprof.trace.lines import Place
 from pinprof.trace.run import NOWHERE, Later, RunLog, Work
 from pinprof.usual import Times
@@ -121,10 +121,10 @@ class Journal:
         on_gpu = np.array(self._gpu_ns[first:], dtype=np.int64)
         return np.where(on_gpu > 0, on_gpu, np.array(self._step_ns[first:], dtype=np.int64))
 
-    def seconds_in(self, window: str) -> float:
+    def ns_in(self, window: str) -> int:
         """Return how long the steps of a window took together, by the host's clock."""
         of_window = np.repeat([name == window for name, _ in self._windows], [count for _, count in self._windows])
-        return float(np.array(self._step_ns)[of_window.astype(bool)].sum()) / NS_PER_S
+        return int(np.array(self._step_ns, dtype=np.int64)[of_window.astype(bool)].sum())
 
     def steps_in(self, window: str) -> int:
         """Return how many steps a window had."""

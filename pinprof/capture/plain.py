@@ -136,9 +136,9 @@ def clock_of_program() -> Clock:
 def plain_window(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
     """Wait at every step boundary until the bounds are reached; return the step and the host's stacks in regular steps.
 
-    It synchronizes the device at both ends only. The mean is the host's time between them, so it is right even if host
-    or GPU runs ahead of the other. With a GPU it goes on until it is precise enough: launches stay slower after a
-    profiler, by a third on an H100 (torch 2.11), so that no later step tells more.
+    It synchronizes the device at both ends only. The mean is the host's time between them, without pinprof's own, so it
+    is right even if host or GPU runs ahead of the other. With a GPU it goes on until it is precise enough: launches
+    stay slower after a profiler, by a third on an H100 (torch 2.11), so that no later step tells more.
     """
     clock, first = journal.clock, len(journal)
     clock.synchronize()
@@ -147,10 +147,11 @@ def plain_window(journal: "Journal", bounds: PlainBounds) -> Generator[Progress,
         for progress in _plain_steps(journal, bounds, first, start_ns):
             yield progress
             sampler.step()
+        ended_ns = clock.now_ns()
         clock.synchronize()
-        lasted_ns = clock.now_ns() - start_ns
+        drained_ns = clock.now_ns() - ended_ns
     steps = len(journal) - first
-    mean_ms = lasted_ns / NS_PER_MS / steps
+    mean_ms = (journal.ns_in(PLAIN) + drained_ns) / NS_PER_MS / steps
     times_ns = journal.times_ns(first)
     p10_ms, median_ms, p90_ms = (float(ns) / NS_PER_MS for ns in np.percentile(times_ns, [10, 50, 90]))
     regular = set(regular_since(journal.log(), first).tolist())
@@ -179,7 +180,7 @@ def _until_precise(
     journal: "Journal", bounds: PlainBounds, is_over: Callable[[int, float], bool]
 ) -> Generator[Progress, None, None]:
     """Wait until the regular step is precise, `is_over` of the plain steps and seconds says so, or the time is up."""
-    seconds, start_ns, first, look = journal.seconds_in(PLAIN), journal.clock.now_ns(), len(journal), 0
+    seconds, start_ns, first, look = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
     before = journal.steps_in(PLAIN)
     while bounds.precision < 1 and not journal.is_full:
         steps = len(journal) - first

@@ -85,6 +85,18 @@ def test_work_that_comes_back_is_logging_however_little_it_is() -> None:
     assert (row.reason, row.every, row.count, row.ns) == ("logging", 10, 6, 120 * MS)
 
 
+def test_waits_that_come_back_as_often_tell_where_the_work_is_called() -> None:
+    steps = [10.0] * 60
+    steps[7::10] = [30.0] * 6
+    every_step, logged, saved = (
+        Place("train.py", 5, "train"),
+        Place("train.py", 9, "train"),
+        Place("save.py", 2, "save"),
+    )
+    (row,) = follow_course(run(*steps), [(every_step, 1), (logged, 10), (saved, 20), (logged, 10)]).irregular
+    assert row.places == (logged,)
+
+
 def test_many_long_steps_for_no_reason_are_how_steps_scatter() -> None:
     steps = [10.0] * 40
     for step in (3, 4, 9, 17, 25, 26, 39):

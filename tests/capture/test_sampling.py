@@ -185,9 +185,11 @@ def test_other_signals_and_timers_do_not_end_it() -> None:
     with sampling(FAST_S) as sampler:
         signal.signal(signal.SIGUSR1, before)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        for _ in range(5):
+        for _ in range(200):  # on a busy machine, the first steps may be left out
             sleep(0.02)
             sampler.step()
+            if sampler.profile().samples:
+                break
     assert sampler.why_not is None
     assert sampler.profile().samples > 0
 

@@ -269,6 +269,7 @@ def test_a_wait_under_data_parallel_has_its_line_on_a_gpu() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_a_read_after_a_compiled_function_has_its_line_on_a_gpu() -> None:
     from pinprof.capture.waits import noticing  # noqa: PLC0415
 
