@@ -278,12 +278,13 @@ def test_a_sampler_that_never_began_says_nothing() -> None:
 
 
 def test_a_recording_keeps_the_samples_in_its_trace(tmp_path: Path) -> None:
-    with profile(tmp_path / "trace.json", steps=1, warmup=1, plain_steps=20, plain_seconds=0.2) as recording:
+    path = tmp_path / "trace.json"
+    with profile(path, steps=1, warmup=1, plain_steps=20, plain_seconds=1.0, plain_precision=1) as recording:
         while not recording.done:
             sleep(0.02)
             torch.ones(2).sum()
             recording.step()
-    host = read_trace(tmp_path / "trace.json").info.host
+    host = read_trace(path).info.host
     assert host == recording.host
     assert host is not None
     assert functions(host)["sleep"] > host.samples / 2
