@@ -101,8 +101,8 @@ class Comparison:
 def compare(before: Analysis, after: Analysis) -> Comparison:
     """Return what changed between two traces.
 
-    A difference is within noise if the ranges of the two figures overlap. The range of a measured step is its 10th to
-    its 90th percentile, that of an estimated step is the range of the estimate, and that of another figure is its
+    A difference is within noise if the ranges of the two figures overlap. The range of a measured step is that of
+    its mean, and at least what two runs differ by; that of an estimated step is the range of the estimate, and that of another figure is its
     spread over the complete steps of the trace. Figures that one trace is not fit for are not compared, and say why.
     """
     traces = before.trace, after.trace
