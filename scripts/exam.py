@@ -47,7 +47,10 @@ REPORT_SECONDS = 120
 LINES_STEPS = 200
 LINES_SECONDS = 12.0, 25.0  # least, for what comes after these steps, and most
 KEPT_OF_STEPS = ("count", "source", "step_ms", "range_ms", "step_source", "bound", "traced_ms", "regular", "irregular")
-KEPT_OF_SITES = ("file", "line", "function", "cause", "call", "thread", "verdict", "count", "per_step", "library")
+KEPT_OF_SITES = (
+    *("file", "line", "function", "cause", "call", "thread", "verdict", "count", "per_step", "library"),
+    "called",  # of those that were seen elsewhere
+)
 
 Noted = dict[str, Any]
 SAVING = Lock()

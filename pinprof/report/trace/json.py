@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pinprof.analyses.course import Course, Irregular
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import Pause
 from pinprof.analyses.syncs import Stalled
@@ -14,11 +13,11 @@ from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import CopySums, GpuSums, PerStep, Profile, WaitCost, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
+from pinprof.report.trace.course_json import course_of_run
 from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
 from pinprof.report.trace.host_json import host_profile
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.units import ms
-from pinprof.usual import CONFIDENCE
 from pinprof.version import REPORT_SCHEMA, VERSION
 
 KNOWN_COUNTS = (
@@ -209,45 +208,8 @@ def _steps(profile: Profile) -> dict[str, Any]:
         "step_source": step.source,
         "range_ms": None if step.range_ns is None else [_ms(bound) for bound in step.range_ns],
         "bound": profile.bound,
-        "regular": _regular(profile.course),
-        "irregular": [_irregular(row) for row in profile.unlike],
-        "ledger": _ledger(profile.course),
+        **course_of_run(profile),
     }
-
-
-def _regular(course: Course | None) -> dict[str, Any] | None:
-    """Return the regular step that was timed without the profiler; None where it was not."""
-    timed = course.timed if course else None
-    if timed is None:
-        return None
-    return {
-        "count": timed.steps,
-        "step_ms": _ms(timed.step_ns),
-        "range_ms": timed.range_ns and [_ms(bound) for bound in timed.range_ns],
-        "confidence": CONFIDENCE,
-        "input_fraction": timed.input_fraction,
-    }
-
-
-def _irregular(row: Irregular) -> dict[str, Any]:
-    return {
-        "reason": row.reason,
-        "count": row.count,
-        "every": row.every,
-        "ms": _ms(row.ns),
-        "per_step_ms": _ms(row.per_step_ns),
-        "sites": [place._asdict() for place in row.places],
-    }
-
-
-def _ledger(course: Course | None) -> list[dict[str, Any]] | None:
-    """Return where the time of the whole run went; None where pinprof did not record it."""
-    if course is None:
-        return None
-    return [
-        {"what": entry.what, "ms": _ms(entry.ns), "fraction": entry.ns / course.wall_ns, "steps": entry.steps}
-        for entry in course.ledger
-    ]
 
 
 def _per_step(sums: PerStep) -> dict[str, Any]:
