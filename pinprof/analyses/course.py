@@ -24,6 +24,10 @@ LEAST_PRECISION = 0.005
 RARE, FEW, MUCH_LONGER = 0.05, 3, 3.0
 """Steps that are longer for no known reason are unlike the others if they are no more than this share, or so few, and
 take more than so many times the usual one: on a busy machine, a host's steps of twice the usual length are common."""
+FEWEST_GAPS = 2
+"""Once between two is no rule."""
+MOSTLY_SO = 0.8
+"""The share of gaps that are of the usual length, where others are a multiple of it."""
 A_PART = 0.1
 """A reason for a smaller share of what makes a step longer is not named."""
 
@@ -343,9 +347,16 @@ def _divided(excess: int, noted: _Noted, step: int) -> Iterator[tuple[str, int]]
 
 
 def _every(at: Sequence[int] | Times) -> int | None:
-    """Return after how many steps these come back, None where they do so not or not regularly."""
+    """Return after how many steps these come back, None where they do so not or not regularly.
+
+    Steps under the profiler are not told of: one of these may be missing.
+    """
     gaps = np.diff(at)
-    return int(np.median(gaps)) if len(gaps) > 1 and gaps.max() - gaps.min() <= 1 else None
+    if len(gaps) < FEWEST_GAPS:
+        return None
+    every = int(np.median(gaps))
+    is_regular = gaps.max() - gaps.min() <= 1 or ((gaps % every == 0).all() and (gaps == every).mean() >= MOSTLY_SO)
+    return every if is_regular else None
 
 
 def _ledger(log: RunLog, steps: _Steps, rows: list[Irregular]) -> Iterator[Entry]:

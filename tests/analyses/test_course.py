@@ -85,6 +85,14 @@ def test_work_that_comes_back_is_logging_however_little_it_is() -> None:
     assert (row.reason, row.every, row.count, row.ns) == ("logging", 10, 6, 120 * MS)
 
 
+def test_work_that_was_missed_once_still_comes_back_regularly() -> None:
+    steps = [10.0] * 90
+    steps[7::10] = [30.0] * 9
+    windows = (("plain", 45), ("recorded", 5), ("plain", 40))
+    (row,) = follow_course(run(*steps, windows=windows)).irregular
+    assert (row.every, row.count) == (10, 8)
+
+
 def test_waits_that_come_back_as_often_tell_where_the_work_is_called() -> None:
     steps = [10.0] * 60
     steps[7::10] = [30.0] * 6
