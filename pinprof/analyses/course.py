@@ -97,6 +97,8 @@ class Course:
 class Seen(NamedTuple):
     """Steps as they were noted, in columns."""
 
+    number: Times
+    """Its place among all steps."""
     time_ns: Times
     input_ns: Times
     """The part of each in a DataLoader."""
@@ -119,7 +121,7 @@ def regular_steps(steps: Seen) -> Bools:
     """
     like = ~unlike(steps.time_ns, lambda: np.where(steps.epochs, 0, steps.input_ns))
     unnoted = np.flatnonzero(~like & ~steps.noted)
-    if len(unnoted) and _every(unnoted) is None:
+    if len(unnoted) and _every(steps.number[unnoted]) is None:
         many = len(unnoted) > max(RARE * len(like), FEW)
         like[unnoted[many | (steps.time_ns[unnoted] <= MUCH_LONGER * np.median(steps.time_ns))]] = True
     like[np.flatnonzero(like)[returning((steps.time_ns - steps.input_ns)[like])]] = False
@@ -238,11 +240,12 @@ def _steps_of(log: RunLog) -> _Steps:
 
 def _seen(log: RunLog) -> Seen:
     on_host, on_gpu = (np.array(each, dtype=np.int64) for each in (log.step_ns, log.gpu_ns))
-    step, epoch = (np.isin(np.arange(len(on_host)), found) for found in _steps_with_work(log))
+    number = np.arange(len(on_host))
+    step, epoch = (np.isin(number, found) for found in _steps_with_work(log))
     waited = np.minimum(np.array(log.input_ns, dtype=np.int64), on_host)
     if on_gpu.any():
         on_host = _without_lead(on_host, float(np.median(on_gpu[on_gpu > 0])))
-    return Seen(np.where(on_gpu > 0, on_gpu, on_host), waited, epoch, step)
+    return Seen(number, np.where(on_gpu > 0, on_gpu, on_host), waited, epoch, step)
 
 
 def _steps_with_work(log: RunLog) -> tuple[list[int], list[int]]:
