@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from pinprof.capture.plain import Clock, Mark
+from pinprof.capture.supply import Supply
 from pinprof.trace.lines import Place
 from pinprof.trace.run import NOWHERE, Later, RunLog, Work
 from pinprof.usual import Times
@@ -32,6 +33,7 @@ class Journal:
 
     def __init__(self, make_clock: Callable[[], Clock]) -> None:
         self.clock = make_clock()
+        self.supply = Supply()
         self.unavoidable: str | None = None
         self._make_clock = make_clock
         self._begins_with_step = True
@@ -58,6 +60,12 @@ class Journal:
     def is_full(self) -> bool:
         """Whether further steps are only summed."""
         return len(self) == MOST_STEPS
+
+    @property
+    def steps_left(self) -> int | None:
+        """How many steps the program surely still makes in its first epoch; None where nobody knows, or in a later."""
+        left = self.supply.left
+        return None if left is None else left // max(1, round(self.supply.drawn / max(1, len(self))))
 
     def begin(self, *, with_step: bool) -> None:
         """Note the begin of the run: of its first step, or of its start-up."""
@@ -105,9 +113,9 @@ class Journal:
             self._times_gpu = False
 
     def waited_for_input(self, ns: int) -> None:
-        """Note a time in a DataLoader, in the current step."""
+        """Note a time in a DataLoader that ends now, as far as it lies in the current step."""
         if get_ident() == self._thread:
-            self._waited_ns += ns
+            self._waited_ns += min(ns, self.clock.now_ns() - self._resumed_ns)
 
     def worked(self, kind: str, ns: int = 0, place: Place | None = None) -> None:
         """Note irregular work in the current step; see `Work`."""

@@ -133,18 +133,21 @@ def clock_of_program() -> Clock:
     return CudaClock() if uses_cuda() else Clock()
 
 
-def plain_window(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
+def plain_window(
+    journal: "Journal", bounds: PlainBounds, is_short: Callable[[], bool] = lambda: False
+) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
     """Wait at every step boundary until the bounds are reached; return the step and the host's stacks in regular steps.
 
     It synchronizes the device at both ends only. The mean is the host's time between them, without pinprof's own, so it
     is right even if host or GPU runs ahead of the other. With a GPU it goes on until it is precise enough: launches
-    stay slower after a profiler, by a third on an H100 (torch 2.11), so that no later step tells more.
+    stay slower after a profiler, by a third on an H100 (torch 2.11), so that no later step tells more. Where the
+    program `is_short` of further steps, it ends after a few.
     """
     clock, first = journal.clock, len(journal)
     clock.synchronize()
     start_ns = clock.now_ns()
     with journal.timing_gpu(), sampling() as sampler:
-        for progress in _plain_steps(journal, bounds, first, start_ns):
+        for progress in _plain_steps(journal, bounds, first, start_ns, is_short):
             yield progress
             sampler.step()
         ended_ns = clock.now_ns()
@@ -158,14 +161,20 @@ def plain_window(journal: "Journal", bounds: PlainBounds) -> Generator[Progress,
     return PlainWindow(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind), sampler.profile(regular)
 
 
-def _plain_steps(journal: "Journal", bounds: PlainBounds, first: int, start_ns: int) -> Generator[Progress, None, None]:
+def _plain_steps(
+    journal: "Journal", bounds: PlainBounds, first: int, start_ns: int, is_short: Callable[[], bool]
+) -> Generator[Progress, None, None]:
     clock = journal.clock
     while not bounds.reached(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
+        if len(journal) - first >= FEWEST_STEPS and is_short():
+            return
         yield Progress(PLAIN, len(journal) - first + 1, bounds.steps)
     if clock.kind == CudaClock.kind:
-        yield from _until_precise(
-            journal, bounds, lambda steps, seconds: steps >= LONGER * bounds.steps and seconds >= ENOUGH_S
-        )
+
+        def is_over(steps: int, seconds: float) -> bool:
+            return (steps >= LONGER * bounds.steps and seconds >= ENOUGH_S) or is_short()
+
+        yield from _until_precise(journal, bounds, is_over)
 
 
 def more_plain(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, None, None]:

@@ -43,6 +43,8 @@ from pinprof.units import counted
 from pinprof.version import VERSION
 
 SUFFIXES = (".json", ".json.gz")
+SPARE = 3
+"""So many steps more than the windows need are left to a program that is short of them."""
 AFTER = "after"
 """The window of steps after all windows."""
 
@@ -305,7 +307,7 @@ class Recording:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
         plain = yield from self._warm_up()
         if plain is not None:
-            self.plain, self.host = yield from plain_window(self.journal, plain)
+            self.plain, self.host = yield from plain_window(self.journal, plain, self._is_short)
         if self._agreement is None:
             yield from await_regular(self.journal, WARM_UP_STEPS + self.windows.steps)
         yield from self._recorded_window()
@@ -319,8 +321,7 @@ class Recording:
     def _warm_up(self) -> Generator[Progress, None, PlainBounds | None]:
         """Warm up, and return the bounds of the plain window: in a job, the same number of steps for all ranks."""
         bounds, plain = self.windows.warmup, self.windows.plain
-        may_wait = lambda: self._agreement is None or self._agreement.in_contact  # noqa: E731  it may join meanwhile
-        step_ns = yield from warm_up(self.journal.clock, bounds, may_wait)
+        step_ns = yield from warm_up(self.journal.clock, bounds, self._may_wait)
         agreement = self._agreement
         if agreement is None:
             return plain
@@ -329,6 +330,16 @@ class Recording:
             steps = plain.steps_of(step_ns)
         agreed = yield from agreement.begin(self._count, str(steps), bounds)
         return PlainBounds(int(agreed), 0.0, inf, precision=1.0) if plain else None
+
+    def _may_wait(self) -> bool:
+        """Return whether to wait for steady steps; the rank may join the others meanwhile."""
+        return not self._is_short() and (self._agreement is None or self._agreement.in_contact)
+
+    def _is_short(self) -> bool:
+        """Return whether the program may soon be short of steps for the windows to come; a job is as long as agreed."""
+        left, windows = self.journal.steps_left, self.windows
+        lines = WARM_UP_STEPS + windows.line_steps if uses_cuda() else 0
+        return self._agreement is None and left is not None and left <= WARM_UP_STEPS + windows.steps + lines + SPARE
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
         self._loaders_pin = loaders_pin()

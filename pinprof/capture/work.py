@@ -22,11 +22,30 @@ from pinprof.trace.run import CHECKPOINT, EPOCH, EVALUATION
 def noticing_work(journal: Journal) -> Iterator[None]:
     """Note in the journal the irregular work that the block does, and its time in DataLoaders."""
     with ExitStack() as undo:
-        undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _timed(journal.waited_for_input)))
+        undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
         undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
         undo.enter_context(replaced(torch, "save", _timed(_noting(journal, CHECKPOINT))))
         undo.enter_context(replaced(torch.nn.Module, "eval", _timed(_noting(journal, EVALUATION, timed=False))))
         yield
+
+
+def _drawing(journal: Journal) -> Callable[[Any], Any]:
+    def change(draw: Any) -> Any:
+        @wraps(draw)
+        def drawn(iterator: Any) -> Any:
+            start = time.perf_counter_ns()
+            try:
+                return draw(iterator)
+            except StopIteration:
+                journal.supply.end(iterator)
+                raise
+            finally:
+                journal.waited_for_input(time.perf_counter_ns() - start)
+                journal.supply.drew(iterator)
+
+        return drawn
+
+    return change
 
 
 def _timed(note: Callable[[int], None]) -> Callable[[Any], Any]:

@@ -102,6 +102,7 @@ def test_work_belongs_to_the_step_in_which_it_is(journal: Journal, clock: FakeCl
     place = Place("train.py", 3, "train")
     step(journal, clock, 1)
     journal.worked("checkpoint", 5, place)
+    clock.time_ns += MS
     journal.waited_for_input(100)
     journal.waited_for_input(10)
     step(journal, clock, 1)
@@ -109,6 +110,14 @@ def test_work_belongs_to_the_step_in_which_it_is(journal: Journal, clock: FakeCl
     log = journal.log()
     assert log.work == (Work(1, "checkpoint", 5, 0), Work(2, "evaluation", 0, 0))
     assert (log.places, log.input_ns) == ((place,), (0, 110))
+
+
+def test_a_wait_that_began_before_the_step_counts_only_since(journal: Journal, clock: FakeClock) -> None:
+    step(journal, clock, 10, own_ms=500)
+    clock.time_ns += 3 * MS
+    journal.waited_for_input(505 * MS)  # in this time the step ended, and pinprof started a profiler
+    step(journal, clock, 1)
+    assert journal.log().input_ns == (0, 3 * MS)
 
 
 def test_other_threads_do_not_count(journal: Journal, clock: FakeClock) -> None:
@@ -124,8 +133,9 @@ def test_other_threads_do_not_count(journal: Journal, clock: FakeClock) -> None:
 
 def test_the_steps_of_a_long_run_are_summed(journal: Journal, clock: FakeClock) -> None:
     for _ in range(MOST_STEPS + 3):
+        clock.time_ns += 500
         journal.waited_for_input(2)
-        step(journal, clock, 0.001)
+        step(journal, clock, 0.0005)
     log = journal.log()
     assert len(log.step_ns) == MOST_STEPS
     assert log.later == Later(3, 3000, 6)
@@ -164,6 +174,7 @@ def noticed(journal: Journal) -> Iterator[Journal]:
 def test_evaluation_saving_and_epochs_are_noticed_with_their_lines(
     noticed: Journal, clock: FakeClock, tmp_path: Path
 ) -> None:
+    clock.time_ns += 10_000 * MS  # long enough for all that follows
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     model.eval()
     torch.save(model.state_dict(), tmp_path / "model.pt")
