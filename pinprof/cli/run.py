@@ -138,10 +138,10 @@ def run(
 
     pinprof finds the steps by the batches that the script draws and by its optimizer steps; without both, by its calls
     of backward, else by those of its outermost module; if none of these comes, it records a stretch of time. After a
-    warm-up it times steps without a profiler (the true step). Then torch.profiler records a few steps (the trace), and
-    a few more show the source line of every wait. More steps at the script's own speed show which lines wait only now
-    and then (--watch-steps). Then pinprof stops the script. Options of pinprof come before SCRIPT; all options after it
-    belong to the script.
+    warm-up it times steps without a profiler (the true step), until the mean of the regular ones is certain by 2 %, but
+    for 20 s at most. Then torch.profiler records a few steps (the trace), and a few more show the source line of every
+    wait. More steps at the script's own speed show which lines wait only now and then (--watch-steps). Then pinprof
+    stops the script. Options of pinprof come before SCRIPT; all options after it belong to the script.
 
     Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: they agree
     through the store of the job when to begin and to stop. Rank 0 reports on itself, or with --job-report on all ranks.
