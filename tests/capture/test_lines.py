@@ -243,25 +243,25 @@ def test_the_line_in_compiled_code_is_the_one_that_calls_it(backend: str, compil
 def test_a_library_that_waits_is_in_the_stack_with_the_way_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = tmp_path / "lib" / "site-packages" / "detector"
+    package = tmp_path / "lib" / "site-packages" / "boxes_library"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("from detector.heads import Heads\n")
+    (package / "__init__.py").write_text("from boxes_library.heads import Heads\n")
     (package / "heads.py").write_text(LIBRARY)
     monkeypatch.syspath_prepend(str(package.parent))
-    heads = importlib.import_module("detector").Heads()
+    heads = importlib.import_module("boxes_library").Heads()
     recorder = LineRecorder()
-    monkeypatch.setattr(sys.modules["detector.heads"], "wait", recorder.waited)
+    monkeypatch.setattr(sys.modules["boxes_library.heads"], "wait", recorder.waited)
     heads(torch.ones(2))  # library called
-    monkeypatch.delitem(sys.modules, "detector")
-    monkeypatch.delitem(sys.modules, "detector.heads")
+    monkeypatch.delitem(sys.modules, "boxes_library")
+    monkeypatch.delitem(sys.modules, "boxes_library.heads")
     (line,) = recorder.lines
     assert line.line == marked("library called")
     library, path = call_path(line.stack, line.place, certain=True)
-    assert library == Place("detector/heads.py", 10, "loss")
+    assert library == Place("boxes_library/heads.py", 10, "loss")
     assert path == (
         f"{line.file}:{line.line}:{line.function}",
-        "detector/heads.py:6:forward",
-        "detector/heads.py:10:loss",
+        "boxes_library/heads.py:6:forward",
+        "boxes_library/heads.py:10:loss",
     )
 
 
