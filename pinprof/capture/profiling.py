@@ -306,7 +306,7 @@ class Recording:
     def _run_windows(self) -> Generator[Progress, None, None]:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
         plain = yield from self._warm_up()
-        if plain is not None:
+        if plain is not None and not (self.stretch.has_begun and uses_cuda()):
             self.plain, self.host = yield from plain_window(self.journal, plain, self._is_short)
         if self._agreement is None:
             yield from await_regular(self.journal, WARM_UP_STEPS + self.windows.steps)

@@ -22,6 +22,7 @@ from pinprof.capture.orders import Orders
 from pinprof.capture.plain import PlainWindow
 from pinprof.capture.profiling import ON_COMMAND_LINE, OnWindow, Recording, profile
 from pinprof.capture.program import OWN_FOLDERS, UserProgram, exit_as_fork
+from pinprof.capture.waits import sees_gpu
 from pinprof.capture.watchdog import STRETCH_AFTER_S, Patience, Watchdog
 from pinprof.errors import CaptureError
 from pinprof.units import counted
@@ -98,7 +99,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     watchdog = Watchdog(
         marks,
         recording,
-        Patience(stretch_after),
+        Patience(stretch_after, on_gpu=sees_gpu()),
         stop=stop,
         body=ending_of.__code__,
         waits_for_others=lambda: bool(notes.running),

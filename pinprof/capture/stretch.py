@@ -34,6 +34,8 @@ class Stretch:
         self.path = path
         self.marker = ""
         self.is_written = False
+        self.has_begun = False
+        """Whether a profiler has run: on a GPU, no later step is one without its cost."""
         self._make_profiler = make_profiler
         self._describe = describe
         self._running: Any = None
@@ -57,7 +59,7 @@ class Stretch:
         with as_capture_error("the profiler did not start"):
             profiler = self._make_profiler(UNTIL_STOPPED)
             profiler.start()
-        self._running, self._start_ns = profiler, time.perf_counter_ns()
+        self._running, self._start_ns, self.has_begun = profiler, time.perf_counter_ns(), True
 
     def end(self) -> None:
         """Stop the profiler, if it runs, and keep what it has recorded."""

@@ -30,8 +30,9 @@ EVENTS_PER_PIECE = 5
 """Events of a trace per temporary piece of memory: an op or two, a launch, a kernel, and what else there is."""
 MODULES_AFTER_S = 10.0
 """The work without a step after which to watch modules, which slows their calls down by less than a microsecond."""
-EARLY_S = 1.0
-"""The work after which a program without any optimizer is recorded for the case that it ends soon."""
+EARLY_S, EARLY_ON_GPU_S = 1.0, 8.0
+"""The work after which a program without any optimizer is recorded for the case that it ends soon. With a GPU later: a
+profiler makes launches slower for good, so that the step can no longer be timed without it."""
 WITH_OPTIMIZER = 4
 """How much longer to wait in a program that has an optimizer, or had steps: it probably trains after this."""
 LONGER_THAN_ANY = 5
@@ -55,6 +56,7 @@ class Patience:
     """How many seconds of work without a step to wait for one; 0 waits for ever."""
 
     stretch_after_s: float = STRETCH_AFTER_S
+    on_gpu: bool = False
 
     @property
     def modules_after_s(self) -> float:
@@ -64,7 +66,7 @@ class Patience:
     @property
     def early_s(self) -> float:
         """When to record a stretch that is dropped if steps come."""
-        return min(EARLY_S, self.stretch_after_s / 4)
+        return min(EARLY_ON_GPU_S if self.on_gpu else EARLY_S, self.stretch_after_s / 4)
 
 
 @dataclass(frozen=True)

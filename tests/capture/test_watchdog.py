@@ -66,6 +66,11 @@ def test_less_patience_makes_all_of_it_sooner() -> None:
     assert (Patience(3.0).early_s, Patience(3.0).modules_after_s) == (0.75, 1.0)
 
 
+def test_with_a_gpu_no_profiler_runs_early() -> None:
+    assert (Patience().early_s, Patience(on_gpu=True).early_s) == (1.0, 7.5)
+    assert Patience(3.0, on_gpu=True).early_s == 0.75
+
+
 @pytest.mark.parametrize(("freed_per_s", "seconds"), [(0.0, 3.0), (1000.0, 3.0), (100_000.0, 1.0), (10**9, 0.5)])
 def test_a_stretch_is_bounded_by_its_events(freed_per_s: float, seconds: float) -> None:
     assert stretch_s(freed_per_s) == seconds
