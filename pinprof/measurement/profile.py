@@ -246,6 +246,12 @@ def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
     return find_doubts(Seen(details.trace, details.steps, replay.step, details.syncs, details.irregular))
 
 
+def _in_short(info: Info) -> Info:
+    """Return what a trace says about itself without what only tells the lines of its waits."""
+    watched = replace(info.watched, sequences=None) if info.watched else None
+    return replace(info, lines=(), contexts=None, watched=watched)
+
+
 @dataclass(frozen=True)
 class _Sums:
     """Takes the sums of one trace, and withholds those that it is not fit for."""
@@ -263,7 +269,7 @@ class _Sums:
         no_sums = why.step or why.per_step
         return Profile(
             path=trace.path,
-            info=trace.info,
+            info=_in_short(trace.info),
             begin_ns=(trace.info.base_ns or 0) + begin,
             span_ns=end - begin,
             counts=trace.counts,
