@@ -16,7 +16,9 @@ torch.compile compiled something."""
 
 PLAIN = "plain"
 """The window that times steps."""
-PROFILED = ("profiler warm-up", "recorded", "lines")
+RECORDED = "recorded"
+"""The window whose steps are the trace."""
+PROFILED = ("profiler warm-up", RECORDED, "lines")
 """Windows under a profiler, which makes their steps longer."""
 
 NOWHERE = -1
@@ -70,6 +72,14 @@ class RunLog:
     later: Later = field(default_factory=Later)
     unavoidable: str | None = None
     """Why irregular work may be in the recorded steps although it was expected; None if none was."""
+
+    def noted_in(self, window: str) -> list[set[str]]:
+        """Return for each step of a window, of its last occurrence, the kinds of irregular work in it."""
+        begin, found = 0, range(0)
+        for name, count in self.windows:
+            found = range(begin, begin + count) if name == window else found
+            begin += count
+        return [{each.kind for each in self.work if each.step == step} for step in found]
 
     @property
     def is_sound(self) -> bool:

@@ -6,11 +6,13 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.communication import measure_communication
+from pinprof.capture.sections import store
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import measure
 from pinprof.replay import Replay
 from pinprof.trace import read_trace
 from pinprof.trace.collectives import match_collectives
+from pinprof.trace.run import CHECKPOINT, EPOCH, EVALUATION, RUN_KEY, RunLog, Work
 
 
 def steps_of(*lengths: float, work: tuple[float, ...] = ()) -> TraceBuilder:
@@ -73,6 +75,15 @@ def test_the_report_tells_of_it(tmp_path: Path) -> None:
     assert "adds 1.33 ms per step to the mean" in doubt.effect
     assert doubt.level == "unsure"
     assert profile.steps.traced_ns == pytest.approx(1_000_000, rel=0.01)
+
+
+def test_the_report_tells_what_was_noted_in_it(tmp_path: Path) -> None:
+    path = steps_of(1000, 1010, 9000, 990, 1000, 1000).write(tmp_path / "trace.json")
+    windows = (("warm-up", 4), ("recorded", 6))
+    log = RunLog(0, windows, *((0,) * 10,) * 4, 0, work=(Work(6, EVALUATION), Work(6, CHECKPOINT), Work(7, EPOCH)))
+    store(path, {RUN_KEY: log})
+    (doubt,) = (doubt for doubt in measure(read_trace(path)).doubts if doubt.check == "irregular_steps")
+    assert "; it has an evaluation and saving a checkpoint in it, which adds 1.33 ms" in doubt.effect
 
 
 def test_a_step_that_is_unlike_the_others_on_one_rank_is_left_out_on_all(tmp_path: Path) -> None:

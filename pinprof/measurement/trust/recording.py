@@ -2,15 +2,24 @@
 
 import numpy as np
 
-from pinprof.analyses.regular import WHY
+from pinprof.analyses.regular import WHY, IrregularStep
 from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, ESTIMATE, OVERLAP, STALLS, Doubt, Seen, only_if
 from pinprof.measurement.trust.launches import launching
 from pinprof.measurement.trust.marks import step_numbers
+from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, RECORDED
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration
 
 INFLATED = 1.1
 """A step that the profiler makes longer by more is worth a line: a finding that costs 10 % is of high severity."""
+
+NOTED = {
+    EVALUATION: "an evaluation",
+    CHECKPOINT: "saving a checkpoint",
+    COMPILE: "compiling",
+    EPOCH: "the begin of an epoch",
+}
+"""What the irregular work is called that pinprof noted in a recorded step."""
 
 PLAIN_WINDOW = "pinprof recorded it without timing the step: keep the plain window (--windows, plain_steps)"
 LINES_WINDOW = (
@@ -141,9 +150,18 @@ def irregular_steps(seen: Seen) -> Doubt | None:
     which = f"step {number} takes {duration(longest.time_ns)}" + (", the longest," if len(seen.irregular) > 1 else "")
     return Doubt(
         f"{counted(len(seen.irregular), 'step')} of {of_all} unlike the others ({which} where {usual} are usual)",
-        f"all figures are of the others; {WHY[longest.reason]}, which adds {duration(more)} per step to the mean",
+        f"all figures are of the others; {_why_unlike(seen.trace, longest)}, "
+        f"which adds {duration(more)} per step to the mean",
         "record steps without it, or see it in the timeline",
     )
+
+
+def _why_unlike(trace: Trace, step: IrregularStep) -> str:
+    """Return why a step is unlike the others: what pinprof noted in it, else what the trace shows."""
+    noted = trace.run.noted_in(RECORDED) if trace.run else []
+    kinds = noted[step.step] if len(noted) == len(trace.steps) else set()
+    named = [words for kind, words in NOTED.items() if kind in kinds]
+    return f"it has {' and '.join(named)} in it" if named else WHY[step.reason]
 
 
 def profiler_cost(seen: Seen) -> Doubt | None:
