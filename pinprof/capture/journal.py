@@ -100,8 +100,13 @@ class Journal:
         self._resumed_ns = self.clock.now_ns()
         if self._times_gpu and (self._opened is None or self._resumed_ns - self._ended_ns > LONG_NS):
             self._opened = self.clock.mark()
-        if self.clock.kind == Clock.kind:  # the program may use a GPU by now
-            self.clock = self._make_clock()
+        if self.clock.kind == Clock.kind:
+            self.renew_clock()
+
+    def renew_clock(self) -> Clock:
+        """Take the clock of the GPU that the program uses now, if any, and return it."""
+        self.clock = self._make_clock()
+        return self.clock
 
     @contextmanager
     def timing_gpu(self) -> Iterator[None]:

@@ -143,7 +143,7 @@ def plain_window(
     stay slower after a profiler, by a third on an H100 (torch 2.11), so that no later step tells more. Where the
     program `is_short` of further steps, it ends after a few.
     """
-    clock, first = journal.clock, len(journal)
+    clock, first = journal.renew_clock(), len(journal)
     clock.synchronize()
     start_ns = clock.now_ns()
     with journal.timing_gpu(), sampling() as sampler:

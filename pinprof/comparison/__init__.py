@@ -101,10 +101,10 @@ class Comparison:
 def compare(before: Analysis, after: Analysis) -> Comparison:
     """Return what changed between two traces.
 
-    A difference is within noise if the ranges of the two figures overlap. The range of a measured step is that of its
-    mean, and at least what two runs differ by; that of an estimated step is the range of the estimate, and that of
-    another figure is its spread over the complete steps of the trace. Figures that one trace is not fit for are not
-    compared, and say why.
+    A difference is within noise if the ranges of the two figures overlap. The range of a measured step is the 10th to
+    the 90th percentile of its steps, that of an estimated step is the range of the estimate, and that of another figure
+    is its spread over the complete steps of the trace. Figures that one trace is not fit for are not compared, and say
+    why.
     """
     traces = before.trace, after.trace
     stepped = [trace.steps.source != WHOLE_TRACE for trace in traces]

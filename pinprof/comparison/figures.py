@@ -9,27 +9,37 @@ from pinprof.comparison.figure import NO_SIZES, NO_STEPS, ComparedFigure, Floats
 from pinprof.comparison.side import Side, WaitValues
 from pinprof.intervals import covered
 from pinprof.measurement.known import given
-from pinprof.replay.step import NOISE, StepEstimate
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE
+from pinprof.units import NS_PER_MS
 
 
 def step_figure(before: Side, after: Side) -> ComparedFigure:
-    """Return the step without profiler with the range in which it lies, of a measured one also in another run."""
+    """Return the step without profiler: measured with its p10 and p90, or estimated with the range of the estimate."""
     return ComparedFigure("step_ms", "ns", _step(before), _step(after))
 
 
 def _step(side: Side) -> Value:
     step = side.profile.estimate
     if step.step_ns is not None and side.is_stepped:
-        return Value(step.step_ns, _range_of_runs(step))
+        return Value(step.step_ns, _spread(side))
     return Value(None, step.range_ns, side.why_not_stepped(side.withheld.estimate, side.withheld.step) or NO_STEPS)
 
 
-def _range_of_runs(step: StepEstimate) -> tuple[float, float] | None:
-    """Return where the step lies in other runs too: what is certain of one run's mean differs from the next one's."""
-    if step.source != "measured" or step.step_ns is None or step.range_ns is None:
+def _spread(side: Side) -> tuple[float, float] | None:
+    """Return where the step lies in other runs too: of a measured one where its single steps lie, the 10th to the 90th.
+
+    What is certain of the mean of one run differs from what is of the next one's.
+    """
+    step, plain = side.profile.estimate, side.profile.info.plain_step
+    if (
+        step.source != "measured"
+        or step.step_ns is None
+        or plain is None
+        or plain.p10_ms is None
+        or plain.p90_ms is None
+    ):
         return step.range_ns
-    return min(step.range_ns[0], step.step_ns * (1 - NOISE)), max(step.range_ns[1], step.step_ns * (1 + NOISE))
+    return min(plain.p10_ms * NS_PER_MS, step.step_ns), max(plain.p90_ms * NS_PER_MS, step.step_ns)
 
 
 def all_figures(before: Side, after: Side) -> Iterator[ComparedFigure]:
