@@ -141,7 +141,7 @@ class Expected(NamedTuple):
 def expected(log: RunLog) -> Expected | None:
     """Return which irregular work will come next, as far as it came regularly; None where none did."""
     coming = []
-    for reason, ns_of in _by_reason(log, _steps_of(log)).items():
+    for reason, ns_of in _by_reason(_noted(log), _steps_of(log, _seen(log))).items():
         steps = list(ns_of)
         every = None if reason in {FIRST, COMPILE, OTHER} else _every(steps)
         if every:
@@ -154,7 +154,10 @@ def regular_figure(log: RunLog) -> RegularStep | None:
 
     Steps that were timed after the profiler had run count only if they agree with those before.
     """
-    seen = _seen(log)
+    return _timed(log, _seen(log))
+
+
+def _timed(log: RunLog, seen: Seen) -> RegularStep | None:
     before, after = _plain_windows(log)
     first = _figure(seen.of(before))
     if first is None or not len(after):
@@ -196,11 +199,12 @@ def _agree(one: RegularStep, other: RegularStep) -> bool:
 
 def follow_course(log: RunLog, returning_waits: Iterable[tuple[Place, int]] = ()) -> Course:
     """Return the sums of a run; waits that come back after so many steps tell where such work is called."""
-    steps = _steps_of(log)
+    seen = _seen(log)
+    steps = _steps_of(log, seen)
     rows = [_placed(row, returning_waits) for row in _irregular(log, steps)]
     return Course(
         regular=int(steps.regular.sum()),
-        timed=regular_figure(log),
+        timed=_timed(log, seen),
         irregular=tuple(sorted(rows, key=lambda row: -row.ns)),
         ledger=tuple(entry for entry in _ledger(log, steps, rows) if entry.ns),
         wall_ns=_wall(log),
@@ -221,9 +225,8 @@ class _Steps:
     """By what an irregular step is longer; 0 for others."""
 
 
-def _steps_of(log: RunLog) -> _Steps:
+def _steps_of(log: RunLog, seen: Seen) -> _Steps:
     on_host = np.array(log.step_ns, dtype=np.int64)
-    seen = _seen(log)
     times, waited = seen.time_ns, seen.input_ns
     names, counts = zip(*log.windows, strict=True) if log.windows else ((), ())
     profiled = np.repeat(np.isin(names, PROFILED), counts)
@@ -272,7 +275,7 @@ def _irregular(log: RunLog, steps: _Steps) -> list[Irregular]:
     noted = _noted(log)
     free = max(int((~steps.profiled).sum()), 1)
     rows = []
-    for reason, ns_of in _by_reason(log, steps).items():
+    for reason, ns_of in _by_reason(noted, steps).items():
         at, ns = list(ns_of), sum(ns_of.values())
         rows.append(Irregular(reason, len(at), _every(at), ns, ns / free, _places(noted, reason, at)))
     return rows
@@ -285,10 +288,9 @@ def _placed(row: Irregular, returning_waits: Iterable[tuple[Place, int]]) -> Irr
     return replace(row, places=tuple(dict.fromkeys(place for place, every in returning_waits if every == row.every)))
 
 
-def _by_reason(log: RunLog, steps: _Steps) -> dict[str, dict[int, int]]:
+def _by_reason(noted: dict[int, "_Noted"], steps: _Steps) -> dict[str, dict[int, int]]:
     """Return by reason which steps it makes longer, in order, and by how many ns each."""
     found: dict[str, dict[int, int]] = defaultdict(dict)
-    noted = _noted(log)
     for step in np.flatnonzero(steps.excess_ns).tolist():
         for reason, ns in _divided(int(steps.excess_ns[step]), noted[step], step):
             found[reason][step] = (

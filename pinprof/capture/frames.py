@@ -9,6 +9,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple, TypeAlias
 
 from pinprof.capture.program import OWN_FOLDERS
+from pinprof.capture.waiters import codes, instructions
 from pinprof.trace.callers import kept_frames
 from pinprof.trace.frames import is_generated
 from pinprof.trace.lines import SourceLine
@@ -25,7 +26,7 @@ Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
 """The frames at one moment, innermost first, with their lines: quick to take, and readable later."""
 
 
-_known: dict[tuple[str, str, tuple[int, ...]], tuple[SourceLine | None, list[CodeType]]] = {}
+_known: dict[tuple[str, str, tuple[int, ...]], tuple[SourceLine | None, tuple[CodeType, ...]]] = {}
 """Lines that were asked for before, with what keeps the ids of their code: a step asks for the same ones again."""
 
 
@@ -34,19 +35,12 @@ def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
 
     The file `also` is the user's wherever it is.
     """
-    codes: list[CodeType] = []
-    at: list[int] = []
-    outer = frame
-    while outer is not None:
-        codes.append(outer.f_code)
-        at += (id(outer.f_code), outer.f_lasti)
-        outer = outer.f_back
-    asked = also, _working_folder(), tuple(at)
+    asked = also, _working_folder(), instructions(frame)
     known = _known.get(asked)
     if known is None:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
-        known = _known[asked] = nearest_line(_frames(frame), also), codes
+        known = _known[asked] = nearest_line(_frames(frame), also), tuple(codes(frame))
     return known[0]
 
 
@@ -110,7 +104,7 @@ def is_users(file: str) -> bool:
 
 
 def shown_file(file: str) -> str:
-    """Return a file's path relative to the working directory, else to its entry of `sys.path`."""
+    """Return a file's path as `_shown` does, for the present working directory."""
     return _shown(file, _working_folder())
 
 
