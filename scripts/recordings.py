@@ -25,7 +25,6 @@ def record(step: Callable[[], object], device: torch.device, path: Path) -> None
     with profile(
         activities=activities,
         schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=RECORDED_STEPS, repeat=1),
-        acc_events=True,
     ) as profiler:
         for _ in range(PROFILER_WARM_UP + RECORDED_STEPS):
             step()

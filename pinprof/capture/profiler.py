@@ -1,5 +1,6 @@
 """torch's profiler, set up to record some steps, and its trace on disk."""
 
+import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,10 +8,12 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity
 
+from pinprof.capture.packed import is_packed, trace_file
 from pinprof.capture.plain import Progress, uses_cuda
 from pinprof.errors import CaptureError
 from pinprof.outputs import unfinished
 
+COPIED_BYTES = 1 << 20
 WARM_UP_STEPS = 2  # the first steps under a profiler pay for its start
 
 
@@ -36,7 +39,6 @@ def torch_profiler(
         record_shapes=record_shapes,
         profile_memory=profile_memory,
         experimental_config=_sync_events_config() if cuda_sync_events else None,
-        acc_events=True,  # without this, torch warns that it forgets earlier cycles; there is only one
     )
 
 
@@ -58,7 +60,13 @@ def warm_up_profiler(profiler: torch.profiler.profile) -> Generator[Progress, No
 def write_trace(profiler: torch.profiler.profile, path: Path) -> None:
     """Write the recorded trace to `path`, whole or not at all; compress it if the name ends in .gz."""
     with unfinished(path) as temporary:
-        profiler.export_chrome_trace(str(temporary))
+        if not is_packed(path):
+            profiler.export_chrome_trace(str(temporary))
+            return
+        plain = temporary.with_suffix("")
+        profiler.export_chrome_trace(str(plain))
+        with plain.open("rb") as exported, trace_file(temporary, "wb") as packed:
+            shutil.copyfileobj(exported, packed, COPIED_BYTES)
 
 
 @contextmanager
