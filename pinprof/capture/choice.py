@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from operator import itemgetter
 from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -151,7 +152,8 @@ def _cycle_of(step: MarkerEvent, events: Sequence[MarkerEvent], how: How) -> Cho
     ends = [place for place, event in enumerate(events) if event == step]
     cycles = [Counter(event for event in events[start:end] if event.kind == "batch") for start, end in pairwise(ends)]
     usual = {draw: median(cycle[draw] for cycle in cycles) for cycle in cycles for draw in cycle}
-    draw, batches = next(((draw, count) for draw, count in usual.items() if count >= 1), (None, 0.0))
+    drawn = [(draw, count) for draw, count in usual.items() if count >= 1]
+    draw, batches = min(drawn, key=itemgetter(1), default=(None, 0.0))  # an evaluation in the first steps draws more
     if draw is not None and (how == "loader" or (how == "auto" and batches == 1)):
         return Choice(draw, step, BATCH)
     if how == "loader":

@@ -47,6 +47,13 @@ def test_sixty_four_batches_per_optimizer_step_need_two_steps_only() -> None:
     assert len(ends) == 3
 
 
+def test_an_evaluation_after_the_first_step_is_not_its_batches() -> None:
+    chooser, ends = follow([TRAIN, ADAM, *times(95, VALID), *times(20, TRAIN, ADAM)])
+    assert chooser.choice is not None
+    assert (chooser.choice.event, chooser.choice.text) == (TRAIN, BATCH)
+    assert {later - earlier for earlier, later in pairwise(ends)} == {2}
+
+
 def test_no_loader_is_marked_by_the_optimizer() -> None:
     chooser, ends = follow(times(6, ADAM))
     assert chooser.choice is not None
