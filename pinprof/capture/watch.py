@@ -20,6 +20,7 @@ from pinprof.capture.waiters import codes, frame_of_thread, frames_of_wait, in_r
 from pinprof.capture.waits import noticing
 from pinprof.errors import CaptureError
 from pinprof.trace.lines import SourceLine
+from pinprof.trace.run import WATCH
 from pinprof.trace.watched import WATCHED_KEY, Watched, WatchedWait
 
 WATCH_STEPS = 200
@@ -167,7 +168,7 @@ def watch_window(
     try:
         with suppress(CaptureError), as_capture_error("the waits were not watched"), noticing(watcher.waited):
             while watcher.step < bounds.steps and now() - start < bounds.max_seconds:
-                yield Progress("watch", watcher.step + 1, bounds.steps)
+                yield Progress(WATCH, watcher.step + 1, bounds.steps)
                 watcher.end_step()
     finally:
         with suppress(CaptureError), as_capture_error("the waits were not stored"):

@@ -18,6 +18,8 @@ PLAIN = "plain"
 """The window that times steps."""
 RECORDED = "recorded"
 """The window whose steps are the trace."""
+WATCH = "watch"
+"""The window in which torch's sync debug mode alone tells of waits."""
 PROFILED = ("profiler warm-up", RECORDED, "lines")
 """Windows under a profiler, which makes their steps longer."""
 

@@ -44,6 +44,16 @@ class Watched:
     None where they are too many.
     """
 
+    def without(self, dropped: Collection[int]) -> "Watched":
+        """Return the same without some waits, by index, and without the steps that had them."""
+        number = {index: place for place, index in enumerate(sorted({*range(len(self.waits))} - {*dropped}))}
+        sequences = self.sequences and tuple(
+            tuple(number[index] for index in sequence)
+            for sequence in self.sequences
+            if all(index in number for index in sequence)
+        )
+        return Watched(self.steps, tuple(self.waits[index] for index in number), sequences)
+
 
 def watched_of_metadata(entry: object) -> Watched | None:
     """Return what was watched from pinprof's metadata; None if it is missing or malformed."""
@@ -53,7 +63,8 @@ def watched_of_metadata(entry: object) -> Watched | None:
         return None
     named = (index for sequence in watched.sequences or () for index in sequence)
     whole = all(0 <= index < len(watched.waits) for index in named)
-    return watched if whole and all(wait.at for wait in watched.waits) else None
+    seen = all(wait.at and 0 <= min(wait.at) <= max(wait.at) <= watched.steps for wait in watched.waits)
+    return watched if whole and seen else None
 
 
 def period(at: Collection[int], steps: int) -> int | None:

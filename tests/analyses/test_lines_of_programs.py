@@ -14,6 +14,7 @@ from pinprof.analyses.syncs import learn_contexts, learn_lines, line_of_each, me
 from pinprof.analyses.syncs.recorded import recorded_lines
 from pinprof.trace import read_trace
 from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, Contexts, SourceLine
+from pinprof.trace.run import EVALUATION, RECORDED, RUN_KEY, WATCH, RunLog, Work
 from pinprof.trace.tables import Trace
 from pinprof.trace.watched import WATCHED_KEY, Watched, WatchedWait
 
@@ -86,9 +87,19 @@ def read(builder: TraceBuilder, folder: Path) -> Trace:
 
 
 def given(
-    program: Program, folder: Path, *, start: int = 35, recorded: int = 5, lines: int = 3, watching: int = 200
+    program: Program,
+    folder: Path,
+    *,
+    start: int = 35,
+    recorded: int = 5,
+    lines: int = 3,
+    watching: int = 200,
+    evaluations: Sequence[int] | None = None,
 ) -> list[tuple[int, int | None]]:
-    """Return of each wait of the recorded steps its true line, and the one that it gets."""
+    """Return of each wait of the recorded steps its true line, and the one that it gets.
+
+    `evaluations` are the steps in which one was noted; None: nothing was noted of the run.
+    """
     builder, truth = built(program, range(start, start + recorded))
     begin = start + recorded + 2
     marked = read(built(program, range(begin, begin + lines), marked=True)[0], folder)
@@ -99,6 +110,12 @@ def given(
     if watching:
         begin += lines
         builder.metadata[WATCHED_KEY] = msgspec.to_builtins(watched(program, range(begin, begin + watching)))
+    if evaluations is not None:
+        windows = (("plain", start), (RECORDED, recorded), ("lines", lines + 2), (WATCH, watching))
+        count = sum(steps for _, steps in windows)
+        work = tuple(Work(step, EVALUATION) for step in evaluations)
+        run = RunLog(0, windows, (1,) * count, *((0,) * count,) * 3, 0, work=work)
+        builder.metadata[RUN_KEY] = msgspec.to_builtins(run)
     trace = read(builder, folder)
     stalls = measure_stalls(trace)
     found = [line.line if line else None for line in recorded_lines(trace, stalls)]
@@ -159,6 +176,17 @@ def test_without_watching_a_read_every_ten_steps_has_none_and_the_others_keep_th
     pairs = given([*OPS[:8], EVERY_TEN, *OPS[8:16], EACH_STEP, *OPS[16:]], tmp_path, watching=0)
     assert lines_of(pairs, 8) == {None}
     assert lines_of(pairs, 17) == {17}
+
+
+@pytest.mark.parametrize(("evaluations", "line"), [(None, None), ([], None), ([100], 8), ([37, 100], None)])
+def test_a_line_that_waits_only_in_evaluations_is_no_rival_where_none_was_recorded(
+    tmp_path: Path, evaluations: list[int] | None, line: int | None
+) -> None:
+    loop = [Statement("aten::nonzero"), *OPS]
+    evaluation = [replace(statement, period=200, phase=100) for statement in loop]
+    began = Statement("aten::op31", 200, 37)  # so that no wait with lines was among just these ops
+    pairs = given([*OPS[:7], began, *loop, *evaluation], tmp_path, evaluations=evaluations)
+    assert [got for _, got in pairs] == [8, 8, line, 8, 8]
 
 
 def test_two_lines_that_take_turns_have_their_own(tmp_path: Path) -> None:

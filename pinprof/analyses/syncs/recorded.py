@@ -9,11 +9,17 @@ from pinprof.analyses.syncs.contexts import Kind, Known, Match, Units, agreed, k
 from pinprof.analyses.syncs.rivals import Rivals
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.lines import RecordedLines, SourceLine
+from pinprof.trace.run import CHECKPOINT, EVALUATION, RECORDED, WATCH
 from pinprof.trace.tables import NONE, Trace
+from pinprof.trace.watched import Watched
 
 Lines = list[SourceLine | None]
 Steps = dict[tuple[Kind, int], list[int]]
 """The stalls of each kind in each step, in order."""
+
+APART = {EVALUATION, CHECKPOINT}
+"""Work with waits of its own, which stand among the same ops as those of training: a copy of the batch, a read of the
+loss."""
 
 LOCAL_SCALAR = "aten::_local_scalar_dense"
 """The op that reads one value; torch's sync debug mode tells of it wherever it runs."""
@@ -33,7 +39,7 @@ def recorded_lines(trace: Trace, stalls: Stalls) -> Lines:
     ordered = _by_order(len(kinds), steps, trace.info.lines, or_the_only_one=False)
     known = Known(trace.info.contexts)
     units = units_of(trace, stalls, trace.info.contexts.names)
-    rivals = Rivals(known, trace.info.watched, in_order=not _reads_within_others(trace, stalls, kinds))
+    rivals = Rivals(known, _that_may_be_recorded(trace), in_order=not _reads_within_others(trace, stalls, kinds))
     result: Lines = [None] * len(kinds)
     nothing = result.copy()
     whole = np.append(trace.steps.whole, values=False)  # the last one for no step
@@ -43,6 +49,21 @@ def recorded_lines(trace: Trace, stalls: Stalls) -> Lines:
         for row, line in zip(rows, _of_step(kind, rows, units, known, rivals, watched, by_order), strict=True):
             result[row] = line
     return result
+
+
+def _that_may_be_recorded(trace: Trace) -> Watched | None:
+    """Return what was watched without what comes only with work that no recorded step has, as with an evaluation."""
+    watched, run = trace.info.watched, trace.run
+    if watched is None or run is None:
+        return watched
+    recorded = set().union(*run.noted_in(RECORDED))
+    apart = [kinds & APART - recorded for kinds in run.noted_in(WATCH)]
+    if len(apart) != watched.steps:
+        return watched
+    apart.append(set())  # the step in which the run ended: what was in it is not known to the end
+    return watched.without(
+        [number for number, wait in enumerate(watched.waits) if set.intersection(*(apart[step] for step in wait.at))]
+    )
 
 
 def _by_step(stalls: Stalls, kinds: list[Kind]) -> Steps:
