@@ -49,7 +49,7 @@ LINES_SECONDS = 12.0, 25.0  # least, for what comes after these steps, and most
 KEPT_OF_STEPS = ("count", "source", "step_ms", "range_ms", "step_source", "bound", "traced_ms", "regular", "irregular")
 KEPT_OF_SITES = (
     *("file", "line", "function", "cause", "call", "thread", "verdict", "count", "per_step", "library"),
-    "called",  # of those that were seen elsewhere
+    *("called", "steps"),  # of those that were seen elsewhere
 )
 
 Noted = dict[str, Any]
@@ -65,12 +65,12 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 @click.option("--gpus", default=1, show_default=True, help="Take the programs for so many GPUs.")
 @click.option("--turns", default=3, show_default=True)
 @click.option("--steps", default=100, show_default=True, help="Of each truth, at least, if they take no longer.")
-@click.option("--least-seconds", default=3.0, show_default=True, help="Of each truth's steps, at least.")
-@click.option("--seconds", default=8.0, show_default=True, help="Of each truth's steps, at most.")
+@click.option("--least-seconds", default=6.0, show_default=True, help="Of each truth's steps, at least.")
+@click.option("--seconds", default=12.0, show_default=True, help="Of each truth's steps, at most.")
 @click.option("--patience", default=110.0, show_default=True, help="Seconds until a `pinprof run` is given up.")
 @click.option("--jobs", default=6, show_default=True, help="Programs side by side where nothing is timed.")
 @click.option("--budget", default=3600.0, show_default=True, help="Start nothing new after so many seconds.")
-@click.option("--no-lines", is_flag=True, help="Leave the sync debug mode out.")
+@click.option("--no-lines", is_flag=True, help="Judge the steps alone, in half of the time.")
 @click.option("--table", "only_table", is_flag=True, help="Print the table of what OUT has, and run nothing.")
 def main(
     out: Path,
@@ -165,7 +165,8 @@ class Exam:
     def _profile(self, place: Place, turn: int) -> Noted:
         """Run the program as a user of pinprof would."""
         trace = self._out / f"{place.program.name}.{turn}.json.gz"
-        command = place.command(profiled=["--force", "-o", str(trace)])
+        windows = ["--windows", "plain,lean"] if self._options["no_lines"] else []
+        command = place.command(profiled=["--force", *windows, "-o", str(trace)])
         ended = run(place, command, {}, self._options["patience"], trace.with_suffix(".log"))
         print(f"{place.program.name:20} pinprof {ended.seconds:5.1f} s, status {ended.status}", flush=True)
         noted = {"trace": trace.name, "seconds": ended.seconds, "status": ended.status, "tail": ended.tail}

@@ -86,6 +86,7 @@ def test_a_step_is_right_within_three_percent_or_the_truth_s_own_spread() -> Non
 def test_lines_are_found_missing_or_wrong() -> None:
     sites = [site("train.py", 40, "item"), site("train.py", 60, "item"), site("train.py", 70, "device_synchronize")]
     sites.append(site("train.py", 90, "seen_elsewhere"))
+    sites.append({**site("train.py", 95, "seen_elsewhere"), "steps": 1})
     unplaced: dict[str, object] = {"file": None, "line": None, "cause": "item"}
     judged = verdict({"truth": [], "pinprof": [profiled(10.0, [*sites, unplaced])], "lines": SEEN})
     assert judged["unplaced"] == [1]
@@ -93,7 +94,7 @@ def test_lines_are_found_missing_or_wrong() -> None:
     assert judged["found"] == [1]
     assert judged["missing"] == ["nanoGPT/train.py:50"]
     assert judged["wrong"] == ["train.py:60 (item)"]
-    assert judged["also"] == ["train.py:70 (device_synchronize)"]
+    assert judged["also"] == ["train.py:70 (device_synchronize)", "train.py:95 (seen_elsewhere)"]
 
 
 def test_the_ledger_is_held_against_the_wall() -> None:

@@ -83,7 +83,8 @@ def _same(line: Line, site: Noted) -> bool:
 
 
 def _would_warn(site: Noted) -> bool:
-    return site["cause"] in SEEN_BY_SYNC_DEBUG and site.get("called") not in SILENT
+    came_once = site["cause"] == "seen_elsewhere" and site.get("steps") == 1  # maybe later than the truth went
+    return site["cause"] in SEEN_BY_SYNC_DEBUG and site.get("called") not in SILENT and not came_once
 
 
 def _unplaced(site: Noted) -> bool:
