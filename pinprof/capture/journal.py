@@ -18,10 +18,8 @@ MOST_STEPS: Final = 20_000
 """Steps after so many are only summed: a run may have millions."""
 MOST_WORK: Final = 5_000
 """Work in steps is noted so often at most: a program may call `eval()` in every step."""
-LONG_NS: Final = 1_000_000
-"""When pinprof takes longer than this between two steps, the time of the GPU begins anew: it may be idle meanwhile."""
-SETTLED_AT_ONCE: Final = 4
-"""So many GPU times at most are asked for at the end of a step, so that none of them is slow."""
+MOST_UNTIMED: Final = 500
+"""After so many steps the GPU's times are asked for: seldom, since an answer takes a virtual machine some 50 us."""
 
 
 class Journal:
@@ -85,8 +83,8 @@ class Journal:
             self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
         else:
             self._note(window, took, own, waited, mark)
-        self._opened = mark
-        self._settle(SETTLED_AT_ONCE)
+        if len(self._untimed) >= MOST_UNTIMED:
+            self._settle()
 
     def begin_anew(self) -> None:
         """Take all steps so far for start-up, because they were marked otherwise than those that come."""
@@ -96,12 +94,11 @@ class Journal:
         self._untimed.clear()
 
     def resume(self) -> None:
-        """Note that the next step begins."""
-        self._resumed_ns = self.clock.now_ns()
-        if self._times_gpu and (self._opened is None or self._resumed_ns - self._ended_ns > LONG_NS):
-            self._opened = self.clock.mark()
+        """Note that the next step begins; the GPU may have been idle since the last one ended."""
         if self.clock.kind == Clock.kind:
             self.renew_clock()
+        self._opened = self.clock.mark() if self._times_gpu else None
+        self._resumed_ns = self.clock.now_ns()
 
     def renew_clock(self) -> Clock:
         """Take the clock of the GPU that the program uses now, if any, and return it."""
@@ -110,7 +107,7 @@ class Journal:
 
     @contextmanager
     def timing_gpu(self) -> Iterator[None]:
-        """Take the GPU's times of the steps that end in the block too, which costs a host some 15 µs each."""
+        """Take the GPU's times of the steps that begin in the block too."""
         self._times_gpu = True
         try:
             yield
@@ -130,7 +127,7 @@ class Journal:
 
     def times_ns(self, first: int = 0) -> Times:
         """Return the time of each step from this one on: the GPU's from end to end of its work, else the host's."""
-        self._settle(len(self._untimed))
+        self._settle()
         on_gpu = np.array(self._gpu_ns[first:], dtype=np.int64)
         return np.where(on_gpu > 0, on_gpu, np.array(self._step_ns[first:], dtype=np.int64))
 
@@ -145,7 +142,7 @@ class Journal:
 
     def log(self) -> RunLog:
         """Return what was noted until now."""
-        self._settle(len(self._untimed))
+        self._settle()
         now = self.clock.now_ns()
         return RunLog(
             start_up_ns=self._start_up_ns,
@@ -175,11 +172,9 @@ class Journal:
         self._input_ns.append(waited)
         self._gpu_ns.append(0)
 
-    def _settle(self, most: int) -> None:
-        """Ask for the GPU's times of so many steps, as far as the GPU has come."""
-        for _ in range(most):
-            if not self._untimed:
-                return
+    def _settle(self) -> None:
+        """Ask for the GPU's times of all steps to which it has come."""
+        while self._untimed:
             step, start, end = self._untimed[0]
             time = self.clock.between(start, end)
             if time is None:
