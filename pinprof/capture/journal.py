@@ -97,7 +97,11 @@ class Journal:
         """Note that the next step begins; the GPU may have been idle since the last one ended."""
         if self.clock.kind == Clock.kind:
             self.renew_clock()
-        self._opened = self.clock.mark() if self._times_gpu else None
+        if self._times_gpu:
+            self._opened = self.clock.mark()
+            self.clock.make_ready()
+        else:
+            self._opened = None
         self._resumed_ns = self.clock.now_ns()
 
     def renew_clock(self) -> Clock:

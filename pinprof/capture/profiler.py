@@ -1,6 +1,7 @@
 """torch's profiler, set up to record some steps, and its trace on disk."""
 
 import shutil
+import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ def torch_profiler(
     activities = [ProfilerActivity.CPU]
     if uses_cuda():
         activities.append(ProfilerActivity.CUDA)
-    return torch.profiler.profile(
+    return _OneCycle(
         activities=activities,
         schedule=torch.profiler.schedule(wait=0, warmup=WARM_UP_STEPS, active=steps, repeat=1) if steps else None,
         with_stack=with_stack,
@@ -40,6 +41,29 @@ def torch_profiler(
         profile_memory=profile_memory,
         experimental_config=_sync_events_config() if cuda_sync_events else None,
     )
+
+
+class _OneCycle(torch.profiler.profile):
+    """Records one cycle of steps, and says nothing of events of earlier ones.
+
+    torch up to 2.11 warns that it forgets them, unless it is asked to keep them; then it parses all events at once, for
+    half a minute in a trace of 200,000.
+    """
+
+    def prepare_trace(self) -> None:
+        with _without_warning():
+            super().prepare_trace()
+
+    def start_trace(self) -> None:
+        with _without_warning():
+            super().start_trace()
+
+
+@contextmanager
+def _without_warning() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning: Profiler clears events")
+        yield
 
 
 def _sync_events_config() -> torch._C._profiler._ExperimentalConfig | None:

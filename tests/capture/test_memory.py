@@ -132,6 +132,7 @@ def test_the_loaders_at_work_tell_whether_they_pin() -> None:
 
 @pytest.mark.gpu
 def test_a_pinned_tensor_is_counted() -> None:
+    gc.collect()  # of other tests
     torch.ones(1, device="cuda")  # torch counts from its first use of the GPU on
     first = torch.empty(1, dtype=torch.uint8, pin_memory=True)
     before = host_memory()
