@@ -123,16 +123,18 @@ class ModuleCalls:
             change.__exit__(None, None, None)
 
     def _told(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def told_module_call(module: Module, /, *args: Any, **options: Any) -> Any:
+        watch = self
+
+        def told_module_call(self: Module, /, *args: Any, **options: Any) -> Any:  # a profiler looks at its `self`
             compiling = torch.compiler.is_dynamo_compiling()  # first: compiled code must not depend on what follows
-            if compiling or self._within or threading.get_ident() != self._owner:
-                return call(module, *args, **options)
-            self._within = True
+            if compiling or watch._within or threading.get_ident() != watch._owner:
+                return call(self, *args, **options)
+            watch._within = True
             try:
-                self._begins(module)
-                return call(module, *args, **options)
+                watch._begins(self)
+                return call(self, *args, **options)
             finally:
-                self._within = False
+                watch._within = False
 
         return told_module_call
 

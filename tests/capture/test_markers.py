@@ -3,6 +3,7 @@
 import ast
 import inspect
 import os
+import subprocess
 import sys
 import threading
 from collections import Counter
@@ -540,6 +541,16 @@ def test_watched_modules_mark_the_steps_and_then_only_their_class_is_changed() -
         assert "__call__" in vars(Outer)
     assert "__call__" not in vars(Outer)
     assert ended == {"call of Outer": 24 - 11}
+
+
+def test_a_profiler_with_stacks_records_a_watched_module() -> None:
+    """It looks for the module in the frame of `Module.__call__`, and ends the process where it finds none."""
+    script = (
+        "import torch\nfrom pinprof.capture.calls import ModuleCalls\nModuleCalls(print).watch_all()\n"
+        "with torch.profiler.profile(with_stack=True):\n    torch.nn.Linear(2, 2)(torch.zeros(2, 2))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_modules_are_watched_no_longer_where_an_optimizer_marks() -> None:
