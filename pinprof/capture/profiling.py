@@ -65,7 +65,9 @@ class OptionNames(NamedTuple):
 
 IN_CODE = OptionNames("plain_steps=0", "warmup, plain_steps, steps", "max_warmup")
 ON_COMMAND_LINE = OptionNames(
-    "--windows lean,lines", "--warmup, --steps, or --windows lean,lines without timing", "--max-warmup"
+    "--windows lean,lines",
+    "--warmup, --plain-steps, --steps, or --windows lean,lines without timing",
+    "--max-warmup",
 )
 
 

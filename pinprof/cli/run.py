@@ -88,6 +88,12 @@ class _BeforeScript(click.Command):
     help="Steps to wait at most until their time is steady.",
 )
 @click.option(
+    "--plain-steps",
+    type=click.IntRange(min=1),
+    help="Time so many steps without the profiler, for a script of few steps; by default 20 or more, until their mean "
+    "is precise.",
+)
+@click.option(
     "--windows",
     default=",".join(WINDOWS),
     show_default=True,
@@ -190,7 +196,7 @@ def run(
         agreement,
         script=script,
         args=args,
-        plain_steps=20 if "plain" in chosen else 0,
+        **_timing(options.pop("plain_steps"), is_wanted="plain" in chosen),
         line_steps=3 if "lines" in chosen else 0,
         force=force,
         **options,
@@ -298,6 +304,13 @@ def _name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
 
     started = next((word for word in args if word.endswith(".py")), None) if module and script in LAUNCHERS else None
     return script.rpartition(".")[2] if module and started is None else Path(started or script).stem
+
+
+def _timing(steps: int | None, *, is_wanted: bool) -> dict[str, float]:
+    """Return the options of the recording for the plain window; a given number of steps is enough for it."""
+    if not is_wanted:
+        return {"plain_steps": 0}
+    return {} if steps is None else {"plain_steps": steps, "plain_seconds": 0.0, "plain_precision": 1.0}
 
 
 def _windows(text: str) -> set[str]:

@@ -84,7 +84,7 @@ def openwebtext(repository: Path, _folder: Path, made_up: Generator) -> None:
 
 
 def _nanogpt(folder: Path, vocabulary: int, made_up: Generator) -> None:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for split in ("train", "val"):
         made_up.integers(0, vocabulary, TOKENS, np.uint16).tofile(folder / f"{split}.bin")
 

@@ -167,7 +167,8 @@ PROGRAMS = (
         folder="distributed/FSDP2",
         gpus=2,
         launcher=ON_TWO_GPUS,
-        pinprof_options=("--warmup", "2", "--steps", "2"),  # it makes ten steps
+        # it makes ten steps
+        pinprof_options=("--warmup", "1", "--max-warmup", "1", "--plain-steps", "3", "--steps", "1"),
     ),
 )
 

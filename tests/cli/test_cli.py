@@ -911,6 +911,16 @@ def test_run_says_before_the_script_runs_that_there_is_no_gpu(tmp_path: Path) ->
     assert "no step was recorded" in after
 
 
+def test_a_script_of_twelve_steps_can_be_recorded_and_timed(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import pinprof\nfor _ in range(12): pinprof.step()\n")
+    few = ("--warmup", 1, "--max-warmup", 1, "--plain-steps", 4, "--steps", 2)
+    result = invoke("run", "-o", str(tmp_path / "t.json"), *few, str(script))
+    assert result.exit_code == 0, result.stderr
+    trace = json.loads((tmp_path / "t.json").read_text())
+    assert trace["pinprof"]["plain"]["steps"] == 4
+
+
 def test_a_program_that_ends_early_is_told_the_options_of_the_command(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import pinprof\nfor _ in range(3): pinprof.step()\n")
