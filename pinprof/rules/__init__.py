@@ -9,7 +9,7 @@ from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt, Doubted
 from pinprof.replay import Replay
-from pinprof.rules import copies, guarded, hazards, loading, memory, overlap, waits
+from pinprof.rules import copies, guarded, hazards, launches, loading, memory, overlap, waits
 from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.pinning import as_measured
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
@@ -34,8 +34,12 @@ __all__ = [
     "unsearched",
 ]
 
-RULES = (*copies.RULES, *memory.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES)
-"""All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards."""
+RULES = (
+    *(*copies.RULES, *memory.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES),
+    *launches.RULES,
+)
+"""All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards, 6xx the
+host's launches."""
 
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
 """The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
@@ -51,6 +55,7 @@ RESTS_ON: tuple[tuple[tuple[Rule, ...], Callable[[Doubted], tuple[Doubt | None, 
     (waits.RULES, lambda why: (why.per_step, why.stalls, why.drain)),
     (overlap.RULES, lambda why: (why.per_step, why.busy, why.overlap, why.causes, why.drain)),
     (loading.RULES, lambda why: (why.step, why.per_step, why.busy)),
+    (launches.RULES, lambda why: (why.step, why.per_step, why.busy, why.causes, why.estimate)),
     (hazards.RULES, lambda why: (why.per_step, why.copies, why.stalls)),
 )
 """The figures that each family of rules needs: where one is withheld, its rules are silent."""

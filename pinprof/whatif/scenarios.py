@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pinprof.analyses.graphs import Region, capture_of
 from pinprof.analyses.syncs import ALLOCATIONS, CAUSES, Site, Syncs
 from pinprof.details import Details
 from pinprof.errors import TraceError
@@ -42,6 +43,8 @@ class Scenario:
     """HtoD copies are made one step ahead, on a stream of their own."""
     drop_allocs: bool = False
     """Neither device nor pinned memory is allocated or freed in the step."""
+    cuda_graph: Region | None = None
+    """The launches of this region become CUDA graphs: one, or as many as its waits cut it into."""
     host_speed: float = 1.0
     gpu_speed: float = 1.0
 
@@ -62,6 +65,8 @@ def edits_of(details: Details, scenario: Scenario) -> Edits:
         result |= Edits(ahead=frozenset(copies[trace.gpu.direction[copies] == HTOD].tolist()))
     if scenario.drop_allocs:
         result |= Edits(unwaited=frozenset(np.flatnonzero(np.isin(syncs.stalls.kind, ALLOCATING)).tolist()))
+    if scenario.cuda_graph:
+        result |= Edits(graphed=frozenset(capture_of(trace, syncs, scenario.cuda_graph).calls.tolist()))
     return result
 
 
