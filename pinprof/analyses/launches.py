@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.phases import PHASES, phase_of_calls
+from pinprof.trace.phases import PHASES, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Int64s, Trace
 
 SLOW_NS = 1_000_000

@@ -10,10 +10,11 @@ from enum import Enum
 import numpy as np
 
 from pinprof.analyses.syncs import Stalls
-from pinprof.intervals import Intervals, covered, gaps, union
+from pinprof.intervals import Intervals, covered, union
 from pinprof.replay.events import find_event_uses
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, LAUNCH, MODULE_LOAD, PROFILER, QUEUE_FULL, STREAM
-from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.pauses import long_pauses
+from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 
 
 class CallKind(Enum):
@@ -38,8 +39,6 @@ DEFAULT_LATENCY_NS = 6_000.0
 """From the start of a launch call to the start of its work on an idle GPU, where the trace has no such launch."""
 DEFAULT_WAKE_NS = 3_000.0
 """From the end of the awaited work to the return of the call, where the trace shows no such wait."""
-LONG_PAUSE_NS = 50_000
-"""Between two ops, torch's own Python takes 5 to 30 us under a profiler; a longer pause is the program's."""
 SHORT_GAP_NS = 1_500.0
 """Between two kernels on a stream that are both queued."""
 
@@ -186,7 +185,7 @@ def _add_host_time(
         marks = union(steps.end_ns[:-1], steps.start_ns[1:])
         artefact += covered(marks, since, start)
     threads = np.unique(trace.calls.thread[rows])
-    paused = covered(_long_pauses(trace, threads), since, start)
+    paused = covered(long_pauses(trace, threads), since, start)
     events = np.zeros(len(rows))
     for table, cost in ((trace.ops, 1.0), (trace.calls, 1.0), (trace.functions, python_cost)):
         times = table.start_ns[np.isin(table.thread, threads)]
@@ -196,17 +195,6 @@ def _add_host_time(
         call.artefact_ns = min(call.artefact_ns + float(artefact[position]), max(call.gap_ns - call.fixed_ns, 0.0))
         call.python_ns = max(float(paused[position]) - call.fixed_ns - call.artefact_ns, 0.0)
         call.events = float(events[position])
-
-
-def _long_pauses(trace: Trace, threads: Int32s) -> Intervals:
-    """Return the times, none of them short, in which these threads run no op and no call."""
-    tables = [(table, np.isin(table.thread, threads)) for table in (trace.ops, trace.calls)]
-    starts, ends = (
-        np.concatenate([getattr(table, column)[own] for table, own in tables]) for column in ("start_ns", "end_ns")
-    )
-    pauses = gaps(union(starts, ends))
-    long = pauses.end - pauses.start >= LONG_PAUSE_NS
-    return Intervals(pauses.start[long], pauses.end[long])
 
 
 class _Builder:

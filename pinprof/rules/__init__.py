@@ -15,6 +15,7 @@ from pinprof.rules.pinning import as_measured
 from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
+from pinprof.verdict import judge
 
 __all__ = [
     "NEGLIGIBLE",
@@ -28,6 +29,7 @@ __all__ = [
     "Rule",
     "Saving",
     "find",
+    "finding_of_verdict",
     "look",
     "rule_of_exposure",
     "rule_of_wait",
@@ -59,6 +61,15 @@ RESTS_ON: tuple[tuple[tuple[Rule, ...], Callable[[Doubted], tuple[Doubt | None, 
     (hazards.RULES, lambda why: (why.per_step, why.copies, why.stalls)),
 )
 """The figures that each family of rules needs: where one is withheld, its rules are silent."""
+OF_VERDICT: dict[str, tuple[str, ...]] = {
+    "sync": ("PIN2", "PIN108"),
+    "copy": ("PIN1", "PIN301", "PIN302"),
+    "input": ("PIN4",),
+    "allocation": ("PIN303", "PIN109", "PIN103"),
+    "launch": ("PIN601", "PIN602", "PIN604"),
+    "python": ("PIN603", "PIN601"),
+}
+"""How the numbers of the rules begin that tell what to do about the cause of a verdict."""
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
 NEGLIGIBLE = 0.001
@@ -80,9 +91,14 @@ def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | 
     found = list(_found(details, profile, step, machine)) if step else []
     # where the estimate is withheld, a replay would run without what the trace lacks
     ordered, joint = with_savings(found, None if profile.withheld.estimate else replay)
-    return Findings(
-        (_weighed(finding, step or 1.0) for finding in ordered), joint, machine.rates.gpu if machine else None
-    )
+    weighed = [_weighed(finding, step or 1.0) for finding in ordered]
+    return Findings(weighed, joint, machine.rates.gpu if machine else None, judge(details, profile, replay))
+
+
+def finding_of_verdict(findings: Findings) -> int | None:
+    """Return the place of the finding that tells what to do about the verdict's cause; None without one."""
+    begins = OF_VERDICT.get(findings.verdict.cause or "", ())
+    return next((place for place, each in enumerate(findings) if each.rule.id.startswith(begins)), None)
 
 
 def _found(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:

@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 
-from pinprof.analyses.graphs import Blocker, capture_of
+import numpy as np
+
 from pinprof.analyses.host import CalledLine, HostSums
 from pinprof.analyses.launches import Launches, measure_launches
 from pinprof.analyses.pause import MEANING
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import at
+from pinprof.rules.sums import LONGEST_NAME, at, idle_within, in_complete_steps
 from pinprof.trace.lines import Place
-from pinprof.units import duration, how_many, percent
+from pinprof.trace.pauses import launching_threads, long_pauses
+from pinprof.trace.tables import NONE, Int64s
+from pinprof.units import duration, how_many, percent, shortened
 from pinprof.whatif.edits import Edits
+from pinprof.whatif.graphs import LONG_NS
+from pinprof.whatif.regions import Blocker, capture_of
 
 IDLE = 0.1
 """A GPU that is idle for a smaller share of the step does not wait for launches."""
@@ -39,7 +44,8 @@ def _idle_ns(details: Details, profile: Profile) -> float:
 def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for steps whose GPU waits for launches."""
     launches, late = measure_launches(details.trace, profile.steps.divisor), _idle_ns(details, profile)
-    if launches is None or not late:
+    late -= min(late, _other_work_ns(details, profile))
+    if launches is None or late < IDLE * (profile.step_ns or 0.0) or not late:
         return
     capture = capture_of(details.trace, details.syncs, "step")
     yield Evidence(
@@ -48,6 +54,14 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
         f"late{_forbidden(capture.blockers)}",
         edits=Edits(graphed=frozenset(capture.calls.tolist())),
     )
+
+
+def _other_work_ns(details: Details, profile: Profile) -> float:
+    """Return how long a step the host does something else than launching: it pauses, or is in something that lasts."""
+    paused = idle_within(details, profile, *long_pauses(details.trace, launching_threads(details.trace)))
+    slow = profile.slow_launches.time_ns if profile.slow_launches else 0.0
+    on_host = float(details.trace.ops.duration_ns[_host_ops(details)].sum()) / profile.steps.divisor
+    return paused + slow + on_host
 
 
 def _launched(launches: Launches, per: str) -> str:
@@ -85,10 +99,12 @@ def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for time in which the host runs no op, and the GPU waits for it."""
-    pause, late, traced, step = profile.pause, _idle_ns(details, profile), profile.steps.traced_ns, profile.step_ns
-    if not late or not traced or not step:
+    pause, late, step = profile.pause, _idle_ns(details, profile), profile.step_ns
+    if not late or not step:
         return
-    lasts = pause.time_ns if pause and pause.time_ns >= PAUSED * traced else 0.0
+    pauses = long_pauses(details.trace, launching_threads(details.trace))
+    idle = idle_within(details, profile, *pauses)
+    lasts = pause.time_ns if pause and idle >= PAUSED * step else 0.0
     lines = _lines(profile.host)
     shown = sum(own for _, own in lines) / profile.host.samples if profile.host else 0.0
     if not lasts and shown < PAUSED:
@@ -101,7 +117,36 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     if shown >= PAUSED:
         words.append(f"without the profiler it is in Python for {percent(shown)} of the step: {_named(profile, lines)}")
     place = lines[0][0].place if shown >= PAUSED else Place()
-    yield Evidence(min(max(lasts, shown * step), late), "; ".join(words), *place, edits=Edits(without_pauses=True))
+    yield Evidence(min(max(idle, shown * step), late), "; ".join(words), *place, edits=Edits(without_pauses=True))
+
+
+def _host_ops(details: Details) -> Int64s:
+    """Return the long outermost ops of the complete steps, on threads that launch, in which no call is made."""
+    trace = details.trace
+    ops, calls = trace.ops, trace.calls
+    launching = np.unique(calls.thread[trace.links.launch[trace.links.launch != NONE]])
+    rows = np.flatnonzero(
+        (ops.duration_ns >= LONG_NS) & (trace.links.op_parent == NONE) & np.isin(ops.thread, launching)
+    )
+    rows = rows[in_complete_steps(trace, ops.start_ns[rows])]
+    made = np.searchsorted(calls.start_ns, ops.end_ns[rows]) - np.searchsorted(calls.start_ns, ops.start_ns[rows])
+    return rows[made == 0]
+
+
+def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for ops that the host computes while the GPU has nothing to do."""
+    late, rows, ops = _idle_ns(details, profile), _host_ops(details), details.trace.ops
+    if not late:
+        return
+    for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
+        mine = rows[[ops.name_of(row) == name for row in rows.tolist()]]
+        time = float(ops.duration_ns[mine].sum()) / profile.steps.divisor
+        yield Evidence(
+            min(time, late),
+            f"{shortened(name, LONGEST_NAME)}, {how_many(len(mine) / profile.steps.divisor)} {profile.steps.per}: the "
+            f"host computes for {duration(time)} as traced, and launches nothing meanwhile",
+            edits=Edits(removed_ops=frozenset(mine.tolist())),
+        )
 
 
 def _lines(host: HostSums | None) -> list[tuple[CalledLine, int]]:
@@ -192,5 +237,21 @@ RULES = (
         "    train(batch, weights)",
         safe_if="It depends on nothing that changes from step to step.",
         look=_python,
+    ),
+    Rule(
+        id="PIN604",
+        title="an op on the host while the GPU is idle",
+        looks_at="Ops of half a millisecond or more on the threads that launch, in which nothing is launched.",
+        why="An op of tensors in host memory is computed by the CPU. While it lasts, no kernel is launched.",
+        fix="Compute it on the GPU, or in a DataLoader's worker, or once before the loop.",
+        before="for batch in batches:\n"
+        "    order = torch.argsort(scores)  # in host memory, in each step\n"
+        "    train(batch, order)",
+        code="scores = scores.to(device)  # once\n\n"
+        "for batch in batches:\n"
+        "    order = torch.argsort(scores)\n"
+        "    train(batch, order)",
+        safe_if="The GPU has room for it, and nothing reads the result on the host.",
+        look=_on_the_host,
     ),
 )

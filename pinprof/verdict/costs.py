@@ -82,8 +82,11 @@ class _Whole:
         longer = max((self.replay.step.step_ns or 0.0) - self.before_ns, 0.0)
         waits = longer if cause == INPUT and self.before_ns * HIDDEN_LOADER < self.before_ns + longer else 0.0
         ns = max(self.step_ns - after_ns, 0.0) + waits
-        unsure = UNSURE_CHANGE * ns + NOISE * self.step_ns
-        return Cost(cause, ns, (max(ns - unsure, 0.0), ns + unsure))
+        unsure, step = UNSURE_CHANGE * ns + NOISE * self.step_ns, self.replay.step
+        less = more = 0.0
+        if step.source == "estimated" and step.range_ns and step.step_ns and cause not in (GPU, COPY):
+            less, more = step.step_ns - step.range_ns[0], step.range_ns[1] - step.step_ns
+        return Cost(cause, ns, (max(ns - unsure - less, 0.0), ns + unsure + (more if ns else 0.0)))
 
     def without(self) -> Sequence[tuple[str, float]]:
         """Return the step without each cause that can be taken out of the recorded program."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.graphs import Region, capture_of
 from pinprof.analyses.syncs import ALLOCATIONS, CAUSES, Site, Syncs
 from pinprof.details import Details
 from pinprof.errors import TraceError
@@ -13,6 +12,7 @@ from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.rates import PinnedRates
+from pinprof.whatif.regions import Region, capture_of
 
 MOST_NAMED = 20
 """Places that an error names, the costliest, before it counts the rest."""

@@ -6,9 +6,9 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, phase_of_calls
 from pinprof.analyses.syncs import Syncs
 from pinprof.trace.lines import Place
+from pinprof.trace.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 
 Region: TypeAlias = Literal["step", "model", "optimizer"]
