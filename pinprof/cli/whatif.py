@@ -53,6 +53,12 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 @click.option("--non-blocking", is_flag=True, help="Copies no longer block the host.")
 @click.option("--overlap-copies", is_flag=True, help="HtoD copies move one step ahead onto a stream of their own.")
 @click.option("--drop-allocs", is_flag=True, help="The program neither allocates nor frees device and pinned memory.")
+@click.option(
+    "--cuda-graph",
+    type=click.Choice(("step", "model")),
+    help="CUDA graphs make the launches of the whole step, or of forward and backward: one, or as many as waits and "
+    "copies of pageable memory cut it into (--drop-syncs all takes waits out).",
+)
 @click.option("--host-speed", metavar="X", type=float, callback=_positive, help="The host is X times as fast.")
 @click.option("--gpu-speed", metavar="X", type=float, callback=_positive, help="The kernels are X times as fast.")
 @click.option(
@@ -87,6 +93,7 @@ def whatif(
       pinprof whatif trace.json.gz --drop-syncs roi_heads.py:fastrcnn_loss
       pinprof whatif trace.json.gz --drop-syncs all --step-ms 12.4
       pinprof whatif trace.json.gz --overlap-copies --json -
+      pinprof whatif trace.json.gz --cuda-graph step --drop-syncs all
       pinprof whatif 'trace.rank*.json.gz' --drop-syncs all
     """  # noqa: D301  click looks for the backspace itself
     from dataclasses import replace
@@ -151,6 +158,8 @@ def _options(scenario: "Scenario", machine: MachineFile | None) -> str:
     words = [f"--drop-syncs {shlex.quote(place)}" for place in scenario.drop_syncs]
     flags = [field.name for field in fields(scenario) if getattr(scenario, field.name) is True]
     words += [f"--{name.replace('_', '-')}" for name in flags]
+    if scenario.cuda_graph:
+        words.append(f"--cuda-graph {scenario.cuda_graph}")
     if scenario.pinned_gbps:
         words.append(f"--pinned-gbps {scenario.pinned_gbps:g}")
     return " ".join(words) + (machine.words if scenario.machine and machine else "")

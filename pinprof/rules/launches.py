@@ -111,9 +111,13 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     words = []
     if lasts and pause:
-        of = "each step" if profile.steps.count > 1 else f"the {profile.steps.whole}"
-        words.append(f"the host runs no op and no call for {duration(lasts)} of {of}, as traced, {pause.between}: ")
-        words[-1] += f"that is {MEANING}"
+        inside = in_complete_steps(details.trace, pauses.start)
+        total = float((pauses.end - pauses.start)[inside].sum()) / profile.steps.divisor
+        more = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
+        words.append(
+            f"the host runs no op and no call for {duration(max(total, lasts))} {profile.steps.per}, as traced"
+        )
+        words[-1] += f"{more}: that is {MEANING}"
     if shown >= PAUSED:
         words.append(f"without the profiler it is in Python for {percent(shown)} of the step: {_named(profile, lines)}")
     place = lines[0][0].place if shown >= PAUSED else Place()

@@ -12,11 +12,14 @@ from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import NONE
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.predict import Prediction, predict_scenario
+from pinprof.whatif.regions import Blocker, capture_of
 from pinprof.whatif.scenarios import ALL, Scenario, edits_of
 
-FIXES = ("drop_syncs", "pin", "non_blocking", "overlap_copies", "drop_allocs")
+FIXES = ("drop_syncs", "pin", "non_blocking", "overlap_copies", "drop_allocs", "cuda_graph")
 """Options of a scenario that edit the program; the others set the speed of what runs it."""
-EVERYTHING = Scenario(drop_syncs=(ALL,), pin=True, non_blocking=True, overlap_copies=True, drop_allocs=True)
+EVERYTHING = Scenario(
+    drop_syncs=(ALL,), pin=True, non_blocking=True, overlap_copies=True, drop_allocs=True, cuda_graph="step"
+)
 
 USUAL = (
     ("no waits", Scenario(drop_syncs=(ALL,))),
@@ -25,6 +28,8 @@ USUAL = (
     ("pinned and non-blocking copies", Scenario(pin=True, non_blocking=True)),
     ("pinned, non-blocking and prefetched copies", Scenario(pin=True, non_blocking=True, overlap_copies=True)),
     ("no allocations", Scenario(drop_allocs=True)),
+    ("CUDA graphs of forward and backward", Scenario(cuda_graph="model")),
+    ("a CUDA graph of the step, without waits", Scenario(drop_syncs=(ALL,), drop_allocs=True, cuda_graph="step")),
     ("all of these", EVERYTHING),
 )
 """Scenarios that are worth a look in any trace, by name."""
@@ -44,11 +49,20 @@ class Change:
     """The waits that it is about, or the waits for its copies."""
     unsized: int = 0
     """Copies that it changes whose size is not recorded."""
+    blockers: tuple[Blocker, ...] = ()
+    """What forbids that a region becomes one CUDA graph."""
 
 
 def changes_of(details: Details, scenario: Scenario) -> tuple[Change, ...]:
     """Return what each option of a scenario that edits the program changes, also where that is nothing."""
-    return tuple(change_of(option, details, edits_of(details, alone)) for option, alone in _each_alone(scenario))
+    return tuple(_change(option, details, alone) for option, alone in _each_alone(scenario))
+
+
+def _change(option: str, details: Details, alone: Scenario) -> Change:
+    if not alone.cuda_graph:
+        return change_of(option, details, edits_of(details, alone))
+    capture = capture_of(details.trace, details.syncs, alone.cuda_graph)
+    return Change(option, capture.launches, None, (), blockers=capture.blockers)
 
 
 def _each_alone(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:

@@ -18,20 +18,21 @@ LONG_NS = 500_000.0
 def in_graphs(calls: Iterable[Call], graphed: Collection[int]) -> Iterable[Call]:
     """Yield the calls as they are where these, by row, become nodes of graphs.
 
-    A run of such calls, with none of another kind between them, is one graph. Its first call launches it. The host's
-    time before the others is gone: ops and launches of the region run once, when it is captured. What no graph holds
-    stays where it is: long pauses, waits for input, and work of the host's own.
+    A run of such calls of one step, with none of another kind between them, is one graph. Its first call launches it.
+    The host's time before the others is gone: ops and launches of the region run once, when it is captured. What no
+    graph holds stays where it is: long pauses, waits for input, and work of the host's own.
     """
-    within = False
+    graph_of: int | None = None
+    """The step whose graph the call before is in."""
     for call in calls:
-        node = call.row in graphed
-        if not node:
+        if call.row not in graphed:
+            graph_of = None
             yield call
-        elif within:
+        elif call.step == graph_of:
             yield _without_launching(_node(call))
         else:
-            yield _node(call)
-        within = node
+            graph_of = call.step
+            yield replace(_node(call), own_ns=LAUNCH_NS)
 
 
 def _without_launching(call: Call) -> Call:

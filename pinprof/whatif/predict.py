@@ -139,11 +139,16 @@ def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) ->
         baseline,
         replay.step.source,
         made.step_ns,
-        range_of(replay.step, made.step_ns),
+        _above(range_of(replay.step, made.step_ns), min(made.busy_ns, made.step_ns)),
         replay.bound,
         _bound_after(replay, baseline, made),
         scenario,
     )
+
+
+def _above(bounds: tuple[float, float], least: float) -> tuple[float, float]:
+    """Return a range that does not reach below the GPU's own work."""
+    return max(bounds[0], least), bounds[1]
 
 
 def _bound_after(replay: Replay, before_ns: float, after: Pace) -> str:

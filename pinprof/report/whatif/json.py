@@ -56,6 +56,9 @@ def change_fields(change: Change) -> dict[str, Any]:
         "per_step": change.per_step,
         "bytes_per_step": change.bytes_per_step,
         "sites": [wait_fields(site) for site in change.sites],
+        "blockers": [
+            {"what": each.what, **each.place._asdict(), "per_step": each.per_step} for each in change.blockers
+        ],
     }
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from pinprof.analyses.syncs import Site
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import BOUNDS, place, printable, saved
-from pinprof.rules.sums import within
+from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, percent, rate, sizes
 from pinprof.whatif import Prediction, Scenario
@@ -35,6 +35,7 @@ WORDS = {
     "non_blocking": ("blocking copy", "blocking copies", "made non-blocking"),
     "overlap_copies": ("HtoD copy", "HtoD copies", "made one step ahead on a stream of its own"),
     "drop_allocs": ("allocating or freeing call", "allocating or freeing calls", "dropped"),
+    "cuda_graph": ("launch", "launches", "made by CUDA graphs"),
 }
 """What an option changes, one and several, and how."""
 NONE_THERE = {
@@ -43,6 +44,7 @@ NONE_THERE = {
     "non_blocking": "no copy to make non-blocking: none blocks the host",
     "overlap_copies": "no copy to make ahead: none goes to the device",
     "drop_allocs": "no allocation to drop: none is in the trace",
+    "cuda_graph": "no launch to make by a graph: no kernel is launched there",
 }
 ASSUMES = {
     "drop_syncs": "no code needs the values that were waited for before the step ends: a value that is logged can be "
@@ -52,6 +54,8 @@ ASSUMES = {
     "non_blocking": "nothing on the host reads or overwrites the memory until the copy is done",
     "overlap_copies": "the next batch is ready one step early and there is memory on the device for two",
     "drop_allocs": "the caching allocator keeps the memory, so that no step asks the driver for it",
+    "cuda_graph": "the graph is captured once: shapes and memory stay the same, Python in it runs no more, and copies "
+    "of the batch go to where the graph reads it; what cannot be captured cuts it into several",
     "host_speed": "all of the host's own time scales, and its waits follow from it",
     "gpu_speed": "all kernels scale alike; copies keep their rates",
 }
@@ -137,10 +141,14 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
         return
     one, several, what = WORDS[change.option]
     per = "in the whole trace" if trace.steps.source == WHOLE_TRACE else "per step"
-    is_sized = change.bytes_per_step != 0 and change.option != "drop_syncs"
+    is_sized = change.bytes_per_step != 0 and change.option not in {"drop_syncs", "cuda_graph"}
     details = f" ({sizes(change.bytes_per_step, change.unsized)})" if is_sized else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
     yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"
+    if change.blockers:
+        held = ", ".join(f"{each.what}{at(each.place)}" for each in change.blockers[:MAX_SITES])
+        more = f" and {len(change.blockers) - MAX_SITES} more" if len(change.blockers) > MAX_SITES else ""
+        yield f"what one graph cannot hold, and --drop-syncs all takes out as far as it is a wait: {held}{more}"
 
 
 def _pinned(trace: Trace, scenario: Scenario | None) -> str:
@@ -164,8 +172,8 @@ def _at(sites: Sequence[Site]) -> str:
 
 def where(site: Site) -> str:
     """Return where a site is, as far as the trace tells."""
-    at = place(site.place)
-    return (f"at {at}" if at else f"in {site.op or site.call}") + within([site])
+    named = place(site.place)
+    return (f"at {named}" if named else f"in {site.op or site.call}") + within([site])
 
 
 def _speeds(scenario: Scenario) -> Iterator[str]:

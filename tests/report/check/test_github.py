@@ -46,7 +46,7 @@ def test_everything_that_could_end_a_command_or_a_property_is_escaped() -> None:
 def test_findings_are_warnings_and_errors_come_first(tmp_path: Path) -> None:
     found = checked(with_waits(), tmp_path, Limits())
     failed = checked(with_waits(), tmp_path, Limits(max_hidden_syncs=1))
-    kinds = [line.split(" ")[0] for line in to_github([found, failed]).splitlines()]
+    kinds = [line.split(" ")[0] for line in to_github([found, failed]).splitlines() if "PIN60" not in line]
     assert kinds == ["::error"] * 2 + ["::warning"] * 2
 
 
@@ -58,4 +58,5 @@ def test_what_is_no_failure_but_no_success_is_a_notice(status: str) -> None:
 
 
 def test_a_kept_limit_is_silent(tmp_path: Path) -> None:
-    assert to_github([checked(plain(), tmp_path, Limits(max_hidden_syncs=0))]) == ""
+    text = to_github([checked(plain(), tmp_path, Limits(max_hidden_syncs=0))])
+    assert [line for line in text.splitlines() if "PIN60" not in line] == []

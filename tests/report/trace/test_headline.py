@@ -10,8 +10,8 @@ from pinprof.report.trace.text import to_text
 from pinprof.trace import Trace, read_trace
 
 PAUSE = (
-    "the host runs no op and no call for 8.00 ms of each step, as traced, after aten::mm and before aten::add: that is "
-    "Python code, a sleep, or a call that is not recorded"
+    "the longest, 8.00 ms, is after aten::mm and before aten::add: that is Python code, a sleep, or a call that is not "
+    "recorded"
 )
 
 

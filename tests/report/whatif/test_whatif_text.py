@@ -97,6 +97,6 @@ def test_every_option_has_its_words() -> None:
 
 def test_an_option_that_changes_nothing_says_so() -> None:
     text = whatif_text.to_text(*predicted("clean", EVERYTHING))
-    for option in FIXES:
+    for option in set(FIXES) - {"cuda_graph"}:  # any step launches something
         assert whatif_text.NONE_THERE[option] in text
     assert "no measurable change" in text

@@ -1,0 +1,90 @@
+"""CUDA graphs in a replay: many launches become one, and what no graph holds stays."""
+
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.details import details_of
+from pinprof.errors import TraceError
+from pinprof.trace import Trace, read_trace
+from pinprof.whatif import Scenario, predict
+from pinprof.whatif.graphs import GAP_NS, LATENCY_NS, LAUNCH_NS
+from pinprof.whatif.regions import capture_of
+
+US = 1000.0
+COUNT, KERNEL_US, EVERY_US = 30, 2, 30
+
+
+def recorded(folder: Path, *, item_at: float | None = None, pause_us: float = 0, varying: bool = False) -> Trace:
+    """Six steps, each of 30 ops of 28 us, one every 30 us from 10 us on, each with a kernel of 2 us.
+
+    In the middle the host pauses or reads an item.
+    """
+    builder = TraceBuilder()
+    length = 1000 + pause_us
+    for number in range(6):
+        start = length * number
+        builder.step(number, start, length - 10)
+        for launch in range(COUNT):
+            at = start + 10 + EVERY_US * launch + (pause_us if launch >= COUNT // 2 else 0)
+            builder.op("aten::add", at, EVERY_US - 2)
+            name = "other" if varying and number == 2 and launch == 3 else "gemm"
+            builder.kernel(at + 24, KERNEL_US, launch=at + 20, name=name)
+        if item_at is not None:
+            builder.op("aten::item", start + item_at, 1.8)
+            builder.call("cudaStreamSynchronize", start + item_at + 0.2, 1)
+        builder.op("aten::mul", start + length - 90, 75)
+    return read_trace(builder.write(folder / "trace.json"))
+
+
+def predicted_us(trace: Trace, step_us: float, **options: object) -> float:
+    return predict(trace, Scenario(**options), step_us / 1000).predicted_ns / US  # type: ignore[arg-type]
+
+
+def test_one_launch_makes_all_kernels(tmp_path: Path) -> None:
+    """What is left: the host until the first launch and after the last, the launch, or the kernels with their gaps."""
+    trace = recorded(tmp_path)
+    chain = LATENCY_NS / US + COUNT * KERNEL_US + (COUNT - 1) * GAP_NS / US  # 99 us
+    after = predicted_us(trace, 1000, cuda_graph="step")
+    host = 30 + 100 + LAUNCH_NS / US  # until the first launch, from the last one to the end, and the graph's
+    assert after == pytest.approx(max(chain, host), abs=15)
+
+
+def test_a_pause_in_the_region_stays(tmp_path: Path) -> None:
+    short = predicted_us(recorded(tmp_path), 1000, cuda_graph="step")
+    long = predicted_us(recorded(tmp_path, pause_us=600), 1600, cuda_graph="step")
+    assert long - short == pytest.approx(600, abs=60)
+
+
+def test_a_wait_cuts_the_region_in_two_and_is_named(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, item_at=308)
+    capture = capture_of(trace, details_of(trace).syncs, "step")
+    assert capture.launches == COUNT
+    assert [(each.per_step, each.what) for each in capture.blockers] == [(1.0, "item")]
+    cut = predicted_us(trace, 1000, cuda_graph="step")
+    whole = predicted_us(trace, 1000, cuda_graph="step", drop_syncs=("all",))
+    assert predicted_us(recorded(tmp_path), 1000, cuda_graph="step") == pytest.approx(whole, abs=5)
+    assert whole < cut < 300
+
+
+def test_kernels_that_differ_from_step_to_step_are_said(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, varying=True)
+    assert "the steps do not launch the same kernels" in [
+        each.what for each in capture_of(trace, details_of(trace).syncs, "step").blockers
+    ]
+    same = recorded(tmp_path)
+    assert capture_of(same, details_of(same).syncs, "step").blockers == ()
+
+
+def test_a_region_without_launches_changes_nothing(tmp_path: Path) -> None:
+    trace = recorded(tmp_path)
+    assert capture_of(trace, details_of(trace).syncs, "optimizer").launches == 0
+
+
+def test_a_trace_without_kernels_cannot_be_predicted(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 100)
+    builder.op("aten::add", 10, 20)
+    with pytest.raises(TraceError):
+        predict(read_trace(builder.write(tmp_path / "trace.json")), Scenario(cuda_graph="step"))
