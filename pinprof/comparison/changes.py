@@ -81,7 +81,7 @@ class Repinned:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """The findings of a rule at one place, before and after; several findings are several lines of one function."""
+    """A rule at one place, before and after, a finding for each site; several are several lines of one function."""
 
     before: tuple[Finding, ...]
     after: tuple[Finding, ...]
@@ -215,8 +215,10 @@ def repinned(copies: Sequence[CopyChange]) -> Iterator[Repinned]:
 
 
 def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
-    """Yield how each finding changed; match rule and function first, then the single finding left of a rule."""
-    sides = [_by_place(side.analysis.findings) for side in (before, after)]
+    """Yield how each site of a finding changed; match rule and function first, then the single one left of a rule."""
+    sides = [
+        _by_place([site for finding in side.analysis.findings for site in finding.by_site]) for side in (before, after)
+    ]
     places = list(dict.fromkeys((*sides[0], *sides[1])))
     left: dict[str, list[tuple[tuple[Finding, ...], tuple[Finding, ...]]]] = defaultdict(list)
     for place in places:

@@ -71,5 +71,20 @@ def test_lines_of_one_function_are_paired_in_order_if_there_are_as_many(empty: S
     assert (fewer.status, len(fewer.before), len(fewer.after)) == ("changed", 2, 1)
 
 
+def at_several(*made: Made) -> Findings:
+    """Return one finding with these sites."""
+    sites = [finding(each) for each in made]
+    whole = replace(sites[0].evidence, sites=tuple(site.evidence for site in sites))
+    return Findings([replace(sites[0], evidence=whole, alone=tuple(site.saving for site in sites))])
+
+
+def test_sites_of_one_finding_are_compared_one_by_one(empty: Side) -> None:
+    before = Findings([finding(("PIN201", "step", 10, 50))])
+    after = at_several(("PIN201", "step", 12, 52), ("PIN201", "log", 40, 0), ("PIN201", "save", 50, None))
+    sides = (Side(replace(empty.analysis, findings=findings)) for findings in (before, after))
+    found = {change.findings[0].evidence.function: change.status for change in finding_changes(*sides)}
+    assert found == {"step": "same", "log": "new", "save": "new"}
+
+
 def test_a_finding_without_a_replay_is_the_same(empty: Side) -> None:
     assert statuses(empty, [("PIN501", None, None, None)], [("PIN501", None, None, None)]) == ["same"]
