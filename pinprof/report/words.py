@@ -271,6 +271,12 @@ def site_line(site: FoundSite) -> str:
     return ": ".join(filter(None, (place(site.evidence.place), site_figures(site))))
 
 
+def places_of(finding: Finding) -> str:
+    """Return where a finding is at its costliest, and how many more sites it has; nothing if the place is not known."""
+    where, more = place(finding.evidence.place), len(finding.sites) - 1
+    return f"{where} and {counted(more, 'more site')}" if where and more else where
+
+
 def at_sites(finding: Finding) -> str:
     """Return where a finding is, to follow what it is: its costliest site with a line, and how many more there are."""
     more = len(finding.sites) - 1

@@ -9,6 +9,7 @@ from trace_builder import without_known_events
 from pinprof.analysis import analyse
 from pinprof.comparison.changes import FindingChange, finding_changes
 from pinprof.comparison.side import Side
+from pinprof.report.comparison.words import where
 from pinprof.rules import RULES, Evidence, Finding, Findings, Saving
 from pinprof.trace import read_trace
 
@@ -84,6 +85,17 @@ def test_sites_of_one_finding_are_compared_one_by_one(empty: Side) -> None:
     sides = (Side(replace(empty.analysis, findings=findings)) for findings in (before, after))
     found = {change.findings[0].evidence.function: change.status for change in finding_changes(*sides)}
     assert found == {"step": "same", "log": "new", "save": "new"}
+
+
+def test_a_finding_whose_rule_is_gone_is_gone_as_a_whole(empty: Side) -> None:
+    """Each of its sites alone saved nothing: what was fixed is all of them."""
+    several = at_several(("PIN201", "step", 12, 0), ("PIN201", "log", 40, 0))
+    whole = Findings([replace(several[0], saving=Saving(50_000, (40_000, 60_000)))])
+    sides = (Side(replace(empty.analysis, findings=findings)) for findings in (whole, Findings()))
+    (change,) = finding_changes(*sides)
+    assert (change.status, change.saving.before.value, where(change)) == (
+        "gone", 50_000, "train.py:12 (step) and 1 more site",
+    )  # fmt: skip
 
 
 def test_a_finding_without_a_replay_is_the_same(empty: Side) -> None:

@@ -85,7 +85,8 @@ def test_one_site_is_a_finding_as_ever(tmp_path: Path) -> None:
     (finding,) = analysed(one_after_another(1), tmp_path).findings
     ((evidence, saving),) = finding.sites
     assert (evidence, saving) == (finding.evidence, finding.saving)
-    assert finding.evidence.sites == finding.alone == ()
+    assert not finding.evidence.sites
+    assert not finding.alone
     assert finding.by_site == (finding,)
     assert " sites" not in finding.evidence.text
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from pinprof.analyses.course import Course
@@ -328,4 +329,8 @@ def _finding_sites(finding: Finding) -> Iterable[RenderableType]:
     lines = [site_line(site) for site in finding.sites[:MAX_FOUND]] if finding.evidence.sites else []
     if (more := len(finding.evidence.sites) - MAX_FOUND) > 0:
         lines.append(f"and {counted(more, 'more site')}, all in the JSON and HTML reports")
-    yield from (Padding(Text(f"- {printable(line)}"), (0, 0, 0, 6)) for line in lines)
+    rows = Table.grid(padding=(0, 1))
+    for line in lines:
+        rows.add_row("-", Text(printable(line)))
+    if lines:
+        yield Padding(rows, (0, 0, 0, 6))
