@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from pinprof.replay.program import (
@@ -45,10 +45,12 @@ class ProfilerCost:
     and its pace varies from run to run."""
     host_speed: float = 1.0
     """How many times as fast the host is."""
-
-    def faster(self, host_speed: float) -> "ProfilerCost":
-        """Return the cost on a host of another speed."""
-        return replace(self, host_speed=host_speed)
+    op_speed: float = 1.0
+    """How many times as fast it is in ops and calls; infinite: they take no time."""
+    python_speed: float = 1.0
+    """The same outside of them."""
+    input_speed: float = 1.0
+    """The same of its waits for input."""
 
     def host_ns(self, call: Call) -> float:
         """Return the host's time before a call without the profiler's cost."""
@@ -57,7 +59,9 @@ class ProfilerCost:
             own -= call.artefact_ns
         if own > 0:
             own = max(own - self.per_event_ns * call.events, self.keep * own)
-        return call.fixed_ns + own / self.host_speed
+        python = min(call.python_ns, max(own, 0.0))
+        own = python / self.python_speed + (own - python) / self.op_speed
+        return call.fixed_ns / self.input_speed + own / self.host_speed
 
 
 UNCHANGED = ProfilerCost()
@@ -137,7 +141,7 @@ class Simulation:
         ready, end = self.run.ready_ns, start
         for work in call.works:
             self._work(work, work.queue, max(start + work.latency_ns, ready.get(work.queue, 0.0) + work.gap_ns))
-            end = max(end, self._room(work.queue, start))
+            end = max(end, start if call.in_graph else self._room(work.queue, start))
         return end
 
     def _returns(self, call: Call, start: float) -> float:

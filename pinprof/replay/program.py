@@ -13,6 +13,7 @@ from pinprof.analyses.syncs import Stalls
 from pinprof.intervals import Intervals, covered, union
 from pinprof.replay.events import find_event_uses
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, LAUNCH, MODULE_LOAD, PROFILER, QUEUE_FULL, STREAM
+from pinprof.trace.pauses import long_pauses
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 
 
@@ -76,6 +77,8 @@ class Call:
     """The part of it that no profiler lengthens: waits for input."""
     artefact_ns: float = 0.0
     """The part of it that no step without the profiler has: the profiler's buffers, loading of code, its step marks."""
+    python_ns: float = 0.0
+    """The part of it in long pauses between ops and calls, without the two above."""
     events: float = 0.0
     """What the profiler recorded in the gap, in ops: a call counts as one, a Python function by its own cost."""
     queue: int = NONE
@@ -87,6 +90,8 @@ class Call:
     """For a wait or an order: the event is the one recorded so many records before."""
     works: list[Work] = field(default_factory=list)
     step: int = NONE
+    in_graph: bool = False
+    """Whether it is a node of a CUDA graph that was launched as a whole."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,12 @@ class Program:
             other = next((call for call in chosen if call.step != first.step), None)
             other = other or replace(first, gap_ns=first.gap_ns + self.tail_ns)
             chosen[0] = replace(
-                first, gap_ns=other.gap_ns, fixed_ns=other.fixed_ns, artefact_ns=other.artefact_ns, events=other.events
+                first,
+                gap_ns=other.gap_ns,
+                fixed_ns=other.fixed_ns,
+                artefact_ns=other.artefact_ns,
+                python_ns=other.python_ns,
+                events=other.events,
             )
         return replace(self, calls=tuple(chosen), ready_ns={})
 
@@ -175,6 +185,7 @@ def _add_host_time(
         marks = union(steps.end_ns[:-1], steps.start_ns[1:])
         artefact += covered(marks, since, start)
     threads = np.unique(trace.calls.thread[rows])
+    paused = covered(long_pauses(trace, threads), since, start)
     events = np.zeros(len(rows))
     for table, cost in ((trace.ops, 1.0), (trace.calls, 1.0), (trace.functions, python_cost)):
         times = table.start_ns[np.isin(table.thread, threads)]
@@ -182,6 +193,7 @@ def _add_host_time(
     for position, call in zip(np.flatnonzero(wanted).tolist(), calls, strict=True):
         call.gap_ns, call.fixed_ns = float(gap[position]), float(fixed[position])
         call.artefact_ns = min(call.artefact_ns + float(artefact[position]), max(call.gap_ns - call.fixed_ns, 0.0))
+        call.python_ns = max(float(paused[position]) - call.fixed_ns - call.artefact_ns, 0.0)
         call.events = float(events[position])
 
 

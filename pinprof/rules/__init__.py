@@ -9,13 +9,14 @@ from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt, Doubted
 from pinprof.replay import Replay
-from pinprof.rules import copies, guarded, hazards, loading, memory, overlap, waits
+from pinprof.rules import copies, guarded, hazards, launches, loading, memory, overlap, waits
 from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.pinning import as_measured
 from pinprof.rules.rule import Evidence, Finding, Findings, FoundSite, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.rules.sites import NEGLIGIBLE
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
+from pinprof.verdict import judge
 
 __all__ = [
     "NEGLIGIBLE",
@@ -30,14 +31,19 @@ __all__ = [
     "Rule",
     "Saving",
     "find",
+    "finding_of_verdict",
     "look",
     "rule_of_exposure",
     "rule_of_wait",
     "unsearched",
 ]
 
-RULES = (*copies.RULES, *memory.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES)
-"""All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards."""
+RULES = (
+    *(*copies.RULES, *memory.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES),
+    *launches.RULES,
+)
+"""All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards, 6xx the
+host's launches."""
 
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
 """The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
@@ -53,9 +59,19 @@ RESTS_ON: tuple[tuple[tuple[Rule, ...], Callable[[Doubted], tuple[Doubt | None, 
     (waits.RULES, lambda why: (why.per_step, why.stalls, why.drain)),
     (overlap.RULES, lambda why: (why.per_step, why.busy, why.overlap, why.causes, why.drain)),
     (loading.RULES, lambda why: (why.step, why.per_step, why.busy)),
+    (launches.RULES, lambda why: (why.step, why.per_step, why.busy, why.causes, why.estimate)),
     (hazards.RULES, lambda why: (why.per_step, why.copies, why.stalls)),
 )
 """The figures that each family of rules needs: where one is withheld, its rules are silent."""
+OF_VERDICT: dict[str, tuple[str, ...]] = {
+    "sync": ("PIN2", "PIN108"),
+    "copy": ("PIN1", "PIN301", "PIN302"),
+    "input": ("PIN4",),
+    "allocation": ("PIN303", "PIN109", "PIN103"),
+    "launch": ("PIN601", "PIN602", "PIN604"),
+    "python": ("PIN603", "PIN601"),
+}
+"""How the numbers of the rules begin that tell what to do about the cause of a verdict."""
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
 
@@ -75,9 +91,14 @@ def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | 
     found = list(_found(details, profile, step, machine)) if step else []
     # where the estimate is withheld, a replay would run without what the trace lacks
     ordered, joint = with_savings(found, None if profile.withheld.estimate else replay)
-    return Findings(
-        (_weighed(finding, step or 1.0) for finding in ordered), joint, machine.rates.gpu if machine else None
-    )
+    weighed = [_weighed(finding, step or 1.0) for finding in ordered]
+    return Findings(weighed, joint, machine.rates.gpu if machine else None, judge(details, profile, replay))
+
+
+def finding_of_verdict(findings: Findings) -> int | None:
+    """Return the place of the finding that tells what to do about the verdict's cause; None without one."""
+    begins = OF_VERDICT.get(findings.verdict.cause or "", ())
+    return next((place for place, each in enumerate(findings) if each.rule.id.startswith(begins)), None)
 
 
 def _found(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Placed
+from pinprof.verdict import UNTOLD, Verdict
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
 
@@ -153,23 +154,29 @@ class Finding:
         return tuple(replace(self, evidence=site.evidence, saving=site.saving, alone=()) for site in self.sites)
 
 
-class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds two things more
+class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     """Findings, the largest saving first."""
 
     joint: Saving | None
     """What all their fixes bring together; None where a replay cannot tell."""
     machine: str | None
     """The GPU on which the rates of copies that become pinned were measured; None where they are assumed."""
+    verdict: Verdict
+    """Why the step is as long as it is."""
 
     def __new__(  # noqa: PYI034  Self is from Python 3.11 on
-        cls, found: Iterable[Finding] = (), joint: Saving | None = None, machine: str | None = None
+        cls,
+        found: Iterable[Finding] = (),
+        joint: Saving | None = None,
+        machine: str | None = None,
+        verdict: Verdict = UNTOLD,
     ) -> "Findings":
         """Return findings, and what is to be said of all of them."""
         made = super().__new__(cls, found)
-        made.joint, made.machine = joint, machine
+        made.joint, made.machine, made.verdict = joint, machine, verdict
         return made
 
     def summary(self) -> "Findings":
         """Return the same without the rows of the trace that the fixes are about."""
         short = (replace(each, evidence=each.evidence.summary()) for each in self)
-        return Findings(short, self.joint, self.machine)
+        return Findings(short, self.joint, self.machine, self.verdict)

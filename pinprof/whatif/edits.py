@@ -12,6 +12,7 @@ from pinprof.links import link_of_gpus
 from pinprof.replay.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
 from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
 from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Trace
+from pinprof.whatif.graphs import in_graphs
 from pinprof.whatif.rates import PinnedRates
 
 LARGE_COPY_BYTES = 1 << 20
@@ -38,6 +39,10 @@ class Edits:
     machine: PinnedRates | None = None
     removed_ops: frozenset[int] = frozenset()
     """Ops that are removed."""
+    graphed: frozenset[int] = frozenset()
+    """Calls that become nodes of CUDA graphs: those of them with none of another kind between them are one graph."""
+    without_pauses: bool = False
+    """Whether the host makes no long pauses between ops any more."""
 
     def __or__(self, other: "Edits") -> "Edits":
         return Edits(
@@ -48,10 +53,13 @@ class Edits:
             self.pinned_gbps or other.pinned_gbps,
             self.machine or other.machine,
             self.removed_ops | other.removed_ops,
+            self.graphed | other.graphed,
+            self.without_pauses or other.without_pauses,
         )
 
     def __bool__(self) -> bool:
-        return bool(self.unwaited or self.pinned or self.unblocked or self.ahead or self.removed_ops)
+        rows = (self.unwaited, self.pinned, self.unblocked, self.ahead, self.removed_ops, self.graphed)
+        return any(rows) or self.without_pauses
 
 
 NO_EDITS = Edits()
@@ -80,7 +88,7 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
     if not edits:
         return program
     change = _Change(details, edits)
-    return replace(program, calls=tuple(change.applied(program.calls)))
+    return replace(program, calls=tuple(in_graphs(change.applied(program.calls), edits.graphed)))
 
 
 class _Change:
@@ -97,19 +105,23 @@ class _Change:
 
     def applied(self, calls: Iterable[Call]) -> Iterable[Call]:
         """Yield the calls that are left, as they are then; the host's time before the others goes to the next."""
-        gap = fixed = artefact = events = 0.0
+        gap = fixed = artefact = python = events = 0.0
         for call in calls:
             share = self._share_kept(call)
             own = call.gap_ns - call.fixed_ns
             gap += call.fixed_ns + own * share
             fixed += call.fixed_ns
             artefact += call.artefact_ns * share
+            if self.edits.without_pauses:
+                gap -= min(call.python_ns, own * share)
+            else:
+                python += call.python_ns
             events += call.events * share
             changed = None if self._is_removed(call) else self._changed(call)
             if changed is None:
                 continue
-            yield replace(changed, gap_ns=gap, fixed_ns=fixed, artefact_ns=artefact, events=events)
-            gap = fixed = artefact = events = 0.0
+            yield replace(changed, gap_ns=gap, fixed_ns=fixed, artefact_ns=artefact, python_ns=python, events=events)
+            gap = fixed = artefact = python = events = 0.0
 
     def _removed_times(self) -> dict[int, Intervals]:
         """Return by thread the times of the removed ops."""

@@ -12,6 +12,7 @@ from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.rates import PinnedRates
+from pinprof.whatif.regions import Region, capture_of
 
 MOST_NAMED = 20
 """Places that an error names, the costliest, before it counts the rest."""
@@ -42,6 +43,8 @@ class Scenario:
     """HtoD copies are made one step ahead, on a stream of their own."""
     drop_allocs: bool = False
     """Neither device nor pinned memory is allocated or freed in the step."""
+    cuda_graph: Region | None = None
+    """The launches of this region become CUDA graphs: one, or as many as its waits cut it into."""
     host_speed: float = 1.0
     gpu_speed: float = 1.0
 
@@ -62,6 +65,8 @@ def edits_of(details: Details, scenario: Scenario) -> Edits:
         result |= Edits(ahead=frozenset(copies[trace.gpu.direction[copies] == HTOD].tolist()))
     if scenario.drop_allocs:
         result |= Edits(unwaited=frozenset(np.flatnonzero(np.isin(syncs.stalls.kind, ALLOCATING)).tolist()))
+    if scenario.cuda_graph:
+        result |= Edits(graphed=frozenset(capture_of(trace, syncs, scenario.cuda_graph).calls.tolist()))
     return result
 
 

@@ -61,7 +61,7 @@ Trial = Callable[[Texts, str, Path], None]
 """Runs the texts on a device, in a folder that it may use, and asserts what they give."""
 TRIALS: dict[str, Trial] = {}
 NEED_CUDA: set[str] = set()
-SLOW = {"PIN212", "PIN303", "PIN401", "PIN402"}
+SLOW = {"PIN212", "PIN303", "PIN401", "PIN402", "PIN601"}
 """They start processes or compile."""
 
 
@@ -684,6 +684,75 @@ def runs() -> list[Any]:
             found.append(pytest.param(rule.id, "cpu", id=f"{rule.id}-cpu", marks=marks))
         found.append(pytest.param(rule.id, "cuda", id=f"{rule.id}-cuda", marks=pytest.mark.gpu))
     return found
+
+
+def trained_by(texts: Texts, kind: str, case: int, device: str, **options: Any) -> list[torch.Tensor]:
+    """Return the weights of a small model after six batches."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2)).to(device)
+    batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(6)]
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, **options)
+    texts.run(
+        kind,
+        case,
+        {"model": model, "batches": batches, "optimizer": optimizer, "loss_of": torch.nn.functional.mse_loss},
+    )
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+@trial("PIN601")
+def launched_at_once(texts: Texts, device: str, _folder: Path) -> None:
+    expected = trained_by(texts, "before", 0, device)
+    torch._dynamo.reset()
+    for case, options in ((0, {}), (1, {"capturable": True})) if device == "cuda" else ((0, {}),):
+        for one, other in zip(trained_by(texts, "code", case, device, **options), expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    torch._dynamo.reset()
+
+
+@trial("PIN602")
+def fused_optimizers(texts: Texts, device: str, _folder: Path) -> None:
+    found = []
+    for kind in ("before", "code"):
+        torch.manual_seed(3)
+        model = torch.nn.Linear(8, 2).to(device)
+        optimizer = texts.run(kind, 0, {"model": model})["optimizer"]
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(4, 8, device=device)).square().mean().backward()
+            optimizer.step()
+        found.append([parameter.detach() for parameter in model.parameters()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@trial("PIN603")
+def python_once(texts: Texts, _device: str, _folder: Path) -> None:
+    seen: list[list[tuple[int, float]]] = []
+    for kind in ("before", "code"):
+        given: list[tuple[int, float]] = []
+        keep = given.append
+        texts.run(
+            kind,
+            0,
+            {"batches": range(3), "math": math, "train": lambda batch, weights, keep=keep: keep((batch, sum(weights)))},
+        )
+        seen.append(given)
+    assert len(seen[0]) == 3
+    assert seen[0] == seen[1]
+
+
+@trial("PIN604")
+def ops_on_the_gpu(texts: Texts, device: str, _folder: Path) -> None:
+    scores, seen = torch.randn(100), []
+    for kind in ("before", "code"):
+        given: list[torch.Tensor] = []
+        keep = given.append
+        names = {"batches": range(3), "scores": scores, "device": device}
+        texts.run(kind, 0, {**names, "train": lambda _, order, keep=keep: keep(order)})
+        assert all(order.device.type == (device if kind == "code" else "cpu") for order in given)
+        seen.append([order.cpu() for order in given])
+    assert same(*seen)
 
 
 def test_the_texts_of_every_rule_are_run() -> None:

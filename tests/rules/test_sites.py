@@ -1,6 +1,7 @@
 """Sites with one rule and one fix: one finding, and what fixing all of them and each alone saves."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.report.trace.headline import headline
 from pinprof.report.trace.text import MAX_FOUND, to_text
 from pinprof.report.words import worth
-from pinprof.rules import RULES, Finding, savings
+from pinprof.rules import RULES, Finding, Saving, savings
 from pinprof.rules.rule import FAMILIES
 from pinprof.trace import read_trace
 
@@ -20,6 +21,11 @@ Scene = Callable[[TraceBuilder, float], None]
 
 def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
     return analyse(read_trace(builder.write(folder / "trace.json")))
+
+
+def findings_of(builder: TraceBuilder, folder: Path) -> list[Finding]:
+    """Return what is found besides launches that come late, which these hand-built hosts have, too."""
+    return [finding for finding in analysed(builder, folder).findings if finding.rule.family != "launches"]
 
 
 def text_of(analysis: Analysis) -> str:
@@ -61,7 +67,7 @@ def copies_at(*functions: str, memory: str = "Pageable", first: float = 120) -> 
 def test_ten_sites_that_each_only_move_the_wait_are_one_finding_that_saves_what_all_of_them_save(
     tmp_path: Path,
 ) -> None:
-    (finding,) = analysed(one_after_another(10), tmp_path).findings
+    (finding,) = findings_of(one_after_another(10), tmp_path)
     assert finding.rule.id == "PIN201"
     assert {str(site.evidence.place) for site in finding.sites} == {f"value{number}" for number in range(10)}
     assert [site.saving.saving_ns for site in finding.sites if site.saving] == [0] * 10
@@ -70,7 +76,7 @@ def test_ten_sites_that_each_only_move_the_wait_are_one_finding_that_saves_what_
 
 
 def test_the_figures_of_a_finding_are_the_sums_of_its_sites_the_costliest_first(tmp_path: Path) -> None:
-    (finding,) = analysed(one_after_another(3), tmp_path).findings
+    (finding,) = findings_of(one_after_another(3), tmp_path)
     costs = [site.evidence.cost_ns for site in finding.sites]
     assert costs == sorted(costs, reverse=True)
     assert finding.evidence.cost_ns == sum(costs)
@@ -82,7 +88,7 @@ def test_the_figures_of_a_finding_are_the_sums_of_its_sites_the_costliest_first(
 
 
 def test_one_site_is_a_finding_as_ever(tmp_path: Path) -> None:
-    (finding,) = analysed(one_after_another(1), tmp_path).findings
+    (finding,) = findings_of(one_after_another(1), tmp_path)
     ((evidence, saving),) = finding.sites
     assert (evidence, saving) == (finding.evidence, finding.saving)
     assert not finding.evidence.sites
@@ -96,7 +102,7 @@ def test_two_rules_are_two_findings_the_larger_saving_first(tmp_path: Path) -> N
         copies_at("one", "two")(builder, start)
         copies_at("three", "four", memory="Pinned", first=420)(builder, start)
 
-    found = analysed(scene(both), tmp_path).findings
+    found = findings_of(scene(both), tmp_path)
     assert {finding.rule.id: len(finding.sites) for finding in found} == {"PIN101": 2, "PIN301": 2}
     assert saving_ns(found[0]) >= saving_ns(found[1])
 
@@ -109,7 +115,7 @@ def test_what_costs_nothing_and_waits_for_nothing_else_is_no_site(tmp_path: Path
             builder.call("cudaStreamSynchronize", at + 10, 80)
         builder.kernel(start + 985, 12, launch=start + 780)
 
-    (finding,) = analysed(scene(waits), tmp_path).findings
+    (finding,) = findings_of(scene(waits), tmp_path)
     assert [site.evidence.function for site in finding.sites] == ["idle"]
 
 
@@ -117,7 +123,7 @@ def test_what_costs_nothing_and_waits_for_nothing_else_is_no_site(tmp_path: Path
 
 
 def test_copies_of_several_places_are_one_finding_with_their_sums(tmp_path: Path) -> None:
-    (finding,) = analysed(scene(copies_at("one", "two", "three")), tmp_path).findings
+    (finding,) = findings_of(scene(copies_at("one", "two", "three")), tmp_path)
     assert finding.evidence.text.startswith("3 HtoD copies of pageable memory per step at 3 sites (")
     assert "exposed for 150 µs of 150 µs" in finding.evidence.text
     assert [site.evidence.figures.split(",")[0] for site in finding.sites] == ["1 per step"] * 3
@@ -127,7 +133,7 @@ def test_copies_of_several_places_are_one_finding_with_their_sums(tmp_path: Path
 
 
 def test_copies_together_hide_behind_no_more_kernels_than_there_are(tmp_path: Path) -> None:
-    (finding,) = analysed(scene(copies_at("a", "b", "c", "d", "e", "f", memory="Pinned")), tmp_path).findings
+    (finding,) = findings_of(scene(copies_at("a", "b", "c", "d", "e", "f", memory="Pinned")), tmp_path)
     assert [site.evidence.cost_ns for site in finding.sites] == [50_000] * 6
     assert finding.evidence.cost_ns == 260_000  # of 300 µs exposed, beside 260 µs of kernels
 
@@ -139,7 +145,7 @@ def test_hazards_are_told_one_by_one(tmp_path: Path) -> None:
             builder.function(f"train.py(3): {name}", at, 95)
             builder.copy("DtoH (Device -> Pinned)", at + 20, 50, launch=at + 10)
 
-    found = [finding for finding in analysed(scene(unawaited), tmp_path).findings if finding.rule.id == "PIN501"]
+    found = [finding for finding in findings_of(scene(unawaited), tmp_path) if finding.rule.id == "PIN501"]
     assert [(finding.severity, len(finding.sites)) for finding in found] == [("suspect", 1)] * 2
 
 
@@ -150,14 +156,14 @@ def test_so_many_sites_get_a_replay_of_their_own_the_costliest_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(savings, "MOST_REPLAYS", 2)
-    (finding,) = analysed(one_after_another(5), tmp_path).findings
+    (finding,) = findings_of(one_after_another(5), tmp_path)
     assert finding.saving
     assert [site.saving is not None for site in finding.sites] == [True, True, False, False, False]
 
 
 def test_without_its_rows_a_finding_keeps_its_sites_and_savings(tmp_path: Path) -> None:
     found = analysed(one_after_another(3), tmp_path).findings
-    (finding,) = found.summary()
+    finding = found.summary()[0]
     assert [site.saving for site in finding.sites] == [site.saving for site in found[0].sites]
     assert not any(site.evidence.edits for site in finding.sites)
 
@@ -170,7 +176,7 @@ def test_the_terminal_lists_some_sites_and_counts_the_rest(tmp_path: Path) -> No
     assert text.count("(train.py): aten::item, 1 per step, as traced stall ") == MAX_FOUND == 5
     assert text.count("alone saves nothing") == 5
     assert "- and 5 more sites, all in the JSON and HTML reports Fix: " in text
-    assert text.count("Fix: ") == 1
+    assert text.count("Fix: Keep the value on the GPU") == 1
 
 
 def test_as_many_as_are_listed_leave_no_rest(tmp_path: Path) -> None:
@@ -188,9 +194,10 @@ def test_the_headline_counts_the_sites(tmp_path: Path) -> None:
 
 def test_sites_that_save_nothing_together_are_these(tmp_path: Path) -> None:
     analysis = analysed(scene(copies_at("one", "two", memory="Pinned")), tmp_path)
-    (finding,) = analysis.findings
-    if not saving_ns(finding):
-        assert worth(finding, analysis.profile) == "fixing these alone saves nothing"
+    found = next(each for each in analysis.findings if each.rule.id == "PIN301")
+    finding = replace(found, saving=Saving(0.0, (0.0, 9.0)))
+    assert len(finding.sites) == 2
+    assert worth(finding, analysis.profile) == "fixing these alone saves nothing"
 
 
 def test_every_rule_has_a_family() -> None:

@@ -7,7 +7,7 @@ from markupsafe import escape
 from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, note, unbroken
 from pinprof.report.timeline import zoom_attribute
-from pinprof.report.trace.headline import beside_findings, nothing_found
+from pinprof.report.trace.headline import nothing_found
 from pinprof.report.words import joint_worth, place, rates_of, site_figures, then_worth, worth
 from pinprof.rules import Finding, unsearched
 from pinprof.units import counted, duration, percent
@@ -84,9 +84,6 @@ def cards(number: int, analysis: Analysis) -> Iterator[Markup]:
         if not reason:
             yield Markup("<p>{}</p>").format(nothing_found(profile))
         return
-    more = beside_findings(profile, findings)
-    if more:
-        yield Markup("<p>{}</p>").format(more)
     for rank, finding in enumerate(findings, start=1):
         yield _card(number, rank, finding, analysis)
     together = joint_worth(findings, profile)

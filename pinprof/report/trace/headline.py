@@ -7,21 +7,11 @@ from pinprof.analyses.pause import MEANING
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.step import OUTSIDE, because, busiest, busiest_idle_times, of_step, unit
 from pinprof.report.words import NOT_TOLD, at_sites, printable, step_known
-from pinprof.rules import Findings, unsearched
+from pinprof.rules import Findings, finding_of_verdict, unsearched
 from pinprof.units import duration, how_many, percent
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
-HOST_ALONE = (
-    "No copy or wait is to blame: the host cannot launch kernels as fast as the GPU runs them. Fewer and larger ones "
-    "help: torch.compile, CUDA graphs, larger batches."
-)
-MOSTLY_HOST = (
-    "What was found is the smaller part: for most of the time in which the GPU is idle, the host cannot launch kernels "
-    "as fast as the GPU runs them. Fewer and larger ones help: torch.compile, CUDA graphs, larger batches."
-)
-LITTLE = 0.1
-"""Findings that together save less than this share of the time in which the GPU is idle are not what to do first."""
 PAUSED = 0.5
 """Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
 SLOW_MEANING = (
@@ -99,9 +89,8 @@ def nothing_found(profile: Profile) -> str:
 
 
 def host_alone(profile: Profile) -> str:
-    """Return what to do where the host is the limit and nothing was found that holds it up; nothing elsewhere."""
-    late = HOST_ALONE if _late_ns(profile, "host_wait") else ""
-    return long_pause(profile) or _slow_launches(profile) or late
+    """Return what holds up the host where it is the limit and no rule found anything; nothing where that is unknown."""
+    return long_pause(profile) or _slow_launches(profile)
 
 
 def _slow_launches(profile: Profile) -> str:
@@ -112,13 +101,6 @@ def _slow_launches(profile: Profile) -> str:
     which = f"{how_many(slow.count)} {'launch' if slow.count == 1 else 'launches'}"
     lasts = f"{which} {'takes' if slow.count == 1 else 'take'} {duration(slow.time_ns)} {profile.steps.per}, as traced"
     return f"{lasts}: {SLOW_MEANING}"
-
-
-def beside_findings(profile: Profile, findings: Findings) -> str:
-    """Return what else there is to do where the findings save little of the time in which the GPU is idle."""
-    saved = findings.joint.saving_ns if findings.joint else _saves(findings) if findings else 0.0
-    is_little = findings and saved < LITTLE * _late_ns(profile, "host_wait")
-    return long_pause(profile) or (MOSTLY_HOST if is_little else "")
 
 
 def long_pause(profile: Profile) -> str:
@@ -149,7 +131,8 @@ def _saves(findings: Findings) -> float:
 
 
 def _first(findings: Findings, step: float | None) -> tuple[str, int]:
-    first = findings[0]
+    place = finding_of_verdict(findings) or 0
+    first = findings[place]
     if first.saving is None and not first.evidence.cost_ns:
         brings = NOT_TOLD
     elif first.saving is None:
@@ -161,4 +144,4 @@ def _first(findings: Findings, step: float | None) -> tuple[str, int]:
         brings = "fixing it alone saves nothing"
         if findings.joint and findings.joint.saving_ns:
             brings += f", all findings together {duration(findings.joint.saving_ns)}"
-    return f"First: {first.rule.title}{printable(at_sites(first))}; {brings}.", 1
+    return f"First: {first.rule.title}{printable(at_sites(first))}; {brings}.", place + 1

@@ -16,6 +16,7 @@ from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.course_json import course_of_run
 from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
 from pinprof.report.trace.host_json import host_profile
+from pinprof.report.trace.verdict_json import verdicts
 from pinprof.rules import Finding, Findings, FoundSite, Saving
 from pinprof.units import ms
 from pinprof.version import REPORT_SCHEMA, VERSION
@@ -137,6 +138,7 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
             "other": {name: number for name, number in profile.counts.items() if name not in KNOWN_COUNTS},
         },
         "missing": [_missing(entry) for entry in profile.doubts],
+        **verdicts(profile, findings),
         "steps": _steps(profile),
         "per_step": _per_step(profile.sums) if profile.sums else None,
         "step_parts": [_parts(mean) for mean in profile.parts],

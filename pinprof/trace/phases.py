@@ -1,0 +1,58 @@
+"""In which phase of its step each call is: forward, backward, the optimizer, or none of these."""
+
+import re
+from typing import Final
+
+import numpy as np
+
+from pinprof.intervals import contains, union
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+
+PHASES: Final = ("forward", "backward", "optimizer", "other")
+FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(PHASES))
+
+OPTIMIZER_MARK = re.compile(r"Optimizer\.(step|zero_grad)#")
+"""torch.optim marks its steps by annotations like `Optimizer.step#Adam.step`."""
+BACKWARD_OPS = ("autograd::engine::", "CompiledFunctionBackward")
+"""The engine's own ops, on whatever thread it runs."""
+
+
+def phase_of_calls(trace: Trace) -> Int64s:
+    """Return per call its phase, as an index into `PHASES`.
+
+    What the main thread does in a step before the last backward pass of it is forward, but for the optimizer's time;
+    so are, in a step without backward, all ops of inference.
+    """
+    calls, step = trace.calls, trace.links.call_step
+    phase = np.full(len(calls), OTHER, np.int64)
+    backward = _in_backward(trace)
+    optimizer = ~backward & _in_marks(trace)
+    last = np.full(len(trace.steps), NONE, np.int64)
+    inside = np.flatnonzero(backward & (step != NONE))
+    np.maximum.at(last, step[inside], calls.start_ns[inside])
+    known = np.append(last, NONE)[step]
+    of_main = np.array([thread.role == "main" for thread in trace.threads], dtype=bool)[calls.thread]
+    before = (step != NONE) & ((calls.start_ns < known) | (known == NONE))
+    phase[of_main & before] = FORWARD
+    phase[optimizer] = OPTIMIZER
+    phase[backward] = BACKWARD
+    return phase
+
+
+def _in_backward(trace: Trace) -> Bools:
+    calls = trace.calls
+    roles = np.array([thread.role == "autograd" for thread in trace.threads], dtype=bool)
+    found = roles[calls.thread] if len(calls) else np.zeros(0, bool)
+    engine = trace.ops.named(lambda name: name.startswith(BACKWARD_OPS))
+    for thread in np.unique(trace.ops.thread[engine]).tolist():
+        mine = engine & (trace.ops.thread == thread)
+        times = union(trace.ops.start_ns[mine], trace.ops.end_ns[mine])
+        found |= (calls.thread == thread) & contains(times, calls.start_ns)
+    return found
+
+
+def _in_marks(trace: Trace) -> Bools:
+    marks = trace.annotations
+    chosen = marks.named(lambda name: OPTIMIZER_MARK.match(name) is not None)
+    times = union(marks.start_ns[chosen], marks.end_ns[chosen])
+    return contains(times, trace.calls.start_ns)
