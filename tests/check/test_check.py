@@ -665,9 +665,9 @@ def test_findings_that_fail_nothing_are_warnings(tmp_path: Path) -> None:
 
 def test_each_site_of_a_finding_is_a_remark_of_its_severity(tmp_path: Path) -> None:
     """Alone each of them saves nothing: together they are what to change."""
-    found = remarks(checked(one_after_another(10), tmp_path, Limits()))
+    found = [one for one in remarks(checked(one_after_another(10), tmp_path, Limits())) if one.rule == "PIN201"]
     assert {remark.place.function for remark in found} == {f"value{number}" for number in range(10)}
-    assert {(remark.rule, remark.level) for remark in found} == {("PIN201", "warning")}
+    assert {remark.level for remark in found} == {"warning"}
 
 
 def test_a_new_site_of_a_rule_that_the_baseline_has_is_new(tmp_path: Path) -> None:
