@@ -69,15 +69,16 @@ def _subject(sites: Sequence[Site]) -> str:
 
 
 def finding_places(findings: Iterable[Finding]) -> tuple[CodePlace, ...]:
-    """Return the places of findings, in their order."""
+    """Return the places of findings, in their order, one for each of their sites."""
     return tuple(
         CodePlace(
-            *finding.evidence.place,
+            *site.evidence.place,
             finding.rule.id,
             finding.rule.title,
-            f"{finding.rule.title}: {finding.evidence.text}",
+            f"{finding.rule.title}: {site.evidence.text}",
         )
         for finding in findings
+        for site in finding.sites
     )
 
 

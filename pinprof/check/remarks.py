@@ -44,7 +44,7 @@ def remarks(checked: Checked) -> tuple[Remark, ...]:
     errors = [Remark(place, "error", verdicts) for place, verdicts in _blamed(checked).items()]
     seen = {_spot(remark.place) for remark in errors}
     others = []
-    for finding, place in zip(checked.findings, finding_places(checked.findings), strict=True):
+    for finding, place in ((one, place) for one in checked.findings for place in finding_places([one])):
         if _spot(place) in seen:
             continue
         behind = tuple(

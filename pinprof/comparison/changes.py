@@ -81,7 +81,10 @@ class Repinned:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """The findings of a rule at one place, before and after; several findings are several lines of one function."""
+    """A rule at one place, before and after, or with all its sites where it holds only before or only after.
+
+    Several findings of a side are several lines of one function, each site a finding.
+    """
 
     before: tuple[Finding, ...]
     after: tuple[Finding, ...]
@@ -215,8 +218,20 @@ def repinned(copies: Sequence[CopyChange]) -> Iterator[Repinned]:
 
 
 def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
-    """Yield how each finding changed; match rule and function first, then the single finding left of a rule."""
-    sides = [_by_place(side.analysis.findings) for side in (before, after)]
+    """Yield how each finding changed: as a whole where its rule is gone or new, else each of its sites.
+
+    Sites match by rule and function first, then the single one left of a rule.
+    """
+    old, new = before.analysis.findings, after.analysis.findings
+    both = {finding.rule.id for finding in old} & {finding.rule.id for finding in new}
+    yield from (_finding((one,), ()) for one in old if one.rule.id not in both)
+    yield from (_finding((), (one,)) for one in new if one.rule.id not in both)
+    yield from _site_changes(*([one for one in findings if one.rule.id in both] for findings in (old, new)))
+
+
+def _site_changes(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[FindingChange]:
+    """Yield how each site changed of rules that hold in both traces."""
+    sides = [_by_place([site for finding in findings for site in finding.by_site]) for findings in (before, after)]
     places = list(dict.fromkeys((*sides[0], *sides[1])))
     left: dict[str, list[tuple[tuple[Finding, ...], tuple[Finding, ...]]]] = defaultdict(list)
     for place in places:

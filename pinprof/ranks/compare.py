@@ -1,18 +1,23 @@
 """Compares the ranks of a job: which one holds up the others, by how much, and why."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import TypeAlias
 
 from pinprof.measurement.known import given
 from pinprof.ranks.part import RankPart, longest_first, number_of
 from pinprof.ranks.reason import reason_of
-from pinprof.ranks.table import RankRow, Ranks, SharedFinding
+from pinprof.ranks.table import RankRow, Ranks, SharedFinding, SharedSite
 from pinprof.ranks.waits import measure_waits
-from pinprof.rules import Finding
+from pinprof.rules import Finding, FoundSite
 from pinprof.trace.clocks import align_clocks
 from pinprof.trace.collectives import Meeting, match_collectives
+from pinprof.trace.lines import Place
+
+OfRank: TypeAlias = tuple[int, Finding]
+"""A finding, and the rank that has it."""
 
 SKEWED = 0.05
 """A rank holds up the others if it needs longer by this share of their step. Two runs of one program differ by 3 %, so
@@ -74,19 +79,48 @@ def _joined(meetings: Sequence[Meeting]) -> list[set[int]]:
 
 
 def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:
-    """Return the findings of all ranks, each rule and place once."""
-    found: dict[object, list[tuple[int, Finding]]] = defaultdict(list)
+    """Return the findings of all ranks, each once: those of one rule that have a place in common are one."""
+    found: dict[str, list[tuple[set[Place], list[OfRank]]]] = defaultdict(list)
     for number, part in zip(numbers, parts, strict=True):
         for finding in part.findings:
-            found[finding.rule.id, finding.evidence.place].append((number, finding))
-    shared = [
-        SharedFinding(
-            max((finding for _, finding in members), key=lambda finding: finding.evidence.cost_ns),
-            tuple(sorted({number for number, _ in members})),
+            places = {site.evidence.place for site in finding.sites}
+            known = next((group for group in found[finding.rule.id] if group[0] & places), None)
+            if known is None:
+                found[finding.rule.id].append(known := (set(), []))
+            known[0].update(places)
+            known[1].append((number, finding))
+    shared = [_shared(members) for groups in found.values() for _, members in groups]
+    return tuple(sorted(shared, key=_rank))
+
+
+def _shared(members: Sequence[OfRank]) -> SharedFinding:
+    """Return one finding of the given ranks."""
+    costliest = max((finding for _, finding in members), key=lambda finding: finding.evidence.cost_ns)
+    return SharedFinding(costliest, tuple(sorted({number for number, _ in members})), tuple(_shared_sites(members)))
+
+
+def _shared_sites(members: Sequence[OfRank]) -> Iterator[SharedSite]:
+    """Yield the sites of one finding of several ranks, the costliest first."""
+    at: dict[tuple[Place, int], list[tuple[int, FoundSite]]] = defaultdict(list)
+    for number, finding in members:
+        seen: Counter[Place] = Counter()
+        for site in finding.sites:  # of one line several may be left apart, as other ops wait there
+            place = site.evidence.place
+            at[place, seen[place]].append((number, site))
+            seen[place] += 1
+    sites = [
+        SharedSite(
+            max((site for _, site in same), key=lambda site: site.evidence.cost_ns),
+            tuple(sorted({number for number, _ in same})),
         )
-        for members in found.values()
+        for same in at.values()
     ]
-    return tuple(sorted(shared, key=lambda each: (-len(each.ranks), -each.finding.evidence.cost_ns)))
+    yield from sorted(sites, key=lambda each: -each.site.evidence.cost_ns)
+
+
+def _rank(shared: SharedFinding) -> tuple[float, ...]:
+    saving = shared.finding.saving
+    return -len(shared.ranks), -saving.saving_ns if saving else 0.0, -shared.finding.evidence.cost_ns
 
 
 def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:

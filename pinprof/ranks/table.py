@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 from pinprof.ranks.part import TimesPerStep
-from pinprof.rules import Finding
+from pinprof.rules import Finding, FoundSite
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,23 @@ class CollectiveRow:
     """The longest time that a rank waited for the others."""
 
 
+class SharedSite(NamedTuple):
+    """One of the places of a finding, on one or more ranks."""
+
+    site: FoundSite
+    """As on the rank where it costs most."""
+    ranks: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class SharedFinding:
-    """The finding of one rule at one place, on one or more ranks."""
+    """A finding of one or more ranks: those of one rule that have a place in common are one."""
 
     finding: Finding
     """As on the rank where it costs most."""
     ranks: tuple[int, ...]
+    sites: tuple[SharedSite, ...] = ()
+    """Its places on all of these ranks, the costliest first."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,7 @@ class Ranks:
     reason: str | None
     """Why the slowest rank needs longer, in words."""
     findings: tuple[SharedFinding, ...] = ()
-    """Those on the most ranks first, and among these the costliest first."""
+    """Those on the most ranks first, among these the largest saving first, then the largest cost."""
 
     choice: tuple[str, ...] = ()
     """Remarks on the choice of traces: why this run of several, ranks without a trace."""

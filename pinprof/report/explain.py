@@ -9,8 +9,16 @@ from rich.text import Text
 from pinprof.report.layout import laid_out
 from pinprof.rules import Rule
 
-FAMILIES = {"1": "Copies", "2": "Waits of the host", "3": "Overlap and idle time", "4": "Input", "5": "Hazards"}
-"""By the first digit of a rule's number."""
+FAMILIES = {
+    "copies": "Copies",
+    "waits": "Waits of the host",
+    "overlap": "Overlap and idle time",
+    "input": "Input",
+    "hazards": "Hazards",
+    "launches": "Launches of the host",
+    "gpu": "The GPU's own time",
+}
+"""What rules are about, in words."""
 
 
 def to_page(rule: Rule, *, width: int = 100, color: bool = False) -> str:
@@ -45,9 +53,9 @@ def _titled(title: str, text: str) -> Text:
 
 
 def _catalogue(rules: Sequence[Rule]) -> Iterator[RenderableType]:
-    for digit, family in FAMILIES.items():
-        yield Text(f"{family}", "bold")
-        for rule in rules:
-            if rule.id.startswith(f"PIN{digit}"):
-                yield Text.assemble("  ", (rule.id, "bold"), f"  {rule.title}")
-        yield Text("")
+    for family, title in FAMILIES.items():
+        members = [rule for rule in rules if rule.family == family]
+        if members:
+            yield Text(title, "bold")
+            yield from (Text.assemble("  ", (rule.id, "bold"), f"  {rule.title}") for rule in members)
+            yield Text("")

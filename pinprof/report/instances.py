@@ -39,12 +39,17 @@ def _worst_stall(details: Details, finding: Finding) -> int | None:
     """Return the stall of the finding's sites that costs most."""
     syncs = details.syncs
     causes = [CAUSES.index(cause) for cause in finding.rule.causes if cause in CAUSES]
-    sites = [number for number, site in enumerate(syncs.sites) if site.place == finding.evidence.place]
+    places = _places(finding)
+    sites = [number for number, site in enumerate(syncs.sites) if site.place in places]
     rows = np.flatnonzero(np.isin(syncs.cause, causes) & np.isin(syncs.site, sites) & ~syncs.stalls.profiler)
     inside = rows[details.trace.steps.holds(syncs.stalls.call_step[rows])]
     rows = inside if len(inside) else rows
     cost = syncs.stalls.idle_ns * 1000 + syncs.stalls.stall_ns  # idle time first: that is what it costs
     return int(rows[cost[rows].argmax()]) if len(rows) else None
+
+
+def _places(finding: Finding) -> set[Place]:
+    return {site.evidence.place for site in finding.sites}
 
 
 def _worst_copy(details: Details, finding: Finding) -> int | None:
@@ -57,7 +62,8 @@ def _worst_copy(details: Details, finding: Finding) -> int | None:
         places = np.flatnonzero(np.isin(overlap.row, list(mine)))
     else:
         at = [line.place if line else Place() for line in details.copy_places]
-        places = np.array([index for index, here in enumerate(at) if here == evidence.place], np.int64)
+        mine_at = _places(finding)
+        places = np.array([index for index, here in enumerate(at) if here in mine_at], np.int64)
     inside = places[trace.steps.holds(trace.links.activity_step[overlap.row[places]])]
     places = inside if len(inside) else places
     cost = overlap.exposed_ns * 1000 + trace.gpu.duration_ns[overlap.row]

@@ -8,7 +8,7 @@ from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.replay import StepEstimate
-from pinprof.rules import Finding, Findings, Saving
+from pinprof.rules import Finding, Findings, FoundSite, Saving
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
@@ -253,7 +253,34 @@ def worth(finding: Finding, profile: Profile) -> str:
         return NOT_TOLD
     if finding.saving is None:
         return f"{duration(finding.evidence.cost_ns)} of GPU idle or exposed copy time"
-    return _saves(finding.saving, profile) if finding.saving.saving_ns else "fixing this alone saves nothing"
+    if not finding.saving.saving_ns:
+        return f"fixing {'these' if finding.evidence.sites else 'this'} alone saves nothing"
+    return _saves(finding.saving, profile)
+
+
+def site_figures(site: FoundSite) -> str:
+    """Return the figures of one of several sites of a finding, and what fixing it alone saves."""
+    figures, saving = site.evidence.figures or site.evidence.text, site.saving
+    if saving is None:
+        return figures
+    return f"{figures}; alone saves {duration(saving.saving_ns) if saving.saving_ns else 'nothing'}"
+
+
+def site_line(site: FoundSite) -> str:
+    """Return one of several sites of a finding as a line of a list."""
+    return ": ".join(filter(None, (place(site.evidence.place), site_figures(site))))
+
+
+def places_of(finding: Finding) -> str:
+    """Return where a finding is at its costliest, and how many more sites it has; nothing if the place is not known."""
+    where, more = place(finding.evidence.place), len(finding.sites) - 1
+    return f"{where} and {counted(more, 'more site')}" if where and more else where
+
+
+def at_sites(finding: Finding) -> str:
+    """Return where a finding is, to follow what it is: its costliest site with a line, and how many more there are."""
+    more = len(finding.sites) - 1
+    return at(finding.evidence.place) + (f" and {counted(more, 'more site')}" if more else "")
 
 
 def then_worth(finding: Finding, profile: Profile) -> str:

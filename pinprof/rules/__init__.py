@@ -12,8 +12,9 @@ from pinprof.replay import Replay
 from pinprof.rules import copies, guarded, hazards, launches, loading, memory, overlap, waits
 from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.pinning import as_measured
-from pinprof.rules.rule import Evidence, Finding, Findings, Rule, Saving
+from pinprof.rules.rule import Evidence, Finding, Findings, FoundSite, Rule, Saving
 from pinprof.rules.savings import with_savings
+from pinprof.rules.sites import NEGLIGIBLE
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
 from pinprof.verdict import judge
 
@@ -26,6 +27,7 @@ __all__ = [
     "Evidence",
     "Finding",
     "Findings",
+    "FoundSite",
     "Rule",
     "Saving",
     "find",
@@ -72,8 +74,6 @@ OF_VERDICT: dict[str, tuple[str, ...]] = {
 """How the numbers of the rules begin that tell what to do about the cause of a verdict."""
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
-NEGLIGIBLE = 0.001
-"""A cost below this share of the step is not worth a line."""
 
 
 def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Findings:

@@ -1,7 +1,8 @@
 """Rules 1xx: copies between host and GPU that cost more than they must."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from pinprof.details import Details
 from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Further, Look, Rule
+from pinprof.rules.sites import as_one
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, SAFE_REFILL, read_later
-from pinprof.rules.sums import Copies, copies_in_steps, idle_within, in_complete_steps
+from pinprof.rules.sums import Copies, copies_in_steps, idle_within, in_complete_steps, of_all
 from pinprof.rules.waits import waits_of
 from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
@@ -60,8 +62,9 @@ def _pageable(code: int) -> Look:
         by_library = launch != NONE
         by_library[by_library] = in_library(details.trace, launch[by_library])
         chosen = (details.overlap.reason == REASONS.index("pageable")) & (details.trace.gpu.direction[rows] == code)
-        for copies in copies_in_steps(details, profile, chosen & ~by_library):
-            yield _pageable_evidence(details, copies, f"{DIRECTIONS[code]} copies of pageable memory")
+        what = f"{DIRECTIONS[code]} copies of pageable memory"
+        each = copies_in_steps(details, profile, chosen & ~by_library)
+        yield from as_one(profile, each, lambda some: _pageable_evidence(details, of_all(some), what))
 
     return look
 
@@ -72,9 +75,12 @@ def _batches(rule: str, what: str) -> Look:
             return
         rows, gpu = details.overlap.row, details.trace.gpu
         chosen = (gpu.direction[rows] == HTOD) & (gpu.host_memory[rows] == PAGEABLE)
-        for copies in copies_in_steps(details, profile, chosen):
-            evidence = _pageable_evidence(details, copies, what)
-            yield replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[details.loader.pins]}")
+
+        def seen(some: Sequence[Copies]) -> Evidence:
+            evidence = _pageable_evidence(details, of_all(some), what)
+            return replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[details.loader.pins]}")
+
+        yield from as_one(profile, copies_in_steps(details, profile, chosen), seen)
 
     return look
 
@@ -92,6 +98,7 @@ def _pageable_evidence(details: Details, copies: Copies, what: str) -> Evidence:
         *copies.place,
         edits=Edits(pinned=frozenset(copies.rows.tolist())),
         then=_prefetched(details, copies) if details.trace.gpu.direction[copies.rows[0]] == HTOD else None,
+        figures=copies.figures,
     )
 
 
@@ -131,17 +138,23 @@ def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
     rows = details.overlap.row
     small = (details.trace.gpu.direction[rows] == HTOD) & (details.trace.gpu.bytes[rows] >= 0)
     small &= details.trace.gpu.bytes[rows] <= SMALL_COPY_BYTES
-    for copies in copies_in_steps(details, profile, small):
-        if copies.per_step >= MANY_COPIES:
-            launch = details.trace.links.launch[copies.rows]
-            time = float(details.trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
-            yield Evidence(
-                copies.exposed_ns,
-                f"{copies.named(f'copies of {size((copies.bytes or 0) / copies.per_step)} each')}: "
-                f"{duration(copies.exposed_ns)} exposed on the GPU, and the host takes {duration(time)} to launch them",
-                *copies.place,
-                at_any_cost=True,
-            )
+
+    def seen(some: Sequence[Copies]) -> Evidence:
+        copies = of_all(some)
+        launch = details.trace.links.launch[copies.rows]
+        time = float(details.trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
+        each = size((copies.bytes or 0) / copies.per_step)
+        return Evidence(
+            copies.exposed_ns,
+            f"{copies.named(f'copies of {each} each')}: "
+            f"{duration(copies.exposed_ns)} exposed on the GPU, and the host takes {duration(time)} to launch them",
+            *copies.place,
+            at_any_cost=True,
+            figures=copies.figures,
+        )
+
+    many = (copies for copies in copies_in_steps(details, profile, small) if copies.per_step >= MANY_COPIES)
+    yield from as_one(profile, many, seen)
 
 
 def _slow(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -154,16 +167,22 @@ def _slow(details: Details, profile: Profile) -> Iterator[Evidence]:
             continue
         best = float(rates[mine].max())
         slow = mine & (rates < max(SLOW_SHARE * best, SLOW_LINK_GBPS))
-        for copies in copies_in_steps(details, profile, slow):
-            got = (copies.bytes or 0) / copies.time_ns
-            share = 1 - got / best if best >= SLOW_LINK_GBPS else 1 - got / SLOW_LINK_GBPS
-            reason = _why_slow(details.trace, rows[slow])
-            yield Evidence(
-                copies.exposed_ns * share,
-                f"{copies.named(f'pinned {DIRECTIONS[code]} copies')}, at {rate(got)}; "
-                f"the fastest in this trace reaches {rate(best)}. Likely reason: {reason}",
-                *copies.place,
-            )
+        reason = _why_slow(details.trace, rows[slow])
+        seen = partial(_slow_evidence, f"pinned {DIRECTIONS[code]} copies", best, reason)
+        yield from as_one(profile, copies_in_steps(details, profile, slow), seen)
+
+
+def _slow_evidence(what: str, best: float, reason: str, some: Sequence[Copies]) -> Evidence:
+    copies = of_all(some)
+    got = (copies.bytes or 0) / copies.time_ns
+    share = 1 - got / best if best >= SLOW_LINK_GBPS else 1 - got / SLOW_LINK_GBPS
+    return Evidence(
+        copies.exposed_ns * share,
+        f"{copies.named(what)}, at {rate(got)}; "
+        f"the fastest in this trace reaches {rate(best)}. Likely reason: {reason}",
+        *copies.place,
+        figures=f"{copies.figures}, at {rate(got)}",
+    )
 
 
 def _why_slow(trace: Trace, slow: Int64s) -> str:

@@ -1,6 +1,6 @@
 """Rules 3xx: copies that could hide behind kernels, and time in which the GPU has nothing to do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -9,7 +9,8 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
-from pinprof.rules.sums import copies_in_steps, idle_within, in_complete_steps
+from pinprof.rules.sites import as_one
+from pinprof.rules.sums import Copies, copies_in_steps, idle_within, in_complete_steps, of_all
 from pinprof.rules.waits import waits_of
 from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL
 from pinprof.units import counted, duration
@@ -24,17 +25,21 @@ def _exposed(reason: str) -> Look:
         direction = details.trace.gpu.direction[details.overlap.row]
         chosen = (details.overlap.reason == REASONS.index(reason)) & (direction == HTOD)
         kernels = _kernel_time(details, profile)
-        for copies in copies_in_steps(details, profile, chosen):
-            gain = min(copies.exposed_ns, kernels)
-            yield Evidence(
-                gain,
+
+        def seen(some: Sequence[Copies]) -> Evidence:
+            copies = of_all(some)
+            return Evidence(
+                min(copies.exposed_ns, kernels),
                 f"{copies.named(f'{DIRECTIONS[HTOD]} copies')} ({copies.amount}), "
                 f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}, beside {duration(kernels)} "
                 "of kernels that could hide them",
                 *copies.place,
                 edits=Edits(ahead=frozenset(copies.rows.tolist()))
                 | without_blocking(details, frozenset(copies.rows.tolist())),
+                figures=copies.figures,
             )
+
+        yield from as_one(profile, copies_in_steps(details, profile, chosen), seen)
 
     return look
 

@@ -23,6 +23,7 @@ def as_measured(evidence: Evidence, rule: str, trace: Trace, machine: Pinning) -
         evidence,
         text=f"{evidence.text}. As measured on {machine.rates.gpu}: {said}" if said else evidence.text,
         edits=evidence.edits | Edits(machine=machine.rates),
+        sites=tuple(replace(site, edits=site.edits | Edits(machine=machine.rates)) for site in evidence.sites),
     )
 
 

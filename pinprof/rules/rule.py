@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
@@ -40,14 +40,31 @@ class Evidence(Placed):
     """What its fix changes in the recorded program; nothing where a replay cannot tell."""
     then: "Further | None" = None
     """What the fix makes possible."""
+    figures: str = ""
+    """The numbers alone, to stand behind the place in a list of sites."""
+    sites: "tuple[Evidence, ...]" = ()
+    """What is seen of each site, the costliest first, where one fix is for several: all else here is of all of them,
+    but for the place, which is that of the costliest with a line."""
 
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
         then = replace(self.then, edits=NO_EDITS) if self.then else None
-        return replace(self, edits=NO_EDITS, then=then)
+        return replace(self, edits=NO_EDITS, then=then, sites=tuple(site.summary() for site in self.sites))
 
 
 Look: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
+
+
+FAMILIES = {
+    "1": "copies",
+    "2": "waits",
+    "3": "overlap",
+    "4": "input",
+    "5": "hazards",
+    "6": "launches",
+    "7": "gpu",
+}
+"""What rules are about, by the first digit of their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +90,11 @@ class Rule:
     exposures: tuple[tuple[str, str], ...] = ()
     """Why copies are exposed, and in which direction they go, where the rule explains it."""
 
+    @property
+    def family(self) -> str:
+        """What it is about, with the rules of the same hundred."""
+        return FAMILIES[self.id.removeprefix("PIN")[0]]
+
     def __reduce__(self) -> tuple[Callable[[str], "Rule"], tuple[str]]:
         """Go to another process by name: what a rule looks at is a function, and the same there."""
         return rule_of, (self.id,)
@@ -93,19 +115,43 @@ class Saving:
     range_ns: tuple[float, float]
 
 
+class FoundSite(NamedTuple):
+    """One of the places where a rule holds."""
+
+    evidence: Evidence
+    saving: Saving | None
+    """If only this one were fixed; None where no replay was made of it."""
+
+
 @dataclass(frozen=True)
 class Finding:
-    """A rule that holds in a trace."""
+    """A rule that holds in a trace, at one or more sites with one fix."""
 
     rule: Rule
     severity: str
-    """`high`, `medium` or `low`, by the share of the step that the fix alone saves, or by that of the cost where no
-    replay tells; `suspect` for a hazard, which may be none."""
+    """`high`, `medium` or `low`, by the share of the step that the fix of all its sites saves, or by that of the cost
+    where no replay tells; `suspect` for a hazard, which may be none."""
     evidence: Evidence
+    """Of all its sites together."""
     saving: Saving | None = None
-    """If only this were fixed; None where a replay cannot tell."""
+    """If only this were fixed, at all its sites; None where a replay cannot tell."""
     with_then: Saving | None = None
     """If `evidence.then` were done as well; None where that brings no more."""
+    alone: tuple[Saving | None, ...] = ()
+    """If only one of `evidence.sites` were fixed, in their order; empty where no replay was made of one."""
+
+    @property
+    def sites(self) -> tuple[FoundSite, ...]:
+        """Where it holds, the costliest first: at least one."""
+        places = self.evidence.sites
+        if not places:
+            return (FoundSite(self.evidence, self.saving),)
+        return tuple(map(FoundSite, places, self.alone or (None,) * len(places)))
+
+    @property
+    def by_site(self) -> "tuple[Finding, ...]":
+        """The same as one finding for each site, to be matched by place with those of another trace."""
+        return tuple(replace(self, evidence=site.evidence, saving=site.saving, alone=()) for site in self.sites)
 
 
 class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that

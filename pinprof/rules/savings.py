@@ -12,7 +12,7 @@ from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, after
 
 MOST_REPLAYS = 20
-"""Findings that get a replay of their own, the costliest first."""
+"""Findings that get a replay of their own, and sites of findings with several, the costliest first."""
 NOTHING = 0.002
 """A saving below this share of the step counts as none."""
 
@@ -24,6 +24,7 @@ def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[
         return by_cost, None
     replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
     saved = {id(finding): _with_saving(finding, replay) for finding in replayed}
+    saved = dict(zip(saved, _with_sites(list(saved.values()), replay), strict=True))
     by_saving = sorted(
         (saved.get(id(finding), finding) for finding in by_cost),
         key=lambda finding: -finding.saving.saving_ns if finding.saving else 0.0,
@@ -37,6 +38,16 @@ def _with_saving(finding: Finding, replay: Replay) -> Finding:
     both = _saving(replay, finding.evidence.edits | then.edits) if then else alone
     more = both.saving_ns - alone.saving_ns > NOISE * replay.before.step_ns
     return replace(finding, saving=alone, with_then=both if more else None)
+
+
+def _with_sites(findings: Sequence[Finding], replay: Replay) -> list[Finding]:
+    """Return findings with what the fix of each of their sites brings alone, as far as replays are made of them."""
+    sites = [site for finding in findings for site in finding.evidence.sites if site.edits]
+    costliest = sorted(sites, key=lambda site: -site.cost_ns)[:MOST_REPLAYS]
+    alone = {id(site): _saving(replay, site.edits) for site in costliest}
+    return [
+        replace(finding, alone=tuple(alone.get(id(site)) for site in finding.evidence.sites)) for finding in findings
+    ]
 
 
 def _all_edits(finding: Finding) -> Edits:

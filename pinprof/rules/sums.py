@@ -13,7 +13,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import counted, shortened, sizes
+from pinprof.units import counted, duration, how_many, shortened, sizes
 
 
 class Copies(NamedTuple):
@@ -35,6 +35,8 @@ class Copies(NamedTuple):
     """How long the host was blocked in calls that made or awaited them."""
     bubble_ns: float
     """How long the GPU was idle after those that were meant to be asynchronous, but blocked."""
+    sites: int = 1
+    """At how many places they were launched."""
 
     @property
     def amount(self) -> str:
@@ -43,7 +45,34 @@ class Copies(NamedTuple):
 
     def named(self, what: str) -> str:
         """Return how many there are per step of what they are, "copies" and so on, and where."""
-        return f"{counted(self.per_step, what.replace('copies', 'copy'), what)} {self.per}{at(self.place)}"
+        where = f" at {self.sites} sites" if self.sites > 1 else at(self.place)
+        return f"{counted(self.per_step, what.replace('copies', 'copy'), what)} {self.per}{where}"
+
+    @property
+    def figures(self) -> str:
+        """Their numbers alone, to stand behind the place."""
+        exposed = f"exposed for {duration(self.exposed_ns)} of {duration(self.time_ns)}"
+        return f"{how_many(self.per_step)} {self.per}, {self.amount}, {exposed}"
+
+
+def of_all(each: Sequence[Copies]) -> Copies:
+    """Return the copies of several places together, which then have none."""
+    if len(each) == 1:
+        return each[0]
+    known = [copies.bytes for copies in each if copies.bytes is not None]
+    return Copies(
+        Place(),
+        np.concatenate([copies.rows for copies in each]),
+        each[0].per,
+        sum(copies.per_step for copies in each),
+        sum(known) if known else None,
+        sum(copies.unsized for copies in each),
+        sum(copies.time_ns for copies in each),
+        sum(copies.exposed_ns for copies in each),
+        sum(copies.blocked_ns for copies in each),
+        sum(copies.bubble_ns for copies in each),
+        len(each),
+    )
 
 
 def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterator[Copies]:

@@ -11,6 +11,7 @@ from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
+from pinprof.rules.sites import as_one
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.lines import Place
@@ -33,9 +34,9 @@ class WaitFields(TypedDict):
 def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> WaitFields:
     """Return the fields of a rule that looks for sites with one of the causes that are a problem.
 
-    Sites that one line of the user calls in libraries are one finding. `are_one`: one fix removes all of these sites,
-    so one finding names them all. Not `fixable`: pinprof does not know whether there is a fix, so it promises no
-    saving.
+    What one line of the user calls in libraries is one site of the finding. `are_one`: one change removes all of these
+    waits, so the finding names them without sites of their own. Not `fixable`: pinprof does not know whether there is
+    a fix, so it promises no saving.
     """
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -44,9 +45,16 @@ def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> WaitF
             for number, site in enumerate(details.syncs.sites)
             if site.cause in causes and site.is_of_the_code and site.in_steps.count
         ]
-        for numbers in [found] if are_one and found else _by_line(details, found):
+
+        def seen(lines: Sequence[Sequence[int]]) -> Evidence:
+            numbers = [number for line in lines for number in line]
             edits = reduce(or_, (_fixed(details, number) for number in numbers)) if fixable else NO_EDITS
-            yield replace(_at_sites(details, profile, [details.syncs.sites[number] for number in numbers]), edits=edits)
+            return replace(_at_lines(details, profile, [_sites(details, line) for line in lines]), edits=edits)
+
+        def groups(line: Sequence[int]) -> frozenset[int]:
+            return frozenset(site.group for site in _sites(details, line) if site.group is not None)
+
+        yield from as_one(profile, [found] if are_one and found else _by_line(details, found), seen, groups)
 
     return {"look": look, "causes": causes}
 
@@ -72,25 +80,41 @@ def _fixed(details: Details, site: int) -> Edits:
     return without_waits(details.syncs, [site])
 
 
-def _at_sites(details: Details, profile: Profile, sites: Sequence[Site]) -> Evidence:
-    """Return what is seen of one site, or of several together, at the first place of which the line is known."""
+def _sites(details: Details, numbers: Iterable[int]) -> list[Site]:
+    return [details.syncs.sites[number] for number in numbers]
+
+
+def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]]) -> Evidence:
+    """Return what is seen of the sites of each line, or of several together, at the first place with a known line."""
+    sites = [site for line in lines for site in line]
     steps, costs = profile.steps.count, [site.in_steps for site in sites]
     at_line = next((site for site in sites if site.line is not None), sites[0])
     count, stall, idle = (
         sum(figure) / steps
         for figure in zip(*((cost.count, cost.stall_ns, cost.idle_ns) for cost in costs), strict=True)
     )
-    names = _names(sites)
-    named = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
     which = idle_gpu(len(details.devices), [(site, site.total) for site in sites])
     left = f"{which} idle for {duration(idle)} {in_or_after(costs)} "
     left += "it" if len(sites) == 1 and count <= 1 else "them"
     return Evidence(
         idle,
-        f"{named}: {how_many(count)} {profile.steps.per}; as traced, the host waits {duration(stall)} and {left}"
-        f"{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
+        f"{_named(lines)}: {how_many(count)} {profile.steps.per}; as traced, the host waits {duration(stall)} and "
+        f"{left}{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
         *at_line.place,
+        figures=f"{ops_of(sites)}{within(sites)}, {how_many(count)} {profile.steps.per}, as traced stall "
+        f"{duration(stall)} and idle {duration(idle)}",
     )
+
+
+def _named(lines: Sequence[Sequence[Site]]) -> str:
+    """Return what waits where; of several lines how many they are."""
+    sites = [site for line in lines for site in line]
+    if len(lines) > 1:
+        places = {site.place for site in sites}
+        where = at(sites[0].place) if len(places) == 1 else ""
+        return f"{ops_of(sites)}{where or f' at {len(lines)} sites'}"
+    names = _names(sites)
+    return ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
 
 
 def _names(sites: Sequence[Site]) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from check_traces import checked, hidden_copy, item, measured, pageable, plain, with_waits
 from detector import WAITS, detector
+from one_after_another import STEP_US, STEPS, one_after_another
 from recordings import TRACES, WORKLOADS, analysis_of, mostly_slow
 from trace_builder import TraceBuilder, without_known_events
 
@@ -660,6 +661,39 @@ def test_one_spot_behind_several_limits_is_one_remark(tmp_path: Path) -> None:
 
 def test_findings_that_fail_nothing_are_warnings(tmp_path: Path) -> None:
     assert {remark.level for remark in remarks(checked(with_waits(), tmp_path, Limits()))} == {"warning"}
+
+
+def test_each_site_of_a_finding_is_a_remark_of_its_severity(tmp_path: Path) -> None:
+    """Alone each of them saves nothing: together they are what to change."""
+    found = [one for one in remarks(checked(one_after_another(10), tmp_path, Limits())) if one.rule == "PIN201"]
+    assert {remark.place.function for remark in found} == {f"value{number}" for number in range(10)}
+    assert {remark.level for remark in found} == {"warning"}
+
+
+def test_a_new_site_of_a_rule_that_the_baseline_has_is_new(tmp_path: Path) -> None:
+    """The baseline is as pinprof wrote it before findings had sites."""
+    report = report_of(one_after_another(3), tmp_path)
+    document = json.loads(report.read_text())
+    for finding in document["traces"][0]["findings"]:
+        del finding["sites"], finding["family"]
+    report.write_text(json.dumps(document))
+    (baseline,) = read_baseline(report).traces
+    verdicts = {verdict.key: verdict for verdict in judge(measured(late(3), tmp_path), Limits(), baseline).verdicts}
+    assert (verdicts["new_waits"].status, [place.function for place in verdicts["new_waits"].places]) == (
+        "new",
+        ["late"],
+    )
+
+
+def late(reads: int) -> TraceBuilder:
+    """Return steps that read so many values one after another, and one more at their end."""
+    builder = one_after_another(reads)
+    for start in range(0, STEPS * STEP_US, STEP_US):
+        builder.function("train.py(90): late", start + 7_200, 2_700)
+        builder.op("aten::item", start + 7_201, 2_698)
+        builder.copy("DtoH (Device -> Pinned)", start + 9_890, 1, launch=start + 7_205, size=4)
+        builder.call("cudaStreamSynchronize", start + 7_210, 2_683)
+    return builder
 
 
 # pyproject.toml

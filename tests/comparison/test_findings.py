@@ -9,6 +9,7 @@ from trace_builder import without_known_events
 from pinprof.analysis import analyse
 from pinprof.comparison.changes import FindingChange, finding_changes
 from pinprof.comparison.side import Side
+from pinprof.report.comparison.words import where
 from pinprof.rules import RULES, Evidence, Finding, Findings, Saving
 from pinprof.trace import read_trace
 
@@ -69,6 +70,32 @@ def test_lines_of_one_function_are_paired_in_order_if_there_are_as_many(empty: S
     assert (second.before[0].evidence.line, second.after[0].evidence.line) == (20, 23)
     (fewer,) = changes(empty, lines, [("PIN201", "step", 13, 5)])
     assert (fewer.status, len(fewer.before), len(fewer.after)) == ("changed", 2, 1)
+
+
+def at_several(*made: Made) -> Findings:
+    """Return one finding with these sites."""
+    sites = [finding(each) for each in made]
+    whole = replace(sites[0].evidence, sites=tuple(site.evidence for site in sites))
+    return Findings([replace(sites[0], evidence=whole, alone=tuple(site.saving for site in sites))])
+
+
+def test_sites_of_one_finding_are_compared_one_by_one(empty: Side) -> None:
+    before = Findings([finding(("PIN201", "step", 10, 50))])
+    after = at_several(("PIN201", "step", 12, 52), ("PIN201", "log", 40, 0), ("PIN201", "save", 50, None))
+    sides = (Side(replace(empty.analysis, findings=findings)) for findings in (before, after))
+    found = {change.findings[0].evidence.function: change.status for change in finding_changes(*sides)}
+    assert found == {"step": "same", "log": "new", "save": "new"}
+
+
+def test_a_finding_whose_rule_is_gone_is_gone_as_a_whole(empty: Side) -> None:
+    """Each of its sites alone saved nothing: what was fixed is all of them."""
+    several = at_several(("PIN201", "step", 12, 0), ("PIN201", "log", 40, 0))
+    whole = Findings([replace(several[0], saving=Saving(50_000, (40_000, 60_000)))])
+    sides = (Side(replace(empty.analysis, findings=findings)) for findings in (whole, Findings()))
+    (change,) = finding_changes(*sides)
+    assert (change.status, change.saving.before.value, where(change)) == (
+        "gone", 50_000, "train.py:12 (step) and 1 more site",
+    )  # fmt: skip
 
 
 def test_a_finding_without_a_replay_is_the_same(empty: Side) -> None:

@@ -1,4 +1,3 @@
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -686,13 +685,14 @@ def test_other_rules_say_nothing_of_pinning(tmp_path: Path) -> None:
     assert finding.saving == plain.saving
 
 
-def test_what_one_line_calls_in_libraries_is_one_finding_that_saves_what_all_of_it_saves(tmp_path: Path) -> None:
+def test_what_one_line_calls_in_libraries_is_one_site_that_saves_what_all_of_it_saves(tmp_path: Path) -> None:
     trace = read_trace(detector().write(tmp_path / "trace.json"))
     found = without_launches(find(measure(trace), trace))
-    assert Counter((finding.rule.id, str(finding.evidence.place)) for finding in found) == Counter(
-        [("PIN205", "train.py:30"), ("PIN201", "train.py:30"), ("PIN201", "train.py:32"), ("PIN205", "train.py:60")]
-    )
-    masks = next(finding for finding in found if str(finding.evidence.place) == "train.py:30")
+    assert [(finding.rule.id, [str(site.evidence.place) for site in finding.sites]) for finding in found] == [
+        ("PIN205", ["train.py:30", "train.py:60"]),
+        ("PIN201", ["train.py:30", "train.py:32"]),
+    ]
+    masks = found[0].sites[0]
     assert masks.evidence.text.startswith("aten::nonzero, aten::index at train.py:30 within ")
     assert "fastrcnn_loss (torchvision/models/detection/roi_heads.py:32)" in masks.evidence.text
     assert ": 5 per step; " in masks.evidence.text

@@ -7,7 +7,7 @@ from pinprof.analyses.syncs import Site
 from pinprof.comparison import ComparedFigure, Comparison, CopyChange, FindingChange, Value, WaitChange
 from pinprof.measurement.profile import Profile
 from pinprof.report.comparison.words import verdict
-from pinprof.rules import Finding
+from pinprof.rules import Finding, FoundSite
 from pinprof.units import ms
 from pinprof.version import VERSION
 
@@ -133,4 +133,10 @@ def _found(finding: Finding) -> dict[str, Any]:
         "evidence": evidence.text,
         "saving_ms": None if made is None else _number("ns", made.saving_ns),
         "range_ms": None if made is None else [_number("ns", bound) for bound in made.range_ns],
+        "sites": [_found_site(site) for site in finding.sites],
     }
+
+
+def _found_site(site: FoundSite) -> dict[str, Any]:
+    alone = site.saving
+    return {**site.evidence.place._asdict(), "saving_ms": None if alone is None else _number("ns", alone.saving_ns)}

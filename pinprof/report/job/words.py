@@ -133,8 +133,9 @@ def group(collective: CollectiveRow) -> str:
 
 
 def finding_in(shared: SharedFinding) -> str:
-    """Return where a finding is, nothing if that is not known."""
-    return place(shared.finding.evidence.place)
+    """Return where a finding is at its costliest, and how many more sites it has; nothing if the place is not known."""
+    at, more = place(shared.finding.evidence.place), len(shared.sites) - 1
+    return f"{at} and {counted(more, 'more site')}" if at and more > 0 else at
 
 
 def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:

@@ -5,16 +5,17 @@ from collections.abc import Iterator
 from markupsafe import escape
 
 from pinprof.analysis import Analysis
-from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Markup, note, unbroken
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.trace.headline import nothing_found
-from pinprof.report.words import joint_worth, place, rates_of, then_worth, worth
+from pinprof.report.words import joint_worth, place, rates_of, site_figures, then_worth, worth
 from pinprof.rules import Finding, unsearched
 from pinprof.units import counted, duration, percent
 
 BEST = 3
 """Findings that stand on top, and whose fix is unfolded."""
+MAX_BUTTONS = 10
+"""Sites of a finding that the timeline shows one by one."""
 
 
 def best(number: int, analysis: Analysis) -> Iterator[Markup]:
@@ -35,10 +36,20 @@ def best(number: int, analysis: Analysis) -> Iterator[Markup]:
 
 def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis) -> Markup:
     brings = _short_worth(finding, analysis.profile.step_ns, analysis.profile.steps.whole)
-    at = str(finding.evidence.place) or "place not recorded"
+    at, more = str(finding.evidence.place) or "place not recorded", len(finding.sites) - 1
     return Markup(
-        '<li class="{}"><a class="to" href="#finding-{}-{}"><span class="cost">{}</span> {}</a><code>{}</code> {}</li>'
-    ).format(finding.severity, number, rank, unbroken(brings), finding.rule.title, at, _in_timeline(finding, analysis))
+        '<li class="{}"><a class="to" href="#finding-{}-{}"><span class="cost">{}</span> {}</a>'
+        "<code>{}</code>{} {}</li>"
+    ).format(
+        finding.severity,
+        number,
+        rank,
+        unbroken(brings),
+        finding.rule.title,
+        at,
+        f" and {counted(more, 'more site')}" if more else "",
+        _in_timeline(finding, analysis),
+    )
 
 
 def _short_worth(finding: Finding, step_ns: float | None, of: str) -> str:
@@ -74,7 +85,7 @@ def cards(number: int, analysis: Analysis) -> Iterator[Markup]:
             yield Markup("<p>{}</p>").format(nothing_found(profile))
         return
     for rank, finding in enumerate(findings, start=1):
-        yield _card(number, rank, finding, _in_timeline(finding, analysis), profile)
+        yield _card(number, rank, finding, analysis)
     together = joint_worth(findings, profile)
     if together:
         yield Markup("<p><strong>{}{}.</strong></p>").format(together[0].upper(), together[1:])
@@ -83,15 +94,17 @@ def cards(number: int, analysis: Analysis) -> Iterator[Markup]:
         yield note(f"{rates[0].upper()}{rates[1:]}.")
 
 
-def _card(number: int, rank: int, finding: Finding, in_timeline: Markup, profile: Profile) -> Markup:
-    rule, at, further = finding.rule, place(finding.evidence.place), then_worth(finding, profile)
+def _card(number: int, rank: int, finding: Finding, analysis: Analysis) -> Markup:
+    profile, in_timeline = analysis.profile, _in_timeline(finding, analysis)
+    at = "" if finding.evidence.sites else place(finding.evidence.place)
+    rule, further = finding.rule, then_worth(finding, profile)
     where = Markup('<p class="place"><code>{}</code> {}</p>').format(at, in_timeline)
     then = Markup("\n<p><strong>Then:</strong> {}</p>").format(unbroken(further))
     return Markup("""<article class="finding {severity}" id="finding-{number}-{rank}">
 <h4><span class="cost">{worth}</span> <span>{rule.title}</span>
 <span class="kind">{rule.id}{suspected}</span></h4>
 {where}
-<p>{evidence}.</p>
+<p>{evidence}.</p>{sites}
 <p><strong>Fix:</strong> {rule.fix}</p>{then}
 <details{unfolded}><summary>The fix as code, and when it is safe</summary>
 <div class="codes">{codes}</div>
@@ -106,10 +119,24 @@ def _card(number: int, rank: int, finding: Finding, in_timeline: Markup, profile
         worth=unbroken(worth(finding, profile)),
         where=where if at or in_timeline else "",
         evidence=unbroken(finding.evidence.text),
+        sites=_sites(finding, analysis) if finding.evidence.sites else "",
         then=then if further else "",
         unfolded=" open" if rank <= BEST else "",
         codes=_code("Before", rule.before) + _code("After", rule.code),
     )
+
+
+def _sites(finding: Finding, analysis: Analysis) -> Markup:
+    """Return the sites of a finding with several, the costliest of them with a button."""
+    items = Markup().join(
+        Markup("<li>{}{} {}</li>").format(
+            Markup("<code>{}</code>: ").format(at) if (at := place(site.evidence.place)) else "",
+            unbroken(site_figures(site)),
+            _in_timeline(alone, analysis) if rank < MAX_BUTTONS else "",
+        )
+        for rank, (site, alone) in enumerate(zip(finding.sites, finding.by_site, strict=True))
+    )
+    return Markup('\n<ol class="sites">{}</ol>').format(items)
 
 
 def _code(title: str, code: str) -> Markup:

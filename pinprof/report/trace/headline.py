@@ -6,9 +6,8 @@ from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.step import OUTSIDE, because, busiest, busiest_idle_times, of_step, unit
-from pinprof.report.words import NOT_TOLD, printable, step_known
+from pinprof.report.words import NOT_TOLD, at_sites, printable, step_known
 from pinprof.rules import Findings, finding_of_verdict, unsearched
-from pinprof.rules.sums import at
 from pinprof.units import duration, how_many, percent
 
 WORTH_NAMING = 0.02
@@ -145,4 +144,4 @@ def _first(findings: Findings, step: float | None) -> tuple[str, int]:
         brings = "fixing it alone saves nothing"
         if findings.joint and findings.joint.saving_ns:
             brings += f", all findings together {duration(findings.joint.saving_ns)}"
-    return f"First: {first.rule.title}{printable(at(first.evidence.place))}; {brings}.", place + 1
+    return f"First: {first.rule.title}{printable(at_sites(first))}; {brings}.", place + 1

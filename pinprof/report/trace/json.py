@@ -17,7 +17,7 @@ from pinprof.report.trace.course_json import course_of_run
 from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
 from pinprof.report.trace.host_json import host_profile
 from pinprof.report.trace.verdict_json import verdicts
-from pinprof.rules import Finding, Findings, Saving
+from pinprof.rules import Finding, Findings, FoundSite, Saving
 from pinprof.units import ms
 from pinprof.version import REPORT_SCHEMA, VERSION
 
@@ -99,11 +99,13 @@ def _shared(shared: SharedFinding) -> dict[str, Any]:
     finding, at = shared.finding, shared.finding.evidence
     return {
         "rule": finding.rule.id,
+        "family": finding.rule.family,
         "title": finding.rule.title,
         **at.place._asdict(),
         "cost_ms": _ms(at.cost_ns),
         "saving_ms": _ms(finding.saving.saving_ns) if finding.saving else None,
         "ranks": list(shared.ranks),
+        "sites": [_found_site(each.site) | {"ranks": list(each.ranks)} for each in shared.sites],
     }
 
 
@@ -370,6 +372,7 @@ def _sums(profile: Profile, costs: Sequence[Perhaps[WaitCost]]) -> dict[str, Any
 def _finding(finding: Finding, step_ns: float | None) -> dict[str, Any]:
     return {
         "rule": finding.rule.id,
+        "family": finding.rule.family,
         "title": finding.rule.title,
         "severity": finding.severity,
         **finding.evidence.place._asdict(),
@@ -379,6 +382,16 @@ def _finding(finding: Finding, step_ns: float | None) -> dict[str, Any]:
         "then": _then(finding, step_ns),
         "fix": finding.rule.fix,
         "fix_code": {"before": finding.rule.before, "after": finding.rule.code},
+        "sites": [_found_site(site) for site in finding.sites],
+    }
+
+
+def _found_site(site: FoundSite) -> dict[str, Any]:
+    return {
+        **site.evidence.place._asdict(),
+        "evidence": site.evidence.text,
+        "cost_ms": _ms(site.evidence.cost_ns),
+        "saving_ms": _ms(site.saving.saving_ns) if site.saving else None,
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from pinprof.analyses.course import Course
@@ -37,6 +38,7 @@ from pinprof.report.words import (
     place,
     printable,
     rates_of,
+    site_line,
     some_in_steps,
     steps,
     surprises,
@@ -47,11 +49,14 @@ from pinprof.report.words import (
     why_not,
     worth,
 )
-from pinprof.rules import Findings, unsearched
+from pinprof.rules import Finding, Findings, unsearched
 from pinprof.units import counted, duration, percent
 
 MAX_SITES, MAX_WITHIN, MAX_DEVICES = 10, 5, 16
 """More sites, sites below a line, or GPUs than this are counted, not listed."""
+
+MAX_FOUND = 5
+"""Sites of a finding that are listed."""
 
 MAX_LINES = 5
 """Lines of the host that are listed; the page has more."""
@@ -320,6 +325,7 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         what = (f"{finding.rule.id} {finding.rule.title}", "bold")
         yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
         yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
+        yield from _finding_sites(finding)
         yield Padding(Text(f"Fix: {finding.rule.fix}"), (0, 0, 0, 6))
         further = then_worth(finding, profile)
         if further:
@@ -327,3 +333,14 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     for sentence in (joint_worth(findings, profile), rates_of(findings, profile)):
         if sentence:
             yield bullet(printable(sentence))
+
+
+def _finding_sites(finding: Finding) -> Iterable[RenderableType]:
+    lines = [site_line(site) for site in finding.sites[:MAX_FOUND]] if finding.evidence.sites else []
+    if (more := len(finding.evidence.sites) - MAX_FOUND) > 0:
+        lines.append(f"and {counted(more, 'more site')}, all in the JSON and HTML reports")
+    rows = Table.grid(padding=(0, 1))
+    for line in lines:
+        rows.add_row("-", Text(printable(line)))
+    if lines:
+        yield Padding(rows, (0, 0, 0, 6))

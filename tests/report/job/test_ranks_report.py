@@ -20,7 +20,7 @@ from pinprof.report.job.text import LISTED, MAX_FINDINGS, to_text
 from pinprof.report.job.words import clocks, nobody, numbers, spread
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.text import to_text as console_text
-from pinprof.rules import Findings
+from pinprof.rules import Finding, Findings
 from pinprof.trace import Trace, read_trace
 from pinprof.units import duration
 
@@ -130,10 +130,13 @@ def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) ->
     assert document["rows"][0]["stalls"][1] == {"cause": "pageable_copy", "time_ms": 0.056}
     assert document["rows"][0]["overlapped_communication_ms"] == 0.02
     assert document["rows"][0]["pause_ms"] == 0.113
-    pageable, explicit = document["findings"]
+    explicit, pageable = document["findings"]  # on as many ranks: the larger saving first
     assert (pageable["rule"], explicit["rule"]) == ("PIN101", "PIN210")
     assert pageable["ranks"] == [0, 1, 2, 3]
     assert pageable["cost_ms"] == 0.675
+    assert (pageable["family"], explicit["family"]) == ("copies", "waits")
+    (site,) = pageable["sites"]
+    assert (site["cost_ms"], site["saving_ms"], site["ranks"]) == (0.675, pageable["saving_ms"], [0, 1, 2, 3])
     assert json.loads(to_json([], compare_ranks([])))["ranks"]["spread"] is None
 
 
@@ -142,6 +145,28 @@ def test_a_finding_of_some_ranks_comes_after_those_of_all(tmp_path: Path) -> Non
     parts[1] = replace(parts[1], findings=Findings(parts[1].findings[:1]))
     found = compare_ranks(parts).findings
     assert [(each.finding.rule.id, each.ranks) for each in found] == [("PIN210", (0, 1, 2)), ("PIN101", (0, 2))]
+
+
+def at_sites(finding: Finding, sites: dict[str, float]) -> Finding:
+    """Return a finding at several functions, of which each costs so much in ns."""
+    one = finding.evidence
+    each = tuple(replace(one, function=name, cost_ns=cost) for name, cost in sites.items())
+    return replace(finding, evidence=replace(one, function=each[0].function, cost_ns=sum(sites.values()), sites=each))
+
+
+def test_findings_of_one_rule_that_share_a_site_are_one_with_the_sites_of_all_ranks(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 3)
+    one = parts[0].findings[0]
+    by_rank = ({"a": 30.0, "b": 20.0}, {"b": 50.0, "c": 5.0}, {"d": 1.0})
+    parts = [
+        replace(part, findings=Findings([at_sites(one, sites)])) for part, sites in zip(parts, by_rank, strict=True)
+    ]
+    ranks = compare_ranks(parts)
+    shared, apart = ranks.findings
+    assert (shared.ranks, shared.finding.evidence.cost_ns, apart.ranks) == ((0, 1), 55, (2,))
+    sites = [(each.site.evidence.function, each.site.evidence.cost_ns, each.ranks) for each in shared.sites]
+    assert sites == [("b", 50, (0, 1)), ("a", 30, (0,)), ("c", 5, (1,))]
+    assert "ranks 0, 1: explicit synchronization (PIN210) in b and 2 more sites" in to_text(ranks, parts)
 
 
 # the console
@@ -202,7 +227,7 @@ def test_many_findings_are_counted(tmp_path: Path) -> None:
     many = [replace(first, evidence=replace(first.evidence, function=f"step{number}")) for number in range(20)]
     parts[0] = replace(parts[0], findings=Findings(many))
     text = to_text(compare_ranks(parts), parts)
-    assert text.count(" in step") == MAX_FINDINGS - 1  # and one that rank 1 has too
+    assert text.count(" in step") == MAX_FINDINGS
     assert "and 10 more" in text
 
 
@@ -293,7 +318,7 @@ def test_the_page_says_who_holds_up_the_job_then_shows_that_rank(tmp_path: Path)
 def test_the_page_of_a_balanced_job_names_nobody_and_what_all_share(tmp_path: Path) -> None:
     text = Page(page_of(tmp_path, 2)).text
     assert "No rank holds up the others" in text
-    assert "On all ranks: copies of pageable memory." in text
+    assert "On all ranks: explicit synchronization" in text
     assert "slowest" not in text
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from detector import WAITS, detector
+from one_after_another import one_after_another
 from page_reader import Page
 from recordings import TRACES, analysis_of
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
@@ -128,8 +129,18 @@ def test_a_finding_is_coloured_by_what_its_fix_saves() -> None:
 
 
 def test_what_all_fixes_bring_together_follows_them() -> None:
-    text = Page(to_html([analysis_of(TRACES / "mask_loss.stack.json.gz")])).text
-    assert text.index("fixing this alone saves nothing") < text.rindex("All of these together: 10.2 to 9.6")
+    text = Page(to_html([analysis_of(TRACES / "pairs" / "everything_at_once.before.json.gz")])).text
+    assert text.index("single values read on the host PIN201") < text.rindex("All of these together: 3.71 to 3.31 ms")
+
+
+def test_a_finding_lists_all_its_sites_and_shows_the_costliest_in_the_timeline(tmp_path: Path) -> None:
+    read = report_of(one_after_another(12), tmp_path)
+    text = read.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "value11 and 11 more sites" in text
+    assert [f"value{number} (train.py) : aten::item, 1 per step" in text for number in range(12)] == [True] * 12
+    shown = [attributes for tag, attributes in read.tags if tag == "button" and attributes.get("class") == "see"]
+    assert len(shown) == 2 + 10  # of the finding on top and below; of its ten costliest sites
+    assert all("data-zoom" in attributes for attributes in shown)
 
 
 def test_a_step_that_was_measured_is_said_to_be() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from detector import FOLDER, LOSS, detector
+from one_after_another import one_after_another
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
@@ -102,7 +103,8 @@ def test_the_profilers_own_synchronize_is_listed_but_in_no_sum(recorded: dict[st
     assert syncs["stall_ms"] == pytest.approx(sum(site["stall_ms"] for site in others))
 
 
-def test_findings_have_their_savings_and_all_of_them_together(recorded: dict[str, Any]) -> None:
+def test_findings_have_their_savings_and_all_of_them_together() -> None:
+    (recorded,) = document_of(TRACES / "overlap_default_pinned.json.gz")["traces"]
     step = recorded["steps"]["step_ms"]
     first, *_, last = recorded["findings"]
     low, high = first["range_ms"]
@@ -113,6 +115,25 @@ def test_findings_have_their_savings_and_all_of_them_together(recorded: dict[str
     assert joint.keys() == {"saving_ms", "saving_fraction", "range_ms", "predicted_step_ms"}
     assert joint["predicted_step_ms"] == pytest.approx(step - joint["saving_ms"], abs=1e-5)
     assert joint["saving_ms"] >= first["saving_ms"]
+
+
+def test_a_finding_has_its_family_and_all_its_sites(tmp_path: Path) -> None:
+    (trace,) = document_of(one_after_another(12).write(tmp_path / "trace.json"))["traces"]
+    finding = trace["findings"][0]
+    assert finding["family"] == "waits"
+    assert [finding[name] for name in ("file", "line", "function")] == ["train.py", None, "value11"]
+    assert finding["saving_ms"] > 2.5
+    first, *others = finding["sites"]
+    assert first.keys() == {"file", "line", "function", "evidence", "cost_ms", "saving_ms"}
+    assert (first["function"], first["saving_ms"], len(others)) == ("value11", 0, 11)
+    assert sum(site["cost_ms"] for site in finding["sites"]) == pytest.approx(finding["cost_ms"])
+
+
+def test_a_finding_of_one_place_has_it_as_its_only_site() -> None:
+    (trace,) = document_of(TRACES / "loss_item.stack.json.gz")["traces"]
+    (finding,) = trace["findings"]
+    (site,) = finding["sites"]
+    assert site == {name: finding[name] for name in site}
 
 
 def test_a_finding_has_what_its_fix_makes_possible() -> None:

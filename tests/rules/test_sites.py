@@ -1,0 +1,208 @@
+"""Sites with one rule and one fix: one finding, and what fixing all of them and each alone saves."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from one_after_another import one_after_another
+from trace_builder import TraceBuilder
+
+from pinprof.analysis import Analysis, analyse
+from pinprof.report.trace.headline import headline
+from pinprof.report.trace.text import MAX_FOUND, to_text
+from pinprof.report.words import worth
+from pinprof.rules import RULES, Finding, Saving, savings
+from pinprof.rules.rule import FAMILIES
+from pinprof.trace import read_trace
+
+Scene = Callable[[TraceBuilder, float], None]
+
+
+def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
+    return analyse(read_trace(builder.write(folder / "trace.json")))
+
+
+def findings_of(builder: TraceBuilder, folder: Path) -> list[Finding]:
+    """Return what is found besides launches that come late, which these hand-built hosts have, too."""
+    return [finding for finding in analysed(builder, folder).findings if finding.rule.family != "launches"]
+
+
+def text_of(analysis: Analysis) -> str:
+    return " ".join(to_text(analysis.profile, analysis.findings, width=160).split())
+
+
+def saving_ns(finding: Finding) -> float:
+    assert finding.saving
+    return finding.saving.saving_ns
+
+
+def scene(add: Scene) -> TraceBuilder:
+    """Return a trace of four steps of 1 ms with a kernel at each end of a step."""
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 20, 80, launch=start + 10)
+        add(builder, start)
+        builder.kernel(start + 800, 180, launch=start + 790)
+    return builder
+
+
+def copies_at(*functions: str, memory: str = "Pageable", first: float = 120) -> Scene:
+    """Return copies to the GPU of 50 µs, one in each function."""
+
+    def add(builder: TraceBuilder, start: float) -> None:
+        for number, name in enumerate(functions):
+            at = start + first + 100 * number
+            builder.function(f"train.py(3): {name}", at, 95)
+            builder.copy(f"HtoD ({memory} -> Device)", at + 10, 50, launch=at + 5, call=60)
+
+    return add
+
+
+# waits
+
+
+def test_ten_sites_that_each_only_move_the_wait_are_one_finding_that_saves_what_all_of_them_save(
+    tmp_path: Path,
+) -> None:
+    (finding,) = findings_of(one_after_another(10), tmp_path)
+    assert finding.rule.id == "PIN201"
+    assert {str(site.evidence.place) for site in finding.sites} == {f"value{number}" for number in range(10)}
+    assert [site.saving.saving_ns for site in finding.sites if site.saving] == [0] * 10
+    assert saving_ns(finding) > 2_500_000  # the host works for 3 ms while the first kernel still runs
+    assert finding.severity == "high"
+
+
+def test_the_figures_of_a_finding_are_the_sums_of_its_sites_the_costliest_first(tmp_path: Path) -> None:
+    (finding,) = findings_of(one_after_another(3), tmp_path)
+    costs = [site.evidence.cost_ns for site in finding.sites]
+    assert costs == sorted(costs, reverse=True)
+    assert finding.evidence.cost_ns == sum(costs)
+    assert finding.evidence.place == finding.sites[0].evidence.place
+    assert finding.evidence.text.startswith("aten::item at 3 sites: 3 per step; as traced, the host waits ")
+    assert finding.evidence.edits.unwaited == frozenset().union(
+        *(site.evidence.edits.unwaited for site in finding.sites)
+    )
+
+
+def test_one_site_is_a_finding_as_ever(tmp_path: Path) -> None:
+    (finding,) = findings_of(one_after_another(1), tmp_path)
+    ((evidence, saving),) = finding.sites
+    assert (evidence, saving) == (finding.evidence, finding.saving)
+    assert not finding.evidence.sites
+    assert not finding.alone
+    assert finding.by_site == (finding,)
+    assert " sites" not in finding.evidence.text
+
+
+def test_two_rules_are_two_findings_the_larger_saving_first(tmp_path: Path) -> None:
+    def both(builder: TraceBuilder, start: float) -> None:
+        copies_at("one", "two")(builder, start)
+        copies_at("three", "four", memory="Pinned", first=420)(builder, start)
+
+    found = findings_of(scene(both), tmp_path)
+    assert {finding.rule.id: len(finding.sites) for finding in found} == {"PIN101": 2, "PIN301": 2}
+    assert saving_ns(found[0]) >= saving_ns(found[1])
+
+
+def test_what_costs_nothing_and_waits_for_nothing_else_is_no_site(tmp_path: Path) -> None:
+    def waits(builder: TraceBuilder, start: float) -> None:
+        for name, at in (("idle", start + 30), ("busy", start + 810)):  # the last kernel covers what comes after
+            builder.function(f"train.py(3): {name}", at - 2, 104)
+            builder.op("aten::item", at, 100)
+            builder.call("cudaStreamSynchronize", at + 10, 80)
+        builder.kernel(start + 985, 12, launch=start + 780)
+
+    (finding,) = findings_of(scene(waits), tmp_path)
+    assert [site.evidence.function for site in finding.sites] == ["idle"]
+
+
+# copies
+
+
+def test_copies_of_several_places_are_one_finding_with_their_sums(tmp_path: Path) -> None:
+    (finding,) = findings_of(scene(copies_at("one", "two", "three")), tmp_path)
+    assert finding.evidence.text.startswith("3 HtoD copies of pageable memory per step at 3 sites (")
+    assert "exposed for 150 µs of 150 µs" in finding.evidence.text
+    assert [site.evidence.figures.split(",")[0] for site in finding.sites] == ["1 per step"] * 3
+    assert len(finding.evidence.edits.pinned) == 3 * 4
+    assert finding.saving is not None
+    assert len(finding.alone) == 3
+
+
+def test_copies_together_hide_behind_no_more_kernels_than_there_are(tmp_path: Path) -> None:
+    (finding,) = findings_of(scene(copies_at("a", "b", "c", "d", "e", "f", memory="Pinned")), tmp_path)
+    assert [site.evidence.cost_ns for site in finding.sites] == [50_000] * 6
+    assert finding.evidence.cost_ns == 260_000  # of 300 µs exposed, beside 260 µs of kernels
+
+
+def test_hazards_are_told_one_by_one(tmp_path: Path) -> None:
+    def unawaited(builder: TraceBuilder, start: float) -> None:
+        for number, name in enumerate(("one", "two")):
+            at = start + 200 + 100 * number
+            builder.function(f"train.py(3): {name}", at, 95)
+            builder.copy("DtoH (Device -> Pinned)", at + 20, 50, launch=at + 10)
+
+    found = [finding for finding in findings_of(scene(unawaited), tmp_path) if finding.rule.id == "PIN501"]
+    assert [(finding.severity, len(finding.sites)) for finding in found] == [("suspect", 1)] * 2
+
+
+# replays
+
+
+def test_so_many_sites_get_a_replay_of_their_own_the_costliest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(savings, "MOST_REPLAYS", 2)
+    (finding,) = findings_of(one_after_another(5), tmp_path)
+    assert finding.saving
+    assert [site.saving is not None for site in finding.sites] == [True, True, False, False, False]
+
+
+def test_without_its_rows_a_finding_keeps_its_sites_and_savings(tmp_path: Path) -> None:
+    found = analysed(one_after_another(3), tmp_path).findings
+    finding = found.summary()[0]
+    assert [site.saving for site in finding.sites] == [site.saving for site in found[0].sites]
+    assert not any(site.evidence.edits for site in finding.sites)
+
+
+# words
+
+
+def test_the_terminal_lists_some_sites_and_counts_the_rest(tmp_path: Path) -> None:
+    text = text_of(analysed(one_after_another(10), tmp_path)).split("What to do")[1]
+    assert text.count("(train.py): aten::item, 1 per step, as traced stall ") == MAX_FOUND == 5
+    assert text.count("alone saves nothing") == 5
+    assert "- and 5 more sites, all in the JSON and HTML reports Fix: " in text
+    assert text.count("Fix: Keep the value on the GPU") == 1
+
+
+def test_as_many_as_are_listed_leave_no_rest(tmp_path: Path) -> None:
+    text = text_of(analysed(one_after_another(5), tmp_path)).split("What to do")[1]
+    assert text.count("alone saves nothing") == 5
+    assert "more site" not in text
+
+
+def test_the_headline_counts_the_sites(tmp_path: Path) -> None:
+    analysis = analysed(one_after_another(10), tmp_path)
+    said = headline(analysis.profile, analysis.findings).do
+    assert said.startswith("First: single values read on the host in value")
+    assert "() and 9 more sites; fixing it saves " in said
+
+
+def test_sites_that_save_nothing_together_are_these(tmp_path: Path) -> None:
+    analysis = analysed(scene(copies_at("one", "two", memory="Pinned")), tmp_path)
+    found = next(each for each in analysis.findings if each.rule.id == "PIN301")
+    finding = replace(found, saving=Saving(0.0, (0.0, 9.0)))
+    assert len(finding.sites) == 2
+    assert worth(finding, analysis.profile) == "fixing these alone saves nothing"
+
+
+def test_every_rule_has_a_family() -> None:
+    assert {rule.family for rule in RULES} <= set(FAMILIES.values())
+    family = {rule.id: rule.family for rule in RULES}
+    assert [family[name] for name in ("PIN109", "PIN210", "PIN303", "PIN401", "PIN507")] == [
+        "copies", "waits", "overlap", "input", "hazards",
+    ]  # fmt: skip
