@@ -19,6 +19,11 @@ WHY = {
     HOST: "the host does something else there, as logging, a checkpoint, or compiling",
 }
 """Reasons why a step is unlike the others."""
+WHY_SERVED = {
+    GPU: "the GPU has more to do there, as in a prefill among decodes",
+    HOST: "the host does something else there, or waits for requests",
+}
+"""The same of the batches of a server."""
 
 
 @dataclass(frozen=True)

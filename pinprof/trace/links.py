@@ -2,7 +2,19 @@
 
 import numpy as np
 
-from pinprof.trace.tables import NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Links, Steps, Trace
+from pinprof.trace.tables import (
+    NONE,
+    WHOLE_TRACE,
+    Activities,
+    Bools,
+    Calls,
+    HostEvents,
+    Int32s,
+    Int64s,
+    Links,
+    Steps,
+    Trace,
+)
 
 ROUNDING_NS = 1000
 """How far the ends of ranges that follow each other overlap in a trace of whole microseconds."""
@@ -19,7 +31,10 @@ USUAL_DEPTH = 64
 def find_links(
     ops: HostEvents, functions: HostEvents, calls: Calls, gpu: Activities, launch: Int32s, steps: Steps
 ) -> Links:
-    """Return all links of a trace, given those from activities to their launches."""
+    """Return all links of a trace, given those from activities to their launches.
+
+    Where the whole trace is the only step, what was queued before the recording began is its work too.
+    """
     call_step = step_at(steps, calls.start_ns) if steps.on_host else np.full(len(calls), NONE, np.int32)
     launched_in = follow(call_step, launch)
     return Links(
@@ -29,7 +44,7 @@ def find_links(
         function=enclosing(functions, calls),
         function_parent=enclosing(functions, functions),
         call_step=call_step,
-        activity_step=launched_in if steps.on_host else step_at(steps, gpu.start_ns),
+        activity_step=launched_in if steps.on_host and steps.source != WHOLE_TRACE else step_at(steps, gpu.start_ns),
     )
 
 

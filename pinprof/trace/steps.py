@@ -1,10 +1,11 @@
-"""Finds the training steps of a trace: by the profiler's marks, by an annotation, or by repetition."""
+"""Finds the steps of a trace: by the profiler's marks, a server's, an annotation, or by repetition."""
 
 import re
 
 import numpy as np
 
 from pinprof.trace.links import follow, step_at
+from pinprof.trace.serving import serving_marks
 from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Steps
 from pinprof.trace.threads import STEP_PREFIX
 
@@ -27,6 +28,7 @@ def find_steps(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Acti
     """Return the steps of a trace, from the best evidence that it holds."""
     found = (
         _profiler_steps(annotations, calls, launch)
+        or _served_batches(annotations)
         or _annotated_steps(annotations, calls, launch)
         or _repeated_steps(calls, gpu, launch)
     )
@@ -42,6 +44,21 @@ def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> St
     rows = rows[annotations.thread[rows] == thread]
     steps = _steps("profiler_step", STEP_PREFIX + "N", annotations.start_ns[rows], annotations.end_ns[rows])
     return _mark_complete(steps, _launches_per_step(steps, calls, launch))
+
+
+def _served_batches(annotations: HostEvents) -> Steps | None:
+    """Return the times between the starts of a server's marks: what it does between two belongs to the first.
+
+    Of the last batch that is not known, so it is not complete; it is where it is the only one.
+    """
+    found = serving_marks(annotations)
+    if found is None:
+        return None
+    marker, rows = found
+    start, end = annotations.start_ns[rows], annotations.end_ns[rows]
+    steps = _steps("annotation", marker, start, np.append(start[1:], end[-1:]))
+    steps.complete[-1] = len(rows) == 1
+    return steps
 
 
 def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from trace_builder import COMPUTE, LAUNCH_US, TraceBuilder, without_known_events
+from trace_builder import COMPUTE, LAUNCH_US, MAIN, TraceBuilder, without_known_events
 
+from pinprof.report.timeline.names import step_names
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import NONE
 
@@ -127,6 +128,94 @@ def test_marks_of_another_thread_are_left_out(builder: TraceBuilder, read: Read)
 def test_marks_on_the_gpu_are_none(builder: TraceBuilder, read: Read) -> None:
     for number in range(3):
         builder.event("gpu_user_annotation", f"ProfilerStep#{number}", number * STEP_US, STEP_US)
+    assert read(builder).steps.source == "whole_trace"
+
+
+# ---------------------------------------------------------------- a server's batches
+
+
+def serve(builder: TraceBuilder, names: Iterable[str], *, thread: int = MAIN) -> None:
+    """Mark batches, each of which launches work within its mark, and a last kernel behind it."""
+    for number, name in enumerate(names):
+        builder.on_thread(thread, "user_annotation", name, number * STEP_US, 400)
+        launch(builder, number * STEP_US + 5, NAMES[: 2 + 3 * (number % 2)])
+        launch(builder, number * STEP_US + 600, ["sample"])
+
+
+@pytest.mark.parametrize(
+    ("marker", "names"),
+    [
+        (
+            "vLLM's execute_context_N_generation_N",
+            ["execute_context_1(512)_generation_0(0)", "execute_context_0(0)_generation_3(3)"] * 2,
+        ),
+        (
+            "vLLM's execute_context_N_generation_N",
+            ["execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)"] * 4,
+        ),
+        ("vLLM's execute_new_N_cached_N", [f"execute_new_1_cached_{number}" for number in range(4)]),
+        ("vLLM's gpu_model_runner: forward", ["gpu_model_runner: forward"] * 4),
+        ("SGLang's scheduler.run_batch", ["scheduler.run_batch"] * 4),
+        (
+            "SGLang's step[MODE bs=N]",
+            ["step[EXTEND bs=2 toks=4096]", "step[DECODE bs=16]", "step[TARGET_VERIFY bs=4]", "step[DECODE bs=18]"],
+        ),
+    ],
+)
+def test_a_servers_marks_are_steps_however_their_batches_differ(
+    builder: TraceBuilder, read: Read, marker: str, names: list[str]
+) -> None:
+    serve(builder, names)
+    trace = read(builder)
+    assert (trace.steps.source, trace.steps.marker) == ("annotation", marker)
+    assert ranges(trace) == [(0, 1000), (1000, 2000), (2000, 3000), (3000, 3400)]
+    assert trace.steps.complete.tolist() == [True, True, True, False]
+    assert step_names(trace) == ["step 1", "step 2", "step 3", "step 4"]  # the numbers are sizes
+    assert trace.links.activity_step.tolist() == [0] * 3 + [1] * 6 + [2] * 3 + [3] * 5 + [NONE]
+
+
+def test_the_only_batch_of_a_server_is_a_step(builder: TraceBuilder, read: Read) -> None:
+    serve(builder, ["step[DECODE bs=16]"])
+    trace = read(builder)
+    assert ranges(trace) == [(0, 400)]
+    assert trace.steps.complete.all()
+
+
+def test_a_servers_outer_marks_are_its_steps(builder: TraceBuilder, read: Read) -> None:
+    for number in range(4):
+        builder.event("user_annotation", "scheduler.run_batch", number * STEP_US, 900)
+        for mode, start in (("TARGET_VERIFY", 10), ("DRAFT_EXTEND", 400)):
+            builder.event("user_annotation", f"step[{mode} bs=4]", number * STEP_US + start, 300)
+        launch(builder, number * STEP_US + 20, NAMES)
+    assert read(builder).steps.marker == "SGLang's scheduler.run_batch"
+
+
+def test_a_mark_within_another_begins_no_step(builder: TraceBuilder, read: Read) -> None:
+    for number in range(3):
+        builder.event("user_annotation", "step[DRAFT_LOOP raw_bs=4 bs=4 topk=1]", number * STEP_US, 900)
+        builder.event("user_annotation", "step[DECODE bs=4]", number * STEP_US + 100, 300)
+        launch(builder, number * STEP_US + 110, NAMES)
+    assert ranges(read(builder)) == [(0, 1000), (1000, 2000), (2000, 2900)]
+
+
+def test_a_servers_marks_of_another_thread_are_left_out(builder: TraceBuilder, read: Read) -> None:
+    serve(builder, ["scheduler.run_batch"] * 3)
+    builder.on_thread(555, "user_annotation", "scheduler.run_batch", 300, 2000)
+    assert ranges(read(builder)) == [(0, 1000), (1000, 2000), (2000, 2400)]
+
+
+def test_the_profilers_marks_come_before_those_of_a_server(builder: TraceBuilder, read: Read) -> None:
+    serve(builder, ["step[DECODE bs=16]"] * 3)
+    for number in range(3):
+        builder.step(number, number * STEP_US, STEP_US)
+    assert read(builder).steps.source == "profiler_step"
+
+
+@pytest.mark.parametrize("name", ["step", "step[3]", "forward", "execute", "run_batch", "execute_context"])
+def test_an_annotation_that_only_resembles_a_servers_is_one_like_any_other(
+    builder: TraceBuilder, read: Read, name: str
+) -> None:
+    serve(builder, [name] * 3)  # too few to show a step
     assert read(builder).steps.source == "whole_trace"
 
 

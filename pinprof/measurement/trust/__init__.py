@@ -11,6 +11,7 @@ from pinprof.measurement.trust.losses import (
     skipped_steps,
     unlinked_activities,
 )
+from pinprof.measurement.trust.queued import queued_before
 from pinprof.measurement.trust.recording import (
     copy_sizes,
     host_memory,
@@ -39,6 +40,7 @@ CHECKS: dict[str, Check] = {
     "lost_launches": lost_launches,
     "lost_graph_work": lost_graph_work,
     "unlinked_activities": unlinked_activities,
+    "queued_before": queued_before,
     "clock_skew": clock_skew,
     "unusable_events": unusable_events,
     "repaired_events": repaired_events,

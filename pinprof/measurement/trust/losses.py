@@ -19,6 +19,7 @@ from pinprof.measurement.trust.doubt import (
 from pinprof.measurement.trust.launches import Launches, launches_of
 from pinprof.measurement.trust.marks import step_numbers
 from pinprof.trace.links import follow
+from pinprof.trace.serving import is_serving
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.units import counted, percent
 
@@ -161,10 +162,10 @@ def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:
     """Return per launch of a graph how many activities launches of the same graph have; 0 where that is not known.
 
     Traces do not name graphs: the n-th launch in the same op of each step is taken to be of the same graph. Usual is
-    what more than half of them have.
+    what more than half of them have. A server has a graph for each size of its batches, so nothing is usual there.
     """
     usual = np.zeros(len(graphs), np.int64)
-    if len(trace.steps) < SAME_LAUNCHES:
+    if len(trace.steps) < SAME_LAUNCHES or is_serving(trace.steps):
         return usual
     op = follow(trace.ops.name, trace.links.op[graphs])
     step = trace.links.call_step[graphs]

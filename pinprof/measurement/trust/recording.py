@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from pinprof.analyses.regular import WHY, IrregularStep
+from pinprof.analyses.regular import WHY, WHY_SERVED, IrregularStep
 from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, ESTIMATE, OVERLAP, STALLS, Doubt, Seen, only_if
 from pinprof.measurement.trust.launches import launching
 from pinprof.measurement.trust.marks import step_numbers
 from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, RECORDED
+from pinprof.trace.serving import is_serving
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration
 
@@ -161,7 +162,8 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
     noted = trace.run.noted_in(RECORDED) if trace.run else []
     kinds = noted[step.step] if len(noted) == len(trace.steps) else set()
     named = [words for kind, words in NOTED.items() if kind in kinds]
-    return f"it has {' and '.join(named)} in it" if named else WHY[step.reason]
+    why = WHY_SERVED if is_serving(trace.steps) else WHY
+    return f"it has {' and '.join(named)} in it" if named else why[step.reason]
 
 
 def profiler_cost(seen: Seen) -> Doubt | None:

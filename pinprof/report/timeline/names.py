@@ -5,6 +5,7 @@ import re
 import numpy as np
 
 from pinprof.report.words import cut, printable
+from pinprof.trace.serving import is_serving
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
 
@@ -20,7 +21,7 @@ def step_names(trace: Trace) -> list[str]:
     """Return what the trace calls each step (`ProfilerStep#7`); steps without names of their own count from 1."""
     steps, marks = trace.steps, trace.annotations
     counted = [f"step {number}" for number in range(1, len(steps) + 1)]
-    if steps.source not in {"profiler_step", "annotation"}:
+    if steps.source not in {"profiler_step", "annotation"} or is_serving(steps):  # its numbers are sizes of batches
         return counted
     wanted = np.isin(marks.start_ns, steps.start_ns)
     if steps.source == "profiler_step":

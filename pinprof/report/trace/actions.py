@@ -8,7 +8,7 @@ from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, note, unbroken
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.trace.headline import nothing_found
-from pinprof.report.words import joint_worth, place, rates_of, site_figures, then_worth, worth
+from pinprof.report.words import MAX_CELL, cut, joint_worth, place, rates_of, site_figures, then_worth, worth
 from pinprof.rules import Finding, unsearched
 from pinprof.units import counted, duration, percent
 
@@ -36,7 +36,7 @@ def best(number: int, analysis: Analysis) -> Iterator[Markup]:
 
 def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis) -> Markup:
     brings = _short_worth(finding, analysis.profile.step_ns, analysis.profile.steps.whole)
-    at, more = str(finding.evidence.place) or "place not recorded", len(finding.sites) - 1
+    at, more = cut(str(finding.evidence.place), MAX_CELL) or "place not recorded", len(finding.sites) - 1
     return Markup(
         '<li class="{}"><a class="to" href="#finding-{}-{}"><span class="cost">{}</span> {}</a>'
         "<code>{}</code>{} {}</li>"

@@ -5,7 +5,16 @@ from typing import NamedTuple
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.step import OUTSIDE, because, busiest, busiest_idle_times, of_step, unit
+from pinprof.report.trace.step import (
+    AT_WORK,
+    OUTSIDE,
+    because,
+    busiest,
+    busiest_idle_times,
+    of_step,
+    unit,
+    where_it_goes,
+)
 from pinprof.report.words import NOT_TOLD, at_sites, printable, step_known
 from pinprof.rules import Findings, finding_of_verdict, unsearched
 from pinprof.units import duration, how_many, percent
@@ -60,6 +69,9 @@ def _lost(profile: Profile, mean: MeanStep) -> list[str]:
 def _working(profile: Profile, mean: MeanStep | None) -> str:
     if not profile.gpus:
         return "no work of a GPU was recorded"
+    work = next((fact for fact in where_it_goes(profile) if fact.name == AT_WORK), None)
+    if work:
+        return f"the GPU works for {work.number}, {work.meaning}"
     return f"kernels run for {of_step(mean.compute_ns + mean.both_ns, mean)} of it" if mean else ""
 
 

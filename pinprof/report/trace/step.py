@@ -23,6 +23,8 @@ WORTH_NAMING = 0.005
 """Memsets of a smaller share of the step are left to the bar, and earlier work of a smaller share of the stalls out."""
 LONGER = 1.005
 """Work that is longer than the step by less than this reads the same."""
+AT_WORK = "GPU work"
+"""What a GPU does where the step is not known."""
 OUTSIDE = "outside"
 """Idle time of the only step that lies around all work of a GPU: no launch tells its cause."""
 IDLE_BECAUSE = {
@@ -89,10 +91,20 @@ def where_it_goes(profile: Profile) -> Iterator[Fact]:
         reason = why_not(why.step, why.per_step, why.busy, why.overlap)
         if profile.gpus and reason:
             yield Fact("where it goes", NOTHING, reason)
+            yield from _at_work(profile) if why.step else ()
     else:
         yield from _on_gpu(profile, mean)
     if profile.sums and profile.gpus:
         yield _stalls(profile, profile.sums.waits, mean)
+
+
+def _at_work(profile: Profile) -> Iterator[Fact]:
+    """Yield how long the GPU that works most does so: known without the step, which lacks what came before."""
+    times = [time for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
+    most = max(times, key=lambda time: time.busy_ns, default=None)
+    if most:
+        share = f"{percent(most.busy_ns / most.span_ns)} of the time from its first work to its last"
+        yield Fact(AT_WORK, duration(most.busy_ns), f"{share}, as traced; it idles for {duration(most.idle_ns)} of it")
 
 
 def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:

@@ -1,0 +1,74 @@
+"""Work that was queued before the recording began, beside which the host and its own work cannot be compared."""
+
+import numpy as np
+
+from pinprof.intervals import covered, union
+from pinprof.measurement.trust.doubt import CAUSES, DRAIN, ESTIMATE, STEP, Doubt, Seen
+from pinprof.replay.bound import GPU_BOUND, is_gpu_bound
+from pinprof.trace.gaps import LATE_START_NS
+from pinprof.trace.tables import NONE, WHOLE_TRACE, Bools
+from pinprof.units import duration
+
+APART = 0.5
+"""Share of the time in which the host launches the work of several steps: if the GPU is not seen at work for so long,
+most of what it does lies beside nothing that is recorded of the host."""
+
+REMEDY = "record several steps in a row, with what the GPU does from the begin on"
+
+
+def queued_before(seen: Seen) -> Doubt | None:
+    """Report that the GPU did, while the host launched, what was queued before and is not in the trace, or of no step.
+
+    Several steps show by the ends of their work that the GPU is the limit; of a single one nothing tells what came
+    before it.
+    """
+    found = seen.trace.steps.holds(seen.trace.links.activity_step) & (seen.trace.links.launch != NONE)
+    if not found.any():
+        return None
+    times, alone, length = seen.times, seen.times.count == 1, seen.times.traced_ns or 0.0
+    if not alone and is_gpu_bound(times.busy_ns or 0.0, length):
+        return None
+    unseen, launching = _unseen_ns(seen, found)
+    if unseen > LATE_START_NS and unseen >= ((1 - GPU_BOUND) * length if alone else APART * launching):
+        return _doubt(
+            f"no GPU work for {duration(unseen)} after the first launch",
+            "the GPU did what was queued before the recording began, or the clocks of host and GPU are apart",
+        )
+    earlier = _earlier_ns(seen) if alone else 0
+    if earlier and earlier >= (1 - GPU_BOUND) * length:
+        return _doubt(
+            f"no launch of what the GPU does for {duration(earlier)} of the only step",
+            "the GPU did what was queued before the recording began",
+        )
+    return None
+
+
+def _doubt(what: str, why: str) -> Doubt:
+    return Doubt(
+        what,
+        f"{why}: that is no idle time, and whether host or GPU is the limit cannot be told",
+        REMEDY,
+        frozenset({STEP, ESTIMATE, CAUSES, DRAIN}),
+    )
+
+
+def _unseen_ns(seen: Seen, found: Bools) -> tuple[int, int]:
+    """Return how long after the first of these launches the GPU begins to work, and how long they go on, in ns."""
+    trace = seen.trace
+    launched = trace.calls.end_ns[trace.links.launch[found]]
+    first = int(launched.min())
+    return int(trace.gpu.start_ns.min()) - first, int(launched.max()) - first
+
+
+def _earlier_ns(seen: Seen) -> int:
+    """Return how long work in flight runs in the only step, where the host tells its length, in ns.
+
+    If the whole trace is the step, all work is its own; and a length that the GPU tells has none of that in it.
+    """
+    trace, times = seen.trace, seen.times
+    if times.source == WHOLE_TRACE or times.host_ns is None or times.host_ns <= (times.device_ns or 0.0):
+        return 0
+    queued = trace.in_flight
+    step = np.flatnonzero(trace.steps.complete)
+    running = union(trace.gpu.start_ns[queued], trace.gpu.end_ns[queued])
+    return int(covered(running, trace.steps.start_ns[step], trace.steps.end_ns[step]).sum())
