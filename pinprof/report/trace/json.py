@@ -10,7 +10,8 @@ from pinprof.analyses.pause import Pause
 from pinprof.analyses.syncs import Stalled
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.known import Known, Perhaps, given
-from pinprof.measurement.profile import CopySums, GpuSums, PerStep, Profile, WaitCost, WaitSite, whole_cost
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import CopySums, GpuSums, PerStep, WaitCost, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.course_json import course_of_run

@@ -10,7 +10,8 @@ from pinprof.analyses.course import Course
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.known import Withheld, given
-from pinprof.measurement.profile import Profile, WaitSite
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import WaitSite
 from pinprof.measurement.trust import Doubt
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
