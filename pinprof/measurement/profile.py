@@ -16,6 +16,7 @@ from pinprof.analyses.loader import LoaderSums
 from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import MeanStep, measure_mean
 from pinprof.analyses.pause import Pause, measure_pause
+from pinprof.analyses.spent import KernelSums, OpSums, measure_kernels, measure_ops
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Cost, Site
 from pinprof.details import Details, details_of
@@ -89,6 +90,10 @@ class Profile:
     """As traced; None without complete steps on the host, and where sums per step are withheld."""
     slow_launches: SlowLaunches | None
     """As traced; None where sums per step are withheld."""
+    kernels: Perhaps[KernelSums]
+    """The kernels of the complete steps by name."""
+    ops: Perhaps[OpSums]
+    """The ops of the complete steps by name, as traced."""
     host: HostSums | None
     """Where the host's time goes without the profiler; None where it was not sampled."""
 
@@ -199,8 +204,22 @@ class _Sums:
             unlike=details.unlike,
             pause=None if no_sums else measure_pause(trace, details.loader.times),
             slow_launches=None if no_sums else measure_slow_launches(trace, details.syncs.stalls.call, steps.divisor),
+            kernels=_unless(self.no_kernels, lambda: measure_kernels(trace, details.sources)),
+            ops=_unless(no_sums, self.ops),
             host=measure_host(trace.info.host),
         )
+
+    @property
+    def no_kernels(self) -> Doubt | None:
+        """Why the time of kernels per step is withheld, if it is."""
+        return self.why.per_step or self.why.busy
+
+    def ops(self) -> OpSums:
+        """Return the ops by name, with their stalls and kernels where these are given."""
+        details, stalls = self.details, self.details.syncs.stalls
+        counted = ~stalls.profiler
+        known = None if self.why.stalls else (stalls.call[counted], stalls.stall_ns[counted])
+        return measure_ops(details.trace, details.sources, known, kernels=not self.no_kernels)
 
     def steps(self) -> StepTimes:
         """Return the steps as traced, without the times that are withheld."""
