@@ -17,6 +17,7 @@ from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.course_json import course_of_run
 from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
 from pinprof.report.trace.host_json import host_profile
+from pinprof.report.trace.spent_json import spent
 from pinprof.rules import Finding, Findings, Saving
 from pinprof.units import ms
 from pinprof.version import REPORT_SCHEMA, VERSION
@@ -155,6 +156,7 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
             "pin_thread": profile.loader.pin_thread,
             "pins": profile.loader.pins,
         },
+        **spent(profile),
         "host_profile": host_profile(profile),
         "host_memory": asdict(info.host_memory) if info.host_memory else None,
         "findings": [_finding(finding, step) for finding in findings],
