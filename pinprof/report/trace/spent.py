@@ -14,11 +14,14 @@ MAX_LABEL = 48
 DECORATION = re.compile(r"^void |\(anonymous namespace\)::|\b(at::native|at|c10|std)::")
 """What the names of many kernels have in common."""
 
-KERNEL_COLUMNS = ("kernel", "launched by", "count", "time", "mean", "of the GPU's work", "of the step")
 WITHOUT = "without profiler"
 OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WITHOUT, "stall", "kernels")
 OP_MEANING = "own time: without the ops that an op calls; stall: the part of it in calls that can block"
-WITHOUT_MEANING = f"{WITHOUT}: the same share of the step as it is then; the profiler slows some ops more than others"
+
+
+def kernel_columns(profile: Profile) -> tuple[str, ...]:
+    """Return the columns of the table of kernels."""
+    return "kernel", "launched by", "count", "time", "mean", "of the GPU's work", f"of the {profile.steps.whole}"
 
 
 def kernels_title(profile: Profile, *, communication: bool) -> str:
@@ -39,7 +42,7 @@ def of_kind(sums: KernelSums, *, communication: bool) -> list[KernelTime]:
 
 
 def kernel_cells(profile: Profile, sums: KernelSums, row: KernelTime) -> tuple[str, ...]:
-    """Return what each of KERNEL_COLUMNS says of the kernels of a name."""
+    """Return what each of the columns says of the kernels of a name."""
     steps, of_step = profile.steps.divisor, step_share(profile, sums, row)
     return (
         kernel_label(row.name),
@@ -74,10 +77,12 @@ def op_cells(profile: Profile, sums: OpSums, row: OpTime) -> tuple[str, ...]:
     )
 
 
-def op_meanings(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def op_meanings(profile: Profile, rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return what the columns of these rows of ops mean."""
-    estimated = any(row[OP_COLUMNS.index(WITHOUT)] != NOTHING for row in rows)
-    return [OP_MEANING, *([WITHOUT_MEANING] if estimated else [])]
+    if all(row[OP_COLUMNS.index(WITHOUT)] == NOTHING for row in rows):
+        return [OP_MEANING]
+    share = f"the same share of the {profile.steps.whole} as it is then"
+    return [OP_MEANING, f"{WITHOUT}: {share}; the profiler slows some ops more than others"]
 
 
 def without_profiler_ns(profile: Profile, sums: OpSums, time_ns: int) -> float | None:

@@ -12,8 +12,11 @@ NS_PER_US = 1000
 
 
 def spent(profile: Profile) -> dict[str, Any]:
-    """Return the kernels and ops of a step with their sums; where they are withheld none, and null for the sums."""
-    kernels, ops = given(profile.kernels), given(profile.ops)
+    """Return the kernels and ops of a step with their sums.
+
+    Where they are withheld, and without complete steps, there are none, and null for the sums.
+    """
+    kernels, ops = (given(profile.kernels), given(profile.ops)) if profile.steps.count else (None, None)
     return {
         "kernels": [_kernel(profile, kernels, row) for row in kernels.rows] if kernels else [],
         "kernel_sums": kernels

@@ -6,10 +6,10 @@ from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Column, Markup, note, number_columns, table
 from pinprof.report.trace.spent import (
-    KERNEL_COLUMNS,
     OP_COLUMNS,
     in_all,
     kernel_cells,
+    kernel_columns,
     kernels_title,
     left_out,
     of_kind,
@@ -35,19 +35,20 @@ def kernel_tables(profile: Profile) -> Iterator[Markup]:
     for communication, what in ((False, "kernel"), (True, "collective")):
         chosen = of_kind(sums, communication=communication)
         rows = [(_code(row.name), *kernel_cells(profile, sums, row)[1:]) for row in chosen]
-        yield from _table(kernels_title(profile, communication=communication), KERNEL_COLUMNS, rows, what)
+        yield from _table(kernels_title(profile, communication=communication), kernel_columns(profile), rows, what)
     yield _left(left_out(profile, sums, "kernel"))
 
 
 def op_tables(profile: Profile) -> Iterator[Markup]:
     """Yield the ops by host time."""
     sums = given(profile.ops)
-    if isinstance(profile.ops, Withheld):
+    if isinstance(profile.ops, Withheld) and profile.counts.get("cpu_op"):
         yield note(f"The table is {why_not(profile.ops.reason)}.")
     if not sums or not sums.rows:
         return
     rows = [op_cells(profile, sums, row) for row in sums.rows]
-    caption = f"{ops_title(profile)}: {' '.join(in_all(profile, sums))}. {'. '.join(map(_sentence, op_meanings(rows)))}"
+    meaning = ". ".join(map(_sentence, op_meanings(profile, rows)))
+    caption = f"{ops_title(profile)}: {' '.join(in_all(profile, sums))}. {meaning}"
     yield from _table(caption, OP_COLUMNS, [(_code(name), *cells) for name, *cells in rows], "op")
     yield _left(left_out(profile, sums, "op"))
 

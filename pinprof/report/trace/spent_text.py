@@ -8,10 +8,10 @@ from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
 from pinprof.report.layout import bullet, fact, section, table
 from pinprof.report.trace.spent import (
-    KERNEL_COLUMNS,
     OP_COLUMNS,
     in_all,
     kernel_cells,
+    kernel_columns,
     kernels_title,
     left_out,
     of_kind,
@@ -40,7 +40,7 @@ def kernels_section(profile: Profile, *, full: bool) -> Iterator[RenderableType]
         rows = [kernel_cells(profile, sums, row) for row in of_kind(sums, communication=communication)]
         if rows:
             yield section(kernels_title(profile, communication=communication))
-            yield from _table(KERNEL_COLUMNS, rows, what, full=full)
+            yield from _table(kernel_columns(profile), rows, what, full=full)
     if full and (left := left_out(profile, sums, "kernel")):
         yield bullet(left)
 
@@ -57,7 +57,7 @@ def ops_section(profile: Profile, *, full: bool) -> Iterator[RenderableType]:
         yield section(ops_title(profile))
         yield fact(*in_all(profile, sums))
         yield from _table(OP_COLUMNS[:-1], [row[:-1] for row in rows], "op", full=full)  # no room for their kernels
-        yield from map(bullet, op_meanings(rows))
+        yield from map(bullet, op_meanings(profile, rows))
     if full and (left := left_out(profile, sums, "op")):
         yield bullet(left)
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +214,24 @@ def test_names_are_those_that_scripts_rely_on(tmp_path: Path) -> None:
     trace = document(training(), tmp_path)
     assert {key for row in trace["kernels"] for key in row} == KERNEL
     assert {key for row in trace["ops"] for key in row} == OP
+
+
+def test_without_steps_the_shares_are_of_the_trace(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::mm", 0, 30)
+    builder.kernel(20, 70, launch=10)
+    report = text(builder, tmp_path)
+    assert "Kernels by GPU time, in the whole trace" in report
+    assert "of the trace" in report
+    assert "of the step" not in report.split("Kernels by GPU time")[1].split("What to do")[0]
+
+
+def test_without_complete_steps_there_are_no_sums(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in range(0, 4000, 1000):
+        builder.step(start // 1000, start, 1000)
+        builder.kernel(start + 20, 10, launch=start + 10)
+    analysis = analysed(builder, tmp_path)
+    steps = replace(analysis.profile.steps, count=0)
+    (trace,) = json.loads(to_json([(replace(analysis.profile, steps=steps), analysis.findings)]))["traces"]
+    assert (trace["kernels"], trace["kernel_sums"], trace["ops"], trace["op_sums"]) == ([], None, [], None)
