@@ -11,6 +11,7 @@ from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, show, write
 from pinprof.cli.traces import (
     JobOptions,
+    TextOptions,
     analysing,
     chosen_job,
     expanded,
@@ -22,6 +23,7 @@ from pinprof.cli.traces import (
     read,
     read_all,
     say_what_has_no_effect,
+    text_options,
     write_page,
 )
 from pinprof.urls import STANDARD_INPUT
@@ -44,13 +46,7 @@ NAMED = 4
 @click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only the JSON.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts and an interactive timeline.")
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
-@click.option(
-    "--waits-by",
-    type=click.Choice(["line", "library"]),
-    default="line",
-    show_default=True,
-    help="Add up waits in libraries by the line of your code that calls them, or by the library's function.",
-)
+@text_options
 @machine_option
 @job_options
 @jobs_option
@@ -61,7 +57,7 @@ def report(
     html_file: str | None,
     *,
     with_hta: bool,
-    waits_by: str,
+    text: TextOptions,
     machine: MachineFile | None,
     job: JobOptions,
     force: bool,
@@ -88,6 +84,7 @@ def report(
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
       pinprof report trace.json.gz --hta
       pinprof report trace.json.gz --waits-by library
+      pinprof report trace.json.gz --full
       pinprof report trace.json.gz --machine bench.json
       pinprof report run/ --html job.html --json job.json
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
@@ -96,7 +93,7 @@ def report(
     check_outputs((json_file, html_file), force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
-    wanted = _Wanted(json_file, html_file, with_hta, machine, waits_by)
+    wanted = _Wanted(json_file, html_file, with_hta, machine, text)
     if len(files) > 1 and STANDARD_INPUT not in files:
         _report_several(measured_ranks(files, job, machine), job, wanted)
     else:
@@ -110,13 +107,13 @@ def report(
 
 
 class _Wanted(NamedTuple):
-    """The outputs of the report, whether to ask HTA, the user's bench, and what waits are added up by."""
+    """The outputs of the report, whether to ask HTA, the user's bench, and how much the text has."""
 
     json_file: str | None
     html_file: str | None
     with_hta: bool
     machine: MachineFile | None
-    waits_by: str
+    of_text: TextOptions
 
     @property
     def text(self) -> bool:
@@ -149,7 +146,7 @@ def _report_each(
 
     if wanted.text:
         for each in measured:
-            print_report(each.profile, each.findings, wanted.waits_by)
+            print_report(each.profile, each.findings, wanted.of_text)
         print_hta(hta)
     if wanted.json_file:
         write(wanted.json_file, to_json([(each.profile, each.findings) for each in measured], hta=hta))
@@ -173,7 +170,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     if wanted.text:
         width, color = page_options()
         show(to_text(ranks, parts, width=width, color=color) + "\n")
-        print_report(shown[1].profile, shown[1].findings, wanted.waits_by)
+        print_report(shown[1].profile, shown[1].findings, wanted.of_text)
         print_hta(hta)
     if wanted.json_file:
         write(wanted.json_file, to_json([(part.profile, part.findings) for part in parts], ranks, hta))

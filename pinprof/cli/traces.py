@@ -174,6 +174,35 @@ RUN = click.option(
 )
 
 
+class TextOptions(NamedTuple):
+    """How much the text of a report has."""
+
+    waits_by: str = "line"
+    """Waits in libraries are added up by `line` or `library`."""
+    full: bool = False
+    """Whether the tables of waits, kernels and ops have all rows."""
+
+
+def text_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options about the text of a report to a command, which gets them as `text`."""
+
+    @wraps(command)
+    def with_text(*args: Any, waits_by: str, full: bool, **options: Any) -> None:
+        command(*args, text=TextOptions(waits_by, full), **options)
+
+    return WAITS_BY(FULL(with_text))
+
+
+WAITS_BY = click.option(
+    "--waits-by",
+    type=click.Choice(["line", "library"]),
+    default="line",
+    show_default=True,
+    help="Add up waits in libraries by the line of your code that calls them, or by the library's function.",
+)
+FULL = click.option("--full", is_flag=True, help="Print all rows of the tables of waits, kernels and ops.")
+
+
 def say_what_has_no_effect(job: JobOptions) -> None:
     """Name the given options of a job, which have no effect on a single file."""
     given = [f"--{name.replace('_', '-')}" for name, value in job._asdict().items() if value is not None]
@@ -227,12 +256,12 @@ def one_trace(argument: str) -> str:
     return paths[0]
 
 
-def print_report(profile: "Profile", findings: "Findings", waits_by: str = "line") -> None:
-    """Print the report on a trace, as wide as the terminal; waits in libraries by `line` or `library`."""
+def print_report(profile: "Profile", findings: "Findings", text: TextOptions = TextOptions()) -> None:  # noqa: B008
+    """Print the report on a trace, as wide as the terminal."""
     from pinprof.report.trace.text import to_text
 
     width, color = page_options()
-    show(to_text(profile, findings, width=width, color=color, waits_by=waits_by) + "\n")
+    show(to_text(profile, findings, width=width, color=color, **text._asdict()) + "\n")
 
 
 def write_page(path: str, measured: "Sequence[Analysis]") -> None:

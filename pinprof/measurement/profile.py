@@ -1,4 +1,4 @@
-"""The sums that were measured of one trace, each known or withheld."""
+"""What was measured of one trace: sums, each known or withheld."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from pinprof.analyses.communication import Communication
-from pinprof.analyses.copies import Copied, CopyGroup, Hidden, measure_copies
+from pinprof.analyses.copies import CopyGroup, measure_copies
 from pinprof.analyses.course import Course, Irregular
 from pinprof.analyses.host import HostSums, measure_host
 from pinprof.analyses.idle import DeviceTime
@@ -16,10 +16,23 @@ from pinprof.analyses.loader import LoaderSums
 from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import MeanStep, measure_mean
 from pinprof.analyses.pause import Pause, measure_pause
+from pinprof.analyses.spent import KernelSums, OpSums, measure_kernels, measure_ops
 from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import BareSite, Cost, Site, Stalled
+from pinprof.analyses.syncs import BareSite, Cost, Site
 from pinprof.details import Details, details_of
-from pinprof.measurement.known import Known, Perhaps, Withheld, given
+from pinprof.measurement.known import Known, Perhaps, Withheld
+from pinprof.measurement.sums import (
+    CopySums,
+    DrainPerStep,
+    ExposedSums,
+    GpuSums,
+    OverlapSums,
+    PerStep,
+    WaitCost,
+    WaitSite,
+    WaitsPerStep,
+    whole_cost,
+)
 from pinprof.measurement.trust import Seen, find_doubts
 from pinprof.measurement.trust.doubt import Doubt, Doubted, doubted
 from pinprof.replay import Replay, StepEstimate
@@ -29,108 +42,6 @@ from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Trace
 
 T = TypeVar("T")
-
-Times = tuple[tuple[str, int], ...]
-"""(cause, ns), the longest first."""
-
-
-@dataclass(frozen=True)
-class GpuSums:
-    """How long a GPU worked and was idle in the whole trace."""
-
-    device: int
-    time: Perhaps[DeviceTime]
-    idle_by_cause: Perhaps[Times]
-
-
-@dataclass(frozen=True)
-class CopySums:
-    """All copies of one direction and host memory in the whole trace."""
-
-    direction: str
-    host_memory: str
-    unsized: int
-    """Copies whose size is not recorded."""
-    copied: Perhaps[Copied]
-    hidden: Perhaps[Hidden]
-    host_blocked_ns: Perhaps[int]
-    """How long the host was blocked in calls that made or awaited these copies."""
-
-
-@dataclass(frozen=True)
-class OverlapSums:
-    """Copy time of all devices in the whole trace, in ns."""
-
-    overlapped_ns: int
-    exposed_ns: int
-    known_ns: int
-    """The copy time that the recording shows to be hidden or exposed: `Overlap.known_ns`."""
-    fraction: float | None
-    """The overlapped share of that; None without copies."""
-
-
-@dataclass(frozen=True)
-class ExposedSums:
-    """The exposed copies of one reason."""
-
-    reason: Perhaps[str]
-    count: Perhaps[int]
-    exposed_ns: Perhaps[int]
-
-
-@dataclass(frozen=True)
-class WaitCost(Stalled):
-    """What waits cost together."""
-
-    whole: Perhaps[Cost]
-    """With what they were for, and what they left."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WaitSite(BareSite):
-    """Waits of one cause at one place, and what they cost."""
-
-    total: Perhaps[WaitCost]
-    """In the whole trace."""
-    in_steps: Perhaps[WaitCost]
-    """In the complete steps together."""
-
-
-@dataclass(frozen=True)
-class DrainPerStep:
-    """What the waits of a step are for, and what they leave; times in ns."""
-
-    drain_ns: float
-    """The time in waits in which work queued before was still to be done."""
-    worked_ns: float
-    """The part of that in which the GPU worked."""
-    bubble_ns: float
-    """GPU idle after them."""
-
-
-@dataclass(frozen=True)
-class WaitsPerStep:
-    """The waits of a step; times in ns."""
-
-    hidden: float
-    hidden_stall_ns: float
-    """Time that the host stands in hidden waits."""
-    count: float
-    """Times that the host waits, as the code asks for or not."""
-    stall_ns: float
-    """Time that the host stands in these waits."""
-    drained: Perhaps[DrainPerStep]
-
-
-@dataclass(frozen=True)
-class PerStep:
-    """Sums over the complete steps, divided by their number. What lies outside of complete steps is left out."""
-
-    waits: Perhaps[WaitsPerStep]
-    exposed_ns: Perhaps[float]
-    """Copy time beside which no kernel runs, of the copies that count."""
-    pageable_bytes: Perhaps[float | None]
-    """Copied from or to pageable memory, as far as sizes are recorded; None if no size of such copies is."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +90,10 @@ class Profile:
     """As traced; None without complete steps on the host, and where sums per step are withheld."""
     slow_launches: SlowLaunches | None
     """As traced; None where sums per step are withheld."""
+    kernels: Perhaps[KernelSums]
+    """The kernels of the complete steps by name."""
+    ops: Perhaps[OpSums]
+    """The ops of the complete steps by name, as traced."""
     host: HostSums | None
     """Where the host's time goes without the profiler; None where it was not sampled."""
 
@@ -218,12 +133,6 @@ class Profile:
     def gravest(self, *reasons: Doubt | None) -> Doubt | None:
         """Return the gravest of the reasons for which figures are withheld; None where there is none."""
         return next((doubt for doubt in self.doubts if doubt in reasons), None)
-
-
-def whole_cost(cost: Perhaps[WaitCost]) -> Cost | None:
-    """Return all that waits cost, None where a part of that is withheld."""
-    known = given(cost)
-    return given(known.whole) if known else None
 
 
 UNKNOWN_STEP = StepEstimate(None, "estimated", None)
@@ -295,8 +204,22 @@ class _Sums:
             unlike=details.unlike,
             pause=None if no_sums else measure_pause(trace, details.loader.times),
             slow_launches=None if no_sums else measure_slow_launches(trace, details.syncs.stalls.call, steps.divisor),
+            kernels=_unless(self.no_kernels, lambda: measure_kernels(trace, details.sources)),
+            ops=_unless(no_sums, self.ops),
             host=measure_host(trace.info.host),
         )
+
+    @property
+    def no_kernels(self) -> Doubt | None:
+        """Why the time of kernels per step is withheld, if it is."""
+        return self.why.per_step or self.why.busy
+
+    def ops(self) -> OpSums:
+        """Return the ops by name, with their stalls and kernels where these are given."""
+        details, stalls = self.details, self.details.syncs.stalls
+        counted = ~stalls.profiler
+        known = None if self.why.stalls else (stalls.call[counted], stalls.stall_ns[counted])
+        return measure_ops(details.trace, details.sources, known, kernels=not self.no_kernels)
 
     def steps(self) -> StepTimes:
         """Return the steps as traced, without the times that are withheld."""

@@ -5,7 +5,7 @@ from statistics import median
 
 from pinprof.analyses.pause import MEANING
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import WaitSite
+from pinprof.measurement.sums import WaitSite
 from pinprof.ranks.part import RankPart
 from pinprof.ranks.table import RankRow
 from pinprof.rules.sums import within

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pinprof.measurement.profile import WaitSite, whole_cost
+from pinprof.measurement.sums import WaitSite, whole_cost
 from pinprof.report.words import in_short, place
 from pinprof.trace.lines import Place
 from pinprof.units import counted

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pinprof.analyses.syncs import BareSite, Cost
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile, WaitSite, whole_cost
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.replay import StepEstimate
 from pinprof.rules import Finding, Findings, FoundSite, Saving

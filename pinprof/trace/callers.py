@@ -41,21 +41,31 @@ def calling_function(trace: Trace, call: Int64s) -> Int32s:
     The threads of the autograd engine run no Python: their calls belong to the `backward` that the main thread is in
     meanwhile.
     """
-    function = trace.links.function[call].copy()
+    return _with_backward(trace, trace.links.function[call], trace.calls, call)
+
+
+def function_around(trace: Trace, op: Int64s) -> Int32s:
+    """Return the innermost Python function around each op, -1 for none; of the autograd engine's as of its calls."""
+    return _with_backward(trace, enclosing(trace.functions, trace.ops)[op], trace.ops, op)
+
+
+def _with_backward(trace: Trace, function: Int32s, events: HostEvents, row: Int64s) -> Int32s:
+    """Return the functions around rows of events, those of the autograd engine's threads from the main thread."""
     main = next((index for index, thread in enumerate(trace.threads) if thread.role == "main"), NONE)
     roles = np.array([thread.role == "autograd" for thread in trace.threads], dtype=bool)
-    lent = np.flatnonzero((function == NONE) & roles[trace.calls.thread[call]]) if len(call) else call
-    if len(lent) == 0:
+    lent = np.flatnonzero((function == NONE) & roles[events.thread[row]]) if len(row) else row
+    if len(lent) == 0 or len(trace.functions) == 0:
         return function
-    start, end = trace.calls.start_ns[call[lent]], trace.calls.end_ns[call[lent]]
+    start, end = events.start_ns[row[lent]], events.end_ns[row[lent]]
     order = np.argsort(start, kind="stable")
     thread = np.full(len(lent), main, np.int32)
     meanwhile = HostEvents((), start[order], end[order], np.zeros(len(lent), np.int32), thread)
     around = enclosing(trace.functions, meanwhile)
     backward = trace.functions.named(lambda name: BACKWARD in name)
     in_backward = within(backward, around, trace.links.function_parent)
-    function[lent[order]] = np.where(in_backward, around, NONE)
-    return function
+    found = function.copy()
+    found[lent[order]] = np.where(in_backward, around, NONE)
+    return found
 
 
 class UserCalls(NamedTuple):
@@ -69,8 +79,12 @@ class UserCalls(NamedTuple):
 
 def user_calls(trace: Trace, call: Int64s) -> UserCalls:
     """Return the innermost function of the user's own code around each call, and what it called there."""
-    own = trace.functions.named(is_user_code)
-    function, parent = calling_function(trace, call), trace.links.function_parent
+    return users_of(trace, calling_function(trace, call))
+
+
+def users_of(trace: Trace, function: Int32s) -> UserCalls:
+    """Return the same of each Python function, be it the user's own; -1 stands for none."""
+    own, parent = trace.functions.named(is_user_code), trace.links.function_parent
     own_or_none = np.append(own, values=True)  # the last one for no function
     within_own = np.where(own_or_none[parent], NONE, parent)
     called = outermost(~own, np.where(own_or_none[function], NONE, function), within_own)
@@ -80,21 +94,24 @@ def user_calls(trace: Trace, call: Int64s) -> UserCalls:
 
 def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine | None]:
     """Return per call the user's function around it, None for none; with its line where only one fits."""
+    found, which = places_of(trace, user_calls(trace, call), sources)
+    return [found[index] for index in which.tolist()]
+
+
+def places_of(trace: Trace, user: UserCalls, sources: Sources) -> tuple[list[SourceLine | None], Int64s]:
+    """Return the different places of the user's functions, as `call_places`, and per row which of these it has."""
     functions, names = trace.functions, trace.functions.names
-    user = user_calls(trace, call)
-    known: dict[tuple[int, str | None], SourceLine | None] = {}
-    recorded_one = cache(partial(_is_the_recorded_one, _frames_by_file(names)))
-    result: list[SourceLine | None] = []
-    for function, called in zip(user.function.tolist(), user.called.tolist(), strict=True):
-        if function == NONE:
-            result.append(None)
-            continue
-        text = names[functions.name[called]] if called != function else ""
-        key = int(functions.name[function]), called_name(text)
-        if key not in known:
-            known[key] = _place(names[key[0]], text, sources, recorded_one)
-        result.append(known[key])
-    return result
+    called = np.where(user.called == user.function, NONE, user.called)
+    function_name, called_as = (follow(functions.name, rows).astype(np.int64) for rows in (user.function, called))
+    width = len(names) + 1
+    pairs, which = np.unique((function_name + 1) * width + called_as + 1, return_inverse=True)
+    frames = cache(partial(_frames_by_file, names))  # only where a source is at hand: there may be many names
+    recorded_one = cache(lambda file, source: _is_the_recorded_one(frames(), file, source))
+    found: list[SourceLine | None] = []
+    for of_function, of_called in zip((pairs // width - 1).tolist(), (pairs % width - 1).tolist(), strict=True):
+        text = names[of_called] if of_called != NONE else ""
+        found.append(None if of_function == NONE else _place(names[of_function], text, sources, recorded_one))
+    return found, which
 
 
 def _place(function: str, called: str, sources: Sources, recorded_one: Callable[[str, str], bool]) -> SourceLine | None:

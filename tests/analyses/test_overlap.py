@@ -10,7 +10,8 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 from pinprof.analyses.overlap import REASONS, Overlap, _exposed, _kernels_were_queued, measure_overlap
 from pinprof.intervals import Intervals, length, subtract, union
 from pinprof.measurement.known import Known
-from pinprof.measurement.profile import OverlapSums, Profile, measure
+from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.sums import OverlapSums
 from pinprof.trace import read_trace
 from pinprof.trace.tables import KERNEL
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from pinprof.analyses.syncs import Cost
-from pinprof.measurement.profile import Profile, WaitSite
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import WaitSite
 from pinprof.report.charts.chart import Chart, Key, bars, layout
 from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
 from pinprof.report.words import idle_after, in_short

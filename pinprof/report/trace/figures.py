@@ -7,7 +7,8 @@ import plotly.graph_objects as go
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile, whole_cost
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import whole_cost
 from pinprof.report.charts.chart import escaped
 from pinprof.report.charts.host import host_chart
 from pinprof.report.elements import Markup

@@ -10,12 +10,14 @@ from pinprof.analyses.pause import Pause
 from pinprof.analyses.syncs import Stalled
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.known import Known, Perhaps, given
-from pinprof.measurement.profile import CopySums, GpuSums, PerStep, Profile, WaitCost, WaitSite, whole_cost
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import CopySums, GpuSums, PerStep, WaitCost, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.course_json import course_of_run
 from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
 from pinprof.report.trace.host_json import host_profile
+from pinprof.report.trace.spent_json import spent
 from pinprof.report.trace.verdict_json import verdicts
 from pinprof.rules import Finding, Findings, FoundSite, Saving
 from pinprof.units import ms
@@ -158,6 +160,7 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
             "pin_thread": profile.loader.pin_thread,
             "pins": profile.loader.pins,
         },
+        **spent(profile),
         "host_profile": host_profile(profile),
         "host_memory": asdict(info.host_memory) if info.host_memory else None,
         "findings": [_finding(finding, step) for finding in findings],

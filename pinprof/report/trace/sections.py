@@ -21,6 +21,7 @@ from pinprof.report.elements import Markup, lines, note
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.trace.course import course_table, unlike
 from pinprof.report.trace.host import not_sampled
+from pinprof.report.trace.spent_page import kernel_tables, op_tables
 from pinprof.report.trace.tables import (
     called_table,
     copies_table,
@@ -56,6 +57,8 @@ def below(number: int, analysis: Analysis) -> list[PagePart]:
         ("waits", "Waits of the host", _waits(analysis.profile)),
         ("host", "Where the host's time goes", _host(analysis.profile)),
         ("idle", "Idle GPU", _idle(analysis.profile)),
+        ("kernels", "Kernels", kernel_tables(analysis.profile)),
+        ("ops", "Ops of the host", op_tables(analysis.profile)),
         ("course", "The whole run", _course(analysis.profile)),
         ("steps", "Steps" if steps.count > 1 else f"The {steps.whole}", _steps(analysis)),
     )

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.known import Perhaps, Withheld, given
-from pinprof.measurement.profile import GpuSums, Profile, WaitsPerStep
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import GpuSums, WaitsPerStep
 from pinprof.replay.bound import is_gpu_bound
 from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent

@@ -6,7 +6,8 @@ from pinprof.analyses.host import HostSums
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import StepParts
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile, WaitSite
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import WaitSite
 from pinprof.report.charts.overlap import PATTERNS
 from pinprof.report.elements import Column, Markup, bold, details, number_columns, table
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place

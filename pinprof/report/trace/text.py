@@ -11,7 +11,8 @@ from pinprof.analyses.course import Course
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.known import Withheld, given
-from pinprof.measurement.profile import Profile, WaitSite
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import WaitSite
 from pinprof.measurement.trust import Doubt
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
@@ -19,6 +20,7 @@ from pinprof.report.trace.course import ledger, regular, unlike
 from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
 from pinprof.report.trace.headline import nothing_found
 from pinprof.report.trace.host import TITLE, by_kind, called_cells, matters, not_sampled, precision
+from pinprof.report.trace.spent_text import kernels_section, ops_section
 from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
 from pinprof.report.trace.verdict import told
 from pinprof.report.words import (
@@ -65,16 +67,23 @@ SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspec
 
 
 def to_text(
-    profile: Profile, findings: Findings, *, width: int = 100, color: bool = False, waits_by: str = LINE
+    profile: Profile,
+    findings: Findings,
+    *,
+    width: int = 100,
+    color: bool = False,
+    waits_by: str = LINE,
+    full: bool = False,
 ) -> str:
     """Return the report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function.
+    Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. With `full`
+    the tables of waits, kernels and ops have all rows.
     """
-    return laid_out(_parts(profile, findings, waits_by), width=width, color=color)
+    return laid_out(_parts(profile, findings, waits_by, full=full), width=width, color=color)
 
 
-def _parts(profile: Profile, findings: Findings, waits_by: str) -> Iterable[RenderableType]:
+def _parts(profile: Profile, findings: Findings, waits_by: str, *, full: bool) -> Iterable[RenderableType]:
     yield _heading(profile)
     yield from _verdict(profile, findings)
     yield from _missing(DISTRUST, doubts(profile))
@@ -84,7 +93,7 @@ def _parts(profile: Profile, findings: Findings, waits_by: str) -> Iterable[Rend
     if profile.copies:
         yield from _copies(profile)
     if any(site.verdict != "profiler" for site in profile.sites):
-        yield from _waits(profile, waits_by)
+        yield from _waits(profile, waits_by, full=full)
     if seen := seen_elsewhere(profile):
         yield from _elsewhere(seen)
     if profile.loader.waits:
@@ -93,6 +102,10 @@ def _parts(profile: Profile, findings: Findings, waits_by: str) -> Iterable[Rend
         yield from _host(profile)
     if profile.gpus:
         yield from _idle(profile)
+        yield from kernels_section(profile, full=full)
+    if profile.counts.get("cpu_op"):
+        yield from ops_section(profile, full=full)
+    if profile.gpus:
         yield from _findings(profile, findings)
     yield from _missing(ABSENT, absences(profile))
 
@@ -204,7 +217,7 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
         yield bullet(f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {SENTENCES[reason]}")
 
 
-def _waits(profile: Profile, waits_by: str) -> Iterable[RenderableType]:
+def _waits(profile: Profile, waits_by: str, *, full: bool) -> Iterable[RenderableType]:
     sites = [site for site in profile.sites if site.verdict != "profiler"]
     listed = [site for site in sites if some_in_steps([site])]
     yield section(f"Waits of the host, {profile.steps.per} as traced")
@@ -214,12 +227,13 @@ def _waits(profile: Profile, waits_by: str) -> Iterable[RenderableType]:
         "cause", "in", "op or call", "count", "stall", "drain", "own", "rest", "GPU idle after", text_columns=3
     )
     together = gather(listed, waits_by)
-    for gathered in together[:MAX_SITES]:
-        for row in _gathered_rows(profile, gathered, waits_by):
+    most, within = (len(sites), len(sites)) if full else (MAX_SITES, MAX_WITHIN)
+    for gathered in together[:most]:
+        for row in _gathered_rows(profile, gathered, waits_by, within):
             rows.add_row(*(cut(cell, MAX_CELL) for cell in row))
     if listed:
         yield rows
-    if left := sum(len(gathered.sites) for gathered in together[MAX_SITES:]):
+    if left := sum(len(gathered.sites) for gathered in together[most:]):
         yield bullet(f"and {counted(left, 'more site')}, all in the JSON and HTML reports")
     if waits_by == LINE and called_from_several(listed):
         yield bullet(
@@ -243,8 +257,8 @@ def _elsewhere(seen: Sequence[SeenWait]) -> Iterable[RenderableType]:
         yield bullet(f"and {counted(len(seen) - MAX_SEEN, 'more line')}, all in the JSON and HTML reports")
 
 
-def _gathered_rows(profile: Profile, gathered: Gathered, by: str) -> Iterable[tuple[str, ...]]:
-    """Yield the row of a site; of several their sum, then the costliest, then what is left of them."""
+def _gathered_rows(profile: Profile, gathered: Gathered, by: str, most: int) -> Iterable[tuple[str, ...]]:
+    """Yield the row of a site; of several their sum, then so many of the costliest, then what is left of them."""
     first, *others = gathered.sites
     if not others:
         yield _cause(first), whole_place(first) or NOTHING, first.op or first.call, *wait_cells(profile, first)
@@ -256,10 +270,10 @@ def _gathered_rows(profile: Profile, gathered: Gathered, by: str) -> Iterable[tu
         f"{len(gathered.sites)} sites",
         *sums,
     )
-    for site in gathered.sites[:MAX_WITHIN]:
+    for site in gathered.sites[:most]:
         where = inner_place(site, by)
         yield f"  {_cause(site)}", f"  {where}", site.op or site.call, *wait_cells(profile, site)
-    if left := gathered.sites[MAX_WITHIN:]:
+    if left := gathered.sites[most:]:
         yield "  more", NOTHING, counted(len(left), "site"), *wait_cells(profile, *left)
 
 

@@ -535,7 +535,7 @@ def test_the_page_and_the_figure_say_the_same_of_each_event(
 def draw_charts(page: Page) -> None:
     for chart in page.locator(".chart").all():
         chart.scroll_into_view_if_needed()
-    page.wait_for_function("[...document.querySelectorAll('.chart')].every(c => c.querySelector('.main-svg'))")
+        chart.locator(".main-svg").first.wait_for(state="attached")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,0 +1,128 @@
+"""The time that GPUs spend in kernels, by name, with the ops and lines that launch them."""
+
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.analyses.spent.names import LONGEST_NAME, Names, by_name
+from pinprof.analyses.spent.origins import Origin, Origins
+from pinprof.intervals import length, union
+from pinprof.trace.callers import calling_function, outermost_op
+from pinprof.trace.collectives import is_collective_kernel
+from pinprof.trace.links import follow
+from pinprof.trace.sources import Sources
+from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
+from pinprof.units import shortened
+
+MOST_LANES = 8
+"""Streams of a kernel that are kept, those in which it runs longest."""
+
+
+class Lane(NamedTuple):
+    """A stream of a GPU."""
+
+    device: int
+    stream: int
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """The kernels of one name that the complete steps launched; times in ns."""
+
+    name: str
+    count: int
+    time_ns: int
+    communication: bool
+    """Whether they are those of collectives: their time is also that of waiting for other ranks."""
+    lanes: tuple[Lane, ...]
+    """Where they run, for the longest time first."""
+    op: str | None
+    """The outermost op, but for nodes of autograd, that launches most of their time; None where no op does."""
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class KernelSums:
+    """The kernels that the complete steps launched; times in ns."""
+
+    rows: tuple[KernelTime, ...]
+    """The costliest names."""
+    names: int
+    """How many names there are."""
+    left_ns: int
+    """Time of the names that are left out."""
+    time_ns: int
+    """Time of all kernels, each by itself."""
+    busy_ns: int
+    """How long GPUs work on what the complete steps launched, copies and memsets with it; the sum of all GPUs."""
+    devices: int
+    """How many GPUs run kernels."""
+
+
+def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
+    """Return the kernels of the complete steps by name."""
+    gpu = trace.gpu
+    inside = trace.steps.holds(trace.links.activity_step)
+    rows = np.flatnonzero(inside & (gpu.category == KERNEL))
+    time = gpu.duration_ns[rows]
+    names = by_name(gpu, rows, time)
+    of_collectives = names.sums(is_collective_kernel(gpu)[rows].astype(np.int64)) > 0
+    lanes, ops, origins = _lanes(trace, names, rows), *_launchers(trace, names, rows, sources)
+    found = (
+        KernelTime(
+            shortened(gpu.names[names.codes[at]], LONGEST_NAME),
+            int(names.count[at]),
+            int(names.time_ns[at]),
+            bool(of_collectives[at]),
+            lanes[at],
+            ops[at],
+            origins[at],
+        )
+        for at in names.kept
+    )
+    return KernelSums(
+        tuple(found),
+        len(names.codes),
+        names.left_ns,
+        int(time.sum()),
+        sum(_busy(trace, mine[inside[mine]]) for mine in gpu.of_device.values()),
+        len(np.unique(gpu.device[rows])),
+    )
+
+
+def _busy(trace: Trace, rows: Int64s) -> int:
+    return length(union(trace.gpu.start_ns[rows], trace.gpu.end_ns[rows]))
+
+
+def _launchers(trace: Trace, names: Names, rows: Int64s, sources: Sources) -> tuple[list[str | None], list[Origin]]:
+    """Return the op that launches most of each name, and where that is."""
+    time, launch = trace.gpu.duration_ns[rows], trace.links.launch[rows]
+    calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
+    known = calls[calls != NONE].astype(np.int64)
+
+    def of_rows(found: Int32s) -> Int32s:
+        """Return per row what was found of its launch; of none, which is the first if there is any, none."""
+        return np.concatenate((np.full(len(calls) - len(known), NONE, np.int32), found))[which]
+
+    op, _ = names.leading(of_rows(follow(trace.ops.name, outermost_op(trace, known))), time)
+    called = [shortened(trace.ops.names[op[at]], LONGEST_NAME) if op[at] != NONE else None for at in names.kept]
+    return called, Origins(trace, of_rows(calling_function(trace, known)), sources).of(names, time)
+
+
+def _lanes(trace: Trace, names: Names, rows: Int64s) -> list[tuple[Lane, ...]]:
+    """Return the streams of each name."""
+    gpu = trace.gpu
+    first = [mine[0] for mine in gpu.of_stream]
+    lanes = [Lane(*each) for each in zip(gpu.device[first].tolist(), gpu.stream[first].tolist(), strict=True)]
+    number = np.full(len(gpu), NONE, np.int64)
+    for lane, mine in enumerate(gpu.of_stream):
+        number[mine] = lane
+    width = len(lanes) + 1
+    pairs, place = np.unique(names.which * width + number[rows], return_inverse=True)
+    time = np.bincount(place, gpu.duration_ns[rows], minlength=len(pairs))
+    pairs = pairs[np.lexsort((-time, pairs // width))]
+    begin = np.searchsorted(pairs // width, np.arange(len(names.codes) + 1)).tolist()
+    of_name = (pairs[start:end][:MOST_LANES] % width for start, end in pairwise(begin))
+    return [tuple(lanes[lane] for lane in mine.tolist()) for mine in islice(of_name, len(names.kept))]

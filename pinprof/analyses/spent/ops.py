@@ -1,0 +1,125 @@
+"""The time that the host spends in ops, by name: each moment counts to the innermost op of its thread."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.analyses.spent.names import LONGEST_NAME, Names, by_name
+from pinprof.analyses.spent.origins import Origin, Origins
+from pinprof.trace.callers import function_around
+from pinprof.trace.links import enclosing, follow, step_at
+from pinprof.trace.sources import Sources
+from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int32s, Int64s, Trace
+from pinprof.units import shortened
+
+TRAINING = ("main", "autograd")
+"""Roles of threads whose ops count; those of others do that launch work for the GPU."""
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """The ops of one name in the complete steps, as traced; times in ns."""
+
+    name: str
+    count: int
+    own_ns: int
+    """Without the time in ops that they call."""
+    stall_ns: int | None
+    """The part of it that the host stands in calls that can block; None where that is withheld."""
+    kernels: int | None
+    """Kernels that they launch themselves, not by an op that they call; None where kernels are withheld."""
+    kernel_ns: int | None
+    """How long these kernels run."""
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class OpSums:
+    """The ops of the complete steps; times in ns."""
+
+    rows: tuple[OpTime, ...]
+    """The costliest names, by their own time."""
+    names: int
+    """How many names there are."""
+    left_ns: int
+    """Own time of the names that are left out."""
+    own_ns: int
+    """Own time of all."""
+    host_ns: int
+    """How long the complete steps are on the host."""
+
+
+def measure_ops(trace: Trace, sources: Sources, stalls: tuple[Int64s, Int64s] | None, *, kernels: bool) -> OpSums:
+    """Return the ops of the threads that train, by name.
+
+    `stalls` are rows of `Trace.calls` and their times in ns; None where they are withheld. `kernels` says whether those
+    that ops launch are given.
+    """
+    rows = np.flatnonzero(_inside(trace) & _training(trace)[trace.ops.thread])
+    own = own_times(trace.ops)[rows]
+    names = by_name(trace.ops, rows, own)
+    found = Origins(trace, function_around(trace, rows), sources).of(names, own) if len(rows) else []
+    stalled = _stalled(trace, *stalls)[rows] if stalls else None
+    count, time = (each[rows] for each in _launched(trace)) if kernels else (None, None)
+    sums = [None if each is None else names.sums(each).tolist() for each in (stalled, count, time)]
+    return OpSums(
+        tuple(_row(trace, names, at, sums, found[at]) for at in names.kept),
+        len(names.codes),
+        names.left_ns,
+        int(own.sum()),
+        int((trace.steps.end_ns - trace.steps.start_ns)[trace.steps.complete].sum()) if trace.steps.on_host else 0,
+    )
+
+
+def _row(trace: Trace, names: Names, at: int, sums: list[list[int] | None], origin: Origin) -> OpTime:
+    stall_ns, kernels, kernel_ns = (None if each is None else each[at] for each in sums)
+    name = shortened(trace.ops.names[names.codes[at]], LONGEST_NAME)
+    return OpTime(name, int(names.count[at]), int(names.time_ns[at]), stall_ns, kernels, kernel_ns, origin)
+
+
+def _inside(trace: Trace) -> Bools:
+    """Return whether each op began in a complete step."""
+    steps, ops = trace.steps, trace.ops
+    return steps.holds(step_at(steps, ops.start_ns)) if steps.on_host else np.zeros(len(ops), bool)
+
+
+def _training(trace: Trace) -> Bools:
+    """Return whether the ops of each thread count."""
+    chosen = np.array([thread.role in TRAINING for thread in trace.threads], dtype=bool)
+    launch = trace.links.launch
+    launching = trace.calls.thread[launch[launch != NONE]]
+    chosen[launching] = True
+    return chosen & np.array([thread.role != "pin_memory" for thread in trace.threads], dtype=bool)
+
+
+def own_times(ops: HostEvents) -> Int64s:
+    """Return the time in ns in which each op was the innermost one of its thread."""
+    rows = np.flatnonzero(ops.duration_ns > 0)  # an op of no length would seem open until something follows
+    lasting = HostEvents(ops.names, ops.start_ns[rows], ops.end_ns[rows], ops.name[rows], ops.thread[rows])
+    time = np.concatenate((lasting.start_ns, lasting.end_ns))
+    thread = np.concatenate((lasting.thread, lasting.thread))
+    order = np.lexsort((time, thread))
+    time, thread = time[order], thread[order]
+    inner = enclosing(lasting, HostEvents((), time, time, np.zeros(len(time), np.int32), thread))[:-1]
+    lasts = np.where(thread[1:] == thread[:-1], np.diff(time), 0)
+    found = rows[inner[inner != NONE]]
+    return np.bincount(found, lasts[inner != NONE], minlength=len(ops)).astype(np.int64)
+
+
+def _stalled(trace: Trace, call: Int64s, stall_ns: Int64s) -> Int64s:
+    """Return how long the host stands in the calls of each op itself."""
+    op = trace.links.op[call]
+    return _per_op(trace, op[op != NONE], stall_ns[op != NONE])
+
+
+def _launched(trace: Trace) -> tuple[Int64s, Int64s]:
+    """Return how many kernels of the complete steps each op itself launches, and how long they run."""
+    gpu = trace.gpu
+    rows = np.flatnonzero((gpu.category == KERNEL) & trace.steps.holds(trace.links.activity_step))
+    op: Int32s = follow(trace.links.op, trace.links.launch[rows])
+    rows, op = rows[op != NONE], op[op != NONE]
+    return _per_op(trace, op, np.ones(len(rows), np.int64)), _per_op(trace, op, gpu.duration_ns[rows])
+
+
+def _per_op(trace: Trace, op: Int32s, values: Int64s) -> Int64s:
+    return np.bincount(op, values, minlength=len(trace.ops)).astype(np.int64)

@@ -1,0 +1,116 @@
+"""The sums that a profile is made of, each with its parts that may be withheld."""
+
+from dataclasses import dataclass
+
+from pinprof.analyses.copies import Copied, Hidden
+from pinprof.analyses.idle import DeviceTime
+from pinprof.analyses.syncs import BareSite, Cost, Stalled
+from pinprof.measurement.known import Perhaps, given
+
+Times = tuple[tuple[str, int], ...]
+"""(cause, ns), the longest first."""
+
+
+@dataclass(frozen=True)
+class GpuSums:
+    """How long a GPU worked and was idle in the whole trace."""
+
+    device: int
+    time: Perhaps[DeviceTime]
+    idle_by_cause: Perhaps[Times]
+
+
+@dataclass(frozen=True)
+class CopySums:
+    """All copies of one direction and host memory in the whole trace."""
+
+    direction: str
+    host_memory: str
+    unsized: int
+    """Copies whose size is not recorded."""
+    copied: Perhaps[Copied]
+    hidden: Perhaps[Hidden]
+    host_blocked_ns: Perhaps[int]
+    """How long the host was blocked in calls that made or awaited these copies."""
+
+
+@dataclass(frozen=True)
+class OverlapSums:
+    """Copy time of all devices in the whole trace, in ns."""
+
+    overlapped_ns: int
+    exposed_ns: int
+    known_ns: int
+    """The copy time that the recording shows to be hidden or exposed: `Overlap.known_ns`."""
+    fraction: float | None
+    """The overlapped share of that; None without copies."""
+
+
+@dataclass(frozen=True)
+class ExposedSums:
+    """The exposed copies of one reason."""
+
+    reason: Perhaps[str]
+    count: Perhaps[int]
+    exposed_ns: Perhaps[int]
+
+
+@dataclass(frozen=True)
+class WaitCost(Stalled):
+    """What waits cost together."""
+
+    whole: Perhaps[Cost]
+    """With what they were for, and what they left."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitSite(BareSite):
+    """Waits of one cause at one place, and what they cost."""
+
+    total: Perhaps[WaitCost]
+    """In the whole trace."""
+    in_steps: Perhaps[WaitCost]
+    """In the complete steps together."""
+
+
+@dataclass(frozen=True)
+class DrainPerStep:
+    """What the waits of a step are for, and what they leave; times in ns."""
+
+    drain_ns: float
+    """The time in waits in which work queued before was still to be done."""
+    worked_ns: float
+    """The part of that in which the GPU worked."""
+    bubble_ns: float
+    """GPU idle after them."""
+
+
+@dataclass(frozen=True)
+class WaitsPerStep:
+    """The waits of a step; times in ns."""
+
+    hidden: float
+    hidden_stall_ns: float
+    """Time that the host stands in hidden waits."""
+    count: float
+    """Times that the host waits, as the code asks for or not."""
+    stall_ns: float
+    """Time that the host stands in these waits."""
+    drained: Perhaps[DrainPerStep]
+
+
+@dataclass(frozen=True)
+class PerStep:
+    """Sums over the complete steps, divided by their number. What lies outside of complete steps is left out."""
+
+    waits: Perhaps[WaitsPerStep]
+    exposed_ns: Perhaps[float]
+    """Copy time beside which no kernel runs, of the copies that count."""
+    pageable_bytes: Perhaps[float | None]
+    """Copied from or to pageable memory, as far as sizes are recorded; None if no size of such copies is."""
+
+
+def whole_cost(cost: Perhaps[WaitCost]) -> Cost | None:
+    """Return all that waits cost, None where a part of that is withheld."""
+    known = given(cost)
+    return given(known.whole) if known else None
