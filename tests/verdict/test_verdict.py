@@ -1,0 +1,135 @@
+"""Why a step is long: programs of which one cause costs most, built by hand and recorded."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from recordings import TRACES
+from trace_builder import TraceBuilder, without_known_events
+
+from pinprof.analysis import analyse
+from pinprof.report.trace.json import to_json
+from pinprof.report.trace.text import to_text
+from pinprof.rules import Findings
+from pinprof.trace import read_trace
+from pinprof.verdict import CAUSES
+
+US = 1000.0
+Scene = Callable[[TraceBuilder, float], None]
+"""Adds one step's events, of 1000 us, from the given time on."""
+
+
+def ops(builder: TraceBuilder, start: float, end: float, *, kernel: float = 2, every: float = 30) -> None:
+    """Ops one after the other, each of which launches a kernel."""
+    at = start
+    while at + every <= end:
+        builder.op("aten::add", at, every - 2)
+        builder.kernel(at + every - 6, kernel, launch=at + 20)
+        at += every
+
+
+def launching(builder: TraceBuilder, start: float) -> None:
+    ops(builder, start, start + 990)
+
+
+def computing(builder: TraceBuilder, start: float) -> None:
+    ops(builder, start, start + 990, kernel=29.5)
+
+
+def pausing(builder: TraceBuilder, start: float) -> None:
+    ops(builder, start + 700, start + 990)
+
+
+def waiting(builder: TraceBuilder, start: float) -> None:
+    """A kernel of 500 us, a read of its result, then as much work of the host, beside which the GPU could run it."""
+    builder.op("aten::mm", start, 30)
+    builder.kernel(start + 30, 500, launch=start + 20)
+    builder.op("aten::item", start + 40, 510)
+    builder.copy("DtoH (Device -> Pinned)", start + 531, 2, launch=start + 45, size=4)
+    builder.call("cudaStreamSynchronize", start + 60, 480)
+    builder.op("aten::cpu_work", start + 551, 435)
+
+
+def copying(builder: TraceBuilder, start: float) -> None:
+    builder.op("aten::to", start, 505)
+    builder.copy("HtoD (Pageable -> Device)", start + 15, 480, launch=start + 10, call=490, size=5_000_000)
+    builder.op("aten::mm", start + 510, 30)
+    builder.kernel(start + 535, 420, launch=start + 520)
+    builder.op("aten::sum", start + 545, 440)
+
+
+def allocating(builder: TraceBuilder, start: float) -> None:
+    ops(builder, start, start + 300, kernel=25)
+    builder.op("aten::empty", start + 301, 610)
+    builder.call("cudaMalloc", start + 303, 600)
+    ops(builder, start + 915, start + 990, kernel=25)
+
+
+def findings_of(scene: Scene, folder: Path) -> Findings:
+    builder = TraceBuilder()
+    for number in range(6):
+        builder.step(number, 1000 * number, 990)
+        scene(builder, 1000 * number)
+    return analyse(read_trace(builder.write(folder / "trace.json"))).findings
+
+
+@pytest.mark.parametrize(
+    ("scene", "cause"),
+    [
+        (launching, "launch"),
+        (computing, "gpu"),
+        (pausing, "python"),
+        (waiting, "sync"),
+        (copying, "copy"),
+        (allocating, "allocation"),
+    ],
+)
+def test_the_cause_that_costs_most_is_named(tmp_path: Path, scene: Scene, cause: str) -> None:
+    verdict = findings_of(scene, tmp_path).verdict
+    assert verdict.cause == cause
+    assert verdict.cost is not None
+    assert verdict.step_ns is not None
+    low, high = verdict.cost.range_ns
+    assert low <= verdict.cost.ns <= high
+    assert [cost.ns for cost in verdict.costs] == sorted((cost.ns for cost in verdict.costs), reverse=True)
+    assert {cost.cause for cost in verdict.costs} == set(CAUSES)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "saving_ms"),
+    [
+        ("small_kernels", "launch", None),
+        ("prefetch", "gpu", None),
+        ("clean", "gpu", None),
+        ("pageable_blocking", "copy", 12.38 - 9.53),  # measured: prefetch
+        ("loss_item_host_work", "sync", 12.74 - 9.53),  # measured: clean
+        ("overlap_default_pageable", "copy", None),
+    ],
+)
+def test_the_cause_of_a_recorded_step_is_named(name: str, cause: str, saving_ms: float | None) -> None:
+    verdict = analyse(read_trace(TRACES / f"{name}.json.gz")).findings.verdict
+    assert verdict.cause == cause
+    if saving_ms is not None:
+        assert verdict.cost is not None
+        assert verdict.cost.ns == pytest.approx(saving_ms * 1e6, rel=0.1)
+
+
+def test_the_pause_costs_what_it_takes(tmp_path: Path) -> None:
+    cost = findings_of(pausing, tmp_path).verdict.cost
+    assert cost is not None
+    assert cost.ns == pytest.approx(700 * US, rel=0.05)
+
+
+def test_a_trace_without_steps_has_no_verdict(tmp_path: Path) -> None:
+    analysis = analyse(read_trace(without_known_events().write(tmp_path / "empty.json")))
+    assert analysis.findings.verdict.cause is None
+    assert "Why the step" not in to_text(analysis.profile, analysis.findings)
+    assert '"cause": null' in to_json([(analysis.profile, analysis.findings)])
+
+
+def test_a_gpu_that_idles_has_a_finding(tmp_path: Path) -> None:
+    for scene in (launching, pausing, waiting, copying, allocating):
+        findings = findings_of(scene, tmp_path)
+        assert findings, scene
+        assert findings[0].saving is not None
+        assert findings[0].saving.saving_ns > 0
