@@ -11,7 +11,7 @@ from pinprof.analyses.copies import CopyGroup, measure_copies
 from pinprof.analyses.course import Course, Irregular
 from pinprof.analyses.host import HostSums, measure_host
 from pinprof.analyses.idle import DeviceTime
-from pinprof.analyses.launches import SlowLaunches, measure_slow_launches
+from pinprof.analyses.launches import Launches, SlowLaunches, measure_launches, measure_slow_launches
 from pinprof.analyses.loader import LoaderSums
 from pinprof.analyses.overlap import Overlap
 from pinprof.analyses.parts import MeanStep, measure_mean
@@ -88,6 +88,8 @@ class Profile:
     """What steps that are unlike the others add, in the run where that was noted, else in the trace."""
     pause: Pause | None
     """As traced; None without complete steps on the host, and where sums per step are withheld."""
+    launches: Launches | None
+    """How kernels are launched, as traced; None without complete steps, and where sums per step are withheld."""
     slow_launches: SlowLaunches | None
     """As traced; None where sums per step are withheld."""
     kernels: Perhaps[KernelSums]
@@ -203,6 +205,7 @@ class _Sums:
             course=details.course,
             unlike=details.unlike,
             pause=None if no_sums else measure_pause(trace, details.loader.times),
+            launches=None if no_sums else measure_launches(trace, steps.divisor),
             slow_launches=None if no_sums else measure_slow_launches(trace, details.syncs.stalls.call, steps.divisor),
             kernels=_unless(self.no_kernels, lambda: measure_kernels(trace, details.sources)),
             ops=_unless(no_sums, self.ops),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pinprof.analyses.host import CalledLine, HostSums
-from pinprof.analyses.launches import Launches, measure_launches
+from pinprof.analyses.launches import Launches
 from pinprof.analyses.pause import MEANING
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
@@ -43,7 +43,7 @@ def _idle_ns(details: Details, profile: Profile) -> float:
 
 def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for steps whose GPU waits for launches."""
-    launches, late = measure_launches(details.trace, profile.steps.divisor), _idle_ns(details, profile)
+    launches, late = profile.launches, _idle_ns(details, profile)
     late -= min(late, _other_work_ns(details, profile))
     if launches is None or late < IDLE * (profile.step_ns or 0.0) or not late:
         return
@@ -83,7 +83,7 @@ def _forbidden(blockers: Sequence[Blocker]) -> str:
 
 def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for optimizers that launch kernels for each parameter."""
-    launches, late = measure_launches(details.trace, profile.steps.divisor), _idle_ns(details, profile)
+    launches, late = profile.launches, _idle_ns(details, profile)
     phase = next((each for each in launches.phases if each.phase == "optimizer"), None) if launches else None
     if phase is None or phase.launches < MANY or not late:
         return

@@ -1,5 +1,6 @@
 """Rules of the host's launches, each with a scene that fires it and one that nearly does."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.measurement.profile import measure
+from pinprof.report.trace.json import to_json
 from pinprof.rules import Findings, find, launches
 from pinprof.trace import Trace, read_trace
 
@@ -147,3 +149,14 @@ def test_what_a_graph_cannot_hold_is_named(tmp_path: Path) -> None:
 
     (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN601"]
     assert finding.evidence.text.endswith("What one CUDA graph of the step cannot hold: item")
+
+
+def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:
+    trace = read(looping_optimizer, tmp_path)
+    (told,) = json.loads(to_json([(measure(trace), Findings())]))["traces"]
+    launched = told["launches"]
+    assert (launched["per_step"], launched["median_kernel_us"], launched["host_us_per_launch"]) == (30, 2, 30)
+    assert [(each["phase"], each["launches"], each["kernel_ms"]) for each in launched["phases"]] == [
+        ("forward", 6, 0.012),
+        ("optimizer", 24, 0.048),
+    ]

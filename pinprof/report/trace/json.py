@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pinprof.analyses.launches import Launches
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import Pause
 from pinprof.analyses.syncs import Stalled
@@ -150,6 +151,7 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
         "syncs": _syncs(profile),
         "idle": _idle(profile),
         "pause": _pause(profile.pause),
+        "launches": _launches(profile.launches),
         "loader": {
             "waits": profile.loader.waits,
             "wait_ms": _ms(profile.loader.wait_ns),
@@ -198,6 +200,18 @@ def _idle_by_cause(gpu: GpuSums) -> Iterable[tuple[str | None, int | None]]:
 def _pause(pause: Pause | None) -> dict[str, Any] | None:
     """Return the longest time per step in which the host ran no op and no call; None where that is not known."""
     return None if pause is None else _with_ms(vars(pause))
+
+
+def _launches(launches: Launches | None) -> dict[str, Any] | None:
+    """Return how kernels are launched, as traced; None where that is not known."""
+    if launches is None:
+        return None
+    return {
+        "per_step": launches.per_step,
+        "median_kernel_us": launches.median_kernel_ns / 1000,
+        "host_us_per_launch": launches.host_ns / 1000,
+        "phases": [_with_ms(vars(phase)) for phase in launches.phases],
+    }
 
 
 def _steps(profile: Profile) -> dict[str, Any]:
