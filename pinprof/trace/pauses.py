@@ -9,6 +9,8 @@ from pinprof.trace.tables import NONE, Int32s, Trace
 
 LONG_NS: Final = 50_000
 """Between two ops, torch's own Python takes 5 to 30 us under a profiler; a longer pause is the program's."""
+LAUNCHES: Final = 10
+"""On a slow host it takes longer: a pause is also as long as so many launches, which usually take 5 us."""
 
 
 def long_pauses(trace: Trace, threads: Int32s) -> Intervals:
@@ -18,8 +20,14 @@ def long_pauses(trace: Trace, threads: Int32s) -> Intervals:
         np.concatenate([getattr(table, column)[own] for table, own in tables]) for column in ("start_ns", "end_ns")
     )
     pauses = gaps(union(starts, ends))
-    long = pauses.end - pauses.start >= LONG_NS
+    long = pauses.end - pauses.start >= max(LONG_NS, LAUNCHES * _launch_ns(trace))
     return Intervals(pauses.start[long], pauses.end[long])
+
+
+def _launch_ns(trace: Trace) -> float:
+    """Return the median time of a call that launches work; 0 without one."""
+    rows = np.unique(trace.links.launch[trace.links.launch != NONE])
+    return float(np.median(trace.calls.duration_ns[rows])) if len(rows) else 0.0
 
 
 def launching_threads(trace: Trace) -> Int32s:
