@@ -8,6 +8,7 @@ from pinprof.analyses.host import CalledLine, HostSums
 from pinprof.analyses.launches import Launches
 from pinprof.analyses.pause import MEANING
 from pinprof.details import Details
+from pinprof.intervals import Intervals, subtract
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAME, at, idle_within, in_complete_steps
@@ -58,7 +59,7 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 def _other_work_ns(details: Details, profile: Profile) -> float:
     """Return how long a step the host does something else than launching: it pauses, or is in something that lasts."""
-    paused = idle_within(details, profile, *long_pauses(details.trace, launching_threads(details.trace)))
+    paused = idle_within(details, profile, *_pauses(details))
     slow = profile.slow_launches.time_ns if profile.slow_launches else 0.0
     on_host = float(details.trace.ops.duration_ns[_host_ops(details)].sum()) / profile.steps.divisor
     return paused + slow + on_host
@@ -102,7 +103,7 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     pause, late, step = profile.pause, _idle_ns(details, profile), profile.step_ns
     if not late or not step:
         return
-    pauses = long_pauses(details.trace, launching_threads(details.trace))
+    pauses = _pauses(details)
     idle = idle_within(details, profile, *pauses)
     lasts = pause.time_ns if pause and idle >= PAUSED * step else 0.0
     lines = _lines(profile.host)
@@ -122,6 +123,11 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
         words.append(f"without the profiler it is in Python for {percent(shown)} of the step: {_named(profile, lines)}")
     place = lines[0][0].place if shown >= PAUSED else Place()
     yield Evidence(min(max(idle, shown * step), late), "; ".join(words), *place, edits=Edits(without_pauses=True))
+
+
+def _pauses(details: Details) -> Intervals:
+    """Return the long pauses of the threads that launch, but for waits for input."""
+    return subtract(long_pauses(details.trace, launching_threads(details.trace)), details.loader.times)
 
 
 def _host_ops(details: Details) -> Int64s:

@@ -7,6 +7,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import idle_within
 from pinprof.units import duration
+from pinprof.whatif.edits import Edits
 
 
 def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -22,7 +23,8 @@ def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
             "filled their queue while the recording began, and are too slow to keep it full",
         )
     else:
-        yield Evidence(wait, f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch")
+        text = f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch"
+        yield Evidence(wait, text, edits=Edits(without_input=True))
 
 
 def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -35,6 +37,7 @@ def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
         cost,
         f"the main thread makes the batches itself, {duration(wait)} {profile.steps.per}, of which the GPU is idle for "
         f"{duration(cost)}",
+        edits=Edits(without_input=True),
     )
 
 

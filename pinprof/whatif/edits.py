@@ -43,6 +43,8 @@ class Edits:
     """Calls that become nodes of CUDA graphs: those of them with none of another kind between them are one graph."""
     without_pauses: bool = False
     """Whether the host makes no long pauses between ops any more."""
+    without_input: bool = False
+    """Whether batches are always there."""
 
     def __or__(self, other: "Edits") -> "Edits":
         return Edits(
@@ -55,11 +57,12 @@ class Edits:
             self.removed_ops | other.removed_ops,
             self.graphed | other.graphed,
             self.without_pauses or other.without_pauses,
+            self.without_input or other.without_input,
         )
 
     def __bool__(self) -> bool:
         rows = (self.unwaited, self.pinned, self.unblocked, self.ahead, self.removed_ops, self.graphed)
-        return any(rows) or self.without_pauses
+        return any(rows) or self.without_pauses or self.without_input
 
 
 NO_EDITS = Edits()
@@ -109,8 +112,9 @@ class _Change:
         for call in calls:
             share = self._share_kept(call)
             own = call.gap_ns - call.fixed_ns
-            gap += call.fixed_ns + own * share
-            fixed += call.fixed_ns
+            waited = 0.0 if self.edits.without_input else call.fixed_ns
+            gap += waited + own * share
+            fixed += waited
             artefact += call.artefact_ns * share
             if self.edits.without_pauses:
                 gap -= min(call.python_ns, own * share)
