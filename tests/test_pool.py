@@ -167,9 +167,12 @@ def test_ctrl_c_ends_a_job_with_one_line_and_leaves_no_process(tmp_path: Path, e
     written(tmp_path, 2)
     command = [sys.executable, "-m", "pinprof", "report", str(tmp_path / "*.json*"), "--jobs", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
-        (reader,) = until(lambda: readers(endless, children(job.pid)))
-        job.send_signal(signal.SIGINT)
-        output, errors = job.communicate(timeout=WAIT_SECONDS)
+        try:
+            (reader,) = until(lambda: readers(endless, children(job.pid)))
+            job.send_signal(signal.SIGINT)
+            output, errors = job.communicate(timeout=WAIT_SECONDS)
+        finally:
+            job.kill()  # or a test that fails never ends
     assert (job.returncode, output, errors) == (130, "", "Error: interrupted\n")
     assert not Path(f"/proc/{reader}").exists()
 

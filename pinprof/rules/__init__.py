@@ -59,8 +59,8 @@ RESTS_ON: tuple[tuple[tuple[Rule, ...], Callable[[Doubted], tuple[Doubt | None, 
     (waits.RULES, lambda why: (why.per_step, why.stalls, why.drain)),
     (overlap.RULES, lambda why: (why.per_step, why.busy, why.overlap, why.causes, why.drain)),
     (loading.RULES, lambda why: (why.step, why.per_step, why.busy)),
-    (launches.RULES, lambda why: (why.step, why.per_step, why.busy, why.causes, why.estimate)),
     (hazards.RULES, lambda why: (why.per_step, why.copies, why.stalls)),
+    (launches.RULES, lambda why: (why.step, why.per_step, why.busy, why.causes)),
 )
 """The figures that each family of rules needs: where one is withheld, its rules are silent."""
 OF_VERDICT: dict[str, tuple[str, ...]] = {

@@ -115,10 +115,11 @@ def test_a_wait_for_a_batch_has_the_rule_of_its_finding_under_every_limit(tmp_pa
     for start in range(0, 4000, 1000):
         pageable(builder, start)
         builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 2, 5)
-    (place,) = verdict_of(builder, tmp_path, **{limit: 0}).places
+    places = verdict_of(builder, tmp_path, **{limit: 0}).places
+    (place,) = (each for each in places if not (each.rule or "").startswith("PIN60"))
     assert (place.rule, place.function) == ("PIN104", "train")
-    (remark,) = remarks(checked(builder, tmp_path, Limits(max_hidden_syncs=0, max_step_ms=0)))
-    assert remark.rule == "PIN104"
+    found = remarks(checked(builder, tmp_path, Limits(max_hidden_syncs=0, max_step_ms=0)))
+    assert [remark.rule for remark in found if not remark.rule.startswith("PIN60")] == ["PIN104"]
 
 
 def test_copies_that_expose_next_to_nothing_keep_the_overlap(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def cards(number: int, analysis: Analysis) -> Iterator[Markup]:
 
 def _card(number: int, rank: int, finding: Finding, analysis: Analysis) -> Markup:
     profile, in_timeline = analysis.profile, _in_timeline(finding, analysis)
-    at = "" if finding.evidence.sites else place(finding.evidence.place)
+    at = "" if finding.evidence.sites else cut(place(finding.evidence.place), MAX_CELL)
     rule, further = finding.rule, then_worth(finding, profile)
     where = Markup('<p class="place"><code>{}</code> {}</p>').format(at, in_timeline)
     then = Markup("\n<p><strong>Then:</strong> {}</p>").format(unbroken(further))
@@ -130,7 +130,7 @@ def _sites(finding: Finding, analysis: Analysis) -> Markup:
     """Return the sites of a finding with several, the costliest of them with a button."""
     items = Markup().join(
         Markup("<li>{}{} {}</li>").format(
-            Markup("<code>{}</code>: ").format(at) if (at := place(site.evidence.place)) else "",
+            Markup("<code>{}</code>: ").format(at) if (at := cut(place(site.evidence.place), MAX_CELL)) else "",
             unbroken(site_figures(site)),
             _in_timeline(alone, analysis) if rank < MAX_BUTTONS else "",
         )
