@@ -7,13 +7,10 @@ this process, which imports torch once and never starts the GPU. One runs at a t
 """
 
 import json
-import multiprocessing
-import os
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ import click
 import torch
 
 from pinprof.outputs import write_whole
+from scripts.alone import Alone, window
 from scripts.pair_programs.parts import Step, synchronize
 from scripts.pairs import PAIRS, Pair, pair
 from scripts.recordings import machine_of, of_windows, record, write_packed
@@ -30,7 +28,6 @@ WARM_UP_STEPS = 20
 PLAIN_WINDOWS = 5
 LEAST_SECONDS = 0.3  # of each plain window
 ALONE_SECONDS = 60  # no measurement may take longer than this
-ENDING_SECONDS = 5  # of a process that sent nothing
 SIDES = ("before", "after")
 
 Noted = dict[str, Any]
@@ -98,11 +95,11 @@ class Recorder:
     def __init__(self, out: Path, device: str, scale: float, start: str) -> None:
         self.failed: list[str] = []
         self._out, self._noted, self._device, self._scale = out, load_noted(out), device, scale
-        self._context: Any = multiprocessing.get_context(start)
+        self._alone = Alone(start, ALONE_SECONDS)
 
     def note_machine(self) -> None:
         """Note where and how the pairs are recorded."""
-        problem, machine = self._alone(machine_of, self._device)
+        problem, machine = self._alone.run(machine_of, self._device)
         if problem:
             self.failed.append("machine")
         self._noted["machine"] = {**(machine or {}), "scale": self._scale}
@@ -122,7 +119,7 @@ class Recorder:
         problem, windows = self._time_both(each)
         for side in SIDES:
             if not problem:
-                problem, _ = self._alone(record_side, each.name, side, str(self._out), self._device, self._scale)
+                problem, _ = self._alone.run(record_side, each.name, side, str(self._out), self._device, self._scale)
         if not problem:
             with ThreadPoolExecutor(len(SIDES)) as pool:
                 sizes = list(pool.map(lambda side: tidy(self._out, each.name, side), SIDES))
@@ -146,7 +143,7 @@ class Recorder:
     def _time_both(self, each: Pair) -> tuple[str | None, dict[str, list[float]]]:
         windows: dict[str, list[float]] = {}
         for side in SIDES:
-            problem, windows[side] = self._alone(measure_plain, each.name, side, self._device, self._scale)
+            problem, windows[side] = self._alone.run(measure_plain, each.name, side, self._device, self._scale)
             if problem:
                 return problem, windows
         return None, windows
@@ -169,29 +166,6 @@ class Recorder:
         parts = [f"{ms['median']:.3f} ({ms['min']:.3f} to {ms['max']:.3f})" for ms in (before, after)]
         return f"{' -> '.join(parts)} ms, saves {100 * (1 - after['median'] / before['median']):.1f} %"
 
-    def _alone(self, function: Callable[..., Any], *args: object) -> tuple[str | None, Any]:
-        """Run the function in a process of its own; return what went wrong or None, and what it returned."""
-        receiver, sender = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=quietly, args=(sender, function, *args))
-        process.start()
-        sender.close()
-        try:
-            result = receiver.recv() if receiver.poll(ALONE_SECONDS) else None
-        except EOFError:
-            result = None
-        process.join(ALONE_SECONDS if result is not None else ENDING_SECONDS)
-        if process.is_alive():
-            process.kill()
-            process.join()
-            return f"FAILED: {args} not done after {ALONE_SECONDS} s", None
-        return None if result is not None else f"FAILED: {args} exit status {process.exitcode}", result
-
-
-def quietly(sender: Any, function: Callable[..., Any], *args: object) -> None:
-    """Send what the function returns; what the programs print goes nowhere."""
-    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
-        sender.send(function(*args))
-
 
 def built(name: str, side: str, device: torch.device, scale: float) -> Step:
     """Return the step of one side after its warm-up."""
@@ -207,18 +181,7 @@ def measure_plain(name: str, side: str, device_name: str, scale: float) -> list[
     """Return the mean step of several windows in ms, each synchronized at its ends only."""
     device = torch.device(device_name)
     step = built(name, side, device, scale)
-    return [window(step, device) for _ in range(PLAIN_WINDOWS)]
-
-
-def window(step: Step, device: torch.device) -> float:
-    """Run for some time; return the mean step in milliseconds."""
-    start = time.perf_counter()
-    done = 0
-    while time.perf_counter() - start < LEAST_SECONDS:
-        step()
-        done += 1
-    synchronize(device)
-    return (time.perf_counter() - start) * 1000 / done
+    return [window(step, device, LEAST_SECONDS) for _ in range(PLAIN_WINDOWS)]
 
 
 def record_side(name: str, side: str, out: str, device_name: str, scale: float) -> bool:

@@ -19,14 +19,18 @@ PROFILER_WARM_UP, RECORDED_STEPS = 3, 6
 MOST_BYTES = 1_000_000  # of one file: the traces live in the repository
 
 
-def record(step: Callable[[], object], device: torch.device, path: Path) -> None:
-    """Record some steps as a user would, into a file that is not compressed."""
+def record(
+    step: Callable[[], object], device: torch.device, path: Path, steps: int = RECORDED_STEPS, *, stacks: bool = False
+) -> None:
+    """Record some steps as a user would, into a file that is not compressed; `stacks`: with stacks and shapes."""
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
     with profile(
         activities=activities,
-        schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=RECORDED_STEPS, repeat=1),
+        with_stack=stacks,
+        record_shapes=stacks,
+        schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=steps, repeat=1),
     ) as profiler:
-        for _ in range(PROFILER_WARM_UP + RECORDED_STEPS):
+        for _ in range(PROFILER_WARM_UP + steps):
             step()
             profiler.step()
     profiler.export_chrome_trace(str(path))
