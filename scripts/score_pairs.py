@@ -57,7 +57,8 @@ def scores(folder: Path) -> list[Score]:
 
 def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
     """Return the score of one pair, of one process or of several ranks."""
-    files = sorted(folder.glob(f"{name}.rank*.before.json.gz")) or [folder / f"{name}.before.json.gz"]
+    trace = pair.get("trace", name)
+    files = sorted(folder.glob(f"{trace}.rank*.before.json.gz")) or [folder / f"{trace}.before.json.gz"]
     replay = replay_of([read_trace(file) for file in files])
     before, after = pair["before_ms"]["median"], pair["after_ms"]["median"]
     changes: dict[str, Any] = {
@@ -68,7 +69,7 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
     return Score(
         name,
         pair["looked_at"],
-        " ".join(f"--{key.replace('_', '-')}" for key in pair["scenario"]),
+        " ".join(option(name, value) for name, value in pair["scenario"].items()),
         before,
         max(rank.steps.traced_ns or 0.0 for rank in replay.ranks) / MS,
         (replay.step.step_ns or 0.0) / MS,
@@ -78,6 +79,12 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
         prediction.predicted_ns / MS,
         after,
     )
+
+
+def option(name: str, value: str | bool) -> str:
+    """Return the option of a scenario as the command line has it; which waits are dropped is not said."""
+    words = f"--{name.replace('_', '-')}"
+    return words if value is True or name == "drop_syncs" else f"{words} {value}"
 
 
 def of_errors(errors: list[float]) -> str:

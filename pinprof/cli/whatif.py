@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LEAST, MOST = 1e-6, 1e9
 """The bounds of a plausible time, rate or speed."""
+ALIKE = 1.01
+"""Of two changes whose steps differ by less than this, the simpler one is advised."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -53,6 +55,7 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 @click.option("--non-blocking", is_flag=True, help="Copies no longer block the host.")
 @click.option("--overlap-copies", is_flag=True, help="HtoD copies move one step ahead onto a stream of their own.")
 @click.option("--drop-allocs", is_flag=True, help="The program neither allocates nor frees device and pinned memory.")
+@click.option("--fused-optimizer", is_flag=True, help="One launch makes all of each optimizer's step.")
 @click.option(
     "--cuda-graph",
     type=click.Choice(("step", "model")),
@@ -174,7 +177,8 @@ def _next(
     if named is not None and not any(is_saving(now, made) for _, _, made in named):
         return f"pinprof report {shlex.join(traces)}"
     if named is not None:
-        best = min(named[:-1], key=lambda each: each[2].predicted_ns)
+        least = min(made.predicted_ns for _, _, made in named[:-1])
+        best = next(each for each in named if each[2].predicted_ns <= ALIKE * least)
         return f"pinprof whatif {shlex.join(traces)} {best[1]}"
     if several:
         return (

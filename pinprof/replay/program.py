@@ -10,11 +10,12 @@ from enum import Enum
 import numpy as np
 
 from pinprof.analyses.syncs import Stalls
-from pinprof.intervals import Intervals, covered, union
+from pinprof.intervals import Intervals, covered, subtract, union
 from pinprof.replay.events import find_event_uses
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, LAUNCH, MODULE_LOAD, PROFILER, QUEUE_FULL, STREAM
-from pinprof.trace.pauses import long_pauses
-from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
+from pinprof.trace.pauses import long_ops, long_pauses
+from pinprof.trace.phases import torch_times
+from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
 
 
 class CallKind(Enum):
@@ -79,6 +80,9 @@ class Call:
     """The part of it that no step without the profiler has: the profiler's buffers, loading of code, its step marks."""
     python_ns: float = 0.0
     """The part of it in long pauses between ops and calls, without the two above."""
+    own_work_ns: float = 0.0
+    """The part of it in which the program does its own work: long pauses, and long ops that launch nothing, but for
+    those of torch in optimizers and backward passes."""
     events: float = 0.0
     """What the profiler recorded in the gap, in ops: a call counts as one, a Python function by its own cost."""
     queue: int = NONE
@@ -129,6 +133,7 @@ class Program:
                 fixed_ns=other.fixed_ns,
                 artefact_ns=other.artefact_ns,
                 python_ns=other.python_ns,
+                own_work_ns=other.own_work_ns,
                 events=other.events,
             )
         return replace(self, calls=tuple(chosen), ready_ns={})
@@ -185,7 +190,9 @@ def _add_host_time(
         marks = union(steps.end_ns[:-1], steps.start_ns[1:])
         artefact += covered(marks, since, start)
     threads = np.unique(trace.calls.thread[rows])
-    paused = covered(long_pauses(trace, threads), since, start)
+    pauses = long_pauses(trace, threads)
+    paused = covered(pauses, since, start)
+    working = covered(_own_work(trace, threads, pauses), since, start)
     events = np.zeros(len(rows))
     for table, cost in ((trace.ops, 1.0), (trace.calls, 1.0), (trace.functions, python_cost)):
         times = table.start_ns[np.isin(table.thread, threads)]
@@ -194,7 +201,15 @@ def _add_host_time(
         call.gap_ns, call.fixed_ns = float(gap[position]), float(fixed[position])
         call.artefact_ns = min(call.artefact_ns + float(artefact[position]), max(call.gap_ns - call.fixed_ns, 0.0))
         call.python_ns = max(float(paused[position]) - call.fixed_ns - call.artefact_ns, 0.0)
+        call.own_work_ns = max(float(working[position]) - call.fixed_ns - call.artefact_ns, 0.0)
         call.events = float(events[position])
+
+
+def _own_work(trace: Trace, threads: Int32s, pauses: Intervals) -> Intervals:
+    """Return the times in which the program does work of its own on the host."""
+    ops = long_ops(trace, threads)
+    starts, ends = (pauses.start, trace.ops.start_ns[ops]), (pauses.end, trace.ops.end_ns[ops])
+    return subtract(union(np.concatenate(starts), np.concatenate(ends)), torch_times(trace, threads))
 
 
 class _Builder:

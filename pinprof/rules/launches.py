@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from pinprof.analyses.host import CalledLine, HostSums
 from pinprof.analyses.launches import Launches
 from pinprof.analyses.pause import MEANING
@@ -13,11 +11,10 @@ from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAME, at, idle_within, in_complete_steps
 from pinprof.trace.lines import Place
-from pinprof.trace.pauses import launching_threads, long_pauses
-from pinprof.trace.tables import NONE, Int64s
+from pinprof.trace.pauses import launching_threads, long_ops, long_pauses
+from pinprof.trace.tables import Int64s
 from pinprof.units import duration, how_many, percent, shortened
 from pinprof.whatif.edits import Edits
-from pinprof.whatif.graphs import LONG_NS
 from pinprof.whatif.regions import Blocker, capture_of
 
 IDLE = 0.1
@@ -94,7 +91,7 @@ def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
         f"the optimizer makes {how_many(phase.launches)} launches {profile.steps.per}, for which the host takes "
         f"{duration(phase.host_ns)} as traced; their kernels run for {duration(phase.kernel_ns)}, of which a fused "
         "optimizer saves a part that is not predicted",
-        edits=Edits(graphed=frozenset(calls.tolist())),
+        edits=Edits(fused=frozenset(calls.tolist())),
     )
 
 
@@ -133,14 +130,8 @@ def _pauses(details: Details) -> Intervals:
 def _host_ops(details: Details) -> Int64s:
     """Return the long outermost ops of the complete steps, on threads that launch, in which no call is made."""
     trace = details.trace
-    ops, calls = trace.ops, trace.calls
-    launching = np.unique(calls.thread[trace.links.launch[trace.links.launch != NONE]])
-    rows = np.flatnonzero(
-        (ops.duration_ns >= LONG_NS) & (trace.links.op_parent == NONE) & np.isin(ops.thread, launching)
-    )
-    rows = rows[in_complete_steps(trace, ops.start_ns[rows])]
-    made = np.searchsorted(calls.start_ns, ops.end_ns[rows]) - np.searchsorted(calls.start_ns, ops.start_ns[rows])
-    return rows[made == 0]
+    rows = long_ops(trace, launching_threads(trace))
+    return rows[in_complete_steps(trace, trace.ops.start_ns[rows])]
 
 
 def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:

@@ -1,14 +1,16 @@
-"""When the host runs no op and no call."""
+"""When the host runs no op and no call, and when it runs a long op that launches nothing."""
 
 from typing import Final
 
 import numpy as np
 
 from pinprof.intervals import Intervals, gaps, union
-from pinprof.trace.tables import NONE, Int32s, Trace
+from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
 
 LONG_NS: Final = 50_000
 """Between two ops, torch's own Python takes 5 to 30 us under a profiler; a longer pause is the program's."""
+LONG_OP_NS: Final = 500_000
+"""No op takes so long to launch one kernel: the host does other work in it, such as an op on the CPU."""
 LAUNCHES: Final = 10
 """On a slow host it takes longer: a pause is also as long as so many launches, which usually take 5 us."""
 
@@ -22,6 +24,15 @@ def long_pauses(trace: Trace, threads: Int32s) -> Intervals:
     pauses = gaps(union(starts, ends))
     long = pauses.end - pauses.start >= max(LONG_NS, LAUNCHES * _launch_ns(trace))
     return Intervals(pauses.start[long], pauses.end[long])
+
+
+def long_ops(trace: Trace, threads: Int32s) -> Int64s:
+    """Return the rows of the long outermost ops of these threads in which no call is made."""
+    ops, calls = trace.ops, trace.calls
+    long = (ops.duration_ns >= LONG_OP_NS) & (trace.links.op_parent == NONE) & np.isin(ops.thread, threads)
+    rows = np.flatnonzero(long)
+    made = np.searchsorted(calls.start_ns, ops.end_ns[rows]) - np.searchsorted(calls.start_ns, ops.start_ns[rows])
+    return rows[made == 0]
 
 
 def _launch_ns(trace: Trace) -> float:

@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from pinprof.intervals import contains, union
-from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.intervals import Intervals, contains, union
+from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
 
 PHASES: Final = ("forward", "backward", "optimizer", "other")
 FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(PHASES))
@@ -39,6 +39,22 @@ def phase_of_calls(trace: Trace) -> Int64s:
     return phase
 
 
+def torch_times(trace: Trace, threads: Int32s) -> Intervals:
+    """Return the times of these threads that are torch's own: in optimizers, and within backward passes.
+
+    A pass reaches from its first call to the last before a call of another phase. No line of the program that is not a
+    hook of the pass or of the optimizer runs meanwhile, however long the host makes no call.
+    """
+    calls, marks = trace.calls, _marks(trace)
+    rows = np.flatnonzero(np.isin(calls.thread, threads))
+    rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
+    backward = phase_of_calls(trace)[rows] == BACKWARD
+    bounds = np.flatnonzero(np.diff(np.concatenate(([False], backward, [False]))))
+    first, last = rows[bounds[::2]], rows[bounds[1::2] - 1]
+    starts, ends = (calls.start_ns[first], marks.start), (calls.end_ns[last], marks.end)
+    return union(np.concatenate(starts), np.concatenate(ends))
+
+
 def _in_backward(trace: Trace) -> Bools:
     calls = trace.calls
     roles = np.array([thread.role == "autograd" for thread in trace.threads], dtype=bool)
@@ -52,7 +68,11 @@ def _in_backward(trace: Trace) -> Bools:
 
 
 def _in_marks(trace: Trace) -> Bools:
+    return contains(_marks(trace), trace.calls.start_ns)
+
+
+def _marks(trace: Trace) -> Intervals:
+    """Return the times in optimizers, as torch marks them."""
     marks = trace.annotations
     chosen = marks.named(lambda name: OPTIMIZER_MARK.match(name) is not None)
-    times = union(marks.start_ns[chosen], marks.end_ns[chosen])
-    return contains(times, trace.calls.start_ns)
+    return union(marks.start_ns[chosen], marks.end_ns[chosen])

@@ -12,7 +12,7 @@ from pinprof.links import link_of_gpus
 from pinprof.replay.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
 from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
 from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Trace
-from pinprof.whatif.graphs import in_graphs
+from pinprof.whatif.graphs import fused, in_graphs
 from pinprof.whatif.rates import PinnedRates
 
 LARGE_COPY_BYTES = 1 << 20
@@ -41,6 +41,8 @@ class Edits:
     """Ops that are removed."""
     graphed: frozenset[int] = frozenset()
     """Calls that become nodes of CUDA graphs: those of them with none of another kind between them are one graph."""
+    fused: frozenset[int] = frozenset()
+    """Calls of optimizers that become one each."""
     without_pauses: bool = False
     """Whether the host makes no long pauses between ops any more."""
     without_input: bool = False
@@ -56,12 +58,13 @@ class Edits:
             self.machine or other.machine,
             self.removed_ops | other.removed_ops,
             self.graphed | other.graphed,
+            self.fused | other.fused,
             self.without_pauses or other.without_pauses,
             self.without_input or other.without_input,
         )
 
     def __bool__(self) -> bool:
-        rows = (self.unwaited, self.pinned, self.unblocked, self.ahead, self.removed_ops, self.graphed)
+        rows = (self.unwaited, self.pinned, self.unblocked, self.ahead, self.removed_ops, self.graphed, self.fused)
         return any(rows) or self.without_pauses or self.without_input
 
 
@@ -90,8 +93,8 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
     """Return the program with the changes made."""
     if not edits:
         return program
-    change = _Change(details, edits)
-    return replace(program, calls=tuple(in_graphs(change.applied(program.calls), edits.graphed)))
+    calls = fused(_Change(details, edits).applied(program.calls), edits.fused - edits.graphed)
+    return replace(program, calls=tuple(in_graphs(calls, edits.graphed)))
 
 
 class _Change:
@@ -108,7 +111,7 @@ class _Change:
 
     def applied(self, calls: Iterable[Call]) -> Iterable[Call]:
         """Yield the calls that are left, as they are then; the host's time before the others goes to the next."""
-        gap = fixed = artefact = python = events = 0.0
+        gap = fixed = artefact = python = work = events = 0.0
         for call in calls:
             share = self._share_kept(call)
             own = call.gap_ns - call.fixed_ns
@@ -120,12 +123,21 @@ class _Change:
                 gap -= min(call.python_ns, own * share)
             else:
                 python += call.python_ns
+                work += call.own_work_ns * share
             events += call.events * share
             changed = None if self._is_removed(call) else self._changed(call)
             if changed is None:
                 continue
-            yield replace(changed, gap_ns=gap, fixed_ns=fixed, artefact_ns=artefact, python_ns=python, events=events)
-            gap = fixed = artefact = python = events = 0.0
+            yield replace(
+                changed,
+                gap_ns=gap,
+                fixed_ns=fixed,
+                artefact_ns=artefact,
+                python_ns=python,
+                own_work_ns=work,
+                events=events,
+            )
+            gap = fixed = artefact = python = work = events = 0.0
 
     def _removed_times(self) -> dict[int, Intervals]:
         """Return by thread the times of the removed ops."""

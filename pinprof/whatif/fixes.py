@@ -12,10 +12,10 @@ from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import NONE
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.predict import Prediction, predict_scenario
-from pinprof.whatif.regions import Blocker, capture_of
+from pinprof.whatif.regions import Blocker, Region, capture_of
 from pinprof.whatif.scenarios import ALL, Scenario, edits_of
 
-FIXES = ("drop_syncs", "pin", "non_blocking", "overlap_copies", "drop_allocs", "cuda_graph")
+FIXES = ("drop_syncs", "pin", "non_blocking", "overlap_copies", "drop_allocs", "fused_optimizer", "cuda_graph")
 """Options of a scenario that edit the program; the others set the speed of what runs it."""
 EVERYTHING = Scenario(
     drop_syncs=(ALL,), pin=True, non_blocking=True, overlap_copies=True, drop_allocs=True, cuda_graph="step"
@@ -28,6 +28,7 @@ USUAL = (
     ("pinned and non-blocking copies", Scenario(pin=True, non_blocking=True)),
     ("pinned, non-blocking and prefetched copies", Scenario(pin=True, non_blocking=True, overlap_copies=True)),
     ("no allocations", Scenario(drop_allocs=True)),
+    ("a fused optimizer", Scenario(fused_optimizer=True)),
     ("CUDA graphs of forward and backward", Scenario(cuda_graph="model")),
     ("a CUDA graph of the step, without waits", Scenario(drop_syncs=(ALL,), drop_allocs=True, cuda_graph="step")),
     ("all of these", EVERYTHING),
@@ -59,10 +60,11 @@ def changes_of(details: Details, scenario: Scenario) -> tuple[Change, ...]:
 
 
 def _change(option: str, details: Details, alone: Scenario) -> Change:
-    if not alone.cuda_graph:
+    region: Region | None = "optimizer" if alone.fused_optimizer else alone.cuda_graph
+    if not region:
         return change_of(option, details, edits_of(details, alone))
-    capture = capture_of(details.trace, details.syncs, alone.cuda_graph)
-    return Change(option, capture.launches, None, (), blockers=capture.blockers)
+    capture = capture_of(details.trace, details.syncs, region)
+    return Change(option, capture.launches, None, (), blockers=capture.blockers if alone.cuda_graph else ())
 
 
 def _each_alone(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:

@@ -45,6 +45,8 @@ class Scenario:
     """Neither device nor pinned memory is allocated or freed in the step."""
     cuda_graph: Region | None = None
     """The launches of this region become CUDA graphs: one, or as many as its waits cut it into."""
+    fused_optimizer: bool = False
+    """One launch makes all of each optimizer's step; what it computes on the GPU takes as long as before."""
     host_speed: float = 1.0
     gpu_speed: float = 1.0
 
@@ -67,6 +69,8 @@ def edits_of(details: Details, scenario: Scenario) -> Edits:
         result |= Edits(unwaited=frozenset(np.flatnonzero(np.isin(syncs.stalls.kind, ALLOCATING)).tolist()))
     if scenario.cuda_graph:
         result |= Edits(graphed=frozenset(capture_of(trace, syncs, scenario.cuda_graph).calls.tolist()))
+    if scenario.fused_optimizer:
+        result |= Edits(fused=frozenset(capture_of(trace, syncs, "optimizer").calls.tolist()))
     return result
 
 

@@ -364,7 +364,7 @@ def test_whatif_without_an_option_compares_the_usual_changes(trace: Path) -> Non
     assert "--overlap-copies" in result.stdout
     assert f"Next: pinprof whatif {trace} --" in result.stderr
     document = json.loads(invoke("whatif", trace, "--json", "-").stdout)
-    assert len(document["scenarios"]) == 9
+    assert len(document["scenarios"]) == 10
     assert document["scenario"]["pin"] is False
 
 

@@ -16,10 +16,12 @@ US = 1000.0
 COUNT, KERNEL_US, EVERY_US = 30, 2, 30
 
 
-def recorded(folder: Path, *, item_at: float | None = None, pause_us: float = 0, varying: bool = False) -> Trace:
+def recorded(
+    folder: Path, *, item_at: float | None = None, pause_us: float = 0, varying: bool = False, optimizer: bool = False
+) -> Trace:
     """Six steps, each of 30 ops of 28 us, one every 30 us from 10 us on, each with a kernel of 2 us.
 
-    In the middle the host pauses or reads an item.
+    In the middle the host pauses or reads an item. From the pause on, the step is an `optimizer`'s.
     """
     builder = TraceBuilder()
     length = 1000 + pause_us
@@ -31,6 +33,8 @@ def recorded(folder: Path, *, item_at: float | None = None, pause_us: float = 0,
             builder.op("aten::add", at, EVERY_US - 2)
             name = "other" if varying and number == 2 and launch == 3 else "gemm"
             builder.kernel(at + 24, KERNEL_US, launch=at + 20, name=name)
+        if optimizer:
+            builder.event("user_annotation", "Optimizer.step#Adam.step", start + 460 - 2, pause_us + 450)
         if item_at is not None:
             builder.op("aten::item", start + item_at, 1.8)
             builder.call("cudaStreamSynchronize", start + item_at + 0.2, 1)
@@ -55,6 +59,22 @@ def test_a_pause_in_the_region_stays(tmp_path: Path) -> None:
     short = predicted_us(recorded(tmp_path), 1000, cuda_graph="step")
     long = predicted_us(recorded(tmp_path, pause_us=600), 1600, cuda_graph="step")
     assert long - short == pytest.approx(600, abs=60)
+
+
+def test_python_of_an_optimizer_is_in_the_graph_of_the_step(tmp_path: Path) -> None:
+    """It runs when the graph is captured; a fused optimizer runs it in each step."""
+    trace = recorded(tmp_path, pause_us=600, optimizer=True)
+    chain = LATENCY_NS / US + COUNT * KERNEL_US + (COUNT - 1) * GAP_NS / US
+    host = 30 + 100 + LAUNCH_NS / US
+    assert predicted_us(trace, 1600, cuda_graph="step") == pytest.approx(max(chain, host), abs=20)
+    fused = predicted_us(trace, 1600, fused_optimizer=True)
+    launches = 15 * EVERY_US  # of forward; those of the optimizer are one
+    assert fused == pytest.approx(10 + launches + 600 + LAUNCH_NS / US + 100, abs=60)
+
+
+def test_a_fused_optimizer_without_an_optimizer_changes_nothing(tmp_path: Path) -> None:
+    trace = recorded(tmp_path)
+    assert predicted_us(trace, 1000, fused_optimizer=True) == pytest.approx(predicted_us(trace, 1000), abs=1)
 
 
 def test_a_wait_cuts_the_region_in_two_and_is_named(tmp_path: Path) -> None:

@@ -47,3 +47,12 @@ def test_estimates_are_far_better_than_what_the_traces_show(found: list[Score]) 
     chosen = [each for each in found if each.host_bound]
     traced = statistics.median(each.traced / each.before - 1 for each in chosen)
     assert statistics.median(abs(each.estimate_error) for each in chosen) < traced / 5
+
+
+def test_graphs_are_told_from_nothing() -> None:
+    """Few pairs are measured: errors of a fifth where the step becomes a fourth or a sixth of what it was."""
+    graphs = [each for each in scores(TRACES / "launches") if "--cuda-graph" in each.options]
+    assert len(graphs) == 4
+    for each in graphs:
+        assert abs(each.error) < 0.2
+        assert each.before > 4 * each.after

@@ -35,6 +35,7 @@ WORDS = {
     "non_blocking": ("blocking copy", "blocking copies", "made non-blocking"),
     "overlap_copies": ("HtoD copy", "HtoD copies", "made one step ahead on a stream of its own"),
     "drop_allocs": ("allocating or freeing call", "allocating or freeing calls", "dropped"),
+    "fused_optimizer": ("launch of optimizers", "launches of optimizers", "made by one"),
     "cuda_graph": ("launch", "launches", "made by CUDA graphs"),
 }
 """What an option changes, one and several, and how."""
@@ -44,6 +45,7 @@ NONE_THERE = {
     "non_blocking": "no copy to make non-blocking: none blocks the host",
     "overlap_copies": "no copy to make ahead: none goes to the device",
     "drop_allocs": "no allocation to drop: none is in the trace",
+    "fused_optimizer": "no launch to make by a fused optimizer: torch marks no step of an optimizer that launches",
     "cuda_graph": "no launch to make by a graph: no kernel is launched there",
 }
 ASSUMES = {
@@ -54,6 +56,8 @@ ASSUMES = {
     "non_blocking": "nothing on the host reads or overwrites the memory until the copy is done",
     "overlap_copies": "the next batch is ready one step early and there is memory on the device for two",
     "drop_allocs": "the caching allocator keeps the memory, so that no step asks the driver for it",
+    "fused_optimizer": "the optimizer has a fused form (fused=True), and its Python stays; what one pass over the "
+    "weights in place of several saves on the GPU is not predicted",
     "cuda_graph": "the graph is captured once: shapes and memory stay the same, Python in it runs no more, and copies "
     "of the batch go to where the graph reads it; what cannot be captured cuts it into several",
     "host_speed": "all of the host's own time scales, and its waits follow from it",
@@ -141,7 +145,7 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
         return
     one, several, what = WORDS[change.option]
     per = "in the whole trace" if trace.steps.source == WHOLE_TRACE else "per step"
-    is_sized = change.bytes_per_step != 0 and change.option not in {"drop_syncs", "cuda_graph"}
+    is_sized = change.bytes_per_step != 0 and change.option not in {"drop_syncs", "fused_optimizer", "cuda_graph"}
     details = f" ({sizes(change.bytes_per_step, change.unsized)})" if is_sized else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
     yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"

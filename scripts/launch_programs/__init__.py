@@ -1,0 +1,1 @@
+"""Training programs bound by launches, and the ways to make fewer of them."""

@@ -1,0 +1,202 @@
+"""Record programs bound by launches on this machine, and time them with fewer launches: graphs, compiled, fused.
+
+Run from the repository root:  PYTHONPATH=. python scripts/record_launches.py OUT_DIR [--only NAME]...
+
+All sides of a program are timed in one process, since a new one takes seconds to begin; the profiler comes last in it.
+OUT_DIR gets the trace of each program as people write it, and pairs.json in the form of scripts/record_pairs.py: a pair
+for each way to make fewer launches. They need torchvision, timm and transformers.
+"""
+
+import gc
+import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from pinprof.outputs import write_whole
+from scripts.alone import Alone, window
+from scripts.launch_programs.models import PROGRAMS, Program, program
+from scripts.launch_programs.sides import (
+    COMPILED,
+    EAGER,
+    FUSED,
+    GRAPH_MODEL,
+    GRAPH_STEP,
+    LOOPED,
+    REDUCED,
+    build,
+)
+from scripts.pair_programs.parts import Step, synchronize
+from scripts.recordings import machine_of, of_windows, record, write_packed
+
+WARM_UP_STEPS = 12
+WINDOWS, LEAST_SECONDS = 4, 0.25
+ALONE_SECONDS, COMPILING_SECONDS = 200, 150
+
+SCENARIOS: dict[str, dict[str, str | bool]] = {
+    FUSED: {"fused_optimizer": True},
+    GRAPH_STEP: {"cuda_graph": "step"},
+    GRAPH_MODEL: {"cuda_graph": "model"},
+    COMPILED: {},
+    REDUCED: {},
+}
+"""What predicts a side; nothing predicts what torch.compile brings."""
+WORDS = {
+    FUSED: "a fused optimizer",
+    GRAPH_STEP: "the whole step in a CUDA graph",
+    GRAPH_MODEL: "forward and backward in CUDA graphs",
+    COMPILED: "torch.compile",
+    REDUCED: "torch.compile, mode reduce-overhead",
+}
+Noted = dict[str, Any]
+
+
+@click.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--only", multiple=True, metavar="NAME", help="Take this program alone; may be repeated.")
+@click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
+@click.option("--compile/--no-compile", "compiles", default=True, help="Measure torch.compile too.")
+@click.option("--afters", is_flag=True, help="Also record graphs and compiled programs, into OUT_DIR/after.")
+@click.option("--budget", default=500.0, show_default=True, help="Start nothing new after so many seconds.")
+def main(out: Path, only: tuple[str, ...], device: str, *, compiles: bool, afters: bool, budget: float) -> None:
+    """Record the programs into OUT, with pairs.json; what OUT has of other programs is kept."""
+    deadline = time.perf_counter() + budget
+    (out / "after").mkdir(parents=True, exist_ok=True)
+    recorder = Recorder(out, device, deadline)
+    chosen = [program(name) for name in only] or list(PROGRAMS)
+    if compiles:
+        recorder.compile_all([each for each in chosen if each.compiled])
+    for each in chosen:
+        recorder.take(each, compiles=compiles and each.compiled, afters=afters)
+    if recorder.failed:
+        print(f"failed: {', '.join(recorder.failed)}", file=sys.stderr)
+
+
+class Recorder:
+    """Measures programs in processes of their own and keeps pairs.json up to date."""
+
+    def __init__(self, out: Path, device: str, deadline: float) -> None:
+        self.failed: list[str] = []
+        self._out, self._device, self._deadline = out, device, deadline
+        self._path = out / "pairs.json"
+        self._noted: Noted = json.loads(self._path.read_text()) if self._path.exists() else {"pairs": {}}
+        self._alone, self._compiling = Alone("fork", ALONE_SECONDS), Alone("fork", COMPILING_SECONDS)
+        self._noted["machine"] = self._alone.run(machine_of, device)[1]
+
+    def compile_all(self, programs: list[Program]) -> None:
+        """Fill the compiler's caches, side by side: nothing is timed."""
+        began = time.perf_counter()
+        jobs = [(each.name, side) for each in programs for side in (COMPILED, REDUCED)]
+        with ThreadPoolExecutor(len(jobs) or 1) as pool:
+            for problem, _ in pool.map(lambda job: self._compiling.run(warm, *job, self._device), jobs):
+                self._say("compiling", problem)
+        print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
+
+    def take(self, each: Program, *, compiles: bool, afters: bool) -> None:
+        """Time all sides of a program in one process, the one that people write first and last, and record that one."""
+        began = time.perf_counter()
+        if began > self._deadline:
+            self._say(each.name, "no time left")
+            return
+        sides = [FUSED, *((GRAPH_STEP, GRAPH_MODEL) if self._device != "cpu" else ())]
+        sides += [COMPILED, REDUCED] if compiles else []
+        sides += [LOOPED] if each.looped else []
+        problem, found = self._alone.run(take_all, each.name, (EAGER, *sides), self._device, str(self._out), afters)
+        self._say(each.name, problem)
+        windows, failed = found or ({}, {})
+        for side, why in failed.items():
+            self._say(f"{each.name}, {side}", f"FAILED: {why}")
+        for side in sides:
+            self._keep(each, EAGER, side, windows)
+        if each.looped:
+            self._keep(each, LOOPED, FUSED, windows)
+        for raw in self._out.rglob("*.json"):
+            if raw.name != self._path.name:
+                write_packed(raw.read_bytes(), raw.with_name(f"{raw.name}.gz"))
+                raw.unlink()
+        said = ", ".join(f"{side} {of_windows(times)['median']:.2f}" for side, times in windows.items())
+        print(f"{each.name}: {said} ms; {time.perf_counter() - began:.0f} s", flush=True)
+
+    def _keep(self, each: Program, before: str, after: str, windows: dict[str, list[float]]) -> None:
+        if after not in SCENARIOS or before not in windows or after not in windows:
+            return
+        trace = trace_of(each, before)
+        self._noted["pairs"][f"{trace}.{after}"] = {
+            "what": f"{each.what}: {WORDS[after]}",
+            "trace": trace,
+            "scenario": SCENARIOS[after],
+            "looked_at": each.looked_at,
+            "before_ms": of_windows(windows[before]),
+            "after_ms": of_windows(windows[after]),
+        }
+        write_whole(self._path, json.dumps(self._noted, indent=2) + "\n")
+
+    def _say(self, what: str, problem: str | None) -> None:
+        if problem:
+            self.failed.append(what)
+            print(f"{what}: {problem}", flush=True)
+
+
+def trace_of(each: Program, side: str) -> str:
+    """Return the name of the trace of a side."""
+    return each.name if side == EAGER else f"{each.name}_{side}"
+
+
+def built(name: str, side: str, device: torch.device) -> Step:
+    """Return the step of one side after its warm-up."""
+    torch.manual_seed(0)
+    step = build(program(name), side, device)
+    for _ in range(WARM_UP_STEPS):
+        step()
+    synchronize(device)
+    return step
+
+
+def warm(name: str, side: str, device_name: str) -> bool:
+    """Compile a side."""
+    built(name, side, torch.device(device_name))
+    return True
+
+
+def take_all(
+    name: str, sides: tuple[str, ...], device_name: str, out: str, afters: bool
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Return the mean steps in ms of windows of each side, and why a side failed; record them in the end."""
+    device, windows, failed = torch.device(device_name), dict[str, list[float]](), dict[str, str]()
+    for side in (*sides, EAGER):
+        try:
+            windows[side] = windows.get(side, []) + timed(name, side, device)
+        except Exception as error:  # noqa: BLE001  other people's programs may fail in any way; the others go on
+            failed[side] = f"{type(error).__name__}: {error}".partition("\n")[0]
+        tidy_up()
+    each, folder = program(name), Path(out)
+    for side in (side for side in sides if side in windows):
+        if side in (EAGER, LOOPED):
+            record(built(name, side, device), device, folder / f"{trace_of(each, side)}.before.json", each.steps)
+        elif afters and side != FUSED:
+            record(built(name, side, device), device, folder / "after" / f"{name}.{side}.json", each.steps)
+        tidy_up()
+    return windows, failed
+
+
+def timed(name: str, side: str, device: torch.device) -> list[float]:
+    """Return the mean step in ms of windows of one side."""
+    step = built(name, side, device)
+    return [window(step, device, LEAST_SECONDS) for _ in range(WINDOWS)]
+
+
+def tidy_up() -> None:
+    """Give back what a side held, and forget what was compiled."""
+    torch.compiler.reset()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

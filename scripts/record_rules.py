@@ -1,0 +1,74 @@
+"""Record the programs of the rules on this machine, with what makes them slow and without it.
+
+Run from the repository root:  PYTHONPATH=. python scripts/record_rules.py OUT_DIR [--only NAME]...
+
+OUT_DIR gets NAME.json.gz and NAME.mended.json.gz, the same with stacks and shapes as *.stack.json.gz, and rules.json
+with the steps of both without the profiler.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from pinprof.outputs import write_whole
+from scripts.alone import Alone, window
+from scripts.launch_programs.rules import PROGRAMS
+from scripts.pair_programs.parts import synchronize
+from scripts.recordings import machine_of, of_windows, record, write_packed
+
+WARM_UP_STEPS, RECORDED = 10, 2
+WINDOWS, LEAST_SECONDS = 4, 0.2
+ALONE_SECONDS = 60
+LASTING = ("recompiling",)
+"""Whose steps compile: they are too long to time in windows, and to record with stacks."""
+
+
+@click.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--only", multiple=True, metavar="NAME", help="Take this program alone; may be repeated.")
+@click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
+@click.option("--budget", default=300.0, show_default=True, help="Start nothing new after so many seconds.")
+def main(out: Path, only: tuple[str, ...], device: str, budget: float) -> None:
+    """Record the programs into OUT."""
+    deadline, alone = time.perf_counter() + budget, Alone("fork", ALONE_SECONDS)
+    out.mkdir(parents=True, exist_ok=True)
+    noted: dict[str, Any] = {"machine": alone.run(machine_of, device)[1], "programs": {}}
+    for name in only or PROGRAMS:
+        for mended in (False, True):
+            if time.perf_counter() > deadline:
+                print(f"{name}: no time left", flush=True)
+                continue
+            began = time.perf_counter()
+            label = f"{name}.mended" if mended else name
+            problem, windows = alone.run(take, name, mended, device, str(out / label))
+            if not problem:
+                noted["programs"][label] = windows and of_windows(windows)
+                write_whole(out / "rules.json", json.dumps(noted, indent=2) + "\n")
+            said = problem or (windows and f"{of_windows(windows)['median']:.2f} ms")
+            print(f"{label}: {said}; {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def take(name: str, mended: bool, device_name: str, path: str) -> list[float]:
+    """Time one side, then record it, without stacks and with them."""
+    device = torch.device(device_name)
+    torch.manual_seed(0)
+    step = PROGRAMS[name](device, mended)
+    for _ in range(WARM_UP_STEPS):
+        step()
+    synchronize(device)
+    lasting = name in LASTING and not mended
+    windows = [] if lasting else [window(step, device, LEAST_SECONDS) for _ in range(WINDOWS)]
+    for ending, stacks in (("", False),) if lasting else (("", False), (".stack", True)):
+        raw = Path(f"{path}{ending}.json")
+        record(step, device, raw, RECORDED, stacks=stacks)
+        write_packed(raw.read_bytes(), raw.with_name(f"{raw.name}.gz"))
+        raw.unlink()
+    return windows
+
+
+if __name__ == "__main__":
+    main()
