@@ -33,7 +33,9 @@ def loaders_pin() -> bool | None:
 def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
     """Return how much memory is pinned now, and how much the machine has.
 
-    None if torch does not count (an old version, or a program without a GPU), or if the system does not tell.
+    None if torch does not count (an old version, or a program without a GPU), or if the system does not tell. Torch
+    2.11 counts what is in use by blocks, of a power of two, and what is pinned by the bytes that were asked for: what
+    is in use is pinned in any case.
     """
     stats = _allocator_stats()
     kinds = next((kinds for kinds in PINNED_AND_USED if all(f"{kind}.current" in stats for kind in kinds)), None)
@@ -46,9 +48,9 @@ def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = L
         return None
     limit = min(_limits(cgroup, limits), default=total)
     return HostMemory(
-        stats[f"{pinned}.current"],
+        max(stats[f"{pinned}.current"], stats[f"{used}.current"]),
         stats[f"{used}.current"],
-        stats[f"{pinned}.peak"],
+        max(stats[f"{pinned}.peak"], stats[f"{used}.peak"]),
         total,
         available,
         limit if limit < total else None,

@@ -64,6 +64,14 @@ def test_what_is_pinned_is_recorded_beside_what_there_is(
     assert memory.unpinned_bytes == 40 * GIB
 
 
+def test_what_is_in_use_is_pinned(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    fewer = {"allocated_bytes.current": 3 * GIB, "allocated_bytes.peak": 4 * GIB}  # as asked for, not in blocks
+    counting(monkeypatch, STATS | fewer)
+    memory = machine.memory()
+    assert memory
+    assert (memory.pinned_bytes, memory.used_bytes, memory.peak_bytes) == (5 * GIB, 5 * GIB, 6 * GIB)
+
+
 @pytest.mark.parametrize(
     ("limits", "least"),
     [
