@@ -14,14 +14,16 @@ from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import CopySums, GpuSums, PerStep, WaitCost, WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
-from pinprof.ranks import Ranks, SharedFinding, TimesPerStep
+from pinprof.ranks import Ranks
+from pinprof.report.fields import maybe_ms, with_ms
+from pinprof.report.job.json import ranks_fields
 from pinprof.report.trace.course_json import course_of_run
 from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
+from pinprof.report.trace.findings_json import finding_fields, joint_fields
 from pinprof.report.trace.host_json import host_profile
 from pinprof.report.trace.spent_json import spent
 from pinprof.report.trace.verdict_json import verdicts
-from pinprof.rules import Finding, Findings, FoundSite, Saving
-from pinprof.units import ms
+from pinprof.rules import Findings
 from pinprof.version import REPORT_SCHEMA, VERSION
 
 KNOWN_COUNTS = (
@@ -52,7 +54,7 @@ def to_json(entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[s
         "pinprof_version": VERSION,
         **_machine(findings for _, findings in entries),
         "traces": [_trace(profile, findings) | {"hta": told.get(profile.path)} for profile, findings in entries],
-        "ranks": None if ranks is None else _ranks(ranks),
+        "ranks": None if ranks is None else ranks_fields(ranks),
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
@@ -65,63 +67,11 @@ def _machine(found: Iterable[Findings]) -> dict[str, Any]:
 
 def _hta(breakdown: Breakdown) -> dict[str, Any]:
     """Return what HTA tells of a trace; path and rank are the trace's own."""
-    fields = _with_ms({key: value for key, value in vars(breakdown).items() if key not in {"path", "rank"}})
-    fields["times"] = breakdown.times and _with_ms(vars(breakdown.times))
-    fields["kernels"] = [_with_ms(vars(kernel)) for kernel in breakdown.kernels]
-    fields["streams"] = [_with_ms(vars(stream)) for stream in breakdown.streams]
+    fields = with_ms({key: value for key, value in vars(breakdown).items() if key not in {"path", "rank"}})
+    fields["times"] = breakdown.times and with_ms(vars(breakdown.times))
+    fields["kernels"] = [with_ms(vars(kernel)) for kernel in breakdown.kernels]
+    fields["streams"] = [with_ms(vars(stream)) for stream in breakdown.streams]
     return fields | {"launches": breakdown.launches and vars(breakdown.launches)}
-
-
-def _ranks(ranks: Ranks) -> dict[str, Any]:
-    return {
-        "world_size": ranks.world_size,
-        "slowest_rank": ranks.slowest_rank,
-        "skew_ms": _ms(ranks.skew_ns),
-        "clocks_within_ms": _ms(ranks.clocks_within_ns),
-        "reason": ranks.reason,
-        "choice": list(ranks.choice),
-        "spread": _spread(ranks.spread_ns),
-        "rows": [
-            {**_with_ms(vars(row)), "stalls": _by_cause(row.stalls), "idle": _by_cause(row.idle)} for row in ranks.rows
-        ],
-        "collectives": [_with_ms(vars(row)) for row in ranks.collectives],
-        "findings": [_shared(shared) for shared in ranks.findings],
-    }
-
-
-def _spread(times: tuple[float, float, float] | None) -> dict[str, Any] | None:
-    """Return how the steps of the ranks lie."""
-    return None if times is None else dict(zip(("least_ms", "median_ms", "most_ms"), map(_ms, times), strict=True))
-
-
-def _by_cause(times: TimesPerStep) -> list[dict[str, Any]]:
-    return [{"cause": cause, "time_ms": _ms(time)} for cause, time in times]
-
-
-def _shared(shared: SharedFinding) -> dict[str, Any]:
-    finding, at = shared.finding, shared.finding.evidence
-    return {
-        "rule": finding.rule.id,
-        "family": finding.rule.family,
-        "title": finding.rule.title,
-        **at.place._asdict(),
-        "cost_ms": _ms(at.cost_ns),
-        "saving_ms": _ms(finding.saving.saving_ns) if finding.saving else None,
-        "ranks": list(shared.ranks),
-        "sites": [_found_site(each.site) | {"ranks": list(each.ranks)} for each in shared.sites],
-    }
-
-
-def _with_ms(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields with the times in milliseconds."""
-    return {
-        f"{key[:-3]}_ms" if key.endswith("_ns") else key: _ms(value) if key.endswith("_ns") else value
-        for key, value in fields.items()
-    }
-
-
-def _ms(ns: float | None) -> float | None:
-    return None if ns is None else ms(ns)
 
 
 def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
@@ -133,7 +83,7 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
         "world_size": info.world_size,
         "torch_version": info.torch_version,
         "devices": [{"name": device.name, "index": device.index} for device in info.devices],
-        "span_ms": _ms(profile.span_ns),
+        "span_ms": maybe_ms(profile.span_ns),
         "events": {
             **{name: profile.counts.get(name, 0) for name in KNOWN_COUNTS},
             "skipped": sum(profile.skipped.values()),
@@ -154,8 +104,8 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
         "launches": _launches(profile.launches),
         "loader": {
             "waits": profile.loader.waits,
-            "wait_ms": _ms(profile.loader.wait_ns),
-            "per_step_ms": _ms(profile.loader.wait_in_steps_ns / count)
+            "wait_ms": maybe_ms(profile.loader.wait_ns),
+            "per_step_ms": maybe_ms(profile.loader.wait_in_steps_ns / count)
             if count and not profile.withheld.per_step
             else None,
             "pinned": profile.loader.pinned,
@@ -165,8 +115,8 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
         **spent(profile),
         "host_profile": host_profile(profile),
         "host_memory": asdict(info.host_memory) if info.host_memory else None,
-        "findings": [_finding(finding, step) for finding in findings],
-        "joint": _joint(findings.joint, step),
+        "findings": [finding_fields(finding, step) for finding in findings],
+        "joint": joint_fields(findings.joint, step),
     }
 
 
@@ -184,7 +134,7 @@ def _missing(entry: Doubt) -> dict[str, Any]:
 def _idle(profile: Profile) -> list[dict[str, Any]]:
     """Return the idle time by cause; where causes are withheld, of no cause."""
     return [
-        {"device": gpu.device, "cause": cause, "time_ms": _ms(time)}
+        {"device": gpu.device, "cause": cause, "time_ms": maybe_ms(time)}
         for gpu in profile.gpus
         for cause, time in _idle_by_cause(gpu)
     ]
@@ -199,7 +149,7 @@ def _idle_by_cause(gpu: GpuSums) -> Iterable[tuple[str | None, int | None]]:
 
 def _pause(pause: Pause | None) -> dict[str, Any] | None:
     """Return the longest time per step in which the host ran no op and no call; None where that is not known."""
-    return None if pause is None else _with_ms(vars(pause))
+    return None if pause is None else with_ms(vars(pause))
 
 
 def _launches(launches: Launches | None) -> dict[str, Any] | None:
@@ -210,7 +160,7 @@ def _launches(launches: Launches | None) -> dict[str, Any] | None:
         "per_step": launches.per_step,
         "median_kernel_us": launches.median_kernel_ns / 1000,
         "host_us_per_launch": launches.host_ns / 1000,
-        "phases": [_with_ms(vars(phase)) for phase in launches.phases],
+        "phases": [with_ms(vars(phase)) for phase in launches.phases],
     }
 
 
@@ -221,13 +171,13 @@ def _steps(profile: Profile) -> dict[str, Any]:
         "source": steps.source,
         "marker": steps.marker,
         "step_marker": profile.info.step_marker,
-        "host_ms": _ms(steps.host_ns),
-        "device_ms": _ms(steps.device_ns),
-        "traced_ms": _ms(steps.traced_ns),
-        "busy_ms": _ms(steps.busy_ns),
-        "step_ms": _ms(step.step_ns),
+        "host_ms": maybe_ms(steps.host_ns),
+        "device_ms": maybe_ms(steps.device_ns),
+        "traced_ms": maybe_ms(steps.traced_ns),
+        "busy_ms": maybe_ms(steps.busy_ns),
+        "step_ms": maybe_ms(step.step_ns),
         "step_source": step.source,
-        "range_ms": None if step.range_ns is None else [_ms(bound) for bound in step.range_ns],
+        "range_ms": None if step.range_ns is None else [maybe_ms(bound) for bound in step.range_ns],
         "bound": profile.bound,
         **course_of_run(profile),
     }
@@ -238,12 +188,12 @@ def _per_step(sums: PerStep) -> dict[str, Any]:
     drained = given(waits.drained) if waits else None
     return {
         "hidden_syncs": waits and waits.hidden,
-        "hidden_stall_ms": waits and _ms(waits.hidden_stall_ns),
-        "exposed_ms": _ms(given(sums.exposed_ns)),
+        "hidden_stall_ms": waits and maybe_ms(waits.hidden_stall_ns),
+        "exposed_ms": maybe_ms(given(sums.exposed_ns)),
         "pageable_bytes": given(sums.pageable_bytes),
-        "stall_ms": waits and _ms(waits.stall_ns),
-        "drain_ms": drained and _ms(drained.drain_ns),
-        "bubble_ms": drained and _ms(drained.bubble_ns),
+        "stall_ms": waits and maybe_ms(waits.stall_ns),
+        "drain_ms": drained and maybe_ms(drained.drain_ns),
+        "bubble_ms": drained and maybe_ms(drained.bubble_ns),
     }
 
 
@@ -251,12 +201,12 @@ def _parts(mean: MeanStep) -> dict[str, Any]:
     """Return how a mean step divides on a GPU; all but the device and `step_ms` add up to `step_ms`."""
     return {
         "device": mean.device,
-        "step_ms": _ms(mean.length_ns),
-        "compute_ms": _ms(mean.compute_ns),
-        "overlapped_ms": _ms(mean.both_ns),
-        "exposed_ms": _ms(mean.copy_ns),
-        "memset_ms": _ms(mean.memset_ns),
-        "idle_ms": _ms(mean.idle_ns),
+        "step_ms": maybe_ms(mean.length_ns),
+        "compute_ms": maybe_ms(mean.compute_ns),
+        "overlapped_ms": maybe_ms(mean.both_ns),
+        "exposed_ms": maybe_ms(mean.copy_ns),
+        "memset_ms": maybe_ms(mean.memset_ns),
+        "idle_ms": maybe_ms(mean.idle_ns),
     }
 
 
@@ -264,11 +214,11 @@ def _gpu(gpu: GpuSums) -> dict[str, Any]:
     time = given(gpu.time)
     return {
         "device": gpu.device,
-        "busy_ms": time and _ms(time.busy_ns),
-        "kernel_ms": time and _ms(time.kernel_ns),
-        "memcpy_ms": time and _ms(time.memcpy_ns),
-        "idle_ms": time and _ms(time.idle_ns),
-        "span_ms": time and _ms(time.span_ns),
+        "busy_ms": time and maybe_ms(time.busy_ns),
+        "kernel_ms": time and maybe_ms(time.kernel_ns),
+        "memcpy_ms": time and maybe_ms(time.memcpy_ns),
+        "idle_ms": time and maybe_ms(time.idle_ns),
+        "span_ms": time and maybe_ms(time.span_ns),
     }
 
 
@@ -280,23 +230,23 @@ def _copies(group: CopySums) -> dict[str, Any]:
         "count": copied and copied.count,
         "bytes": copied and copied.bytes,
         "unsized": group.unsized,
-        "time_ms": copied and _ms(copied.time_ns),
-        "overlapped_ms": hidden and _ms(hidden.overlapped_ns),
-        "exposed_ms": hidden and _ms(hidden.exposed_ns),
+        "time_ms": copied and maybe_ms(copied.time_ns),
+        "overlapped_ms": hidden and maybe_ms(hidden.overlapped_ns),
+        "exposed_ms": hidden and maybe_ms(hidden.exposed_ns),
         "bandwidth_gbps": copied and copied.bandwidth_gbps,
-        "host_blocked_ms": _ms(given(group.host_blocked_ns)),
+        "host_blocked_ms": maybe_ms(given(group.host_blocked_ns)),
     }
 
 
 def _overlap(profile: Profile) -> dict[str, Any]:
     overlap = given(profile.overlap)
     return {
-        "copy_ms": _ms(given(profile.copy_ns)),
-        "overlapped_ms": overlap and _ms(overlap.overlapped_ns),
-        "exposed_ms": overlap and _ms(overlap.exposed_ns),
+        "copy_ms": maybe_ms(given(profile.copy_ns)),
+        "overlapped_ms": overlap and maybe_ms(overlap.overlapped_ns),
+        "exposed_ms": overlap and maybe_ms(overlap.exposed_ns),
         "fraction": overlap and overlap.fraction,
         "reasons": [
-            {"reason": given(each.reason), "count": given(each.count), "exposed_ms": _ms(given(each.exposed_ns))}
+            {"reason": given(each.reason), "count": given(each.count), "exposed_ms": maybe_ms(given(each.exposed_ns))}
             for each in profile.exposed
         ],
     }
@@ -309,7 +259,7 @@ def _syncs(profile: Profile) -> dict[str, Any]:
     return {
         "count": total and total.count,
         "per_step": _per(profile, in_steps),
-        "stall_ms": total and _ms(total.stall_ns),
+        "stall_ms": total and maybe_ms(total.stall_ns),
         "sites": [_site(profile, site) for site in profile.sites],
         "groups": _groups(profile),
         "watched_steps": profile.info.watched.steps if profile.info.watched else None,
@@ -359,10 +309,10 @@ def _site(profile: Profile, site: WaitSite) -> dict[str, Any]:
         "thread": site.thread,
         "count": total and total.count,
         "per_step": _per(profile, given(site.in_steps)),
-        "stall_ms": total and _ms(total.stall_ns),
-        "drain_ms": whole and _ms(whole.drain_ns),
-        "own_ms": whole and _ms(whole.own_ns),
-        "bubble_ms": whole and _ms(whole.idle_ns),
+        "stall_ms": total and maybe_ms(total.stall_ns),
+        "drain_ms": whole and maybe_ms(whole.drain_ns),
+        "own_ms": whole and maybe_ms(whole.own_ns),
+        "bubble_ms": whole and maybe_ms(whole.idle_ns),
         "verdict": site.verdict,
         "group": site.group,
     }
@@ -383,55 +333,4 @@ def _groups(profile: Profile) -> list[dict[str, Any]]:
 def _sums(profile: Profile, costs: Sequence[Perhaps[WaitCost]]) -> dict[str, Any]:
     together, whole = _together(profile, costs), [whole_cost(cost) for cost in costs]
     idle = None if None in whole else sum(cost.idle_ns for cost in whole if cost)
-    return {"stall_ms": together and _ms(together.stall_ns), "bubble_ms": _ms(idle)}
-
-
-def _finding(finding: Finding, step_ns: float | None) -> dict[str, Any]:
-    return {
-        "rule": finding.rule.id,
-        "family": finding.rule.family,
-        "title": finding.rule.title,
-        "severity": finding.severity,
-        **finding.evidence.place._asdict(),
-        "evidence": finding.evidence.text,
-        "cost_ms": _ms(finding.evidence.cost_ns),
-        **_saving(finding.saving, step_ns),
-        "then": _then(finding, step_ns),
-        "fix": finding.rule.fix,
-        "fix_code": {"before": finding.rule.before, "after": finding.rule.code},
-        "sites": [_found_site(site) for site in finding.sites],
-    }
-
-
-def _found_site(site: FoundSite) -> dict[str, Any]:
-    return {
-        **site.evidence.place._asdict(),
-        "evidence": site.evidence.text,
-        "cost_ms": _ms(site.evidence.cost_ns),
-        "saving_ms": _ms(site.saving.saving_ns) if site.saving else None,
-    }
-
-
-def _saving(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:
-    if saving is None or not step_ns:
-        return {"saving_ms": None, "saving_fraction": None, "range_ms": None}
-    return {
-        "saving_ms": _ms(saving.saving_ns),
-        "saving_fraction": saving.saving_ns / step_ns,
-        "range_ms": [_ms(bound) for bound in saving.range_ns],
-    }
-
-
-def _then(finding: Finding, step_ns: float | None) -> dict[str, Any] | None:
-    """Return what a fix makes possible, and what both bring together; None where that is no more."""
-    then = finding.evidence.then
-    if then is None or finding.with_then is None:
-        return None
-    return {"rule": then.rule, "what": then.what, **_saving(finding.with_then, step_ns)}
-
-
-def _joint(saving: Saving | None, step_ns: float | None) -> dict[str, Any] | None:
-    """Return what all fixes bring together; None where a replay cannot tell."""
-    if saving is None or not step_ns:
-        return None
-    return {**_saving(saving, step_ns), "predicted_step_ms": _ms(step_ns - saving.saving_ns)}
+    return {"stall_ms": together and maybe_ms(together.stall_ns), "bubble_ms": maybe_ms(idle)}
