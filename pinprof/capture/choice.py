@@ -189,7 +189,7 @@ class Chooser:
         """How often `_since` contains each event."""
         self._exhausted = False
         self._has_trained = True
-        """Whether an optimizer step came since the last marker; batches of the same DataLoader may be an evaluation's."""
+        """Whether an optimizer step came since the last marker; else a batch of its DataLoader is an evaluation's."""
         self._iterations = Iterations() if group and how == "auto" else None
         self._iterated: MarkerEvent | None = None
         """The optimizer step of which `_iterations` are."""
