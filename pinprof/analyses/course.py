@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.trace.lines import Place
-from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PLAIN, PROFILED, RunLog
+from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PLAIN, PROFILED, RunLog, Work
 from pinprof.usual import Bools, Times, half_width, returning, unlike
 
 FIRST, LOGGING, OTHER = "first", "logging", "other"
@@ -28,6 +28,8 @@ FEWEST_GAPS = 2
 """Once between two is no rule."""
 MOSTLY_SO = 0.8
 """The share of gaps that are of the usual length, where others are a multiple of it."""
+USUAL = 0.5
+"""Evaluations and checkpoints in more than this share of all steps are a part of the step, and make none unlike."""
 A_PART = 0.1
 """A reason for a smaller share of what makes a step longer is not named."""
 
@@ -253,7 +255,18 @@ def _seen(log: RunLog) -> Seen:
 
 def _steps_with_work(log: RunLog) -> tuple[list[int], list[int]]:
     """Return the steps in which any irregular work was noted, and those in which an epoch begins."""
-    return [each.step for each in log.work], [each.step for each in log.work if each.kind == EPOCH]
+    return [each.step for each in _unusual(log)], [each.step for each in log.work if each.kind == EPOCH]
+
+
+def _unusual(log: RunLog) -> list[Work]:
+    """Return the work that was noted, without what most steps have."""
+    steps = len(log.step_ns)
+    usual = {
+        kind
+        for kind in (EVALUATION, CHECKPOINT)
+        if len({each.step for each in log.work if each.kind == kind}) > USUAL * steps
+    }
+    return [each for each in log.work if each.kind not in usual]
 
 
 def _without_lead(on_host: Times, usual: float) -> Times:
@@ -326,7 +339,7 @@ class _Noted:
 
 def _noted(log: RunLog) -> dict[int, _Noted]:
     noted: dict[int, _Noted] = defaultdict(_Noted)
-    for each in log.work:
+    for each in _unusual(log):
         of_step = noted[each.step]
         of_step.ns[each.kind] = of_step.ns.get(each.kind, 0) + each.ns
         if each.place != NOWHERE:
@@ -360,6 +373,8 @@ def _every(at: Sequence[int] | Times) -> int | None:
     if len(gaps) < FEWEST_GAPS:
         return None
     every = int(np.median(gaps))
+    if every == 1:  # one behind the other: from there on all steps are longer, as behind a profiler
+        return None
     is_regular = gaps.max() - gaps.min() <= 1 or ((gaps % every == 0).all() and (gaps == every).mean() >= MOSTLY_SO)
     return every if is_regular else None
 

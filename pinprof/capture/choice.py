@@ -188,6 +188,8 @@ class Chooser:
         self._counts: Counter[MarkerEvent] = Counter()
         """How often `_since` contains each event."""
         self._exhausted = False
+        self._has_trained = True
+        """Whether an optimizer step came since the last marker; else a batch of its DataLoader is an evaluation's."""
         self._iterations = Iterations() if group and how == "auto" else None
         self._iterated: MarkerEvent | None = None
         """The optimizer step of which `_iterations` are."""
@@ -223,6 +225,7 @@ class Chooser:
     def see(self, event: MarkerEvent, at_ns: int = 0) -> bool:
         """Return whether a step ends with this event."""
         self.seen[event.kind] += 1
+        self._has_trained |= event.kind == "optimizer"
         choice = self.choice
         if choice is not None:
             if event == choice.event:
@@ -296,8 +299,9 @@ class Chooser:
     def _marked(self) -> bool:
         """Note the marker; return whether it ends a step."""
         self._forget()
-        after_the_last, self._exhausted = self._exhausted, False
-        return not after_the_last
+        evaluates = self._how == "auto" and self.kind == "optimizer" and not self._has_trained
+        after_the_last, self._exhausted, self._has_trained = self._exhausted, False, False
+        return not (after_the_last or evaluates)
 
     def _forget(self) -> None:
         self._since.clear()

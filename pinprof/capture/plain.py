@@ -91,8 +91,8 @@ class Clock:
         """Note this moment on the GPU; None without one."""
         return None
 
-    def make_ready(self) -> None:
-        """Prepare the next mark, so that it takes no time."""
+    def make_ready(self, marks: int = 1) -> None:
+        """Prepare the next marks, so that they take no time."""
 
     def between(self, start: Mark, end: Mark) -> int | None:
         """Return the GPU's time between two marks, None if it has not come to the second. They are not asked again."""
@@ -122,9 +122,11 @@ class CudaClock(Clock):
         event.record(stream)
         return event
 
-    def make_ready(self) -> None:
-        """Make a mark ahead: on a virtual machine that takes 0.1 ms, in which a moment would pass."""
-        if not self._spare and not torch.cuda.is_current_stream_capturing():
+    def make_ready(self, marks: int = 1) -> None:
+        """Make marks ahead: on a virtual machine each takes 0.1 ms, in which a moment would pass."""
+        if torch.cuda.is_current_stream_capturing():
+            return
+        while len(self._spare) < marks:
             event = _new_event()
             event.record(torch.cuda.current_stream(self._device))  # only now it is made
             self._spare.append(event)

@@ -18,6 +18,7 @@ def wait(waited: str | None) -> WatchedWait:
         ("float", "aten::item", True, True),
         ("bool", "aten::is_nonzero", True, True),
         ("[]", "aten::index", True, True),
+        ("[]", "aten::to", True, True),
         ("masked_select", "aten::masked_select", True, True),
         ("_cuda_synchronize", "cudaDeviceSynchronize", True, True),
         ("item", "aten::nonzero", False, False),

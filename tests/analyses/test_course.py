@@ -50,6 +50,16 @@ def test_the_regular_step_leaves_an_evaluation_out() -> None:
     assert row.per_step_ns == 490 * MS / 25
 
 
+def test_an_evaluation_in_each_step_makes_no_step_unlike() -> None:
+    """Behind a profiler launches are slower, so that all steps from there on are longer."""
+    log = run(*[10.0] * 80, *[18.0] * 20, windows=(("plain", 80), ("watch", 20)))
+    course = follow_course(replace(log, work=tuple(Work(step, EVALUATION) for step in range(100))))
+    assert course.irregular == ()
+    assert course.regular == 100
+    assert course.timed is not None
+    assert (course.timed.steps, course.timed.step_ns) == (80, 10 * MS)
+
+
 def test_a_checkpoint_takes_the_part_that_was_timed_and_the_evaluation_the_rest() -> None:
     work = (Work(12, EVALUATION), Work(12, CHECKPOINT, 100 * MS))
     assert reasons(follow_course(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {

@@ -18,7 +18,7 @@ from pinprof.trace.run import EVALUATION, RECORDED, RUN_KEY, WATCH, RunLog, Work
 from pinprof.trace.tables import Trace
 from pinprof.trace.watched import WATCHED_KEY, Watched, WatchedWait
 
-CALLED = {"aten::item": "item", "aten::is_nonzero": "bool", "aten::nonzero": "nonzero"}
+CALLED = {"aten::item": "item", "aten::is_nonzero": "bool", "aten::nonzero": "nonzero", "aten::to": "to"}
 
 
 @dataclass(frozen=True)
@@ -251,6 +251,64 @@ def test_waits_in_loops_of_any_length_have_their_lines(tmp_path: Path) -> None:
     trace = read(builder, tmp_path)
     found = recorded_lines(trace, measure_stalls(trace))
     assert [line.line if line else None for line in found] == truth
+
+
+Played = tuple[TraceBuilder, list[int]]
+ASKED = ("to", "cpu", "tensor", "cpu")
+OBSERVATION, ACTION, BATCH, WRITTEN = 0, 1, 2, 3
+
+
+def plays(rollouts: Sequence[int], *, writes: int | None = None, marked: bool = False, silent: bool = False) -> Played:
+    """Return a trace of steps of reinforcement learning: so many actions, five tensors of a batch, and a figure.
+
+    The figure is written in one step alone. `silent`: the observation is copied without waiting, of pageable memory.
+    """
+    builder, truth = TraceBuilder(), []
+    for step, actions in enumerate(rollouts):
+        at = 10_000.0 * step
+        builder.step(step, at, 9_990)
+        builder.kernel(at + 10, 5, launch=at + 2)
+        waits = [OBSERVATION, ACTION] * actions + [BATCH] * 5 + [WRITTEN] * (step == writes)
+        for number in waits:
+            at += 300
+            builder.op("aten::lift_fresh" if number == BATCH else "aten::mul", at - 150, 40)
+            builder.op("aten::to", at, 40)
+            if silent and number == OBSERVATION:
+                builder.copy("HtoD (Pageable -> Device)", at + 5, 5, launch=at + 1, call=20)
+            else:
+                builder.call("cudaStreamSynchronize", at + 1, 20)
+            truth.append(number)
+            if marked:
+                builder.event("user_annotation", f"pinprof line {number}", at + 45, 0.5)
+    return builder, truth
+
+
+def given_of_plays(folder: Path, *, silent: bool = False) -> list[tuple[int, int | None]]:
+    """Return the true line of each wait of five steps, and the one that it gets; no step with an action has lines."""
+    marked = read(plays([0], marked=True)[0], folder)
+    stalls = measure_stalls(marked)
+    learned = line_of_each(marked, stalls, [line_at(number) for number in range(4)])
+    builder, truth = plays([0, 1, 2, 1, 0], writes=3, silent=silent)
+    builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
+    waits = [WatchedWait(line_at(number), name, name, "main", 40, (0, 7)) for number, name in enumerate(ASKED)]
+    sequences = [(OBSERVATION, ACTION) * actions + (BATCH,) * 5 for actions in range(4)]
+    seen = Watched(200, tuple(waits), (*sequences, *((*each, WRITTEN) for each in sequences)))
+    builder.metadata[WATCHED_KEY] = msgspec.to_builtins(seen)
+    trace = read(builder, folder)
+    found = [line.line if line else None for line in recorded_lines(trace, measure_stalls(trace))]
+    return list(zip(truth, found, strict=True))
+
+
+def test_copies_whose_number_varies_have_their_lines_where_each_waits(tmp_path: Path) -> None:
+    pairs = given_of_plays(tmp_path)
+    assert len(pairs) == 5 * 5 + 4 * 2 + 1
+    assert [got for _, got in pairs] == [true for true, _ in pairs]
+
+
+def test_copies_that_sync_debug_mode_does_not_tell_of_cannot_be_counted(tmp_path: Path) -> None:
+    pairs = given_of_plays(tmp_path, silent=True)
+    assert all(got in {None, true} for true, got in pairs)
+    assert [got for true, got in pairs if true == OBSERVATION] == [None] * 4
 
 
 @pytest.mark.parametrize("section", [5, {"names": 3}, {"waits": [{"op": "x"}]}, {"lines": [], "waits": [

@@ -109,6 +109,18 @@ def test_validation_between_steps_neither_confuses_nor_ends_steps(every: int) ->
     assert len(ends) >= 10 * every - 4
 
 
+def test_an_evaluation_of_the_batches_of_the_training_is_no_steps() -> None:
+    chooser, ends = follow([*times(10, TRAIN, ADAM), *times(30, TRAIN), *times(10, TRAIN, ADAM)])
+    assert chooser.choice is not None
+    assert chooser.choice.event == TRAIN
+    assert ends == [*range(8, 20, 2), 20, *range(52, 70, 2)]  # the first of its batches ends the step before it
+
+
+def test_batches_that_were_asked_for_are_steps_whatever_is_done_with_them() -> None:
+    _, ends = follow([*times(10, TRAIN, ADAM), *times(30, TRAIN)], how="loader")
+    assert len(ends) == 6 + 30
+
+
 def test_a_long_validation_does_not_change_the_choice() -> None:
     chooser, ends = follow([*times(6, TRAIN, ADAM), *times(5000, VALID), *times(6, TRAIN, ADAM)])
     assert chooser.choice is not None

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from pinprof.capture import plain
 from pinprof.capture.avoidance import await_regular
-from pinprof.capture.journal import MOST_STEPS, Journal
-from pinprof.capture.plain import Clock, Mark
+from pinprof.capture.journal import MOST_STEPS, MOST_UNTIMED, Journal
+from pinprof.capture.plain import Clock, CudaClock, Mark
 from pinprof.capture.work import Compilations, noticing_work
 from pinprof.trace.lines import Place
 from pinprof.trace.run import Later, Work
@@ -28,6 +29,10 @@ class FakeClock(Clock):
     def __init__(self) -> None:
         self.time_ns = 0
         self.behind_ns: int | None = None
+        self.ready = 0
+
+    def make_ready(self, marks: int = 1) -> None:
+        self.ready = max(self.ready, marks)
 
     def now_ns(self) -> int:
         return self.time_ns
@@ -98,6 +103,44 @@ def test_the_time_of_the_gpu_begins_anew_after_a_long_pause_of_pinprofs(journal:
         step(journal, clock, 10, own_ms=500)
         step(journal, clock, 10)
     assert journal.log().gpu_ns == (10 * MS, 10 * MS)
+
+
+def test_marks_are_made_before_the_first_step_that_they_time(journal: Journal, clock: FakeClock) -> None:
+    step(journal, clock, 10)
+    with journal.timing_gpu():
+        assert clock.ready == 2 * MOST_UNTIMED
+
+
+def test_no_mark_is_made_while_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Event] = []
+
+    def make() -> Event:
+        made.append(Event())
+        return made[-1]
+
+    monkeypatch.setattr(plain, "_new_event", make)
+    for name, answer in (("current_device", 0), ("current_stream", None), ("is_current_stream_capturing", False)):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer: answer)
+    clock = CudaClock()
+    clock.make_ready(4)
+    for _ in range(3):
+        start, end = clock.mark(), clock.mark()
+        clock.make_ready()
+        assert clock.between(start, end) == MS
+    assert len(made) == 4
+
+
+class Event:
+    """A moment on a GPU, each a millisecond after the last."""
+
+    def record(self, stream: object) -> None:
+        """Take it at once."""
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, _: "Event") -> float:
+        return 1.0
 
 
 def test_work_belongs_to_the_step_in_which_it_is(journal: Journal, clock: FakeClock) -> None:

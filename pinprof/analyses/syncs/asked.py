@@ -17,7 +17,7 @@ OPS_OF = {
     "complex": _SCALAR,
     "index": _SCALAR,
     "bool": frozenset({"aten::is_nonzero"}),
-    "[]": frozenset({"aten::index", "aten::nonzero"}) | _SCALAR,
+    "[]": frozenset({"aten::index", "aten::nonzero"}) | _SCALAR | _COPY,  # an index of a list or of NumPy is copied
     "[]=": _PUT,
     "to": _COPY,
     "cpu": _COPY,
@@ -42,6 +42,17 @@ names are those that `pinprof.capture.called` gives. The autograd engine runs it
 
 ONE_EACH = frozenset({"aten::item", "aten::is_nonzero"})
 """Ops of which each waits once, and torch's sync debug mode warns once: `_local_scalar_dense` copies one value."""
+
+BLOCKING_COPY = "aten::to"
+"""An op of which each that synchronizes waits once, and torch's sync debug mode warns once: its copy is not
+`non_blocking`."""
+_COPYING = frozenset({"to", "cpu", "cuda", "tensor", "as_tensor"})
+"""Calls that wait nowhere but in that op."""
+
+
+def is_copy(wait: WatchedWait) -> bool:
+    """Return whether what was called there waits in `BLOCKING_COPY` alone."""
+    return wait.waited in _COPYING
 
 
 def may_be(wait: WatchedWait, op: str) -> bool:

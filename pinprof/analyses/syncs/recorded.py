@@ -7,10 +7,11 @@ import numpy as np
 
 from pinprof.analyses.syncs.contexts import Kind, Known, Match, Units, agreed, kinds_of, units_of
 from pinprof.analyses.syncs.rivals import Rivals
-from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.analyses.syncs.stalls import WAITING_COPY, Stalls
+from pinprof.trace.callers import outermost_op
 from pinprof.trace.lines import RecordedLines, SourceLine
 from pinprof.trace.run import CHECKPOINT, EVALUATION, RECORDED, WATCH
-from pinprof.trace.tables import NONE, Trace
+from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.watched import Watched
 
 Lines = list[SourceLine | None]
@@ -20,6 +21,9 @@ Steps = dict[tuple[Kind, int], list[int]]
 APART = {EVALUATION, CHECKPOINT}
 """Work with waits of its own, which stand among the same ops as those of training: a copy of the batch, a read of the
 loss."""
+
+WAITING_FOR_STREAM = {"cudaStreamSynchronize", "hipStreamSynchronize", WAITING_COPY}
+"""What a copy that is not `non_blocking` calls once."""
 
 LOCAL_SCALAR = "aten::_local_scalar_dense"
 """The op that reads one value; torch's sync debug mode tells of it wherever it runs."""
@@ -39,12 +43,16 @@ def recorded_lines(trace: Trace, stalls: Stalls) -> Lines:
     ordered = _by_order(len(kinds), steps, trace.info.lines, or_the_only_one=False)
     known = Known(trace.info.contexts)
     units = units_of(trace, stalls, trace.info.contexts.names)
+    op = outermost_op(trace, stalls.call)
     rivals = Rivals(known, _that_may_be_recorded(trace), in_order=not _reads_within_others(trace, stalls, kinds))
     result: Lines = [None] * len(kinds)
     nothing = result.copy()
     whole = np.append(trace.steps.whole, values=False)  # the last one for no step
+    synchronizes = _synchronizes(trace)
     for (kind, step), rows in steps.items():
-        watched = rivals.in_order(kind, len(np.unique(units.unit[rows]))) if whole[step] else None
+        ops = np.unique(op[rows])
+        warned = ops[0] != NONE and bool((synchronizes[ops] == 1).all())
+        watched = rivals.in_order(kind, len(np.unique(units.unit[rows])), warned=warned) if whole[step] else None
         by_order = ordered if whole[step] else nothing
         for row, line in zip(rows, _of_step(kind, rows, units, known, rivals, watched, by_order), strict=True):
             result[row] = line
@@ -90,6 +98,13 @@ def _by_order(count: int, steps: Steps, recorded: Iterable[RecordedLines], *, or
         for row, line in zip(rows, by_number.get(len(rows), (one,) * len(rows)), strict=True):
             result[row] = line
     return result
+
+
+def _synchronizes(trace: Trace) -> Int64s:
+    """Return per outermost op how many calls in it wait for a stream."""
+    calls = np.flatnonzero(trace.calls.named(lambda name: name in WAITING_FOR_STREAM))
+    op = outermost_op(trace, calls)
+    return np.bincount(op[op != NONE], minlength=len(trace.ops))
 
 
 def _reads_within_others(trace: Trace, stalls: Stalls, kinds: list[Kind]) -> bool:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from functools import cached_property
 
-from pinprof.analyses.syncs.asked import ONE_EACH, is_of, may_be
+from pinprof.analyses.syncs.asked import BLOCKING_COPY, ONE_EACH, is_copy, is_of, may_be
 from pinprof.analyses.syncs.contexts import Kind, Known, agreed
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.watched import BACKWARD_CALL, Watched, WatchedWait
@@ -82,13 +82,15 @@ class Rivals:
                 neighbours[number].add((before, after))
         return neighbours
 
-    def in_order(self, kind: Kind, count: int) -> list[list[SourceLine]] | None:
+    def in_order(self, kind: Kind, count: int, *, warned: bool) -> list[list[SourceLine]] | None:
         """Return the lines seen for each wait of a kind in the steps with so many of them.
 
-        None where none was watched, or where the waits of a step cannot be counted.
+        None where none was watched, or where the waits of a step cannot be counted; `warned`: of each of them, torch's
+        sync debug mode warns once.
         """
         op, thread = kind
-        if not (self._in_order and self.are_known and count and op in ONE_EACH and thread == "main"):
+        counted = op in ONE_EACH or (op == BLOCKING_COPY and warned)
+        if not (self._in_order and self.are_known and count and counted and thread == "main"):
             return None
         if kind not in self._orders:
             self._orders[kind] = self._orders_of(kind)
@@ -97,7 +99,7 @@ class Rivals:
     def _orders_of(self, kind: Kind) -> dict[int, list[list[SourceLine]]]:
         waits = self._watched.waits if self._watched else ()
         possible = set(self._possible(kind))
-        if any(not self._is_of(waits[number], kind) for number in possible):
+        if not all(self._is_counted(waits[number], kind) for number in possible):
             return {}
         orders: dict[int, list[list[SourceLine]]] = {}
         for sequence in (self._watched and self._watched.sequences) or ():
@@ -106,6 +108,11 @@ class Rivals:
             for seen, line in zip(at, lines, strict=True):
                 seen.append(line)
         return orders
+
+    def _is_counted(self, wait: WatchedWait, kind: Kind) -> bool:
+        if kind[0] != BLOCKING_COPY:
+            return self._is_of(wait, kind)
+        return is_copy(wait) or self._recorded_kinds(wait) == {kind}
 
     def _line(self, wait: WatchedWait, kind: Kind) -> SourceLine:
         """Return the line as it was recorded, if it was: its cause is known."""
