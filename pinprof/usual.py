@@ -51,16 +51,22 @@ def unlike(times: Times, excused: Callable[[], Times] | None = None) -> Bools:
     return longer
 
 
-def returning(times: Times) -> Times:
+def returning(times: Times, number: Times) -> Times:
     """Return the indices of somewhat longer times that come back after the same number of others; none if none does.
 
-    The shortest period of which all returns are longer than nearly all of the others.
+    `number` counts them, in order, with those that are left out. The shortest period of which all returns are longer
+    than nearly all of the others.
     """
-    usual = np.median(times) if len(times) else 0.0
+    if not len(times):
+        return np.arange(0)
+    usual = np.median(times)
+    place = number - number[0]
+    row = np.full(int(place[-1]) + 1, usual)
+    row[place] = times
     for period in range(2, min(LONGEST_PERIOD, len(times) // FEWEST_RETURNS) + 1):
-        whole = len(times) // period * period
-        phase = int(np.median(times[:whole].reshape(-1, period), axis=0).argmax())
-        at = np.arange(phase, len(times), period)
+        whole = len(row) // period * period
+        phase = int(np.median(row[:whole].reshape(-1, period), axis=0).argmax())
+        at = np.flatnonzero(place % period == phase)
         others = np.delete(times, at)
         if times[at].min() >= max(EXTRA * usual, np.quantile(others, TAKEN_FOR_NOISE)):
             return at

@@ -126,7 +126,7 @@ def regular_steps(steps: Seen) -> Bools:
     if len(unnoted) and _every(steps.number[unnoted]) is None:
         many = len(unnoted) > max(RARE * len(like), FEW)
         like[unnoted[many | (steps.time_ns[unnoted] <= MUCH_LONGER * np.median(steps.time_ns))]] = True
-    like[np.flatnonzero(like)[returning((steps.time_ns - steps.input_ns)[like])]] = False
+    like[np.flatnonzero(like)[returning((steps.time_ns - steps.input_ns)[like], steps.number[like])]] = False
     return like
 
 
