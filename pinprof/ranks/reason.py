@@ -10,16 +10,17 @@ from pinprof.ranks.part import RankPart
 from pinprof.ranks.table import RankRow
 from pinprof.rules.sums import within
 
+MOSTLY = 0.5
+"""What explains a smaller share of the time by which a rank is longer is not its reason."""
+BY_HOST = ("launch", "python")
+"""Verdicts of a rank whose host is late."""
+
 
 def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) -> str:
     """Return in words where the slowest rank spends more time than the others."""
     mine, others = rows[place], [row for at, row in enumerate(rows) if at != place]
     input_more = mine.input_ns - median(row.input_ns for row in others)
-    busy_more = (
-        (mine.gpu_busy_ns or 0.0)
-        - mine.communication_ns
-        - median((row.gpu_busy_ns or 0.0) - row.communication_ns for row in others)
-    )
+    busy_more = _computing(mine) - median(_computing(row) for row in others)
     stalls = {site.identity: site for site in parts[place].profile.sites if site.is_wait}
     steps = parts[place].profile.steps.divisor
     stall_more = {
@@ -38,7 +39,16 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
         ways.append((stall_more[worst], f"its host waits in {site.cause}{where}"))
     if pause:
         ways.append((pause_more, f"its host runs no op and no call, {pause.between}: {MEANING}"))
-    return max(ways)[1]
+    most, reason = max(ways)
+    longer = (mine.alone_ns or 0.0) - median(row.alone_ns or 0.0 for row in others)
+    if most < MOSTLY * longer and parts[place].findings.verdict.cause in BY_HOST:
+        return "its host launches later"
+    return reason
+
+
+def _computing(row: RankRow) -> float:
+    """Return how long the GPU works for a step beside collectives."""
+    return (row.gpu_busy_ns or 0.0) - row.exposed_communication_ns
 
 
 def _stall(part: RankPart, identity: object) -> float:

@@ -6,7 +6,7 @@ from typing import Final
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
-from pinprof.verdict.costs import CAUSES, GPU, HOST, LAUNCH, PYTHON, Cost, costs_of
+from pinprof.verdict.costs import CAUSES, COMMUNICATION, GPU, HOST, LAUNCH, PYTHON, Cost, costs_of
 
 WORTH: Final = 0.1
 """A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""
@@ -42,7 +42,10 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
     if profile.withheld.estimate or profile.withheld.step or not step or not replay.runs or not replay.before.step_ns:
         return UNTOLD
     costs = tuple(costs_of(details, profile, replay))
-    return Verdict(_cause(costs, step, (details.steps.busy_ns or 0.0) / step), step, costs)
+    cause = _cause(costs, step, (details.steps.busy_ns or 0.0) / step)
+    if cause == GPU and profile.bound == COMMUNICATION:  # kernels that wait for other ranks are no work of the GPU
+        cause = COMMUNICATION
+    return Verdict(cause, step, costs)
 
 
 def _cause(costs: tuple[Cost, ...], step_ns: float, busy: float) -> str | None:

@@ -66,6 +66,28 @@ def test_a_wait_that_only_one_rank_has_is_the_reason(tmp_path: Path) -> None:
     assert found.reason in {"its host waits in item in aten::item", "its GPU works longer"}
 
 
+def launching(number: int, every: float) -> TraceBuilder:
+    """A step of 1000: 20 kernels of 2, launched one each so much time, then a collective that ends at 900."""
+    builder = TraceBuilder()
+    builder.metadata["distributedInfo"] = {"rank": number, "world_size": 2}
+    for start in range(0, 1000 * STEPS, 1000):
+        builder.step(start // 1000, start, 990)
+        for at in (start + 5 + every * place for place in range(20)):
+            builder.op("aten::add", at, every - 1)
+            builder.kernel(at + every - 2, 2, launch=at + every - 4)
+        begin = start + 10 + 20 * every
+        builder.op("c10d::allreduce_", begin, 10)
+        builder.collective(begin + 10, start + 900 - (begin + 10), launch=begin + 5, group="[0, 1]")
+        builder.call("cudaDeviceSynchronize", begin + 12, start + 905 - (begin + 12))
+    return builder
+
+
+def test_a_host_that_launches_later_is_the_reason(tmp_path: Path) -> None:
+    found = compared(tmp_path, launching(0, 10), launching(1, 40))
+    assert found.slowest_rank == 1
+    assert found.reason == "its host launches later"
+
+
 def test_ranks_that_do_the_same_raise_no_alarm(tmp_path: Path) -> None:
     found = compared(tmp_path, rank(0, 300), rank(1, 305))
     assert (found.slowest_rank, found.reason) == (None, None)
@@ -143,7 +165,9 @@ def test_the_sleeping_rank_is_named_and_its_skew_is_right() -> None:
 
 def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> None:
     paths = sorted(RECORDED.glob("sleeping_rank.rank?.before.json.gz"))
-    assert [measure_rank(read_trace(path)).profile.bound for path in paths] == ["communication", "host"]
+    parts = [measure_rank(read_trace(path)) for path in paths]
+    assert [part.profile.bound for part in parts] == ["communication", "host"]
+    assert [part.findings.verdict.cause for part in parts] == ["communication", "python"]
 
 
 def test_the_rank_with_the_pageable_batch_is_named_with_its_wait() -> None:

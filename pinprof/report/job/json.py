@@ -15,6 +15,7 @@ def ranks_fields(ranks: Ranks) -> dict[str, Any]:
         "skew_ms": maybe_ms(ranks.skew_ns),
         "clocks_within_ms": maybe_ms(ranks.clocks_within_ns),
         "reason": ranks.reason,
+        "shown_rank": ranks.shown_rank if ranks.rows else None,
         "choice": list(ranks.choice),
         "spread": _spread(ranks.spread_ns),
         "rows": [

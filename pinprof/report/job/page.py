@@ -22,6 +22,7 @@ from pinprof.report.job.words import (
     slowest_of,
     spread,
     title,
+    why,
 )
 from pinprof.report.timeline import MAX_EVENTS
 from pinprof.report.trace.page import contents, report_page, section
@@ -52,6 +53,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart]) -> Markup:
         Markup('<h2 id="heading-job">{}</h2>').format(title(ranks)),
         note(_recorded(parts)),
         *_choice(ranks),
+        *(note(f"{reason[0].upper()}{reason[1:]}.") for reason in [why(ranks, parts)] if reason),
         _headline(ranks),
         remarks("Before you trust these traces", [f"{doubt}." for doubt in doubts_by_rank(ranks, parts)]),
         facts(_summary(ranks)),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from pinprof.ranks import RankPart, Ranks
@@ -23,6 +24,7 @@ from pinprof.report.job.words import (
     slowest_of,
     spread,
     title,
+    why,
 )
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import NOTHING, printable
@@ -49,6 +51,10 @@ def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     yield Text(title(ranks), "bold")
     for remark in ranks.choice:
         yield Text(printable(remark))
+    reason = why(ranks, parts)
+    if reason:
+        yield section("Why the step is as long as it is")
+        yield Padding(Text(f"{reason[0].upper()}{reason[1:]}.", "bold"), (0, 0, 0, 2))
     yield section("Who waits for whom")
     yield from _verdict(ranks)
     doubts = doubts_by_rank(ranks, parts)

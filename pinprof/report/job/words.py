@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from pinprof.ranks import SKEWED, CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
+from pinprof.report.trace.verdict import told
 from pinprof.report.words import NOTHING, consequence, place
 from pinprof.units import between, counted, duration
 
@@ -67,6 +68,13 @@ def nobody(ranks: Ranks) -> str:
         return f"{needs}, they {duration(others)}, but by what the profiler may have cost it, it could be {least}"
     unknown = f"; of {counted(without, 'other')} that cannot be told" if without else ""
     return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
+
+
+def why(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
+    """Return why the step of the job is as long as it is: that of the rank that is shown; None if that is not known."""
+    part = next((each for place, each in enumerate(parts) if number_of(each, place) == ranks.shown_rank), None)
+    verdict = told(part.profile, part.findings) if part else None
+    return f"on rank {ranks.shown_rank}, {verdict.headline}" if verdict else None
 
 
 def below(ranks: Ranks) -> str:

@@ -125,6 +125,7 @@ def test_what_a_trace_is_not_fit_for_is_no_number(tmp_path: Path) -> None:
 def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 4, slowest=2)
     document = json.loads(to_json([], compare_ranks(parts)))["ranks"]
+    assert document["shown_rank"] == 2
     assert document["spread"] == {"least_ms": 0.9867, "median_ms": 0.9867, "most_ms": 0.9867}
     assert document["rows"][2]["idle"] == [{"cause": "sync_bubble", "time_ms": 0.77}]
     assert document["rows"][0]["stalls"][1] == {"cause": "pageable_copy", "time_ms": 0.056}
@@ -177,7 +178,8 @@ def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, widt
     parts, _ = job(tmp_path, MANY, slowest=SLOW)
     lines = to_text(compare_ranks(parts), parts, width=width).splitlines()
     assert max(map(len, lines)) <= width
-    assert len(lines) < 55
+    assert len(lines) < 60
+    assert lines[lines.index("Why the step is as long as it is") + 1].startswith(f"  On rank {SLOW}, ")
     heads = ["busy", "idle", "exposed", "stalls", "overlapped", "exposed", "waited", "last"]
     assert any(line.split()[-8:] == heads for line in lines)  # no word is broken
     listed = [line.split()[0] for line in lines if line.split()[-1:] == ["%"] and "allreduce" not in line]
@@ -306,6 +308,7 @@ def test_the_page_says_who_holds_up_the_job_then_shows_that_rank(tmp_path: Path)
     read = Page(page_of(tmp_path, 4, slowest=2))
     assert read.misnested == []
     assert f"Rank 2 holds up the others by 594 µs per step: {REASON}. See what rank 2 does." in read.text
+    assert read.text.index("On rank 2, ") < read.text.index("Rank 2 holds up")
     sections = [attributes["id"] for tag, attributes in read.tags if tag == "section"]
     assert sections == ["job", "trace-1"]
     links = {attributes["href"] or "" for tag, attributes in read.tags if tag == "a"}
