@@ -17,6 +17,7 @@ from pinprof.rules.savings import with_savings
 from pinprof.rules.sites import NEGLIGIBLE
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
 from pinprof.verdict import judge
+from pinprof.whatif.regions import Blocker, capture_of
 
 __all__ = [
     "NEGLIGIBLE",
@@ -92,7 +93,15 @@ def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | 
     # where the estimate is withheld, a replay would run without what the trace lacks
     ordered, joint = with_savings(found, None if profile.withheld.estimate else replay)
     weighed = [_weighed(finding, step or 1.0) for finding in ordered]
-    return Findings(weighed, joint, machine.rates.gpu if machine else None, judge(details, profile, replay))
+    bench = machine.rates.gpu if machine else None
+    return Findings(weighed, joint, bench, judge(details, profile, replay), _blockers(details, profile))
+
+
+def _blockers(details: Details, profile: Profile) -> tuple[Blocker, ...] | None:
+    """Return what forbids to capture the step as one CUDA graph; None where launches or waits are not known."""
+    if profile.launches is None or profile.withheld.stalls:
+        return None
+    return capture_of(details.trace, details.syncs, "step").blockers
 
 
 def finding_of_verdict(findings: Findings) -> int | None:

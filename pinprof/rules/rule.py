@@ -10,6 +10,7 @@ from pinprof.trace.lines import Placed
 from pinprof.verdict import UNTOLD, Verdict
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
+from pinprof.whatif.regions import Blocker
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,8 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     """The GPU on which the rates of copies that become pinned were measured; None where they are assumed."""
     verdict: Verdict
     """Why the step is as long as it is."""
+    blockers: tuple[Blocker, ...] | None
+    """What forbids to capture the step as one CUDA graph; None where that is not known."""
 
     def __new__(  # noqa: PYI034  Self is from Python 3.11 on
         cls,
@@ -170,13 +173,14 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         joint: Saving | None = None,
         machine: str | None = None,
         verdict: Verdict = UNTOLD,
+        blockers: tuple[Blocker, ...] | None = None,
     ) -> "Findings":
         """Return findings, and what is to be said of all of them."""
         made = super().__new__(cls, found)
-        made.joint, made.machine, made.verdict = joint, machine, verdict
+        made.joint, made.machine, made.verdict, made.blockers = joint, machine, verdict, blockers
         return made
 
     def summary(self) -> "Findings":
         """Return the same without the rows of the trace that the fixes are about."""
         short = (replace(each, evidence=each.evidence.summary()) for each in self)
-        return Findings(short, self.joint, self.machine, self.verdict)
+        return Findings(short, self.joint, self.machine, self.verdict, self.blockers)
