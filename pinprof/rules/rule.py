@@ -39,6 +39,8 @@ class Evidence(Placed):
     """Worth a line even where it costs this step nothing."""
     edits: Edits = NO_EDITS
     """What its fix changes in the recorded program; nothing where a replay cannot tell."""
+    at_most: Edits = NO_EDITS
+    """Where a replay cannot tell the saving: more than its fix changes, so that it saves no more than this would."""
     then: "Further | None" = None
     """What the fix makes possible."""
     figures: str = ""
@@ -50,7 +52,9 @@ class Evidence(Placed):
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
         then = replace(self.then, edits=NO_EDITS) if self.then else None
-        return replace(self, edits=NO_EDITS, then=then, sites=tuple(site.summary() for site in self.sites))
+        return replace(
+            self, edits=NO_EDITS, at_most=NO_EDITS, then=then, sites=tuple(site.summary() for site in self.sites)
+        )
 
 
 Look: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
@@ -136,6 +140,8 @@ class Finding:
     """Of all its sites together."""
     saving: Saving | None = None
     """If only this were fixed, at all its sites; None where a replay cannot tell."""
+    most_ns: float | None = None
+    """What it can save at most, where no replay tells what it saves; None where none tells that either."""
     with_then: Saving | None = None
     """If `evidence.then` were done as well; None where that brings no more."""
     alone: tuple[Saving | None, ...] = ()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pinprof.analyses.launches import Launches
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.rules.launches.late import IDLE, host_ops, late_ns, pauses
+from pinprof.rules.launches.late import IDLE, compiling, host_ops, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, idle_within
 from pinprof.units import duration, how_many, listed
@@ -33,7 +33,7 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 def _other_work_ns(details: Details, profile: Profile) -> float:
     """Return how long a step the host does something else than launching: it pauses, or is in something that lasts."""
-    paused = idle_within(details, profile, *pauses(details))
+    paused = idle_within(details, profile, *pauses(details)) + idle_within(details, profile, *compiling(details))
     slow = profile.slow_launches.time_ns if profile.slow_launches else 0.0
     on_host = float(details.trace.ops.duration_ns[host_ops(details)].sum()) / profile.steps.divisor
     return paused + slow + on_host
