@@ -172,7 +172,7 @@ def test_a_gpu_without_tf32_or_of_an_unknown_kind_is_not_told_to_use_it(tmp_path
 def test_of_float32_is_said_which_products_how_long_and_what_torch_does_by_default(tmp_path: Path) -> None:
     (finding,) = found(float32, tmp_path)
     assert finding.evidence.text.startswith(
-        "products of float32 without TF32. matrix products: 1 kernels per step, 600 µs"
+        "products of float32 without TF32. matrix products: 1 kernel per step, 600 µs"
     )
     assert finding.evidence.text.endswith("torch leaves it off for these unless it is asked for")
 
@@ -180,7 +180,7 @@ def test_of_float32_is_said_which_products_how_long_and_what_torch_does_by_defau
         busy(builder, start, ("aten::cudnn_convolution", FULL, 600), ("aten::mm", OF_TF32, 360))
 
     (finding,) = found(scene, tmp_path)  # by the op around it
-    assert "convolutions: 1 kernels" in finding.evidence.text
+    assert "convolutions: 1 kernel " in finding.evidence.text
     assert "so the program turned it off" in finding.evidence.text
 
 
@@ -214,7 +214,7 @@ def test_float32_that_the_gpu_has_time_for_is_not_worth_a_finding(tmp_path: Path
 def test_layouts_that_are_not_changed_save_their_time(tmp_path: Path) -> None:
     (finding,) = found(turned, tmp_path)
     assert finding.evidence.text == (
-        "1 kernels per step only change layouts around convolutions, for 100 µs, 10 % of the GPU's work "
+        "1 kernel per step only for changes of layout around convolutions: 100 µs, 10 % of the GPU's work "
         "(nchwToNhwcKernel); what convolutions and normalizations gain besides where channels are last is not predicted"
     )
     assert finding.saving is not None
@@ -224,10 +224,10 @@ def test_layouts_that_are_not_changed_save_their_time(tmp_path: Path) -> None:
 def test_attention_is_told_apart_by_who_takes_it_to_parts(tmp_path: Path) -> None:
     (finding,) = found(by_math, tmp_path)
     assert finding.evidence.text.startswith(
-        "1 attentions per step by scaled_dot_product_attention's math, not fused: 3 kernels each, 600 µs together"
+        "1 attention per step by scaled_dot_product_attention's math, not fused: 3 kernels each, 600 µs together"
     )
     (finding,) = found(by_hand, tmp_path)
     assert finding.evidence.text.startswith(
-        "1 attentions per step by hand: product, softmax, product: 6 kernels each, 600 µs together"
+        "1 attention per step by hand: product, softmax, product: 6 kernels each, 600 µs together"
     )
     assert finding.saving is None

@@ -14,7 +14,7 @@ from pinprof.trace.callers import call_places
 from pinprof.trace.lines import Place
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
-from pinprof.units import duration, how_many
+from pinprof.units import counted, duration
 
 MATH: Final = "aten::_scaled_dot_product_attention_math"
 PRODUCT: Final = ("aten::matmul", "aten::bmm", "aten::baddbmm", "aten::einsum")
@@ -64,9 +64,9 @@ def _seen(details: Details, profile: Profile, found: _Attention) -> Iterator[Evi
     count = len(found.first) / profile.steps.divisor
     yield Evidence(
         time,
-        f"{how_many(count)} attentions {profile.steps.per} {found.what}: "
-        f"{how_many(int(inside.sum()) / len(found.first))} kernels each, {duration(time)} together in the forward pass "
-        "alone; backward comes in addition, as kernels of the parts",
+        f"{counted(count, 'attention')} {profile.steps.per} {found.what}: "
+        f"{counted(int(inside.sum()) / len(found.first), 'kernel')} each, {duration(time)} together in the forward "
+        "pass alone; backward comes in addition, as kernels of the parts",
         *_place(details, calls),
     )
 

@@ -7,7 +7,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.gpu.weight import kernels_in_steps, matters, named, per_step
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.units import duration, how_many, percent
+from pinprof.units import counted, duration, percent
 from pinprof.whatif.edits import Edits
 
 CHANGES = re.compile(r"nchwTo\w*[Nn]hwc|n\w*hwcTo\w*[Nn]chw|cudnn::.*convertTensor_kernel", re.IGNORECASE)
@@ -30,8 +30,8 @@ def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
     share = f", {percent(time / busy)} of the GPU's work" if busy else ""
     yield Evidence(
         time,
-        f"{how_many(int(changes.sum()) / profile.steps.divisor)} kernels {profile.steps.per} only change layouts "
-        f"around convolutions, for {duration(time)}{share} ({', '.join(names[:MOST_NAMED])}); what convolutions and "
+        f"{counted(int(changes.sum()) / profile.steps.divisor, 'kernel')} {profile.steps.per} only for changes of "
+        f"layout around convolutions: {duration(time)}{share} ({', '.join(names[:MOST_NAMED])}); what convolutions and "
         "normalizations gain besides where channels are last is not predicted",
         edits=Edits(removed_works=frozenset(rows[changes].tolist())),
     )

@@ -11,7 +11,7 @@ from pinprof.rules.gpu.weight import kernels_in_steps, matters, named, per_step
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.trace.links import follow, within
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import duration, how_many, shortened
+from pinprof.units import counted, duration, shortened
 from pinprof.whatif.edits import Edits
 
 SINCE = 8
@@ -48,10 +48,10 @@ def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     words = []
     for what, mine in found:
-        count = how_many(int(mine.sum()) / profile.steps.divisor)
+        count = counted(int(mine.sum()) / profile.steps.divisor, "kernel")
         kernel = shortened(named(trace, rows, mine)[0], LONGEST)
         words.append(
-            f"{what}: {count} kernels {profile.steps.per}, {duration(per_step(trace, profile, rows[mine]))}, mostly "
+            f"{what}: {count} {profile.steps.per}, {duration(per_step(trace, profile, rows[mine]))}, mostly "
             f"{kernel}; {DEFAULTS[what]}"
         )
     yield Evidence(
