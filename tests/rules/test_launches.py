@@ -187,10 +187,10 @@ def few_norms(builder: TraceBuilder, start: float) -> None:
     norms(builder, start, count=15)
 
 
-def read(scene: Scene, folder: Path) -> Trace:
+def read(scene: Scene, folder: Path, first: int = 0) -> Trace:
     builder = TraceBuilder()
     for number in range(STEPS):
-        builder.step(number, 1000 * number, 990)
+        builder.step(first + number, 1000 * number, 990)
         scene(builder, 1000 * number)
     return read_trace(builder.write(folder / "trace.json"))
 
@@ -308,6 +308,15 @@ def test_the_steps_that_compile_again_are_counted_and_what_is_new_in_them_is_nam
     )
     assert evidence(capturing, tmp_path, "PIN605") == (
         "in 3 of 4 recorded steps CUDA graphs are recorded, for 540 µs each, as traced"
+    )
+
+
+def test_after_many_steps_the_first_one_recorded_compiles_again_too(tmp_path: Path) -> None:
+    trace = read(warming_up, tmp_path, first=3)
+    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN605"]
+    assert finding.evidence.text == (
+        "in 1 of 4 recorded steps the host compiles code, for 120 µs each, as traced; in 2 of 4 recorded steps CUDA "
+        "graphs are recorded, for 540 µs each, as traced"
     )
 
 

@@ -1,5 +1,6 @@
 """Code that is compiled, and CUDA graphs that are recorded, again in steps that follow others."""
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,6 +11,7 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.trace.compiling import REGION, HostTimes, capture_times, compile_times, compiled_before
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.trace.threads import STEP_PREFIX
 from pinprof.units import counted, duration, listed
 from pinprof.whatif.edits import Edits
 
@@ -17,6 +19,8 @@ WORTH = 0.02
 """Compiling that takes a smaller share of the step is not worth a finding."""
 WARM_UP = 2
 """Steps behind the first one in which a program may still compile and record for the first time."""
+PROFILER_STEP = re.compile(rf"{STEP_PREFIX}(\d{{1,9}})")
+"""torch's mark of a step; it counts also those that it did not record."""
 MOST_REGIONS = 6
 """Pieces of compiled code that a sentence names."""
 
@@ -52,9 +56,12 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
 def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
     """Return the steps that follow one in which compiled code ran; without those in which it is still warming up.
 
-    Code is compiled in the first step, and graphs are recorded in the next: that is not again.
+    Code is compiled in the first step, and graphs are recorded in the next: that is not again, unless the program made
+    more steps before.
     """
     steps = np.arange(len(trace.steps))
+    if _steps_before(trace) > WARM_UP:
+        return steps >= 0
     first = int(step_at(trace.steps, np.array([ran]))[0])
     later = steps > first
     done = steps[later & ~compiles]
@@ -62,6 +69,12 @@ def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
     if first != NONE and compiles[first] and until - first - 1 <= WARM_UP:
         return steps >= until
     return later
+
+
+def _steps_before(trace: Trace) -> int:
+    """Return how many steps the program made before those recorded, as far as the marks of the steps tell."""
+    numbers = (PROFILER_STEP.fullmatch(name) for name in trace.annotations.names)
+    return max(min((int(match[1]) for match in numbers if match), default=0), trace.info.steps_before or 0)
 
 
 def _per_step(trace: Trace, times: HostTimes) -> Int64s:
