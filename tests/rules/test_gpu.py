@@ -231,3 +231,13 @@ def test_attention_is_told_apart_by_who_takes_it_to_parts(tmp_path: Path) -> Non
         "1 attention per step by hand: product, softmax, product: 6 kernels each, 600 µs together"
     )
     assert finding.saving is None
+
+
+def test_attention_whose_kernels_have_no_launch_is_not_found(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(STEPS):
+        builder.step(number, 1000 * number, 990)
+        builder.op("aten::_scaled_dot_product_attention_math", 1000 * number + 1, 58)
+        builder.activity("kernel", FULL, 1000 * number + 10, 900, correlation=number + 1, device=0, stream=7)
+    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    assert not [each for each in find(measure(trace), trace) if each.rule in gpu.RULES]

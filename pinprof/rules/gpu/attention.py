@@ -51,8 +51,9 @@ def _attention(details: Details, profile: Profile) -> Iterator[Evidence]:
 def _seen(details: Details, profile: Profile, found: _Attention) -> Iterator[Evidence]:
     trace, ops = details.trace, details.trace.ops
     rows = kernels_in_steps(trace)
+    rows = rows[trace.links.launch[rows] != NONE]
     launch = trace.links.launch[rows]
-    issued = np.where(launch == NONE, NONE, trace.calls.start_ns[launch])
+    issued = trace.calls.start_ns[launch]
     at = np.searchsorted(ops.start_ns[found.first], issued, side="right") - 1
     inside = (
         (at >= 0) & (issued < ops.end_ns[found.last][at]) & (trace.calls.thread[launch] == ops.thread[found.first][at])

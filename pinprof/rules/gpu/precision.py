@@ -81,8 +81,9 @@ RULES = (
         title="float32 products without TF32",
         looks_at="The names of the kernels of matrix products and convolutions, on GPUs of compute capability 8.0 or "
         "more.",
-        why="Kernels that multiply float32 as it is do without the tensor cores, which are several times as fast. "
-        "With TF32 they are used: numbers stay float32, but products take only 10 bits of each mantissa.",
+        why="Kernels that multiply float32 as it is do without the tensor cores, which are several times as fast on "
+        "GPUs of data centers. With TF32 they are used: numbers stay float32, but products take only 10 bits of each "
+        "mantissa.",
         fix='torch.set_float32_matmul_precision("high") for matrix products, torch.backends.cudnn.allow_tf32 = True '
         "for convolutions. Automatic mixed precision (torch.autocast with torch.bfloat16) is faster still.",
         before='torch.set_float32_matmul_precision("highest")  # the default\n'
