@@ -81,6 +81,12 @@ def counted(count: float, one: str, several: str = "") -> str:
     return f"{shown} {one if shown == '1' else several or one + 's'}"
 
 
+def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first `most` of some names, and how many more there are: "a, b and 3 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
+
+
 def _in_units(value: float, units: Sequence[tuple[float, str]]) -> str:
     smallest, unit = units[-1]
     for scale, name in units[:-1]:

@@ -235,9 +235,14 @@ def test_host_work_after_a_wait_shows_as_its_bubble() -> None:
 
 @pytest.mark.parametrize(
     ("workload", "found"),
-    [("prefetch", []), ("clean", []), ("readback_async", []), ("small_kernels", ["PIN601", "PIN603"])],
+    [
+        ("prefetch", ["PIN701"]),
+        ("clean", ["PIN701"]),
+        ("readback_async", ["PIN701"]),
+        ("small_kernels", ["PIN601", "PIN603"]),
+    ],
 )
-def test_nothing_is_found_in_a_clean_workload_but_that_kernels_are_small(workload: str, found: list[str]) -> None:
+def test_a_clean_workload_has_full_float32_or_small_kernels_and_nothing_else(workload: str, found: list[str]) -> None:
     findings = loaded(LEAN[workload]).findings
     assert [finding.rule.id for finding in findings if finding.severity != "low"] == found
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pinprof.units import between, counted, duration, milliseconds, percent, rate, size
+from pinprof.units import between, counted, duration, listed, milliseconds, percent, rate, size
 
 
 @pytest.mark.parametrize(
@@ -100,3 +100,9 @@ def test_what_is_counted_is_one_or_several(count: float, text: str) -> None:
 
 def test_several_of_a_thing_may_have_a_word_of_their_own() -> None:
     assert [counted(count, "copy", "copies") for count in (1, 2)] == ["1 copy", "2 copies"]
+
+
+def test_of_many_names_the_first_are_listed_and_the_others_counted() -> None:
+    assert listed(["a", "b", "c", "d"], 2) == "a, b and 2 more"
+    assert listed(["a", "b"], 2, " and ") == "a and b"
+    assert listed([], 2) == ""

@@ -1,15 +1,27 @@
 """How the host launches kernels, by phase; and launches that take so long that the host does other work in them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.trace.callers import outermost_op
+from pinprof.trace.links import follow
+from pinprof.trace.modules import module_around, module_name
 from pinprof.trace.phases import PHASES, phase_of_calls
-from pinprof.trace.tables import KERNEL, NONE, Int64s, Trace
+from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
+from pinprof.units import shortened
 
 SLOW_NS = 1_000_000
 """A launch takes some microseconds, that of a large graph some hundred; one that takes this long also did something
 else."""
+
+
+MOST_NAMES = 50
+"""Ops, and modules, that are kept: those of most launches."""
+LONGEST_NAME = 200
+"""Characters of the name of an op that are kept."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,20 @@ class PhaseLaunches:
 
 
 @dataclass(frozen=True)
+class NamedLaunches:
+    """The launches of the ops, or modules, of one name; times in ns, as traced."""
+
+    name: str | None
+    """None for launches outside of any."""
+    launches: float
+    """Calls that launch kernels, per step."""
+    host_ns: float
+    """The host's time from one launch to the next, per step: until each of these."""
+    kernel_ns: float
+    """How long the kernels run, per step."""
+
+
+@dataclass(frozen=True)
 class Launches:
     """How the host launches the kernels of the complete steps; times in ns, as traced."""
 
@@ -55,6 +81,10 @@ class Launches:
     host_ns: float
     """The host's time per launch, without waits and long pauses: the median from one launch to the next."""
     phases: tuple[PhaseLaunches, ...]
+    ops: tuple[NamedLaunches, ...]
+    """By the outermost op that is no node of autograd: the names of most launches, the most first."""
+    modules: tuple[NamedLaunches, ...]
+    """By the innermost module; none where torch recorded no calls of modules. Backward launches belong to none."""
 
 
 def measure_launches(trace: Trace, divisor: int) -> Launches | None:
@@ -70,6 +100,11 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
     since[first] = trace.calls.start_ns[calls[first]] - trace.steps.start_ns[step[first]]
     phase = phase_of_calls(trace)
     of_call, of_kernel = phase[calls], phase[launch[rows]]
+    per_call = _PerCall(
+        since,
+        np.bincount(np.searchsorted(calls, launch[rows]), gpu.duration_ns[rows], minlength=len(calls)).astype(np.int64),
+        divisor,
+    )
     phases = tuple(
         PhaseLaunches(
             name,
@@ -86,4 +121,42 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
         float(np.median(gpu.duration_ns[rows])),
         float(np.median(inner)) if len(inner) else float(since[0]),
         phases,
+        _by_op(trace, calls, per_call),
+        _by_module(trace, calls, per_call),
+    )
+
+
+class _PerCall(NamedTuple):
+    """The sums of each launch."""
+
+    since_ns: Int64s
+    kernel_ns: Int64s
+    divisor: int
+
+
+def _by_op(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[NamedLaunches, ...]:
+    ops = trace.ops
+    name = follow(ops.name, outermost_op(trace, calls))
+    return _named(name, lambda code: shortened(ops.names[code], LONGEST_NAME), sums)
+
+
+def _by_module(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[NamedLaunches, ...]:
+    functions = trace.functions
+    name = follow(functions.name, module_around(trace, trace.links.function[calls]))
+    if (name == NONE).all():
+        return ()
+    return _named(name, lambda code: module_name(functions.names[code]), sums)
+
+
+def _named(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> tuple[NamedLaunches, ...]:
+    codes, which, count = np.unique(name, return_inverse=True, return_counts=True)
+    host, kernel = (np.bincount(which, each, minlength=len(codes)) for each in (sums.since_ns, sums.kernel_ns))
+    return tuple(
+        NamedLaunches(
+            None if codes[at] == NONE else text(int(codes[at])),
+            int(count[at]) / sums.divisor,
+            float(host[at]) / sums.divisor,
+            float(kernel[at]) / sums.divisor,
+        )
+        for at in np.argsort(-count, kind="stable")[:MOST_NAMES].tolist()
     )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pinprof.errors import TraceError
 from pinprof.ranks.part import RankPart, rank_of
-from pinprof.units import counted
+from pinprof.units import counted, listed
 
 BY_ORDER = "order"
 """Given instead of a pattern, it numbers the ranks in the order of the files."""
@@ -175,10 +175,9 @@ def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
     size = next((part.profile.info.world_size for part in parts if part.profile.info.world_size), max(numbers) + 1)
     absent = sorted(set(range(size)) - numbers)
     if absent:
-        listed = ", ".join(map(str, absent[:MOST_NAMED]))
-        more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
+        named = listed([str(rank) for rank in absent], MOST_NAMED)
         ranks, them = ("rank", "it") if len(absent) == 1 else ("ranks", "these")
-        yield f"No trace of {ranks} {listed}{more} of {size}: the others may have waited for {them}"
+        yield f"No trace of {ranks} {named} of {size}: the others may have waited for {them}"
     in_time = sorted(parts, key=_begin)
     pauses = _pauses(in_time)
     if max(pauses, default=0) > APART_NS:

@@ -250,13 +250,20 @@ NOT_TOLD = "what fixing this saves cannot be told"
 
 def worth(finding: Finding, profile: Profile) -> str:
     """Return what fixing a finding alone brings; where no replay tells, what goes with it."""
-    if finding.saving is None and not finding.evidence.cost_ns:
-        return NOT_TOLD
     if finding.saving is None:
-        return f"{duration(finding.evidence.cost_ns)} of GPU idle or exposed copy time"
+        return untold(finding) or f"{duration(finding.evidence.cost_ns)} of GPU idle or exposed copy time"
     if not finding.saving.saving_ns:
         return f"fixing {'these' if finding.evidence.sites else 'this'} alone saves nothing"
     return _saves(finding.saving, profile)
+
+
+def untold(finding: Finding) -> str:
+    """Return what is known of a fix whose saving no replay tells; nothing if that is what waits and copies cost."""
+    if finding.most_ns is not None:
+        return f"saves at most {duration(finding.most_ns)}"
+    if not finding.evidence.cost_ns:
+        return NOT_TOLD
+    return f"{duration(finding.evidence.cost_ns)} of the GPU's work" if finding.rule.family == "gpu" else ""
 
 
 def site_figures(site: FoundSite) -> str:

@@ -9,7 +9,7 @@ from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt, Doubted
 from pinprof.replay import Replay
-from pinprof.rules import copies, guarded, hazards, launches, loading, memory, overlap, waits
+from pinprof.rules import copies, gpu, guarded, hazards, launches, loading, memory, overlap, waits
 from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.pinning import as_measured
 from pinprof.rules.rule import Evidence, Finding, Findings, FoundSite, Rule, Saving
@@ -17,6 +17,7 @@ from pinprof.rules.savings import with_savings
 from pinprof.rules.sites import NEGLIGIBLE
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
 from pinprof.verdict import judge
+from pinprof.whatif.regions import Blocker, capture_of
 
 __all__ = [
     "NEGLIGIBLE",
@@ -40,10 +41,10 @@ __all__ = [
 
 RULES = (
     *(*copies.RULES, *memory.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES),
-    *launches.RULES,
+    *(*launches.RULES, *gpu.RULES),
 )
 """All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards, 6xx the
-host's launches."""
+host's launches, 7xx the GPU's own time."""
 
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
 """The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
@@ -61,6 +62,7 @@ RESTS_ON: tuple[tuple[tuple[Rule, ...], Callable[[Doubted], tuple[Doubt | None, 
     (loading.RULES, lambda why: (why.step, why.per_step, why.busy)),
     (hazards.RULES, lambda why: (why.per_step, why.copies, why.stalls)),
     (launches.RULES, lambda why: (why.step, why.per_step, why.busy, why.causes)),
+    (gpu.RULES, lambda why: (why.step, why.per_step, why.busy)),
 )
 """The figures that each family of rules needs: where one is withheld, its rules are silent."""
 OF_VERDICT: dict[str, tuple[str, ...]] = {
@@ -68,8 +70,9 @@ OF_VERDICT: dict[str, tuple[str, ...]] = {
     "copy": ("PIN1", "PIN301", "PIN302"),
     "input": ("PIN4",),
     "allocation": ("PIN303", "PIN109", "PIN103"),
-    "launch": ("PIN601", "PIN602", "PIN604"),
-    "python": ("PIN603", "PIN601"),
+    "launch": ("PIN601", "PIN602", "PIN604", "PIN605", "PIN606", "PIN607"),
+    "python": ("PIN603", "PIN605", "PIN601"),
+    "gpu": ("PIN7", "PIN606"),
 }
 """How the numbers of the rules begin that tell what to do about the cause of a verdict."""
 HIGH, MEDIUM = 0.10, 0.02
@@ -92,7 +95,15 @@ def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | 
     # where the estimate is withheld, a replay would run without what the trace lacks
     ordered, joint = with_savings(found, None if profile.withheld.estimate else replay)
     weighed = [_weighed(finding, step or 1.0) for finding in ordered]
-    return Findings(weighed, joint, machine.rates.gpu if machine else None, judge(details, profile, replay))
+    bench = machine.rates.gpu if machine else None
+    return Findings(weighed, joint, bench, judge(details, profile, replay), _blockers(details, profile))
+
+
+def _blockers(details: Details, profile: Profile) -> tuple[Blocker, ...] | None:
+    """Return what forbids to capture the step as one CUDA graph; None where launches or waits are not known."""
+    if profile.launches is None or profile.withheld.stalls:
+        return None
+    return capture_of(details.trace, details.syncs, "step").blockers
 
 
 def finding_of_verdict(findings: Findings) -> int | None:
@@ -119,9 +130,9 @@ def _found(details: Details, profile: Profile, step_ns: float, machine: Pinning 
 
 
 def _weighed(finding: Finding, step_ns: float) -> Finding:
-    """Return a finding with the severity of what its fix saves, as far as a replay tells: not of its cost."""
-    saving = finding.saving
-    return replace(finding, severity=_severity(saving.saving_ns / step_ns)) if saving else finding
+    """Return a finding with the severity of what its fix saves, or at most, if a replay tells: not of its cost."""
+    told = finding.saving.saving_ns if finding.saving else finding.most_ns
+    return finding if told is None else replace(finding, severity=_severity(told / step_ns))
 
 
 def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:

@@ -10,6 +10,7 @@ from pinprof.trace.lines import Placed
 from pinprof.verdict import UNTOLD, Verdict
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
+from pinprof.whatif.regions import Blocker
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Evidence(Placed):
     """Worth a line even where it costs this step nothing."""
     edits: Edits = NO_EDITS
     """What its fix changes in the recorded program; nothing where a replay cannot tell."""
+    at_most: Edits = NO_EDITS
+    """Where a replay cannot tell the saving: more than its fix changes, so that it saves no more than this would."""
     then: "Further | None" = None
     """What the fix makes possible."""
     figures: str = ""
@@ -49,7 +52,9 @@ class Evidence(Placed):
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
         then = replace(self.then, edits=NO_EDITS) if self.then else None
-        return replace(self, edits=NO_EDITS, then=then, sites=tuple(site.summary() for site in self.sites))
+        return replace(
+            self, edits=NO_EDITS, at_most=NO_EDITS, then=then, sites=tuple(site.summary() for site in self.sites)
+        )
 
 
 Look: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
@@ -135,6 +140,8 @@ class Finding:
     """Of all its sites together."""
     saving: Saving | None = None
     """If only this were fixed, at all its sites; None where a replay cannot tell."""
+    most_ns: float | None = None
+    """What it can save at most, where no replay tells what it saves; None where none tells that either."""
     with_then: Saving | None = None
     """If `evidence.then` were done as well; None where that brings no more."""
     alone: tuple[Saving | None, ...] = ()
@@ -163,6 +170,8 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     """The GPU on which the rates of copies that become pinned were measured; None where they are assumed."""
     verdict: Verdict
     """Why the step is as long as it is."""
+    blockers: tuple[Blocker, ...] | None
+    """What forbids to capture the step as one CUDA graph; None where that is not known."""
 
     def __new__(  # noqa: PYI034  Self is from Python 3.11 on
         cls,
@@ -170,13 +179,14 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         joint: Saving | None = None,
         machine: str | None = None,
         verdict: Verdict = UNTOLD,
+        blockers: tuple[Blocker, ...] | None = None,
     ) -> "Findings":
         """Return findings, and what is to be said of all of them."""
         made = super().__new__(cls, found)
-        made.joint, made.machine, made.verdict = joint, machine, verdict
+        made.joint, made.machine, made.verdict, made.blockers = joint, machine, verdict, blockers
         return made
 
     def summary(self) -> "Findings":
         """Return the same without the rows of the trace that the fixes are about."""
         short = (replace(each, evidence=each.evidence.summary()) for each in self)
-        return Findings(short, self.joint, self.machine, self.verdict)
+        return Findings(short, self.joint, self.machine, self.verdict, self.blockers)

@@ -13,6 +13,8 @@ from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, after
 
 MOST_REPLAYS = 20
 """Findings that get a replay of their own, and sites of findings with several, the costliest first."""
+WORTH = 0.02
+"""A fix of which is known only that it saves less than this share of the step is not worth a finding."""
 NOTHING = 0.002
 """A saving below this share of the step counts as none."""
 
@@ -20,8 +22,9 @@ NOTHING = 0.002
 def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Saving | None]:
     """Return the findings with what their fixes bring, by saving, then by cost; and what all fixes bring together."""
     by_cost = sorted(found, key=lambda finding: -finding.evidence.cost_ns)
-    if replay is None or not any(finding.evidence.edits for finding in found) or not _runs(replay):
+    if replay is None or not any(each.evidence.edits or each.evidence.at_most for each in found) or not _runs(replay):
         return by_cost, None
+    by_cost = [each for finding in by_cost if (each := _with_most(finding, replay))]
     replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
     saved = {id(finding): _with_saving(finding, replay) for finding in replayed}
     saved = dict(zip(saved, _with_sites(list(saved.values()), replay), strict=True))
@@ -29,7 +32,17 @@ def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[
         (saved.get(id(finding), finding) for finding in by_cost),
         key=lambda finding: -finding.saving.saving_ns if finding.saving else 0.0,
     )
-    return by_saving, _saving(replay, reduce(or_, map(_all_edits, saved.values()), NO_EDITS))
+    return by_saving, _saving(replay, reduce(or_, map(_all_edits, saved.values()), NO_EDITS)) if saved else None
+
+
+def _with_most(finding: Finding, replay: Replay) -> Finding | None:
+    """Return a finding with what its fix saves at most, where no more can be told; None if that is too little."""
+    if not finding.evidence.at_most:
+        return finding
+    most = _saving(replay, finding.evidence.at_most)
+    if most.saving_ns < WORTH * replay.before.step_ns:
+        return None
+    return replace(finding, most_ns=max(min(most.range_ns[1], finding.evidence.cost_ns), most.saving_ns))
 
 
 def _with_saving(finding: Finding, replay: Replay) -> Finding:

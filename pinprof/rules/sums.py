@@ -13,7 +13,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import counted, duration, how_many, shortened, sizes
+from pinprof.units import counted, duration, how_many, listed, shortened, sizes
 
 
 class Copies(NamedTuple):
@@ -124,14 +124,12 @@ def within(sites: Iterable[BareSite]) -> str:
     names = [f"{library.function} ({shortened(_without_function(library), LONGEST_NAME)})" for library in libraries]
     if not names:
         return ""
-    more = f" and {len(names) - MAX_LIBRARIES} more" if len(names) > MAX_LIBRARIES else ""
-    return f" within {', '.join(names[:MAX_LIBRARIES])}{more}"
+    return f" within {listed(names, MAX_LIBRARIES)}"
 
 
 def ops_of(sites: Iterable[BareSite]) -> str:
     """Return the ops in which sites wait, or the calls where there is no op around them."""
-    ops = list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites))
-    return ", ".join(ops[:MAX_OPS]) + (f" and {len(ops) - MAX_OPS} more" if len(ops) > MAX_OPS else "")
+    return listed(list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites)), MAX_OPS)
 
 
 def _without_function(place: Place) -> str:

@@ -284,8 +284,8 @@ def _copy_kind(name: str) -> tuple[int, int]:
 def _info(metadata: Metadata, gpu: Activities) -> Info:
     distributed, pinprof = _mapping(metadata.distributed), _mapping(metadata.pinprof)
     properties = _decoded(metadata.devices)
-    names = {
-        entry["id"]: _text(entry.get("name"))
+    devices = {
+        entry["id"]: (_text(entry.get("name")), _integer(entry.get("computeMajor")))
         for entry in (properties if isinstance(properties, list) else [])
         if isinstance(entry, dict) and isinstance(entry.get("id"), int)
     }
@@ -294,7 +294,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         world_size=_integer(distributed.get("world_size", pinprof.get("world_size"))),
         base_ns=_integer(_decoded(metadata.base)),
         torch_version=_text(pinprof.get("torch_version")),
-        devices=tuple(Device(int(index), names.get(int(index))) for index in np.unique(gpu.device)),
+        devices=tuple(Device(int(index), *devices.get(int(index), (None, None))) for index in np.unique(gpu.device)),
         step_marker=_text(pinprof.get("marker")),
         plain_step=_converted(pinprof.get("plain"), PlainStep),
         steps_before=_integer(pinprof.get("steps_before")),

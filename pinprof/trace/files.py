@@ -15,6 +15,7 @@ from pinprof.errors import TraceError
 from pinprof.trace.remote import WEB, RemoteFiles, open_url
 from pinprof.trace.scan.unpack import is_packed
 from pinprof.trace.start import START_BYTES, check_start
+from pinprof.units import listed
 from pinprof.urls import STANDARD_INPUT, is_url, shown
 
 SUFFIXES = (".json", ".json.gz", ".json.zst")
@@ -245,6 +246,4 @@ def _in_folder(files: Files, folder: str) -> list[str]:
 
 
 def _listed(folders: Iterable[str]) -> str:
-    names = [shown(folder) for folder in folders]
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed([shown(folder) for folder in folders], MOST_NAMED)

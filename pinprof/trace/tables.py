@@ -160,6 +160,8 @@ class Device:
 
     index: int
     name: str | None
+    major: int | None = None
+    """The first number of its compute capability."""
 
 
 @dataclass(frozen=True)

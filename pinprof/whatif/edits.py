@@ -39,6 +39,10 @@ class Edits:
     machine: PinnedRates | None = None
     removed_ops: frozenset[int] = frozenset()
     """Ops that are removed."""
+    removed_times: frozenset[tuple[int, int, int]] = frozenset()
+    """Times of the host that are removed, with the calls made in them: thread, begin and end in ns."""
+    removed_works: frozenset[int] = frozenset()
+    """Activities that are removed; the host makes the calls that launched them all the same."""
     graphed: frozenset[int] = frozenset()
     """Calls that become nodes of CUDA graphs: those of them with none of another kind between them are one graph."""
     fused: frozenset[int] = frozenset()
@@ -57,6 +61,8 @@ class Edits:
             self.pinned_gbps or other.pinned_gbps,
             self.machine or other.machine,
             self.removed_ops | other.removed_ops,
+            self.removed_times | other.removed_times,
+            self.removed_works | other.removed_works,
             self.graphed | other.graphed,
             self.fused | other.fused,
             self.without_pauses or other.without_pauses,
@@ -64,8 +70,9 @@ class Edits:
         )
 
     def __bool__(self) -> bool:
-        rows = (self.unwaited, self.pinned, self.unblocked, self.ahead, self.removed_ops, self.graphed, self.fused)
-        return any(rows) or self.without_pauses or self.without_input
+        of_host = (self.unwaited, self.unblocked, self.removed_ops, self.removed_times, self.graphed, self.fused)
+        of_gpu = (self.pinned, self.ahead, self.removed_works)
+        return any(of_host) or any(of_gpu) or self.without_pauses or self.without_input
 
 
 NO_EDITS = Edits()
@@ -140,14 +147,14 @@ class _Change:
             gap = fixed = artefact = python = work = events = 0.0
 
     def _removed_times(self) -> dict[int, Intervals]:
-        """Return by thread the times of the removed ops."""
+        """Return by thread the times that are removed, and those of removed ops."""
         ops = np.array(sorted(self.edits.removed_ops), dtype=np.int64)
+        times = np.array(sorted(self.edits.removed_times), dtype=np.int64).reshape(-1, 3)
         table = self.trace.ops
-        threads = table.thread[ops] if len(ops) else ops
-        return {
-            int(thread): union(table.start_ns[ops[threads == thread]], table.end_ns[ops[threads == thread]])
-            for thread in np.unique(threads)
-        }
+        thread = np.concatenate((table.thread[ops], times[:, 0]))
+        start = np.concatenate((table.start_ns[ops], times[:, 1]))
+        end = np.concatenate((table.end_ns[ops], times[:, 2]))
+        return {int(each): union(start[thread == each], end[thread == each]) for each in np.unique(thread)}
 
     def _share_kept(self, call: Call) -> float:
         """Return which part of the host's time before a call lies outside of the removed ops."""
@@ -178,7 +185,8 @@ class _Change:
             return None
         if not call.works:
             return call
-        works = [self._as_pinned(work) if self._pinned(work.row, call) else work for work in call.works]
+        kept = [work for work in call.works if work.row not in self.edits.removed_works]
+        works = [self._as_pinned(work) if self._pinned(work.row, call) else work for work in kept]
         changed = replace(call, works=works)
         if call.kind == STAGED and (
             stall in self.edits.unwaited or all(self._pinned(work.row, call) for work in works)

@@ -13,7 +13,6 @@ from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 
 Region: TypeAlias = Literal["step", "model", "optimizer"]
 """The whole step, forward and backward, or the optimizer's."""
-REGIONS: Final[tuple[Region, ...]] = ("step", "model", "optimizer")
 PHASES_OF: Final[dict[Region, tuple[int, ...]]] = {
     "step": (FORWARD, BACKWARD, OPTIMIZER, OTHER),
     "model": (FORWARD, BACKWARD),

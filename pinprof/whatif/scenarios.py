@@ -10,6 +10,7 @@ from pinprof.details import Details
 from pinprof.errors import TraceError
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
+from pinprof.units import listed
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.rates import PinnedRates
 from pinprof.whatif.regions import Region, capture_of
@@ -123,11 +124,12 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
         elif len(found) == 1:
             chosen += found
         elif found:
-            raise TraceError(f"{traces}: {place} is at {_listed(found, ' and ')}; name one of them in full")
+            raise TraceError(f"{traces}: {place} is at {listed(found, MOST_NAMED, ' and ')}; name one of them in full")
         elif has_lines:
-            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {_listed(_said(sites), ', ')}")
+            said = listed(_said(sites), MOST_NAMED)
+            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {said}")
         elif any(syncs.sites for syncs in ranks):
-            functions = f"name one of its functions ({_listed(_said(sites), ', ')}), " if known else ""
+            functions = f"name one of its functions ({listed(_said(sites), MOST_NAMED)}), " if known else ""
             raise TraceError(
                 f"{traces}: has no source lines of waits, so none is at {place}; {functions}"
                 "record with the lines window of pinprof run, or use all"
@@ -135,11 +137,6 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
         else:
             raise TraceError(f"{traces}: the host does not wait anywhere, so not at {place}")
     return tuple(dict.fromkeys(chosen))
-
-
-def _listed(places: Sequence[str], separator: str) -> str:
-    more = f" and {len(places) - MOST_NAMED} more" if len(places) > MOST_NAMED else ""
-    return separator.join(places[:MOST_NAMED]) + more
 
 
 def _said(sites: Sequence[Site]) -> list[str]:

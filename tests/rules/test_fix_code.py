@@ -61,7 +61,7 @@ Trial = Callable[[Texts, str, Path], None]
 """Runs the texts on a device, in a folder that it may use, and asserts what they give."""
 TRIALS: dict[str, Trial] = {}
 NEED_CUDA: set[str] = set()
-SLOW = {"PIN212", "PIN303", "PIN401", "PIN402", "PIN601"}
+SLOW = {"PIN212", "PIN303", "PIN401", "PIN402", "PIN601", "PIN605"}
 """They start processes or compile."""
 
 
@@ -754,6 +754,112 @@ def ops_on_the_gpu(texts: Texts, device: str, _folder: Path) -> None:
         assert all(order.device.type == (device if kind == "code" else "cpu") for order in given)
         seen.append([order.cpu() for order in given])
     assert same(*seen)
+
+
+def forget_what_was_compiled() -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()  # other tests ask whether anything was compiled
+
+
+@trial("PIN605")
+def one_code_for_all_lengths(texts: Texts, device: str, _folder: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh()).to(device)
+    batches = [torch.randn(length, 8, device=device) for length in (5, 9, 6, 12)]
+    seen: dict[str, list[torch.Tensor]] = {"before": [], "code": []}
+    made = {}
+    for kind, given in seen.items():
+        forget_what_was_compiled()
+        texts.run(kind, 0, {"model": model, "batches": batches, "train": given.append})
+        made[kind] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    forget_what_was_compiled()
+    assert made == {"before": len(batches), "code": 1}
+    for one, other in zip(seen["code"], seen["before"], strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@trial("PIN606")
+def weights_cast_once(texts: Texts, device: str, _folder: Path) -> None:
+    found, casts = [], []
+    for kind in ("before", "code"):
+        torch.manual_seed(3)
+        layers = torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.Tanh(), torch.nn.Linear(16, 2)
+        model = torch.nn.Sequential(*layers).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(3)]
+        names = {"model": model, "optimizer": optimizer, "micro_batches": batches, "device": device}
+        with torch.profiler.profile() as recorded:
+            texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
+        casts.append(sum(event.name == "aten::_to_copy" for event in recorded.events()))
+        found.append([parameter.detach() for parameter in model.parameters()])
+        optimizer.zero_grad()
+        texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})  # with the new weights
+        found[-1] += [parameter.detach().clone() for parameter in model.parameters()]
+    assert casts[1] == casts[0] - 2 * 4  # two layers with a bias, in the second and the third micro-batch
+    assert same(*found)
+
+
+@trial("PIN607")
+def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
+    def trained() -> torch.nn.Module:
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 2)).to(device)
+        model(torch.ones(4, 8, device=device)).square().sum().backward()
+        return model
+
+    gradients, norms, averages = [], [], []
+    for kind in ("before", "code"):
+        model = trained()
+        texts.run(kind, 0, {"model": model})
+        gradients.append(torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None]))
+        norms.append(torch.stack(list(texts.run(kind, 1, {"model": trained()})["norms"])))
+        means = [torch.ones_like(parameter) for parameter in model.parameters()]
+        texts.run(kind, 2, {"model": model, "means": means})
+        averages.append(torch.cat([mean.flatten() for mean in means]))
+    for one, other in (gradients, norms, averages):
+        torch.testing.assert_close(one, other)
+    assert gradients[0].norm() == pytest.approx(1.0, rel=1e-3)
+
+
+@trial("PIN701")
+def with_tf32(texts: Texts, device: str, _folder: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 4)).to(device)
+    x, found = torch.randn(4, 3, 8, 8, device=device), []
+    try:
+        for kind in ("before", "code"):
+            found.append(texts.run(kind, 0, {"model": model, "x": x})["y"])
+            assert torch.backends.cudnn.allow_tf32 == (kind == "code")
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    torch.testing.assert_close(*found, rtol=1e-2, atol=1e-2)
+
+
+@trial("PIN702")
+def channels_last(texts: Texts, device: str, _folder: Path) -> None:
+    found = []
+    for kind in ("before", "code"):
+        torch.manual_seed(3)
+        layers = torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3)
+        model = torch.nn.Sequential(*layers).to(device)
+        outputs: list[torch.Tensor] = []
+        model[3].register_forward_hook(lambda _module, _inputs, output, outputs=outputs: outputs.append(output))
+        batches = [(torch.randn(4, 3, 8, 8, device=device), torch.randn(4, 4, 4, 4, device=device)) for _ in range(3)]
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        names = {"model": model, "batches": batches, "optimizer": optimizer}
+        texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
+        is_last = kind == "code"
+        assert all(each.is_contiguous(memory_format=torch.channels_last) == is_last for each in outputs)
+        found.append([parameter.detach() for parameter in model.parameters()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one.contiguous(), other, rtol=1e-3, atol=1e-4)
+
+
+@trial("PIN703")
+def fused_attention(texts: Texts, device: str, _folder: Path) -> None:
+    q, k, v = (torch.randn(2, 4, 16, 8, device=device) for _ in range(3))
+    for mask in (torch.ones(16, 16, dtype=torch.bool).tril(), torch.rand(2, 1, 16, 16).round().bool()):
+        names = {"q": q, "k": k, "v": v, "mask": (mask | torch.eye(16, dtype=torch.bool)).to(device), "math": math}
+        torch.testing.assert_close(texts.code(**names)["y"], texts.before(**names)["y"], rtol=1e-3, atol=1e-4)
 
 
 def test_the_texts_of_every_rule_are_run() -> None:

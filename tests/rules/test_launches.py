@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,125 @@ def long_op_that_launches(builder: TraceBuilder, start: float) -> None:
     builder.kernel(start + 420, 450, launch=start + 410)
 
 
-def read(scene: Scene, folder: Path) -> Trace:
+def compiled(builder: TraceBuilder, start: float, *, version: int, compiles: float) -> None:
+    """A step in which code is looked up, compiled for so long, and run."""
+    builder.op("TorchDynamo Cache Lookup", start + 5, 20)
+    if compiles:
+        builder.op("entire_frame_compile", start + 29, compiles + 2)
+        builder.op("_compile.compile_inner (dynamo_timed)", start + 30, compiles)
+        builder.event("user_annotation", "bytecode_tracing (dynamo_timed)", start + 40, compiles / 2)
+    builder.op(f"Torch-Compiled Region: 0/{version}", start + 640, 100)
+    builder.kernel(start + 660, 320, launch=start + 650)
+    builder.op("aten::add", start + 740, 248)
+
+
+def compiling_again(builder: TraceBuilder, start: float) -> None:
+    compiled(builder, start, version=round(start / 1000), compiles=600)
+
+
+def compiling_once(builder: TraceBuilder, start: float) -> None:
+    compiled(builder, start, version=0, compiles=0 if start else 600)
+
+
+def finding_compiled_code(builder: TraceBuilder, start: float) -> None:
+    compiled(builder, start, version=0, compiles=0)
+
+
+def capturing(builder: TraceBuilder, start: float, *, again: bool = True) -> None:
+    """A step that launches a graph, and records it before."""
+    if again or not start:
+        builder.call("cudaStreamBeginCapture_v2", start + 20, 2)
+        builder.op("aten::add", start + 30, 400)
+        builder.call("cudaStreamEndCapture", start + 450, 10)
+        builder.call("cudaGraphInstantiateWithFlags", start + 470, 100)
+    correlation = builder.call("cudaGraphLaunch", start + 700, 10)
+    builder.activity("kernel", "gemm", start + 720, 260, correlation=correlation, device=0, stream=7)
+    builder.op("aten::add", start + 800, 188)
+
+
+def warming_up(builder: TraceBuilder, start: float) -> None:
+    """Code is compiled in the first step, and graphs are recorded in the second, as torch does."""
+    capturing(builder, start, again=start == 1000)
+    if not start:
+        builder.op("_compile.compile_inner (dynamo_timed)", start + 571, 120)
+
+
+def capturing_once(builder: TraceBuilder, start: float) -> None:
+    capturing(builder, start, again=False)
+
+
+CAST_BACK = "autograd::engine::evaluate_function: ToCopyBackward0"
+TO_WEIGHT = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+
+
+def micro_batches(builder: TraceBuilder, start: float, *, casts: tuple[int, ...] = (2, 2), adds: bool = True) -> None:
+    """A step of micro-batches of 450 us, each with linear layers that cast their weight, and backward."""
+    for number, count in enumerate(casts):
+        begin = start + 10 + 450 * number
+        for layer in range(2):
+            at = begin + 100 * layer
+            builder.op("aten::linear", at, 90)
+            if layer < count:
+                builder.op("aten::to", at + 2, 50)
+                builder.op("aten::_to_copy", at + 3, 48)
+                builder.op("aten::copy_", at + 20, 30)
+                builder.kernel(at + 45, 4, launch=at + 30, name="cast")
+            builder.op("aten::linear", at + 55, 30)
+            builder.kernel(at + 80, 10, launch=at + 65)
+        for layer in range(2):
+            at = begin + 210 + 100 * layer
+            builder.op(CAST_BACK, at, 40, thread=AUTOGRAD)
+            builder.kernel(at + 30, 4, launch=at + 20, name="cast", thread=AUTOGRAD)
+            builder.op(TO_WEIGHT, at + 41, 40, thread=AUTOGRAD)
+            if adds and number:
+                builder.op("aten::add_", at + 45, 30, thread=AUTOGRAD)
+            builder.kernel(at + 70, 4, launch=at + 60, thread=AUTOGRAD)
+    builder.op("aten::mul", start + 960, 28)
+
+
+def block_around_all(builder: TraceBuilder, start: float) -> None:
+    micro_batches(builder, start, casts=(2, 0))
+
+
+def weights_of_two_models(builder: TraceBuilder, start: float) -> None:
+    micro_batches(builder, start, adds=False)
+
+
+def update_after_each(builder: TraceBuilder, start: float) -> None:
+    micro_batches(builder, start)
+    builder.event("user_annotation", "Optimizer.step#SGD.step", start + 445, 10)
+
+
+def norms(
+    builder: TraceBuilder, start: float, *, kernel: float = 2, op: str = "aten::linalg_vector_norm", count: int = 25
+) -> None:
+    """A step that takes the norm of each gradient behind backward."""
+    launching(builder, start, count=3)
+    builder.op("autograd::engine::evaluate_function: MmBackward0", start + 110, 40, thread=AUTOGRAD)
+    builder.kernel(start + 140, 4, launch=start + 120, thread=AUTOGRAD)
+    for number in range(count):
+        at = start + 160 + 30 * number
+        builder.op(op, at, 28)
+        builder.kernel(at + 24, kernel, launch=at + 20)
+    builder.op("aten::mul", start + 915, 70)
+
+
+def large_norms(builder: TraceBuilder, start: float) -> None:
+    norms(builder, start, kernel=28)
+
+
+def norms_of_all_at_once(builder: TraceBuilder, start: float) -> None:
+    norms(builder, start, op="aten::_foreach_norm")
+
+
+def few_norms(builder: TraceBuilder, start: float) -> None:
+    norms(builder, start, count=15)
+
+
+def read(scene: Scene, folder: Path, first: int = 0) -> Trace:
     builder = TraceBuilder()
     for number in range(STEPS):
-        builder.step(number, 1000 * number, 990)
+        builder.step(first + number, 1000 * number, 990)
         scene(builder, 1000 * number)
     return read_trace(builder.write(folder / "trace.json"))
 
@@ -89,6 +205,10 @@ FIRES = [
     (looping_optimizer, "PIN602"),
     (pausing, "PIN603"),
     (op_on_the_host, "PIN604"),
+    (compiling_again, "PIN605"),
+    (capturing, "PIN605"),
+    (micro_batches, "PIN606"),
+    (norms, "PIN607"),
 ]
 NEARLY = [
     (large_kernels, "PIN601"),
@@ -98,6 +218,20 @@ NEARLY = [
     (pausing_beside_a_kernel, "PIN603"),
     (small_kernels, "PIN603"),
     (long_op_that_launches, "PIN604"),
+    (compiling_again, "PIN604"),
+    (compiling_again, "PIN603"),
+    (compiling_again, "PIN601"),
+    (compiling_once, "PIN605"),
+    (finding_compiled_code, "PIN605"),
+    (capturing_once, "PIN605"),
+    (warming_up, "PIN605"),
+    (block_around_all, "PIN606"),
+    (weights_of_two_models, "PIN606"),
+    (update_after_each, "PIN606"),
+    (large_norms, "PIN607"),
+    (norms_of_all_at_once, "PIN607"),
+    (few_norms, "PIN607"),
+    (small_kernels, "PIN607"),
 ]
 
 
@@ -160,3 +294,119 @@ def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:
         ("forward", 6, 0.012),
         ("optimizer", 24, 0.048),
     ]
+
+
+def evidence(scene: Scene, folder: Path, rule: str) -> str:
+    (finding,) = [each for each in found(scene, folder) if each.rule.id == rule]
+    return finding.evidence.text
+
+
+def test_the_steps_that_compile_again_are_counted_and_what_is_new_in_them_is_named(tmp_path: Path) -> None:
+    assert evidence(compiling_again, tmp_path, "PIN605") == (
+        "in 3 of 4 recorded steps the host compiles code, for 600 µs each, as traced; new there (frame/version): 0/1, "
+        "0/2, 0/3"
+    )
+    assert evidence(capturing, tmp_path, "PIN605") == (
+        "in 3 of 4 recorded steps CUDA graphs are recorded, for 540 µs each, as traced"
+    )
+
+
+def test_after_many_steps_the_first_one_recorded_compiles_again_too(tmp_path: Path) -> None:
+    trace = read(warming_up, tmp_path, first=3)
+    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN605"]
+    assert finding.evidence.text == (
+        "in 1 of 4 recorded steps the host compiles code, for 120 µs each, as traced; in 2 of 4 recorded steps CUDA "
+        "graphs are recorded, for 540 µs each, as traced"
+    )
+
+
+def test_compiling_in_a_step_unlike_the_others_is_told_without_a_saving(tmp_path: Path) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        compiled(builder, start, version=0, compiles=0)
+
+    builder = TraceBuilder()
+    for number in range(6):
+        late = 20_000 * (number > 3)
+        builder.step(number, 1000 * number + late, 990 if number != 3 else 20_990)
+        scene(builder, 1000 * number + late)
+        if number == 3:
+            builder.op("_compile.compile_inner (dynamo_timed)", 3991, 19_900)
+    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN605"]
+    assert finding.evidence.text == "in 1 of 6 recorded steps the host compiles code, for 19.9 ms each, as traced"
+    assert finding.saving is None
+    assert finding.severity == "high"
+
+
+def test_weights_cast_again_are_counted_by_micro_batch(tmp_path: Path) -> None:
+    assert evidence(micro_batches, tmp_path, "PIN606") == (
+        "each of 2 micro-batches per step casts 2 weights again: its backward pass adds the gradients of so many casts "
+        "to those of weights; without the first 100 µs of the host as traced, and 8.00 µs of the GPU"
+    )
+
+
+def test_casts_of_activations_are_told_from_those_of_weights_or_there_is_no_saving(tmp_path: Path) -> None:
+    def with_more(weights: int, builder: TraceBuilder, start: float) -> None:
+        micro_batches(builder, start)
+        for number in range(2):
+            begin = start + 10 + 450 * number
+            for layer in range(2):  # before the cast of the weight: of an input, or of a weight with a bias behind it
+                builder.op("aten::to", begin + 100 * layer + 1, 0.5)
+            for more in range(weights - 2):
+                at = begin + 410 + 4 * more
+                builder.op(CAST_BACK, at, 1, thread=AUTOGRAD)
+                builder.op(TO_WEIGHT, at + 1, 2, thread=AUTOGRAD)
+                builder.op("aten::add_", at + 2, 1, thread=AUTOGRAD)
+
+    for weights, tells in ((2, True), (3, False)):
+        findings = found(partial(with_more, weights), tmp_path)
+        (finding,) = [each for each in findings if each.rule.id == "PIN606"]
+        assert f"first {'' if tells else 'about '}" in finding.evidence.text
+        assert (finding.saving is not None) == tells
+
+
+def test_small_ops_are_named_with_how_often_they_launch(tmp_path: Path) -> None:
+    assert evidence(norms, tmp_path, "PIN607") == (
+        "25 launches per step by the same small ops, outside of forward, backward and the optimizer: "
+        "aten::linalg_vector_norm 25; half of their kernels take less than 2.00 µs, and the host takes 780 µs for "
+        "them, as traced"
+    )
+
+
+def test_what_small_ops_are_for_is_said_where_the_functions_around_them_tell(tmp_path: Path) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        norms(builder, start)
+        builder.function("train.py(3): <module>", start + 1, 988)
+        builder.function("train.py(30): clip", start + 155, 757)
+        builder.function("torch/nn/utils/clip_grad.py(97): clip_grad_norm_", start + 156, 755)
+
+    (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN607"]
+    assert "and the optimizer (clipping of gradients): aten::linalg_vector_norm 25" in finding.evidence.text
+    assert finding.evidence.function == "clip"
+
+
+def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_hold(tmp_path: Path) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        small_kernels(builder, start)
+        builder.function("nn.Module: Linear_3", start + 5, 300)  # launches 0 to 9
+        builder.op("aten::linear", start + 9, 299)  # around ten
+        builder.op("aten::item", start + 308, 2)
+        builder.call("cudaStreamSynchronize", start + 308.5, 1)
+
+    trace = read(scene, tmp_path)
+    profile = measure(trace)
+    (told,) = json.loads(to_json([(profile, find(profile, trace))]))["traces"]
+    launched = told["launches"]
+    assert [(each["name"], each["launches"], each["kernel_ms"]) for each in launched["ops"]] == [
+        ("aten::add", 20, 0.04),
+        ("aten::linear", 10, 0.02),
+    ]
+    assert [(each["name"], each["launches"]) for each in launched["modules"]] == [(None, 20), ("Linear_3", 10)]
+    assert sum(each["host_ms"] for each in launched["ops"]) == pytest.approx(0.9)  # until the last launch
+    (blocker,) = launched["blockers"]
+    assert blocker == {"what": "item", "file": None, "line": None, "function": None, "per_step": 1}
+
+
+def test_without_stacks_no_modules_launch_and_without_findings_no_blockers_are_known(tmp_path: Path) -> None:
+    (told,) = json.loads(to_json([(measure(read(small_kernels, tmp_path)), Findings())]))["traces"]
+    assert (told["launches"]["modules"], told["launches"]["blockers"]) == ([], None)

@@ -8,14 +8,9 @@ from pinprof.analyses.spent.names import Names
 from pinprof.trace.callers import places_of, users_of
 from pinprof.trace.lines import Place, Placed
 from pinprof.trace.links import follow
+from pinprof.trace.modules import module_around, module_name
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
-from pinprof.units import shortened
-
-MODULE = "nn.Module: "
-"""Before the name of a module whose call torch records with its stacks: `nn.Module: Linear_3`."""
-LONGEST_MODULE = 200
-"""Characters of the name of a module that are kept."""
+from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class Origins:
         code = [codes.setdefault(line.place, len(codes)) if line else NONE for line in lines]
         self._places = tuple(codes)
         self._place = np.array(code, np.int32)[of_line]
-        self._module = follow(trace.functions.name, _module_around(trace, functions))
+        self._module = follow(trace.functions.name, module_around(trace, functions))
 
     def of(self, names: Names, weight_ns: Int64s) -> list[Origin]:
         """Return the origin of each name that is kept; each row counts for its time."""
@@ -55,19 +50,6 @@ class Origins:
         module, modules = names.leading(self._module[self._which], weight_ns)
         for at in names.kept:
             file, line, function = self._places[place[at]] if place[at] != NONE else Place()
-            named = shortened(self._names[module[at]].removeprefix(MODULE), LONGEST_MODULE) if modules[at] else None
+            named = module_name(self._names[module[at]]) if modules[at] else None
             found.append(Origin(file, line, function, int(places[at]), named, int(modules[at])))
         return found
-
-
-def _module_around(trace: Trace, function: Int32s) -> Int32s:
-    """Return the innermost call of a module around each Python function, -1 for none."""
-    flagged: Bools = trace.functions.named(lambda name: name.startswith(MODULE))
-    if not flagged.any():
-        return np.full(len(function), NONE, np.int32)
-    parent = trace.links.function_parent
-    around = np.where(flagged, np.arange(len(parent), dtype=np.int32), parent)
-    further = follow(around, around)
-    while (further != around).any():  # each round looks twice as far up
-        around, further = further, follow(further, further)
-    return follow(around, function)

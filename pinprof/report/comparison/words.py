@@ -7,7 +7,7 @@ from pinprof.comparison.changes import GONE, NEW
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NOTHING, places_of, saved, step_known, whole_place
 from pinprof.rules import Finding
-from pinprof.units import between, counted, duration, how_many, percent, rate, size, sizes
+from pinprof.units import between, counted, duration, how_many, listed, percent, rate, size, sizes
 
 LABELS = {
     "step_ms": "step without profiler",
@@ -234,9 +234,7 @@ def where(change: WaitChange | FindingChange) -> str:
 
 
 def _places(places: Iterable[str]) -> str:
-    texts = list(dict.fromkeys(filter(None, places)))
-    more = f" and {len(texts) - MAX_PLACES} more" if len(texts) > MAX_PLACES else ""
-    return ", ".join(texts[:MAX_PLACES]) + more
+    return listed(list(dict.fromkeys(filter(None, places))), MAX_PLACES)
 
 
 def repinning(change: Repinned, per: str) -> str:

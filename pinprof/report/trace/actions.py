@@ -54,6 +54,8 @@ def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis) -
 
 def _short_worth(finding: Finding, step_ns: float | None, of: str) -> str:
     saving = finding.saving
+    if finding.most_ns is not None:
+        return f"saves at most {duration(finding.most_ns)}"
     if saving is None and not finding.evidence.cost_ns:
         return "saving not known"
     if saving is None:

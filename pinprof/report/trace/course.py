@@ -1,7 +1,6 @@
 """The course of the whole run in words: the steps that are not regular, and where the run's time went."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from pinprof.analyses.course import Course, Entry, Irregular
 from pinprof.measurement.profile import Profile
@@ -9,7 +8,7 @@ from pinprof.report.elements import Column, Markup, number_columns, table
 from pinprof.report.trace.step import WORTH_NAMING, Fact
 from pinprof.report.words import NOTHING, place
 from pinprof.trace.lines import Place
-from pinprof.units import between, counted, duration, percent
+from pinprof.units import between, counted, duration, listed, percent
 
 MOST_PLACES = 3
 """More places of a kind of work are counted, not named."""
@@ -106,6 +105,4 @@ def _at(places: Iterable[Place]) -> str:
 
 
 def _named(places: Iterable[Place]) -> str:
-    shown = [place(each) for each in places]
-    more = f" and {len(shown) - MOST_PLACES} more" if len(shown) > MOST_PLACES else ""
-    return ", ".join(islice(shown, MOST_PLACES)) + more
+    return listed([place(each) for each in places], MOST_PLACES)

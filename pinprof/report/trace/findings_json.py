@@ -17,6 +17,7 @@ def finding_fields(finding: Finding, step_ns: float | None) -> dict[str, Any]:
         "evidence": finding.evidence.text,
         "cost_ms": maybe_ms(finding.evidence.cost_ns),
         **_saving(finding.saving, step_ns),
+        "at_most_ms": maybe_ms(finding.most_ns),
         "then": _then(finding, step_ns),
         "fix": finding.rule.fix,
         "fix_code": {"before": finding.rule.before, "after": finding.rule.code},

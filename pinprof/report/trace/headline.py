@@ -15,7 +15,7 @@ from pinprof.report.trace.step import (
     unit,
     where_it_goes,
 )
-from pinprof.report.words import NOT_TOLD, at_sites, printable, step_known
+from pinprof.report.words import at_sites, printable, step_known, untold
 from pinprof.rules import Findings, finding_of_verdict, unsearched
 from pinprof.units import duration, how_many, percent
 
@@ -139,16 +139,14 @@ def _late_ns(profile: Profile, cause: str) -> float:
 
 def _saves(findings: Findings) -> float:
     first = findings[0]
-    return first.saving.saving_ns if first.saving else first.evidence.cost_ns
+    return first.saving.saving_ns if first.saving else first.most_ns or first.evidence.cost_ns
 
 
 def _first(findings: Findings, step: float | None) -> tuple[str, int]:
     place = finding_of_verdict(findings) or 0
     first = findings[place]
-    if first.saving is None and not first.evidence.cost_ns:
-        brings = NOT_TOLD
-    elif first.saving is None:
-        brings = f"{duration(first.evidence.cost_ns)} of idle GPU or exposed copy go with it"
+    if first.saving is None:
+        brings = untold(first) or f"{duration(first.evidence.cost_ns)} of idle GPU or exposed copy go with it"
     elif first.saving.saving_ns:
         share = f" ({percent(first.saving.saving_ns / step)})" if step else ""
         brings = f"fixing it saves {duration(first.saving.saving_ns)}{share}"

@@ -25,6 +25,7 @@ from pinprof.report.trace.spent_json import spent
 from pinprof.report.trace.verdict_json import verdicts
 from pinprof.rules import Findings
 from pinprof.version import REPORT_SCHEMA, VERSION
+from pinprof.whatif.regions import Blocker
 
 KNOWN_COUNTS = (
     "kernel",
@@ -101,7 +102,7 @@ def _trace(profile: Profile, findings: Findings) -> dict[str, Any]:
         "syncs": _syncs(profile),
         "idle": _idle(profile),
         "pause": _pause(profile.pause),
-        "launches": _launches(profile.launches),
+        "launches": _launches(profile.launches, findings.blockers),
         "loader": {
             "waits": profile.loader.waits,
             "wait_ms": maybe_ms(profile.loader.wait_ns),
@@ -152,7 +153,7 @@ def _pause(pause: Pause | None) -> dict[str, Any] | None:
     return None if pause is None else with_ms(vars(pause))
 
 
-def _launches(launches: Launches | None) -> dict[str, Any] | None:
+def _launches(launches: Launches | None, blockers: Sequence[Blocker] | None) -> dict[str, Any] | None:
     """Return how kernels are launched, as traced; None where that is not known."""
     if launches is None:
         return None
@@ -161,7 +162,15 @@ def _launches(launches: Launches | None) -> dict[str, Any] | None:
         "median_kernel_us": launches.median_kernel_ns / 1000,
         "host_us_per_launch": launches.host_ns / 1000,
         "phases": [with_ms(vars(phase)) for phase in launches.phases],
+        "ops": [with_ms(vars(each)) for each in launches.ops],
+        "modules": [with_ms(vars(each)) for each in launches.modules],
+        "blockers": None if blockers is None else [_blocker(each) for each in blockers],
     }
+
+
+def _blocker(blocker: Blocker) -> dict[str, Any]:
+    """Return what a CUDA graph of the step cannot hold."""
+    return {"what": blocker.what, **blocker.place._asdict(), "per_step": blocker.per_step}
 
 
 def _steps(profile: Profile) -> dict[str, Any]:

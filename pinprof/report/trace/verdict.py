@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.headline import host_alone
 from pinprof.report.trace.step import busiest, of_step
-from pinprof.report.words import at_sites, printable
+from pinprof.report.words import at_sites, printable, untold
 from pinprof.rules import Findings, finding_of_verdict
 from pinprof.units import duration, percent
 from pinprof.verdict import Cost, Verdict
@@ -94,6 +94,7 @@ def _evidence(verdict: Verdict, profile: Profile) -> Iterator[str]:
 def _do(findings: Findings, place: int) -> str:
     finding = findings[place]
     saving = f"; saves {duration(finding.saving.saving_ns)}" if finding.saving and finding.saving.saving_ns else ""
+    saving = saving or (f"; {untold(finding)}" if finding.most_ns else "")
     return f"{finding.rule.title}{printable(at_sites(finding))} ({finding.rule.id}){saving}"
 
 

@@ -10,7 +10,7 @@ from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import BOUNDS, place, printable, saved
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
-from pinprof.units import between, counted, duration, percent, rate, sizes
+from pinprof.units import between, counted, duration, listed, percent, rate, sizes
 from pinprof.whatif import Prediction, Scenario
 from pinprof.whatif.edits import pinned_rate
 from pinprof.whatif.fixes import Change
@@ -150,9 +150,8 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
     yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"
     if change.blockers:
-        held = ", ".join(f"{each.what}{at(each.place)}" for each in change.blockers[:MAX_SITES])
-        more = f" and {len(change.blockers) - MAX_SITES} more" if len(change.blockers) > MAX_SITES else ""
-        yield f"what one graph cannot hold, and --drop-syncs all takes out as far as it is a wait: {held}{more}"
+        held = listed([f"{each.what}{at(each.place)}" for each in change.blockers], MAX_SITES)
+        yield f"what one graph cannot hold, and --drop-syncs all takes out as far as it is a wait: {held}"
 
 
 def _pinned(trace: Trace, scenario: Scenario | None) -> str:

@@ -271,7 +271,10 @@ def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Pa
         ),
         (
             "prefetch",
-            "9.53 ms per step; kernels run for 99 % of it. No copy or wait costs the step a measurable time.",
+            (
+                "9.53 ms per step; kernels run for 99 % of it. First: float32 products without TF32; saves at most "
+                "9.16 ms."
+            ),
         ),
     ],
 )

@@ -87,7 +87,7 @@ def test_programs_read_the_same_numbers() -> None:
     (wait,) = document["waits"]
     assert (wait["change"], wait["cause"], wait["after"]) == ("gone", "blocking_copy_htod", [])
     assert (wait["before"][0]["line"], wait["per_step"]["before"], wait["per_step"]["after"]) == (23, 1, 0)
-    assert {finding["change"] for finding in document["findings"]} == {"gone"}
+    assert {finding["change"] for finding in document["findings"] if finding["rule"] != "PIN701"} == {"gone"}
 
 
 def test_nothing_is_compared_of_empty_traces(tmp_path: Path) -> None:

@@ -1,0 +1,124 @@
+"""Code that is compiled, and CUDA graphs that are recorded, again in steps that follow others."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.trace.compiling import REGION, HostTimes, capture_times, compile_times, compiled_before
+from pinprof.trace.links import step_at
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.trace.threads import STEP_PREFIX
+from pinprof.units import counted, duration, listed
+from pinprof.whatif.edits import Edits
+
+WORTH = 0.02
+"""Compiling that takes a smaller share of the step is not worth a finding."""
+WARM_UP = 2
+"""Steps behind the first one in which a program may still compile and record for the first time."""
+PROFILER_STEP = re.compile(rf"{STEP_PREFIX}(\d{{1,9}})")
+"""torch's mark of a step; it counts also those that it did not record."""
+MOST_REGIONS = 6
+"""Pieces of compiled code that a sentence names."""
+
+
+def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for steps in which the host compiles, or records graphs, though an earlier one ran compiled code."""
+    trace = details.trace
+    whole, ran = trace.steps.whole, compiled_before(trace)
+    if not profile.step_ns or not trace.steps.on_host or ran is None:
+        return
+    compiling, capturing = compile_times(trace), capture_times(trace)
+    again = whole & _later(trace, ran, _per_step(trace, compiling) + _per_step(trace, capturing) > 0)
+    done = [
+        (each, _per_step(trace, times) * again, what)
+        for each, times, what in (
+            (compiling, compiling, "the host compiles code"),
+            (capturing, capturing, "CUDA graphs are recorded"),
+        )
+    ]
+    found = [(times, took, what) for times, took, what in done if took.sum() > WORTH * profile.step_ns * whole.sum()]
+    if not found:
+        return
+    words = [
+        f"in {int((took > 0).sum())} of {counted(int(whole.sum()), 'recorded step')} {what}, for "
+        f"{duration(float(took[took > 0].mean()))} each, as traced"
+        for _, took, what in found
+    ]
+    times = frozenset(row for each, _, _ in found for row in _rows(trace, each, again & trace.steps.complete))
+    cost = sum(float(took.sum()) for _, took, _ in found) / float(whole.sum())
+    yield Evidence(cost, f"{'; '.join(words)}{_made(trace, again)}", edits=Edits(removed_times=times))
+
+
+def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
+    """Return the steps that follow one in which compiled code ran; without those in which it is still warming up.
+
+    Code is compiled in the first step, and graphs are recorded in the next: that is not again, unless the program made
+    more steps before.
+    """
+    steps = np.arange(len(trace.steps))
+    if _steps_before(trace) > WARM_UP:
+        return steps >= 0
+    first = int(step_at(trace.steps, np.array([ran]))[0])
+    later = steps > first
+    done = steps[later & ~compiles]
+    until = int(done[0]) if len(done) else len(steps)
+    if first != NONE and compiles[first] and until - first - 1 <= WARM_UP:
+        return steps >= until
+    return later
+
+
+def _steps_before(trace: Trace) -> int:
+    """Return how many steps the program made before those recorded, as far as the marks of the steps tell."""
+    numbers = (PROFILER_STEP.fullmatch(name) for name in trace.annotations.names)
+    return max(min((int(match[1]) for match in numbers if match), default=0), trace.info.steps_before or 0)
+
+
+def _per_step(trace: Trace, times: HostTimes) -> Int64s:
+    """Return how long each step has such times, all threads together."""
+    step = step_at(trace.steps, times.start_ns)
+    took = (times.end_ns - times.start_ns)[step != NONE]
+    return np.bincount(step[step != NONE], took, minlength=len(trace.steps)).astype(np.int64)
+
+
+def _rows(trace: Trace, times: HostTimes, again: Bools) -> list[tuple[int, int, int]]:
+    step = step_at(trace.steps, times.start_ns)
+    kept = (step != NONE) & again[step]
+    return list(zip(*(column[kept].tolist() for column in times), strict=True))
+
+
+def _made(trace: Trace, again: Bools) -> str:
+    """Return which compiled code runs for the first time in these steps, to follow the evidence."""
+    ops = trace.ops
+    rows = np.flatnonzero(ops.named(lambda name: name.startswith(REGION)))
+    names, first = np.unique(ops.name[rows], return_index=True)
+    step = step_at(trace.steps, ops.start_ns[rows[first]])
+    new = sorted(ops.names[name].removeprefix(REGION) for name in names[(step != NONE) & again[step]].tolist())
+    return f"; new there (frame/version): {listed(new, MOST_REGIONS)}" if new else ""
+
+
+RULES = (
+    Rule(
+        id="PIN605",
+        title="compiling again in the steps",
+        looks_at="What torch records of Dynamo's and Inductor's work, and calls that capture CUDA graphs, in steps "
+        "that follow one in which compiled code ran. Lookups that find the code do not count.",
+        why="torch.compile makes code for what it saw: shapes, numbers, flags. Where a guard on one of these fails it "
+        "compiles again, for seconds, while the GPU is idle; CUDA graphs it records again for each new shape.",
+        fix="TORCH_LOGS=recompiles says which guard fails. Make one code for all sizes (dynamic=True, or "
+        "torch._dynamo.mark_dynamic for one dimension), or pad batches to a few sizes; give numbers that change as "
+        "tensors; compile both of train() and eval() before the loop.",
+        before="compiled = torch.compile(model, dynamic=False)\n\n"
+        "for x in batches:  # each of another length\n"
+        "    train(compiled(x))",
+        code="compiled = torch.compile(model, dynamic=True)  # one code for all lengths\n\n"
+        "for x in batches:\n"
+        "    train(compiled(x))",
+        safe_if="Code for all sizes can be slower than code for one. CUDA graphs are recorded for each size all the "
+        'same: for mode="reduce-overhead" pad to few sizes instead.',
+        look=_compiling,
+    ),
+)

@@ -1,0 +1,47 @@
+"""Ops that the host computes while the GPU has nothing to do."""
+
+from collections.abc import Iterator
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.launches.late import host_ops, late_ns
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import LONGEST_NAME
+from pinprof.units import duration, how_many, shortened
+from pinprof.whatif.edits import Edits
+
+
+def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for ops that the host computes while the GPU has nothing to do."""
+    late, rows, ops = late_ns(details, profile), host_ops(details), details.trace.ops
+    if not late:
+        return
+    for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
+        mine = rows[[ops.name_of(row) == name for row in rows.tolist()]]
+        time = float(ops.duration_ns[mine].sum()) / profile.steps.divisor
+        yield Evidence(
+            min(time, late),
+            f"{shortened(name, LONGEST_NAME)}, {how_many(len(mine) / profile.steps.divisor)} {profile.steps.per}: the "
+            f"host computes for {duration(time)} as traced, and launches nothing meanwhile",
+            edits=Edits(removed_ops=frozenset(mine.tolist())),
+        )
+
+
+RULES = (
+    Rule(
+        id="PIN604",
+        title="an op on the host while the GPU is idle",
+        looks_at="Ops of half a millisecond or more on the threads that launch, in which nothing is launched.",
+        why="An op of tensors in host memory is computed by the CPU. While it lasts, no kernel is launched.",
+        fix="Compute it on the GPU, or in a DataLoader's worker, or once before the loop.",
+        before="for batch in batches:\n"
+        "    order = torch.argsort(scores)  # in host memory, in each step\n"
+        "    train(batch, order)",
+        code="scores = scores.to(device)  # once\n\n"
+        "for batch in batches:\n"
+        "    order = torch.argsort(scores)\n"
+        "    train(batch, order)",
+        safe_if="The GPU has room for it, and nothing reads the result on the host.",
+        look=_on_the_host,
+    ),
+)

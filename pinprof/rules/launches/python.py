@@ -1,0 +1,83 @@
+"""Python in which the host runs no op."""
+
+from collections.abc import Iterator, Sequence
+
+from pinprof.analyses.host import CalledLine, HostSums
+from pinprof.analyses.pause import MEANING
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.launches.late import late_ns, pauses
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import at, idle_within, in_complete_steps
+from pinprof.trace.lines import Place
+from pinprof.units import duration, percent
+from pinprof.whatif.edits import Edits
+
+MOST_NAMED = 4
+"""Lines that a sentence names."""
+PAUSED = 0.1
+"""Python, or a pause, that takes a smaller share of the step is not worth a finding."""
+NO_OP = ("user", "library")
+"""Kinds of code in which the host runs no op of torch and waits for no input."""
+
+
+def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for time in which the host runs no op, and the GPU waits for it."""
+    pause, late, step = profile.pause, late_ns(details, profile), profile.step_ns
+    if not late or not step:
+        return
+    found = pauses(details)
+    idle = idle_within(details, profile, *found)
+    lasts = pause.time_ns if pause and idle >= PAUSED * step else 0.0
+    lines = _lines(profile.host)
+    shown = sum(own for _, own in lines) / profile.host.samples if profile.host else 0.0
+    if not lasts and shown < PAUSED:
+        return
+    words = []
+    if lasts and pause:
+        inside = in_complete_steps(details.trace, found.start)
+        total = float((found.end - found.start)[inside].sum()) / profile.steps.divisor
+        more = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
+        words.append(
+            f"the host runs no op and no call for {duration(max(total, lasts))} {profile.steps.per}, as traced"
+        )
+        words[-1] += f"{more}: that is {MEANING}"
+    if shown >= PAUSED:
+        words.append(f"without the profiler it is in Python for {percent(shown)} of the step: {_named(profile, lines)}")
+    place = lines[0][0].place if shown >= PAUSED else Place()
+    yield Evidence(min(max(idle, shown * step), late), "; ".join(words), *place, edits=Edits(without_pauses=True))
+
+
+def _lines(host: HostSums | None) -> list[tuple[CalledLine, int]]:
+    """Return the program's lines with their samples outside of torch and of input, most first."""
+    if host is None:
+        return []
+    lines = [(line, sum(count for kind, count in line.kinds if kind in NO_OP)) for line in host.called]
+    return sorted(((line, own) for line, own in lines if own and line.file), key=lambda each: -each[1])
+
+
+def _named(profile: Profile, lines: Sequence[tuple[CalledLine, int]]) -> str:
+    assert profile.host is not None
+    share = profile.host.share
+    return ", ".join(f"{percent(share(own))}{at(line.place)}" for line, own in lines[:MOST_NAMED])
+
+
+RULES = (
+    Rule(
+        id="PIN603",
+        title="Python in which the host runs no op",
+        looks_at="Long pauses between ops on the training threads, and samples of the main thread's Python without the "
+        "profiler.",
+        why="While the host computes in Python, sleeps, or waits for something else than the GPU, it launches nothing: "
+        "once the GPU has done what is queued, it is idle.",
+        fix="Do it once before the loop, every N steps, in a DataLoader's workers, or with tensors on the GPU.",
+        before="for batch in batches:\n"
+        "    weights = [math.exp(-age / 10) for age in range(1000)]  # in each step\n"
+        "    train(batch, weights)",
+        code="weights = [math.exp(-age / 10) for age in range(1000)]  # once\n\n"
+        "for batch in batches:\n"
+        "    train(batch, weights)",
+        safe_if="It depends on nothing that changes from step to step.",
+        look=_python,
+    ),
+)

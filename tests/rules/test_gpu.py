@@ -1,0 +1,243 @@
+"""Rules of the GPU's own time, each with a scene that fires it and scenes that nearly do."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from page_reader import Page
+from trace_builder import TraceBuilder
+
+from pinprof.analysis import analyse
+from pinprof.measurement.profile import measure
+from pinprof.report.trace.json import to_json
+from pinprof.report.trace.page import to_html
+from pinprof.report.trace.text import to_text
+from pinprof.rules import Finding, find, gpu
+from pinprof.trace import Trace, read_trace
+from pinprof.units import duration
+
+Scene = Callable[[TraceBuilder, float], None]
+"""Adds one step's events, of 1000 us, from the given time on."""
+STEPS = 4
+FULL = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(cutlass_80_simt_sgemm_256x128_8x4_nt_align1)"
+OF_TF32 = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32_warpgroupsize1x1x1_execute_segment_k_off_kernel"
+TURNS = "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>("
+
+
+def busy(builder: TraceBuilder, start: float, *works: tuple[str, str, float]) -> None:
+    """Kernels of these names and lengths one behind the other, each launched by an op; then the host waits for them."""
+    free = start + 20
+    for number, (op, kernel, length) in enumerate(works):
+        at = start + 10 * number
+        builder.op(op, at, 8)
+        builder.kernel(free, length, launch=at + 4, name=kernel)
+        free += length
+    builder.call("cudaStreamSynchronize", start + 10 * len(works), 983 - 10 * len(works))
+
+
+def float32(builder: TraceBuilder, start: float) -> None:
+    busy(builder, start, ("aten::mm", FULL, 600), ("aten::add", "elementwise", 360))
+
+
+def tf32(builder: TraceBuilder, start: float) -> None:
+    busy(builder, start, ("aten::mm", OF_TF32, 600), ("aten::add", "elementwise", 360))
+
+
+def both(builder: TraceBuilder, start: float) -> None:
+    """TF32 is on, and cuBLAS takes other kernels for some products all the same."""
+    busy(builder, start, ("aten::mm", FULL, 300), ("aten::mm", OF_TF32, 300), ("aten::add", "elementwise", 360))
+
+
+def halves(builder: TraceBuilder, start: float) -> None:
+    busy(builder, start, ("aten::mm", "ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_nn", 600), ("aten::add", "e", 360))
+
+
+def little_float32(builder: TraceBuilder, start: float) -> None:
+    busy(builder, start, ("aten::mm", FULL, 10), ("aten::add", "elementwise", 950))
+
+
+def turned(builder: TraceBuilder, start: float) -> None:
+    busy(builder, start, ("aten::cudnn_convolution", TURNS, 100), ("aten::cudnn_convolution", OF_TF32, 860))
+
+
+def hardly_turned(builder: TraceBuilder, start: float) -> None:
+    busy(builder, start, ("aten::cudnn_convolution", TURNS, 10), ("aten::cudnn_convolution", OF_TF32, 950))
+
+
+def batch_norm(builder: TraceBuilder, start: float) -> None:
+    name = "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 128, true, 1, true>(cudnnTensorStruct)"
+    busy(builder, start, ("aten::cudnn_batch_norm", name, 100), ("aten::add", "elementwise", 860))
+
+
+def attended(builder: TraceBuilder, start: float, *ops: str, inner: str = "aten::bmm") -> None:
+    """Ops in a row, each with a kernel of 100 us; products are those of batches within, unless of another name."""
+    for number, op in enumerate(ops):
+        at = start + 10 * number
+        builder.op(op, at, 8)
+        if op == "aten::matmul":
+            builder.op(inner, at + 1, 6)
+        builder.kernel(start + 20 + 100 * number, 100, launch=at + 3)
+    builder.op("aten::mul", start + 200, 700)
+
+
+def by_math(builder: TraceBuilder, start: float) -> None:
+    """Attention of torch, in two kernels."""
+    builder.op("aten::scaled_dot_product_attention", start, 60)
+    builder.op("aten::_scaled_dot_product_attention_math", start + 1, 58)
+    for number, op in enumerate(("aten::matmul", "aten::_softmax", "aten::matmul")):
+        builder.op(op, start + 10 + 10 * number, 8)
+        builder.kernel(start + 30 + 200 * number, 200, launch=start + 14 + 10 * number)
+    builder.op("aten::mul", start + 70, 830)
+    builder.kernel(start + 630, 350, launch=start + 80)
+
+
+def fused(builder: TraceBuilder, start: float) -> None:
+    builder.op("aten::scaled_dot_product_attention", start, 60)
+    builder.op("aten::_scaled_dot_product_flash_attention", start + 1, 58)
+    builder.kernel(start + 30, 950, launch=start + 14)
+    builder.op("aten::mul", start + 70, 830)
+
+
+def by_hand(builder: TraceBuilder, start: float) -> None:
+    ops = ("aten::matmul", "aten::div", "aten::masked_fill", "aten::softmax", "aten::dropout", "aten::matmul")
+    attended(builder, start, *ops)
+
+
+def of_matrices(builder: TraceBuilder, start: float) -> None:
+    attended(builder, start, "aten::matmul", "aten::softmax", "aten::matmul", inner="aten::mm")
+
+
+def something_between(builder: TraceBuilder, start: float) -> None:
+    attended(builder, start, "aten::matmul", "aten::topk", "aten::softmax", "aten::matmul")
+
+
+def one_product(builder: TraceBuilder, start: float) -> None:
+    attended(builder, start, "aten::matmul", "aten::softmax", "aten::sum")
+
+
+def read(scene: Scene, folder: Path, major: int | None = 9) -> Trace:
+    builder = TraceBuilder()
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": "NVIDIA H200", "computeMajor": major}]
+    for number in range(STEPS):
+        builder.step(number, 1000 * number, 990)
+        scene(builder, 1000 * number)
+    return read_trace(builder.write(folder / "trace.json"))
+
+
+def found(scene: Scene, folder: Path, major: int | None = 9) -> list[Finding]:
+    trace = read(scene, folder, major)
+    return [each for each in find(measure(trace), trace) if each.rule in gpu.RULES]
+
+
+FIRES = [
+    (float32, "PIN701"),
+    (turned, "PIN702"),
+    (by_math, "PIN703"),
+    (by_hand, "PIN703"),
+]
+NEARLY = [
+    (tf32, "PIN701"),
+    (both, "PIN701"),
+    (halves, "PIN701"),
+    (little_float32, "PIN701"),
+    (hardly_turned, "PIN702"),
+    (batch_norm, "PIN702"),
+    (fused, "PIN703"),
+    (of_matrices, "PIN703"),
+    (something_between, "PIN703"),
+    (one_product, "PIN703"),
+]
+
+
+@pytest.mark.parametrize(("scene", "rule"), FIRES)
+def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) -> None:
+    assert [each.rule.id for each in found(scene, tmp_path)] == [rule]
+
+
+@pytest.mark.parametrize(("scene", "rule"), NEARLY)
+def test_a_near_miss_is_not_found(tmp_path: Path, scene: Scene, rule: str) -> None:
+    assert rule not in {each.rule.id for each in found(scene, tmp_path)}
+
+
+def test_every_rule_of_the_gpu_has_both() -> None:
+    assert {rule for _, rule in FIRES} == {rule for _, rule in NEARLY} == {rule.id for rule in gpu.RULES}
+
+
+@pytest.mark.parametrize("major", [7, None])
+def test_a_gpu_without_tf32_or_of_an_unknown_kind_is_not_told_to_use_it(tmp_path: Path, major: int | None) -> None:
+    assert not found(float32, tmp_path, major)
+
+
+def test_of_float32_is_said_which_products_how_long_and_what_torch_does_by_default(tmp_path: Path) -> None:
+    (finding,) = found(float32, tmp_path)
+    assert finding.evidence.text.startswith(
+        "products of float32 without TF32. matrix products: 1 kernel per step, 600 µs"
+    )
+    assert finding.evidence.text.endswith("torch leaves it off for these unless it is asked for")
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        busy(builder, start, ("aten::cudnn_convolution", FULL, 600), ("aten::mm", OF_TF32, 360))
+
+    (finding,) = found(scene, tmp_path)  # by the op around it
+    assert "convolutions: 1 kernel " in finding.evidence.text
+    assert "so the program turned it off" in finding.evidence.text
+
+
+def test_what_float32_saves_is_bounded_by_a_step_without_these_kernels(tmp_path: Path) -> None:
+    trace = read(float32, tmp_path)
+    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN701"]
+    assert finding.saving is None
+    assert finding.most_ns is not None
+    assert finding.most_ns == pytest.approx(600_000, rel=0.1)
+    assert finding.severity == "high"
+    analysis = analyse(trace)
+    for text in (
+        to_text(analysis.profile, analysis.findings),
+        Page(to_html([analysis])).text.replace("\N{NO-BREAK SPACE}", " "),
+    ):
+        assert f"saves at most {duration(finding.most_ns)}" in text
+    (told,) = json.loads(to_json([(analysis.profile, analysis.findings)]))["traces"]
+    (told,) = [each for each in told["findings"] if each["rule"] == "PIN701"]
+    assert (told["saving_ms"], told["at_most_ms"]) == (None, pytest.approx(0.6, rel=0.1))
+
+
+def test_float32_that_the_gpu_has_time_for_is_not_worth_a_finding(tmp_path: Path) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.op("aten::mm", start, 8)
+        builder.kernel(start + 20, 300, launch=start + 4, name=FULL)
+        builder.op("aten::sort", start + 10, 970)
+
+    assert not found(scene, tmp_path)
+
+
+def test_layouts_that_are_not_changed_save_their_time(tmp_path: Path) -> None:
+    (finding,) = found(turned, tmp_path)
+    assert finding.evidence.text == (
+        "1 kernel per step only for changes of layout around convolutions: 100 µs, 10 % of the GPU's work "
+        "(nchwToNhwcKernel); what convolutions and normalizations gain besides where channels are last is not predicted"
+    )
+    assert finding.saving is not None
+    assert finding.saving.saving_ns == pytest.approx(100_000, rel=0.1)
+
+
+def test_attention_is_told_apart_by_who_takes_it_to_parts(tmp_path: Path) -> None:
+    (finding,) = found(by_math, tmp_path)
+    assert finding.evidence.text.startswith(
+        "1 attention per step by scaled_dot_product_attention's math, not fused: 3 kernels each, 600 µs together"
+    )
+    (finding,) = found(by_hand, tmp_path)
+    assert finding.evidence.text.startswith(
+        "1 attention per step by hand: product, softmax, product: 6 kernels each, 600 µs together"
+    )
+    assert finding.saving is None
+
+
+def test_attention_whose_kernels_have_no_launch_is_not_found(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(STEPS):
+        builder.step(number, 1000 * number, 990)
+        builder.op("aten::_scaled_dot_product_attention_math", 1000 * number + 1, 58)
+        builder.activity("kernel", FULL, 1000 * number + 10, 900, correlation=number + 1, device=0, stream=7)
+    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    assert not [each for each in find(measure(trace), trace) if each.rule in gpu.RULES]

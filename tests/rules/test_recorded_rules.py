@@ -1,0 +1,57 @@
+"""Rules held to recordings of programs that have what they are for, and of the same ones without it."""
+
+import json
+from typing import Any
+
+import pytest
+from recordings import TRACES, analysis_of
+
+from pinprof.rules import Finding, gpu, launches
+
+FOLDER = TRACES / "rules"
+NEW = {"PIN605", "PIN606", "PIN607"} | {rule.id for rule in gpu.RULES}
+RULE_OF = {
+    "tf32_off": "PIN701",
+    "nchw_amp": "PIN702",
+    "math_attention": "PIN703",
+    "clip_loop": "PIN607",
+}
+
+
+def found(name: str) -> dict[str, Finding]:
+    """Return what these rules find, by number."""
+    return {each.rule.id: each for each in analysis_of(FOLDER / f"{name}.json.gz").findings if each.rule.id in NEW}
+
+
+def saved_ms(name: str) -> float:
+    """Return how much shorter the step is without it, as measured without a profiler."""
+    programs: dict[str, Any] = json.loads((FOLDER / "rules.json").read_text())["programs"]
+    return float(programs[name]["median"] - programs[f"{name}.mended"]["median"])
+
+
+def test_the_rules_of_the_recordings_are_there() -> None:
+    assert set(RULE_OF.values()) <= {rule.id for rule in (*launches.RULES, *gpu.RULES)}
+    assert {path.name.split(".")[0] for path in FOLDER.glob("*.json.gz")} == set(RULE_OF)
+
+
+@pytest.mark.parametrize("name", RULE_OF)
+def test_a_program_with_it_is_told_so_and_nothing_else_of_these_rules(name: str) -> None:
+    assert set(found(name)) == {RULE_OF[name]}
+    assert found(name)[RULE_OF[name]].severity == "high"
+
+
+@pytest.mark.parametrize("name", [path.name.split(".json")[0] for path in sorted(FOLDER.glob("*.mended.json.gz"))])
+def test_a_program_without_it_is_told_none_of_these_rules(name: str) -> None:
+    assert not found(name)
+
+
+def test_tf32_saves_no_more_than_was_said_at_most() -> None:
+    most = found("tf32_off")["PIN701"].most_ns
+    assert most is not None
+    assert 15 < saved_ms("tf32_off") <= most / 1e6 < 18.98
+
+
+def test_channels_that_are_last_save_the_changes_of_layout_and_more() -> None:
+    saving = found("nchw_amp")["PIN702"].saving
+    assert saving is not None
+    assert 6 < saving.saving_ns / 1e6 < saved_ms("nchw_amp")
