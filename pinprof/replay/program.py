@@ -36,6 +36,8 @@ class CallKind(Enum):
 
 ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = CallKind
 
+DEFAULT_LAUNCH_NS = 5_000.0
+"""A call that launches work and does not wait, where the trace has no such call."""
 DEFAULT_LATENCY_NS = 6_000.0
 """From the start of a launch call to the start of its work on an idle GPU, where the trace has no such launch."""
 DEFAULT_WAKE_NS = 3_000.0

@@ -9,7 +9,17 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.intervals import Intervals, union
 from pinprof.links import link_of_gpus
-from pinprof.replay.program import AHEAD, DEFAULT_LATENCY_NS, ISSUE, SHORT_GAP_NS, STAGED, Call, Program, Work
+from pinprof.replay.program import (
+    AHEAD,
+    DEFAULT_LATENCY_NS,
+    DEFAULT_LAUNCH_NS,
+    ISSUE,
+    SHORT_GAP_NS,
+    STAGED,
+    Call,
+    Program,
+    Work,
+)
 from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
 from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Trace
 from pinprof.whatif.graphs import fused, in_graphs
@@ -114,7 +124,8 @@ class _Change:
         self.gbps = edits.pinned_gbps or pinned_rate(trace).gbps
         self.removed = self._removed_times()
         launches = np.unique(trace.links.launch[trace.links.launch != NONE])
-        self.launch_ns = float(np.median(trace.calls.duration_ns[launches])) if len(launches) else 0.0
+        free = launches[~np.isin(launches, self.stalls.call)]
+        self.launch_ns = float(np.median(trace.calls.duration_ns[free])) if len(free) else DEFAULT_LAUNCH_NS
 
     def applied(self, calls: Iterable[Call]) -> Iterable[Call]:
         """Yield the calls that are left, as they are then; the host's time before the others goes to the next."""

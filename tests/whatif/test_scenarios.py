@@ -105,6 +105,16 @@ def test_a_pinned_copy_takes_its_bytes_over_the_rate(tmp_path: Path) -> None:
     assert faster.predicted_ns == pytest.approx(680_000 + 102_000, rel=0.01)  # the GPU alone
 
 
+def test_where_only_pageable_copies_are_launched_a_pinned_one_does_not_last_as_long(tmp_path: Path) -> None:
+    """40 MB, staged in 3,000 us of the host, take 1,000 us at 40 GB/s; no other launch shows what one takes."""
+    builder = TraceBuilder()
+    for start in range(0, 16_000, 4_000):
+        builder.step(start // 4_000, start, 3_990)
+        builder.copy("HtoD (Pageable -> Device)", start + 110, 2_900, launch=start + 100, call=3_020, size=40_000_000)
+    prediction = predicted(builder, tmp_path, 4.0, pin=True, pinned_gbps=40.0)
+    assert prediction.predicted_ns == pytest.approx(1_050_000, rel=0.1)
+
+
 def test_what_limits_the_step_is_what_the_report_says(tmp_path: Path) -> None:
     builder = copying(PAGEABLE, copy=300)  # the host stages copies beside 680 µs of kernels
     step = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
