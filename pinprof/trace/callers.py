@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from pinprof.trace.frames import LONGEST, Frame, called_name, frame, is_user_code, tensor_method
-from pinprof.trace.lines import SourceLine
+from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.links import enclosing, follow, outermost, within
 from pinprof.trace.sources import Sources
 from pinprof.trace.syntax import call_line, fits
@@ -96,6 +96,12 @@ def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine
     """Return per call the user's function around it, None for none; with its line where only one fits."""
     found, which = places_of(trace, user_calls(trace, call), sources)
     return [found[index] for index in which.tolist()]
+
+
+def usual_place(trace: Trace, calls: Int64s, sources: Sources) -> Place:
+    """Return the place that most of the calls were made from; an empty one where no line is known."""
+    places = [line.place for line in call_places(trace, calls, sources) if line]
+    return max(dict.fromkeys(places), key=places.count) if places else Place()
 
 
 def places_of(trace: Trace, user: UserCalls, sources: Sources) -> tuple[list[SourceLine | None], Int64s]:

@@ -10,8 +10,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.rules.gpu.weight import kernels_in_steps, matters
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import in_complete_steps
-from pinprof.trace.callers import call_places
-from pinprof.trace.lines import Place
+from pinprof.trace.callers import usual_place
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.units import counted, duration
@@ -68,7 +67,7 @@ def _seen(details: Details, profile: Profile, found: _Attention) -> Iterator[Evi
         f"{counted(count, 'attention')} {profile.steps.per} {found.what}: "
         f"{counted(int(inside.sum()) / len(found.first), 'kernel')} each, {duration(time)} together in the forward "
         "pass alone; backward comes in addition, as kernels of the parts",
-        *_place(details, calls),
+        *usual_place(details.trace, calls, details.sources),
     )
 
 
@@ -113,12 +112,6 @@ def _batched(trace: Trace) -> Bools:
     result = np.zeros(len(ops), bool)
     result[around[around != NONE]] = True
     return result
-
-
-def _place(details: Details, calls: Int64s) -> Place:
-    """Return the place that most of the calls were made from."""
-    places = [line.place for line in call_places(details.trace, calls, details.sources) if line]
-    return max(dict.fromkeys(places), key=places.count) if places else Place()
 
 
 RULES = (

@@ -12,8 +12,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.rules.launches.late import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAME
-from pinprof.trace.callers import call_places, outermost_op
-from pinprof.trace.lines import Place
+from pinprof.trace.callers import outermost_op, usual_place
 from pinprof.trace.links import within
 from pinprof.trace.phases import OTHER, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Int64s, Trace
@@ -67,7 +66,7 @@ def _tiny(details: Details, profile: Profile) -> Iterator[Evidence]:
         f"{how_many(total)} launches {profile.steps.per} by the same small ops, outside of forward, backward and the "
         f"optimizer{_purpose(details.trace, small.calls)}: {listed(named, MOST_NAMED)}; half of their kernels take "
         f"less than {duration(small.median_ns)}, and the host takes {duration(small.host_ns)} for them, as traced",
-        *_place(details, small.calls),
+        *usual_place(details.trace, small.calls, details.sources),
         edits=Edits(graphed=frozenset(small.calls.tolist())),
     )
 
@@ -113,13 +112,6 @@ def _purpose(trace: Trace, calls: Int64s) -> str:
 
 def _matches(pattern: re.Pattern[str], name: str) -> bool:
     return pattern.search(name) is not None
-
-
-def _place(details: Details, calls: Int64s) -> Place:
-    """Return the place that most of the calls were made from."""
-    lines = call_places(details.trace, calls, details.sources)
-    places = [line.place for line in lines if line]
-    return max(dict.fromkeys(places), key=places.count) if places else Place()
 
 
 RULES = (
