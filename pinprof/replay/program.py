@@ -13,7 +13,7 @@ from pinprof.analyses.syncs import Stalls
 from pinprof.intervals import Intervals, covered, subtract, union
 from pinprof.replay.events import find_event_uses
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, LAUNCH, MODULE_LOAD, PROFILER, QUEUE_FULL, STREAM
-from pinprof.trace.pauses import long_ops, long_pauses
+from pinprof.trace.pauses import long_ops, long_pauses, usual_launch_ns
 from pinprof.trace.phases import torch_times
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
 
@@ -230,8 +230,7 @@ class _Builder:
         self.uses = find_event_uses(trace, self.queue, stalls)
         self.free_ns = self._free()
         self.latency_ns = self._usual_latency()
-        launches = np.array(list(self.works_of), dtype=np.int64)
-        self.usual_launch_ns = float(np.median(trace.calls.duration_ns[launches])) if len(launches) else 0.0
+        self.usual_launch_ns = usual_launch_ns(trace)
         self.rows = self._rows()
         self.current = self._current_queues()
 

@@ -22,7 +22,7 @@ def long_pauses(trace: Trace, threads: Int32s) -> Intervals:
         np.concatenate([getattr(table, column)[own] for table, own in tables]) for column in ("start_ns", "end_ns")
     )
     pauses = gaps(union(starts, ends))
-    long = pauses.end - pauses.start >= max(LONG_NS, LAUNCHES * _launch_ns(trace))
+    long = pauses.end - pauses.start >= max(LONG_NS, LAUNCHES * usual_launch_ns(trace))
     return Intervals(pauses.start[long], pauses.end[long])
 
 
@@ -35,7 +35,7 @@ def long_ops(trace: Trace, threads: Int32s) -> Int64s:
     return rows[made == 0]
 
 
-def _launch_ns(trace: Trace) -> float:
+def usual_launch_ns(trace: Trace) -> float:
     """Return the median time of a call that launches work; 0 without one."""
     rows = np.unique(trace.links.launch[trace.links.launch != NONE])
     return float(np.median(trace.calls.duration_ns[rows])) if len(rows) else 0.0
