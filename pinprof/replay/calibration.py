@@ -27,6 +27,8 @@ LOW, HIGH = 0.7, 1.5
 recordings."""
 MOST_NS = 10_000.0
 """No profiler costs more than this per op or call."""
+MOST_HURRIED = 4.0
+"""A host that did other work besides while it recorded may be so many times as fast else."""
 CLOSE = 0.005
 """A replay this near to the step keeps the usual cost: the cost on the host does not show in the step."""
 MOST_STAGING = 1.5
@@ -84,9 +86,15 @@ def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerC
     def lasts(cost: float) -> float:
         return pace(programs, steps, cost_of(cost)).step_ns
 
-    insensitive = lasts(0.0) <= (1 + CLOSE) * lasts(MOST_NS)
+    def hurried(times: float) -> float:
+        return pace(programs, steps, _hurried(times)).step_ns
+
+    least = lasts(MOST_NS)
+    insensitive = lasts(0.0) <= (1 + CLOSE) * least
     if insensitive or abs(lasts(USUAL_NS) / step_ns - 1) <= CLOSE:
         cost = cost_of(USUAL_NS)
+    elif least > (1 + CLOSE) * step_ns:
+        cost = _hurried(_crossing(hurried, step_ns, MOST_HURRIED, 1.0))
     else:
         cost = cost_of(_crossing(lasts, step_ns, MOST_NS))
     if not any(call.kind == STAGED for program in programs for call in program.calls):
@@ -98,6 +106,11 @@ def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerC
     if abs(staged(1.0) / step_ns - 1) <= CLOSE:
         return cost
     return replace(cost, staging=1 / max(_crossing(staged, step_ns, MOST_STAGING, 1 / MOST_STAGING), 1 / MOST_STAGING))
+
+
+def _hurried(times: float) -> ProfilerCost:
+    """Return the most that a profiler costs, on a host that is so many times as fast without it."""
+    return replace(cost_of(MOST_NS), host_speed=times)
 
 
 def _crossing(falling: Callable[[float], float], target: float, high: float, low: float = 0.0) -> float:

@@ -94,7 +94,8 @@ class Replay:
 
     def run(self, changed: Sequence[Program], *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Pace:
         """Return the pace of changed programs of all ranks."""
-        after = pace(changed, self.steps, replace(self.cost, host_speed=host_speed), gpu_speed=gpu_speed)
+        cost = replace(self.cost, host_speed=self.cost.host_speed * host_speed)
+        after = pace(changed, self.steps, cost, gpu_speed=gpu_speed)
         step = self.step.step_ns or self.before.step_ns
         if step > HIDDEN_LOADER * self.before.step_ns:  # the step waits for input, and goes on doing so
             return Pace(max(step, after.step_ns), after.busy_ns)

@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
-from pinprof.replay.calibration import MOST_NS, USUAL_NS, expected
+from pinprof.replay.calibration import MOST_NS, USUAL_NS, expected, fitted
+from pinprof.replay.machine import pace
 from pinprof.replay.program import ISSUE, Call, Program
 
 
@@ -49,3 +52,11 @@ def test_a_program_of_which_no_op_is_recorded_has_a_cost_nevertheless() -> None:
 def test_the_range_lies_around_what_is_expected() -> None:
     found = expected([program_of(6_000, launch_ns=4_000)], stacks=False)
     assert found.low.per_event_ns < found.cost.per_event_ns < found.high.per_event_ns
+
+
+@pytest.mark.parametrize("step_ns", [150_000.0, 90_000.0, 35_000.0])
+def test_a_given_step_is_reached_even_if_the_host_did_other_work_while_it_recorded(step_ns: float) -> None:
+    """Ten calls, one every 30 us: the most that a profiler costs leaves 100 us, and a host four times as fast 25."""
+    program = program_of(*[30_000.0] * 10, launch_ns=4_000)
+    program = replace(program, calls=tuple(replace(call, step=0) for call in program.calls))
+    assert pace([program], 1, fitted([program], 1, step_ns)).step_ns == pytest.approx(step_ns, rel=0.01)
