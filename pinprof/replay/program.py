@@ -13,7 +13,7 @@ from pinprof.analyses.syncs import Stalls
 from pinprof.intervals import Intervals, covered, subtract, union
 from pinprof.replay.events import find_event_uses
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, LAUNCH, MODULE_LOAD, PROFILER, QUEUE_FULL, STREAM
-from pinprof.trace.pauses import long_ops, long_pauses, usual_launch_ns
+from pinprof.trace.pauses import OWN, long_ops, long_pauses, usual_launch_ns
 from pinprof.trace.phases import torch_times
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
 
@@ -83,8 +83,8 @@ class Call:
     python_ns: float = 0.0
     """The part of it in long pauses between ops and calls, without the two above."""
     own_work_ns: float = 0.0
-    """The part of it in which the program does its own work: long pauses, and long ops that launch nothing, but for
-    those of torch in optimizers and backward passes."""
+    """The part of it in which the program does its own work: very long pauses, and long ops that launch nothing, but
+    for those of torch in optimizers and backward passes."""
     events: float = 0.0
     """What the profiler recorded in the gap, in ops: a call counts as one, a Python function by its own cost."""
     queue: int = NONE
@@ -194,7 +194,7 @@ def _add_host_time(
     threads = np.unique(trace.calls.thread[rows])
     pauses = long_pauses(trace, threads)
     paused = covered(pauses, since, start)
-    working = covered(_own_work(trace, threads, pauses), since, start)
+    working = covered(_own_work(trace, threads), since, start)
     events = np.zeros(len(rows))
     for table, cost in ((trace.ops, 1.0), (trace.calls, 1.0), (trace.functions, python_cost)):
         times = table.start_ns[np.isin(table.thread, threads)]
@@ -207,9 +207,9 @@ def _add_host_time(
         call.events = float(events[position])
 
 
-def _own_work(trace: Trace, threads: Int32s, pauses: Intervals) -> Intervals:
-    """Return the times in which the program does work of its own on the host."""
-    ops = long_ops(trace, threads)
+def _own_work(trace: Trace, threads: Int32s) -> Intervals:
+    """Return the times in which the program does work of its own on the host, that no graph of a network replaces."""
+    pauses, ops = long_pauses(trace, threads, OWN), long_ops(trace, threads)
     starts, ends = (pauses.start, trace.ops.start_ns[ops]), (pauses.end, trace.ops.end_ns[ops])
     return subtract(union(np.concatenate(starts), np.concatenate(ends)), torch_times(trace, threads))
 

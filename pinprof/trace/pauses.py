@@ -15,14 +15,19 @@ LAUNCHES: Final = 10
 """On a slow host it takes longer: a pause is also as long as so many launches, which usually take 5 us."""
 
 
-def long_pauses(trace: Trace, threads: Int32s) -> Intervals:
-    """Return the times, none of them short, in which these threads run no op and no call."""
+OWN: Final = 10
+"""A module's Python between two ops of its forward pass takes up to so many times as long as torch's own: 50 to 300 us
+in networks of transformers, under a profiler on a slow host."""
+
+
+def long_pauses(trace: Trace, threads: Int32s, times: int = 1) -> Intervals:
+    """Return the times in which these threads run no op and no call, each so many times as long as a pause must be."""
     tables = [(table, np.isin(table.thread, threads)) for table in (trace.ops, trace.calls)]
     starts, ends = (
         np.concatenate([getattr(table, column)[own] for table, own in tables]) for column in ("start_ns", "end_ns")
     )
     pauses = gaps(union(starts, ends))
-    long = pauses.end - pauses.start >= max(LONG_NS, LAUNCHES * usual_launch_ns(trace))
+    long = pauses.end - pauses.start >= times * max(LONG_NS, LAUNCHES * usual_launch_ns(trace))
     return Intervals(pauses.start[long], pauses.end[long])
 
 

@@ -22,6 +22,7 @@ from pinprof.replay.program import (
 )
 from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
 from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Trace
+from pinprof.whatif.capturable import capturable_ns
 from pinprof.whatif.graphs import fused, in_graphs
 from pinprof.whatif.rates import PinnedRates
 
@@ -111,7 +112,8 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
     if not edits:
         return program
     calls = fused(_Change(details, edits).applied(program.calls), edits.fused - edits.graphed)
-    return replace(program, calls=tuple(in_graphs(calls, edits.graphed)))
+    longer = {} if edits.fused else capturable_ns(details.trace, edits.graphed)
+    return replace(program, calls=tuple(in_graphs(calls, edits.graphed, longer)))
 
 
 class _Change:

@@ -1,6 +1,6 @@
 """CUDA graphs and fused optimizers: what one launch in place of many would leave of a recorded program."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from pinprof.replay.program import ISSUE, OWN_WAIT, Call, Work
@@ -14,15 +14,17 @@ GAP_NS = 250.0
 H200, 430 and 550 in those of its forward and backward pass."""
 
 
-def in_graphs(calls: Iterable[Call], graphed: Collection[int]) -> Iterable[Call]:
-    """Yield the calls as they are where these, by row, become nodes of graphs.
+def in_graphs(calls: Iterable[Call], graphed: Collection[int], longer: Mapping[int, float]) -> Iterable[Call]:
+    """Yield the calls as they are where these, by row, become nodes of graphs; work, by row, is `longer` by so many ns.
 
     A run of such calls of one step, with none of another kind between them, is one graph. Its first call launches it.
     The host's time before the others is gone: ops and launches of the region run once, when it is captured, and so does
     torch's Python in optimizers and backward passes. What no graph holds stays where it is: waits for input, long
     pauses, and ops that the host computes.
     """
-    return _in_one(calls, graphed, lambda call: call.fixed_ns + call.own_work_ns)
+    for call in _in_one(calls, graphed, lambda call: call.fixed_ns + call.own_work_ns):
+        works = [replace(work, duration_ns=work.duration_ns + longer.get(work.row, 0.0)) for work in call.works]
+        yield replace(call, works=works) if longer else call
 
 
 def fused(calls: Iterable[Call], optimizers: Collection[int]) -> Iterable[Call]:

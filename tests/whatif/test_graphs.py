@@ -9,6 +9,7 @@ from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace
 from pinprof.whatif import Scenario, predict
+from pinprof.whatif.capturable import KERNEL_NS
 from pinprof.whatif.graphs import GAP_NS, LATENCY_NS, LAUNCH_NS
 from pinprof.whatif.regions import capture_of
 
@@ -61,6 +62,12 @@ def test_a_pause_in_the_region_stays(tmp_path: Path) -> None:
     assert long - short == pytest.approx(600, abs=60)
 
 
+def test_python_of_a_network_is_in_the_graph(tmp_path: Path) -> None:
+    """The Python between two ops of a forward pass runs when the graph is captured."""
+    short = predicted_us(recorded(tmp_path), 1000, cuda_graph="step")
+    assert predicted_us(recorded(tmp_path, pause_us=300), 1300, cuda_graph="step") == pytest.approx(short, abs=20)
+
+
 def test_python_of_an_optimizer_is_in_the_graph_of_the_step(tmp_path: Path) -> None:
     """It runs when the graph is captured; a fused optimizer runs it in each step."""
     trace = recorded(tmp_path, pause_us=600, optimizer=True)
@@ -70,6 +77,38 @@ def test_python_of_an_optimizer_is_in_the_graph_of_the_step(tmp_path: Path) -> N
     fused = predicted_us(trace, 1600, fused_optimizer=True)
     launches = 15 * EVERY_US  # of forward; those of the optimizer are one
     assert fused == pytest.approx(10 + launches + 600 + LAUNCH_NS / US + 100, abs=60)
+
+
+def with_adam(folder: Path, *, count: int = 40, more: str = "aten::add") -> Trace:
+    """Six steps, each of an Adam of so many parameters: its count of steps is read twice for each, then it divides."""
+    builder = TraceBuilder()
+    for number in range(6):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.event("user_annotation", "Optimizer.step#Adam.step", start + 10, 900)
+        for read in range(2 * count):
+            builder.op("aten::item", start + 20 + 4 * read, 2)
+        for op, at in ((more, 700), ("aten::_foreach_div_", 800)):
+            builder.op(op, start + at, 20)
+            builder.kernel(start + at + 12, 8, launch=start + at + 10, name="multi_tensor_apply_kernel")
+    return read_trace(builder.write(folder / "trace.json"))
+
+
+@pytest.mark.parametrize("count", [40, 80])
+def test_adam_in_a_graph_divides_each_parameter_by_itself(tmp_path: Path, count: int) -> None:
+    """For each of two divisions one small kernel per parameter, ten small ones, and once more the recorded 8 us."""
+    after = predicted_us(with_adam(tmp_path, count=count), 1000, cuda_graph="step", host_speed=100.0)
+    small = (2 * count + 10) * KERNEL_NS / US
+    assert after == pytest.approx(LATENCY_NS / US + 8 + GAP_NS / US + 2 * 8 + small, abs=12)
+
+
+def test_adam_that_is_capturable_or_becomes_a_fused_one_adds_nothing(tmp_path: Path) -> None:
+    plain = LATENCY_NS / US + 2 * 8 + GAP_NS / US
+    trace = with_adam(tmp_path, more="aten::_foreach_pow")
+    assert predicted_us(trace, 1000, cuda_graph="step", host_speed=100.0) == pytest.approx(plain, abs=12)
+    trace = with_adam(tmp_path)
+    both = predicted_us(trace, 1000, cuda_graph="step", fused_optimizer=True, host_speed=100.0)
+    assert both == pytest.approx(plain, abs=12)
 
 
 def test_a_fused_optimizer_without_an_optimizer_changes_nothing(tmp_path: Path) -> None:
