@@ -15,6 +15,8 @@ RULE_OF = {
     "nchw_amp": "PIN702",
     "math_attention": "PIN703",
     "clip_loop": "PIN607",
+    "ema_loop": "PIN607",
+    "recompiling": "PIN605",
 }
 
 
@@ -55,3 +57,9 @@ def test_channels_that_are_last_save_the_changes_of_layout_and_more() -> None:
     saving = found("nchw_amp")["PIN702"].saving
     assert saving is not None
     assert 6 < saving.saving_ns / 1e6 < saved_ms("nchw_amp")
+
+
+def test_averaging_all_weights_together_saves_about_what_was_said() -> None:
+    saving = found("ema_loop")["PIN607"].saving
+    assert saving is not None
+    assert saving.saving_ns / 1e6 == pytest.approx(saved_ms("ema_loop"), abs=1)
