@@ -10,11 +10,13 @@ was made.
 import json
 import statistics
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pinprof.replay import Replay
 from pinprof.trace import read_trace
-from pinprof.whatif import Scenario, predict, replay_of
+from pinprof.whatif import Scenario, predict_scenario, replay_of
 
 MS = 1e6
 FEWEST = 2
@@ -57,14 +59,12 @@ def scores(folder: Path) -> list[Score]:
 
 def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
     """Return the score of one pair, of one process or of several ranks."""
-    trace = pair.get("trace", name)
-    files = sorted(folder.glob(f"{trace}.rank*.before.json.gz")) or [folder / f"{trace}.before.json.gz"]
-    replay = replay_of([read_trace(file) for file in files])
     before, after = pair["before_ms"]["median"], pair["after_ms"]["median"]
+    replay, told = replays(folder, pair.get("trace", name), before)
     changes: dict[str, Any] = {
         key: (value,) if key == "drop_syncs" else value for key, value in pair["scenario"].items()
     }
-    prediction = predict([rank.trace for rank in replay.ranks], Scenario(**changes), before)
+    prediction = predict_scenario(told, Scenario(**changes))
     low, high = replay.step.range_ns or (0.0, 0.0)
     return Score(
         name,
@@ -79,6 +79,14 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
         prediction.predicted_ns / MS,
         after,
     )
+
+
+@lru_cache(maxsize=1)
+def replays(folder: Path, trace: str, before_ms: float) -> tuple[Replay, Replay]:
+    """Return the recorded program at the step that it is estimated to take, and at the one that is told."""
+    files = sorted(folder.glob(f"{trace}.rank*.before.json.gz")) or [folder / f"{trace}.before.json.gz"]
+    traces = [read_trace(file) for file in files]
+    return replay_of(traces), replay_of(traces, before_ms)
 
 
 def option(name: str, value: str | bool) -> str:

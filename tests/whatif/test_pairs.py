@@ -49,10 +49,26 @@ def test_estimates_are_far_better_than_what_the_traces_show(found: list[Score]) 
     assert statistics.median(abs(each.estimate_error) for each in chosen) < traced / 5
 
 
-def test_graphs_are_told_from_nothing() -> None:
-    """Few pairs are measured: errors of a fifth where the step becomes a fourth or a sixth of what it was."""
-    graphs = [each for each in scores(TRACES / "launches") if "--cuda-graph" in each.options]
-    assert len(graphs) == 4
+@pytest.fixture(scope="module")
+def with_fewer_launches() -> list[Score]:
+    return scores(TRACES / "launches")
+
+
+def test_fewer_launches_are_told_from_the_trace_alone(with_fewer_launches: list[Score]) -> None:
+    """Of programs not looked at, too: see traces/launches, where the few large errors are explained."""
+    bounds = (("step", 12, 0.03, 0.15), ("model", 12, 0.12, 0.3), ("fused", 13, 0.06, 0.2))
+    for region, least, median, percentile in bounds:
+        chosen = [each for each in with_fewer_launches if region in each.options]
+        for some in (chosen, [each for each in chosen if not each.looked_at]):
+            errors = [abs(each.error) for each in some]
+            assert statistics.median(errors) <= median
+            assert percentile_90(errors) <= percentile
+        assert len(chosen) >= least
+
+
+def test_graphs_of_steps_bound_by_launches_make_them_several_times_as_fast() -> None:
+    """The trace alone tells it, without the measured step."""
+    graphs = [each for each in scores(TRACES / "launches") if each.options == "--cuda-graph step"]
+    assert sum(each.before > 3 * each.after for each in graphs) >= 9
     for each in graphs:
-        assert abs(each.error) < 0.2
-        assert each.before > 4 * each.after
+        assert each.before / each.predicted == pytest.approx(each.before / each.after, rel=0.35)
