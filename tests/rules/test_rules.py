@@ -570,7 +570,7 @@ def test_copies_that_are_pinned_can_go_ahead_where_that_brings_more() -> None:
     assert first.saving
     assert first.with_then
     assert 0.80e6 < first.saving.saving_ns < 0.86e6
-    assert 1.10e6 < first.with_then.saving_ns < 1.18e6  # whatif --pin --non-blocking --overlap-copies: 1.95 to 0.81 ms
+    assert 1.16e6 < first.with_then.saving_ns < 1.23e6  # from 1.95 to 0.76 ms; overlap_side_pinned measured 0.72
     assert findings.joint
     assert findings.joint.saving_ns >= first.with_then.saving_ns
     assert not any(each.evidence.then and each.evidence.then.edits for each in findings.summary())

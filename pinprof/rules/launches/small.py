@@ -75,7 +75,7 @@ RULES = (
         "    optimizer.zero_grad()\n"
         "    loss_of(compiled(x), y).backward()\n"
         "    optimizer.step()\n\n"
-        "# or the whole step as one graph; an Adam has to be made with capturable=True, best with fused=True too:\n"
+        "# or the whole step as one graph; Adam has to be made with fused=True, capturable=True:\n"
         "some_x, some_y = (part.clone() for part in batches[0])  # where each batch goes\n\n"
         "def step():\n"
         "    optimizer.zero_grad()\n"
