@@ -643,6 +643,10 @@ def test_compare_refuses_what_is_no_pair_of_traces(trace: Path, tmp_path: Path) 
     assert is_one_line_error(invoke("compare", "-", "-"))
 
 
+SOON = ("--warmup", "1", "--plain-steps", "20")
+"""Options of `pinprof run` with which it does not wait until the time of a step is steady and its mean precise."""
+
+
 def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     (folder / "train.py").write_text(TRAINING)
     command = [sys.executable, "-m", "pinprof", *words]
@@ -651,7 +655,7 @@ def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]"
 
 @pytest.mark.slow
 def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
-    done = run_program(tmp_path, "run", "--steps", "2", "--warmup", "1", "train.py", "1000000")
+    done = run_program(tmp_path, "run", *SOON, "--steps", "2", "train.py", "1000000")
     assert done.returncode == 0, done.stderr
     assert "finished" not in done.stdout
     assert "2 complete steps" in done.stdout
@@ -682,7 +686,7 @@ def test_run_takes_a_module_and_its_options_as_python_does(tmp_path: Path) -> No
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "train.py").write_text("import sys\nassert sys.argv.pop(1) == '--steps'\n" + TRAINING)
-    done = run_program(tmp_path, "run", "--steps", "2", "-m", "package.train", "--steps", "1000000")
+    done = run_program(tmp_path, "run", *SOON, "--steps", "2", "-m", "package.train", "--steps", "1000000")
     assert done.returncode == 0, done.stderr
     assert "2 complete steps (optimizer step (SGD))" in done.stdout
     assert "steps marked by: optimizer step (SGD)" in done.stderr
@@ -698,7 +702,7 @@ def test_run_says_that_there_is_no_such_module(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_run_stores_the_marker_that_was_asked_for(tmp_path: Path) -> None:
-    words = ("run", "--step-marker", "torch.optim:SGD.zero_grad", "-o", "out.json", "train.py", "1000000")
+    words = ("run", *SOON, "--step-marker", "torch.optim:SGD.zero_grad", "-o", "out.json", "train.py", "1000000")
     done = run_program(tmp_path, *words)
     assert done.returncode == 0, done.stderr
     report = json.loads(run_program(tmp_path, "report", "out.json", "--json", "-").stdout)
