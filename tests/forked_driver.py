@@ -1,4 +1,4 @@
-"""Runs scripts in processes of their own that need not load torch: forks of one that has, where a script finds it loaded.
+"""Runs scripts in processes of their own that need not load torch: forks of one that has.
 
 The process that forks is the state of `python -c DRIVER` after its imports: it has run nothing and started no thread.
 """
@@ -16,9 +16,10 @@ from typing import IO
 
 ROOT = Path(__file__).parents[1]
 FORKING = """
-import json, os, sys
+import json, os, signal, sys
 from pinprof.capture.script import run_script
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
 while True:
     request = sys.stdin.readline()
     if not request:
@@ -48,7 +49,6 @@ class ForkedDriver:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # one run in the background ignores it
         )
 
     def run(self, source: str, words: Sequence[str], folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,6 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -142,7 +141,7 @@ class Simulation:
                 ready[queue] = work_ends[work] = end
                 ends = recent[queue]
                 ends.append(end)
-                if is_limited and ends[0] > room:
+                if is_limited and ends[0] > room and len(ends) > QUEUE_DEPTH:
                     room = ends[0]
             if call is None:
                 host = start + own - saved
@@ -234,8 +233,8 @@ class Simulation:
 
 
 def _empty_queue() -> deque[float]:
-    """Return the ends of a stream's last work, of which the first must be over before more can be launched."""
-    return deque([-inf] * (QUEUE_DEPTH + 1), maxlen=QUEUE_DEPTH + 1)
+    """Return room for the ends of a stream's last work: once it is full, the host waits for the first of them."""
+    return deque(maxlen=QUEUE_DEPTH + 1)
 
 
 class _Part(NamedTuple):
