@@ -159,7 +159,7 @@ def in_order(written: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
 def recorded() -> dict[str, Any]:
     """Return a recording with kernels, copies, syncs, flows and Python functions."""
     found: dict[str, Any] = json.loads(gzip.decompress((TRACES / "small_kernels.stack.json.gz").read_bytes()))
-    return {**found, "traceEvents": [*found["traceEvents"][::6], *found["traceEvents"][-20:]]}
+    return {**found, "traceEvents": [*found["traceEvents"][::5], *found["traceEvents"][-20:]]}
 
 
 @pytest.fixture(scope="module")
