@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pinprof.replay import Replay
 from pinprof.trace import read_trace
-from pinprof.whatif import Scenario, predict, replay_of
+from pinprof.whatif import Scenario, predict_scenario, replay_of
 
 MS = 1e6
 FEWEST = 2
@@ -64,7 +65,7 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
     changes: dict[str, Any] = {
         key: (value,) if key == "drop_syncs" else value for key, value in pair["scenario"].items()
     }
-    prediction = predict([rank.trace for rank in replay.ranks], Scenario(**changes), before)
+    prediction = predict_scenario(Replay(replay.ranks, before * MS), Scenario(**changes))
     low, high = replay.step.range_ns or (0.0, 0.0)
     return Score(
         name,

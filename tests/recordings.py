@@ -10,6 +10,7 @@ import pytest
 from pinprof.analysis import Analysis, analyse
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile, profile_of
+from pinprof.ranks import RankPart, measure_rank
 from pinprof.replay import Replay
 from pinprof.trace import Trace, read_trace
 
@@ -55,3 +56,8 @@ def recorded_profile(path: Path) -> Profile:
 @cache
 def analysis_of(path: Path) -> Analysis:
     return analyse(trace_of(path))
+
+
+@cache
+def rank_part_of(path: Path) -> RankPart:
+    return measure_rank(trace_of(path))
