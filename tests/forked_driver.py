@@ -17,6 +17,7 @@ from typing import IO
 ROOT = Path(__file__).parents[1]
 FORKING = """
 import json, os, signal, sys
+import torch._dynamo  # the first optimizer would load it
 from pinprof.capture.script import run_script
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
