@@ -85,8 +85,8 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
 def replays(folder: Path, trace: str, before_ms: float) -> tuple[Replay, Replay]:
     """Return the recorded program at the step that it is estimated to take, and at the one that is told."""
     files = sorted(folder.glob(f"{trace}.rank*.before.json.gz")) or [folder / f"{trace}.before.json.gz"]
-    traces = [read_trace(file) for file in files]
-    return replay_of(traces), replay_of(traces, before_ms)
+    estimated = replay_of([read_trace(file) for file in files])
+    return estimated, Replay(estimated.ranks, before_ms * MS)
 
 
 def option(name: str, value: str | bool) -> str:

@@ -1,6 +1,7 @@
 """What events order: traces name neither the streams nor the events of these calls, so their times must tell."""
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -61,7 +62,7 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
     starts after the last work before the record has ended.
     """
     calls = trace.calls
-    records = np.flatnonzero(calls.named(lambda name: bool(RECORD_CALL.match(name))))
+    records = np.flatnonzero(calls.named(lambda name: bool(RECORD_CALL.match(name)))).tolist()
     orders = np.flatnonzero(calls.named(lambda name: bool(ORDER_CALL.match(name))))
     waits = stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]
     if len(records) == 0 or len(trace.gpu) == 0:
@@ -71,7 +72,7 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
         _note_order(found, group)
     for group in _alike(trace, waits):
         _note_wait(found, group)
-    for record in records.tolist():
+    for record in records:
         found.of_call[record] = EventUse("record", found.sources.get(record, NONE), 0)
     return EventUses(found.of_call, found.released_ns)
 
@@ -81,7 +82,7 @@ class _Found(NamedTuple):
 
     trace: Trace
     lanes: "_Lanes"
-    records: Int64s
+    records: list[int]
     of_call: dict[int, EventUse]
     released_ns: dict[int, int]
     sources: dict[int, int]
@@ -124,22 +125,22 @@ class _Lanes:
 
     def __init__(self, trace: Trace, queue: Int64s) -> None:
         launched = trace.launched_ns
-        self.rows: dict[int, Int64s] = {}
-        self.launched: dict[int, Int64s] = {}
+        self.rows: dict[int, list[int]] = {}
+        self.launched: dict[int, list[int]] = {}
         numbers, counts = np.unique(queue, return_counts=True)
         for number in numbers[np.argsort(-counts, kind="stable")][:MOST_STREAMS].tolist():
             rows = np.flatnonzero(queue == number)
             rows = rows[np.argsort(launched[rows], kind="stable")]
-            self.rows[number], self.launched[number] = rows, launched[rows]
+            self.rows[number], self.launched[number] = rows.tolist(), launched[rows].tolist()
         self.device = {number: int(trace.gpu.device[rows[0]]) for number, rows in self.rows.items()}
 
     def last_before(self, queue: int, time: int) -> int:
-        at = int(np.searchsorted(self.launched[queue], time)) - 1
-        return int(self.rows[queue][at]) if at >= 0 else NONE
+        at = bisect_left(self.launched[queue], time) - 1
+        return self.rows[queue][at] if at >= 0 else NONE
 
     def first_after(self, queue: int, time: int) -> int:
-        at = int(np.searchsorted(self.launched[queue], time))
-        return int(self.rows[queue][at]) if at < len(self.rows[queue]) else NONE
+        at = bisect_left(self.launched[queue], time)
+        return self.rows[queue][at] if at < len(self.rows[queue]) else NONE
 
 
 def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
@@ -153,18 +154,18 @@ def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
     return list(groups.values())
 
 
-def _record(records: Int64s, call: int, back: int) -> int:
+def _record(records: list[int], call: int, back: int) -> int:
     """Return the record so many records before a call; -1 if there are not so many. Rows are sorted by start."""
-    at = int(np.searchsorted(records, call)) - back
-    return int(records[at]) if at >= 0 else NONE
+    at = bisect_left(records, call) - back
+    return records[at] if at >= 0 else NONE
 
 
-def _best_order(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) -> _Guess | None:
+def _best_order(trace: Trace, lanes: _Lanes, records: list[int], group: list[int]) -> _Guess | None:
     """Return the record for which a stream waits at these calls: one that tells why it was idle, else a late one."""
     return _explaining(trace, lanes, records, group) or _allowed(trace, lanes, records, group)
 
 
-def _explaining(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) -> _Guess | None:
+def _explaining(trace: Trace, lanes: _Lanes, records: list[int], group: list[int]) -> _Guess | None:
     """Return the record after whose work the stream went on in most of the steps in which it was idle.
 
     Collectives are awaited long after their events were recorded: those of all buckets of gradients after backward.
@@ -199,7 +200,7 @@ def _idle_before(trace: Trace, lanes: _Lanes, queue: int, call: int) -> bool:
     return int(trace.gpu.start_ns[after]) - free > LONG_IDLE_NS
 
 
-def _allowed(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) -> _Guess | None:
+def _allowed(trace: Trace, lanes: _Lanes, records: list[int], group: list[int]) -> _Guess | None:
     """Return the latest record that the times in most steps allow."""
     best: tuple[tuple[float, int, float], _Guess] | None = None
     for back in range(1, MOST_BACK + 1):
@@ -221,7 +222,7 @@ def _allowed(trace: Trace, lanes: _Lanes, records: Int64s, group: list[int]) -> 
     return None
 
 
-def _slack(trace: Trace, lanes: _Lanes, records: Int64s, call: int, guess: _Guess) -> int | None:
+def _slack(trace: Trace, lanes: _Lanes, records: list[int], call: int, guess: _Guess) -> int | None:
     record = _record(records, call, guess.back)
     if record == NONE:
         return None
@@ -237,16 +238,16 @@ def _next_queue(trace: Trace, lanes: _Lanes, call: int) -> int:
     time = int(trace.calls.start_ns[call])
     following = [(lanes.launched[queue], queue) for queue in lanes.rows]
     times = [
-        (int(launched[at]), queue)
+        (launched[at], queue)
         for launched, queue in following
-        for at in [int(np.searchsorted(launched, time))]
+        for at in [bisect_left(launched, time)]
         if at < len(launched)
     ]
     return min(times)[1] if times else NONE
 
 
 def _best_wait(
-    trace: Trace, lanes: _Lanes, records: Int64s, group: list[int], sources: dict[int, int]
+    trace: Trace, lanes: _Lanes, records: list[int], group: list[int], sources: dict[int, int]
 ) -> _Guess | None:
     """Return the record and stream whose work ended just before most of the waits that took long returned.
 

@@ -4,6 +4,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
 
 from pinprof.replay.program import (
     AHEAD,
@@ -13,9 +16,13 @@ from pinprof.replay.program import (
     ORDER,
     OWN_WAIT,
     RECORD,
+    SIDE,
     STAGED,
     STREAM_WAIT,
     Call,
+    Floats,
+    HostTimes,
+    Move,
     Program,
     Work,
 )
@@ -24,9 +31,6 @@ from pinprof.trace.tables import NONE
 
 WAITS = (STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT)
 """Kinds of calls that return once what they wait for has ended."""
-
-SIDE = -2
-"""This minus the device is the number of the stream on which copies are made ahead."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +56,19 @@ class ProfilerCost:
     input_speed: float = 1.0
     """The same of its waits for input."""
 
-    def host_ns(self, call: Call) -> float:
-        """Return the host's time before a call without the profiler's cost."""
-        own = call.gap_ns - call.fixed_ns
+    def before_ns(self, host: HostTimes) -> Floats:
+        """Return the host's time before each call without the profiler's cost."""
+        own = host.gap - host.fixed
         if self.steady:
-            own -= call.artefact_ns
-        if own > 0:
-            own = max(own - self.per_event_ns * call.events, self.keep * own)
-        python = min(call.python_ns, max(own, 0.0))
+            own = own - host.artefact
+        own = np.where(own > 0, np.maximum(own - self.per_event_ns * host.events, self.keep * own), own)
+        python = np.minimum(host.python, np.maximum(own, 0.0))
         own = python / self.python_speed + (own - python) / self.op_speed
-        return call.fixed_ns / self.input_speed + own / self.host_speed
+        return host.fixed / self.input_speed + own / self.host_speed
+
+    def saved_ns(self, host: HostTimes) -> Floats:
+        """Return how much less time each call takes itself than in the recording."""
+        return np.where(self.steady & (host.own > host.artefact), host.artefact, 0.0)
 
 
 UNCHANGED = ProfilerCost()
@@ -73,9 +80,9 @@ class ReplayRun:
 
     host_ns: float = 0.0
     """Where the host is."""
-    ready_ns: dict[int, float] = field(default_factory=dict)
+    ready_ns: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     """Per queue, the end of its last work."""
-    engine_ns: dict[int, float] = field(default_factory=dict)
+    engine_ns: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     work_ends_ns: dict[int, float] = field(default_factory=dict)
     """Per row of `Trace.gpu`, in the last repetition."""
     call_ends_ns: dict[int, float] = field(default_factory=dict)
@@ -94,9 +101,11 @@ class Simulation:
     """One host timeline, the streams of its GPUs, and their copy engines."""
 
     def __init__(self, program: Program, cost: ProfilerCost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
-        self.run = ReplayRun(ready_ns=dict(program.ready_ns))
+        self.run = ReplayRun(ready_ns=defaultdict(float, program.ready_ns))
         self.program, self.cost, self.gpu_speed = program, cost, gpu_speed
-        self._pending: dict[int, deque[float]] = defaultdict(deque)
+        before, saved = cost.before_ns(program.host), cost.saved_ns(program.host)
+        self.moves = list(zip(before.tolist(), saved.tolist(), program.moves, strict=True))
+        self._recent: dict[int, deque[float]] = defaultdict(_empty_queue)
         self._events: list[float] = []
         self._fetched: dict[int, float] = {}  # ends of the copies made ahead, by their place in the step
         self._fetching: int | None = None
@@ -107,16 +116,43 @@ class Simulation:
         """Begin the program, again or for the first time."""
         self._fetching = None
 
-    def play(self, calls: Sequence[Call]) -> None:
-        """Run these calls, after what was run before."""
-        run = self.run
-        for call in calls:
-            start = run.host_ns + self.cost.host_ns(call)
-            if call.kind == STAGED:
-                end = self._stage(call, start)
+    def play(self, moves: Sequence[tuple[float, float, Move]]) -> None:
+        """Run these moves, after what was run before; of each come first what the host does before it, and saves in it.
+
+        Hundreds of thousands of them are run for a report: nothing here calls what it need not, not even max.
+        """
+        run, recent, gpu_speed = self.run, self._recent, self.gpu_speed
+        ready, engines, work_ends, call_ends = run.ready_ns, run.engine_ns, run.work_ends_ns, run.call_ends_ns
+        host, busy, covered = run.host_ns, run.busy_ns, self._covered_ns
+        for before, saved, (row, works, own, call) in moves:
+            start = room = host + before
+            for work, queue, engine, duration, latency, gap, is_pageable, is_limited in works:
+                begins, free = start + latency, ready[queue] + gap
+                if free > begins:  # noqa: PLR1730
+                    begins = free
+                if engine is None:
+                    end = begins + duration / gpu_speed
+                else:
+                    begins = max(begins, engines[engine])
+                    end = engines[engine] = begins + duration
+                if end > covered and not is_pageable:
+                    busy += end - (begins if begins > covered else covered)  # noqa: FURB136
+                    covered = end
+                ready[queue] = work_ends[work] = end
+                ends = recent[queue]
+                ends.append(end)
+                if is_limited and ends[0] > room and len(ends) > QUEUE_DEPTH:
+                    room = ends[0]
+            if call is None:
+                host = start + own - saved
             else:
-                end = max(self._issue(call, start), self._returns(call, start))
-            run.host_ns = run.call_ends_ns[call.row] = end
+                run.busy_ns, self._covered_ns = busy, covered
+                host = self._returns(call, start, saved)
+                busy, covered = run.busy_ns, self._covered_ns
+            if room > host:  # noqa: PLR1730
+                host = room
+            call_ends[row] = host
+        run.host_ns, run.busy_ns, self._covered_ns = host, busy, covered
 
     def prolong(self, work: Work, end: float) -> None:
         """Let the last work of a stream end later: its peers on other ranks do."""
@@ -124,39 +160,31 @@ class Simulation:
         run.waited_ns += max(end - run.work_ends_ns[work.row], 0.0)
         run.work_ends_ns[work.row] = end
         run.ready_ns[work.queue] = max(run.ready_ns[work.queue], end)
-        self._pending[work.queue][-1] = end
+        self._recent[work.queue][-1] = end
 
     def _stage(self, call: Call, start: float) -> float:
         """Copy pageable memory once the stream is free; return when the call returns."""
-        free, staging = max(start, self.run.ready_ns.get(call.works[0].queue, 0.0)), self.cost.staging
+        free, staging = max(start, self.run.ready_ns[call.works[0].queue]), self.cost.staging
         for work in call.works:
-            self._work(work, work.queue, free + work.latency_ns * staging, staging)
+            self._copy(work, work.queue, free + work.latency_ns * staging, staging)
         return free + call.own_ns * staging
 
-    def _issue(self, call: Call, start: float) -> float:
-        """Launch the works of a call; return when the last of them had room in its stream's queue."""
-        if call.kind == AHEAD:
-            self._fetch(call, start)
-            return start
-        ready, end = self.run.ready_ns, start
-        for work in call.works:
-            self._work(work, work.queue, max(start + work.latency_ns, ready.get(work.queue, 0.0) + work.gap_ns))
-            end = max(end, start if call.in_graph else self._room(work.queue, start))
-        return end
-
-    def _returns(self, call: Call, start: float) -> float:
-        """Return when a call returns, by what it waits for; note what it does to events and streams."""
+    def _returns(self, call: Call, start: float, saved: float) -> float:
+        """Return when a call returns that does more than to launch; note what it does to events and streams."""
         ready, kind = self.run.ready_ns, call.kind
         if kind in WAITS:
             return max(start + call.own_ns, self._awaited(call) + call.wake_ns)
+        if kind == STAGED:
+            return self._stage(call, start)
         if kind == DRAIN:
             return max(start, max(ready.values(), default=0.0)) + call.own_ns
         if kind == RECORD:
-            self._events.append(ready.get(call.queue, 0.0) if call.queue != NONE else 0.0)
+            self._events.append(ready[call.queue] if call.queue != NONE else 0.0)
         elif kind == ORDER:
-            ready[call.queue] = max(ready.get(call.queue, 0.0), self._event(call))
-        elif self.cost.steady and call.own_ns > call.artefact_ns:
-            return start + call.own_ns - call.artefact_ns
+            ready[call.queue] = max(ready[call.queue], self._event(call))
+        elif kind == AHEAD:
+            self._fetch(call, start)
+            return start + call.own_ns - saved
         return start + call.own_ns
 
     def _awaited(self, call: Call) -> float:
@@ -166,23 +194,23 @@ class Simulation:
             return max(ready.values(), default=0.0)
         if call.kind == EVENT_WAIT:
             return self._event(call)
-        return ready.get(call.works[-1].queue if call.works else call.queue, 0.0)
+        return ready[call.works[-1].queue if call.works else call.queue]
 
-    def _work(self, work: Work, queue: int, begins: float, longer: float = 1.0) -> None:
-        run, duration = self.run, work.duration_ns * longer
-        if work.engine != NONE:
-            key = 2 * self.program.device.get(queue, SIDE - queue) + work.engine
-            begins = max(begins, run.engine_ns.get(key, 0.0))
-            run.engine_ns[key] = begins + duration
-        else:
+    def _copy(self, work: Work, queue: int, begins: float, longer: float = 1.0) -> None:
+        """Make a copy that is not launched at once."""
+        run, duration, engine = self.run, work.duration_ns * longer, self.program.engine(work, queue)
+        if engine is None:
             duration /= self.gpu_speed
+        else:
+            begins = max(begins, run.engine_ns[engine])
+            run.engine_ns[engine] = begins + duration
         end = begins + duration
         if not work.is_pageable:
             run.busy_ns += max(end - max(begins, self._covered_ns), 0.0)
             self._covered_ns = max(self._covered_ns, end)
-        run.ready_ns[queue] = max(run.ready_ns.get(queue, 0.0), end)
+        run.ready_ns[queue] = max(run.ready_ns[queue], end)
         run.work_ends_ns[work.row] = end
-        self._pending[queue].append(end)
+        self._recent[queue].append(end)
 
     def _fetch(self, call: Call, start: float) -> None:
         """Make the copies of a call for the next step, and its stream wait for those of the step before."""
@@ -190,19 +218,12 @@ class Simulation:
         if call.step != self._fetching:
             self._fetching, self._place = call.step, 0
         for work in call.works:
-            ready[work.queue] = max(ready.get(work.queue, 0.0), self._fetched.get(self._place, 0.0))
+            ready[work.queue] = max(ready[work.queue], self._fetched.get(self._place, 0.0))
             queue = SIDE - self.program.device.get(work.queue, 0)
-            begins = max(start + work.latency_ns, ready.get(queue, 0.0) + work.gap_ns)
-            self._work(work, queue, begins)
+            begins = max(start + work.latency_ns, ready[queue] + work.gap_ns)
+            self._copy(work, queue, begins)
             self._fetched[self._place] = ready[queue]
             self._place += 1
-
-    def _room(self, queue: int, now: float) -> float:
-        """Return when the stream has room for what was launched last."""
-        pending = self._pending[queue]
-        while pending and pending[0] <= now:
-            pending.popleft()
-        return pending[len(pending) - 1 - QUEUE_DEPTH] if len(pending) > QUEUE_DEPTH else now
 
     def _event(self, call: Call) -> float:
         """Return when the event of a call is reached; one from before the program, with the work before it."""
@@ -211,15 +232,25 @@ class Simulation:
         return self.program.ready_ns.get(call.queue, 0.0) if call.kind == EVENT_WAIT else 0.0
 
 
+def _empty_queue() -> deque[float]:
+    """Return room for the ends of a stream's last work: once it is full, the host waits for the first of them."""
+    return deque(maxlen=QUEUE_DEPTH + 1)
+
+
+class _Part(NamedTuple):
+    """Moves of a rank, and the kernels of collectives that the last of them launches."""
+
+    moves: list[tuple[float, float, Move]]
+    meeting: list[Work]
+
+
 class Job:
     """The machines of all ranks of a job, which meet in collectives; one rank alone meets nobody."""
 
     def __init__(self, programs: Sequence[Program], cost: ProfilerCost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
         self.machines = [Simulation(program, cost, gpu_speed=gpu_speed) for program in programs]
-        self._parts = [_parts(program.calls) for program in programs]
-        self._members = Counter(
-            work.meeting for program in programs for call in program.calls for work in _meeting(call)
-        )
+        self._parts = [_parts(machine) for machine in self.machines]
+        self._members = Counter(work.meeting for parts in self._parts for part in parts for work in part.meeting)
 
     def play(self) -> None:
         """Run the programs of all ranks once, after what was run before."""
@@ -235,8 +266,8 @@ class Job:
                 ready = [rank for rank, parts in enumerate(left) if parts]
             for rank in ready:
                 part = left[rank].popleft()
-                self.machines[rank].play(part)
-                for work in _meeting(part[-1]):
+                self.machines[rank].play(part.moves)
+                for work in part.meeting:
                     held[rank] += 1
                     come[work.meeting].append((rank, work))
                     if len(come[work.meeting]) == self._members[work.meeting]:
@@ -259,15 +290,11 @@ class Job:
             self.machines[rank].prolong(work, max(ends))
 
 
-def _meeting(call: Call) -> list[Work]:
-    return [work for work in call.works if work.meeting != NONE]
-
-
-def _parts(calls: Sequence[Call]) -> list[Sequence[Call]]:
-    """Cut calls after each that launches a collective."""
-    cuts = [place for place, call in enumerate(calls, start=1) if _meeting(call)]
-    bounds = [0, *cuts, len(calls)]
-    return [calls[start:end] for start, end in pairwise(bounds) if end > start]
+def _parts(machine: Simulation) -> list[_Part]:
+    """Cut the moves of a machine after each that launches a collective."""
+    moves, meetings = machine.moves, machine.program.meetings
+    bounds = [0, *(place + 1 for place in meetings), len(moves)]
+    return [_Part(moves[start:end], meetings.get(end - 1, [])) for start, end in pairwise(bounds) if end > start]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,11 @@ The threads that launch work are one timeline: the main thread waits while the a
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pinprof.analyses.syncs import Stalls
 from pinprof.intervals import Intervals, covered, subtract, union
@@ -35,6 +38,12 @@ class CallKind(Enum):
 
 
 ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = CallKind
+
+SIDE = -2
+"""This minus the device is the number of the stream on which copies are made ahead."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Launched: TypeAlias = tuple[tuple[int, int, int | None, float, float, float, bool, bool], ...]
 
 DEFAULT_LAUNCH_NS = 5_000.0
 """A call that launches work and does not wait, where the trace has no such call."""
@@ -100,6 +109,29 @@ class Call:
     """Whether it is a node of a CUDA graph that was launched as a whole."""
 
 
+class Move(NamedTuple):
+    """What a replay needs to know of a call, beside the host's time before it; times in ns."""
+
+    row: int
+    works: Launched
+    """What it launches at once: of each the row, the queue, the copy engine or None, `Work.duration_ns`, `latency_ns`
+    and `gap_ns`, whether it is a copy of pageable memory, and whether the host waits for room in the queue."""
+    own_ns: float
+    call: Call | None
+    """Itself, if it does more than to launch these and to take its time."""
+
+
+class HostTimes(NamedTuple):
+    """Times of the host, one for each call; as the fields of `Call` with these names, in ns."""
+
+    gap: Floats
+    fixed: Floats
+    artefact: Floats
+    python: Floats
+    events: Floats
+    own: Floats
+
+
 @dataclass(frozen=True)
 class Program:
     """Calls in order, and the work that the GPU still had when the first began."""
@@ -117,6 +149,50 @@ class Program:
     """Device of each queue."""
     launch_ns: float = 0.0
     """Median time of the calls that launch one kernel and do not wait; 0 if there is none."""
+
+    @cached_property
+    def host(self) -> HostTimes:
+        """The host's times, for replays at another speed."""
+        rows = [
+            (call.gap_ns, call.fixed_ns, call.artefact_ns, call.python_ns, call.events, call.own_ns)
+            for call in self.calls
+        ]
+        return HostTimes(*np.array(rows, dtype=np.float64).reshape(-1, len(HostTimes._fields)).T)
+
+    @cached_property
+    def moves(self) -> list[Move]:
+        """The calls as a replay takes them, which is made dozens of times."""
+        return [
+            Move(call.row, self._launched(call), call.own_ns, None if call.kind in (ISSUE, PAUSE) else call)
+            for call in self.calls
+        ]
+
+    @cached_property
+    def meetings(self) -> dict[int, list[Work]]:
+        """The kernels of collectives by the place of the call that launches them."""
+        met = ((place, [work for work in call.works if work.meeting != NONE]) for place, call in enumerate(self.calls))
+        return {place: works for place, works in met if works}
+
+    def engine(self, work: Work, queue: int) -> int | None:
+        """Return the number of the copy engine that makes a copy on a queue; None for other work."""
+        return None if work.engine == NONE else 2 * self.device.get(queue, SIDE - queue) + work.engine
+
+    def _launched(self, call: Call) -> Launched:
+        if call.kind in (STAGED, AHEAD):
+            return ()
+        return tuple(
+            (
+                work.row,
+                work.queue,
+                self.engine(work, work.queue),
+                work.duration_ns,
+                work.latency_ns,
+                work.gap_ns,
+                work.is_pageable,
+                not call.in_graph,
+            )
+            for work in call.works
+        )
 
     def of_steps(self, steps: set[int]) -> "Program":
         """Return the calls of these steps alone, on an idle GPU.

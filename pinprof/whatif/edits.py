@@ -148,15 +148,7 @@ class _Change:
             changed = None if self._is_removed(call) else self._changed(call)
             if changed is None:
                 continue
-            yield replace(
-                changed,
-                gap_ns=gap,
-                fixed_ns=fixed,
-                artefact_ns=artefact,
-                python_ns=python,
-                own_work_ns=work,
-                events=events,
-            )
+            yield _with_host_times(changed, (gap, fixed, artefact, python, work, events))
             gap = fixed = artefact = python = work = events = 0.0
 
     def _removed_times(self) -> dict[int, Intervals]:
@@ -200,7 +192,7 @@ class _Change:
             return call
         kept = [work for work in call.works if work.row not in self.edits.removed_works]
         works = [self._as_pinned(work) if self._pinned(work.row, call) else work for work in kept]
-        changed = replace(call, works=works)
+        changed = call if works == call.works else replace(call, works=works)
         if call.kind == STAGED and (
             stall in self.edits.unwaited or all(self._pinned(work.row, call) for work in works)
         ):
@@ -232,3 +224,13 @@ class _Change:
         machine = None if self.edits.pinned_gbps else self.edits.machine
         measured = machine.time_ns(direction, size) if machine else None
         return COPY_START_NS + size / self.gbps if measured is None else measured
+
+
+def _with_host_times(call: Call, times: tuple[float, float, float, float, float, float]) -> Call:
+    """Return a call with these times of the host before it; itself if it has them."""
+    if times == (call.gap_ns, call.fixed_ns, call.artefact_ns, call.python_ns, call.own_work_ns, call.events):
+        return call
+    gap, fixed, artefact, python, work, events = times
+    return replace(
+        call, gap_ns=gap, fixed_ns=fixed, artefact_ns=artefact, python_ns=python, own_work_ns=work, events=events
+    )

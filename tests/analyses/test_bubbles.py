@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recordings import OF_OTHERS, RECORDINGS, analysis_of, mostly_slow
+from recordings import OF_OTHERS, RECORDINGS, mostly_slow, recorded_details
 
 from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
 from pinprof.analyses.syncs import Stalls
@@ -18,7 +18,7 @@ every_recording = pytest.mark.parametrize("path", mostly_slow([*RECORDINGS, *OF_
 
 
 def measured(path: Path) -> tuple[Trace, Stalls, tuple[IdleGaps, ...]]:
-    details = analysis_of(path).details
+    details = recorded_details(path)
     return details.trace, details.syncs.stalls, details.gaps
 
 

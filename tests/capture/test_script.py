@@ -1,21 +1,23 @@
 """Unmodified scripts, run as a user runs them: in a process of their own."""
 
+import atexit
 import gzip
 import json
 import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
+from forked_driver import ForkedDriver
 
 from pinprof.capture.script import run_script
 from pinprof.errors import CaptureError
 
 pytestmark = pytest.mark.slow  # each test is a process of its own
 
-ROOT = Path(__file__).parents[2]
 WINDOWS = {
     "warmup": 2,
     "max_warmup": 2,
@@ -68,19 +70,17 @@ class Ran:
 def run(folder: Path, source: str, *args: str, name: str = "train.py", **options: object) -> Ran:
     (folder / "train.py").write_text(source)
     given = json.dumps({"path": "out.json.gz", **WINDOWS, **options})
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", DRIVER, given, name, *args],
-        cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test run in the background ignores it
-    )
+    done = driver().run(DRIVER, [given, name, *args], folder, timeout=60)
     result = folder / "result.json"
     err = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("USDT:"))  # Kineto's
     return Ran(done.returncode, done.stdout, err, json.loads(result.read_text()) if result.exists() else {})
+
+
+@cache
+def driver() -> ForkedDriver:
+    started = ForkedDriver()
+    atexit.register(started.end)
+    return started
 
 
 def recorded_steps(folder: Path) -> list[str]:

@@ -643,6 +643,10 @@ def test_compare_refuses_what_is_no_pair_of_traces(trace: Path, tmp_path: Path) 
     assert is_one_line_error(invoke("compare", "-", "-"))
 
 
+SOON = ("--warmup", "1", "--plain-steps", "20")
+"""Options of `pinprof run` with which it does not wait until the time of a step is steady and its mean precise."""
+
+
 def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     (folder / "train.py").write_text(TRAINING)
     command = [sys.executable, "-m", "pinprof", *words]
@@ -651,7 +655,7 @@ def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]"
 
 @pytest.mark.slow
 def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
-    done = run_program(tmp_path, "run", "--steps", "2", "--warmup", "1", "train.py", "1000000")
+    done = run_program(tmp_path, "run", *SOON, "--steps", "2", "train.py", "1000000")
     assert done.returncode == 0, done.stderr
     assert "finished" not in done.stdout
     assert "2 complete steps" in done.stdout
@@ -660,12 +664,14 @@ def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_run_lets_the_script_finish_if_asked(tmp_path: Path) -> None:
-    words = ("run", "--keep-going", "--steps", "1", "--warmup", "1", "-o", "out.json", "train.py", "1000")
-    done = run_program(tmp_path, *words)
+def test_run_lets_the_script_finish_if_asked_and_stores_the_marker_that_was_asked_for(tmp_path: Path) -> None:
+    options = ("--keep-going", "--steps", "1", "--warmup", "1", "--step-marker", "torch.optim:SGD.zero_grad")
+    done = run_program(tmp_path, "run", *options, "-o", "out.json", "train.py", "1000")
     assert done.returncode == 0, done.stderr
     assert "finished" in done.stdout
-    assert (tmp_path / "out.json").exists()
+    report = json.loads(invoke("report", tmp_path / "out.json", "--json", "-").stdout)
+    steps = report["traces"][0]["steps"]
+    assert (steps["marker"], steps["step_marker"]) == ("ProfilerStep#N", "SGD.zero_grad()")
 
 
 @pytest.mark.slow
@@ -682,7 +688,7 @@ def test_run_takes_a_module_and_its_options_as_python_does(tmp_path: Path) -> No
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "train.py").write_text("import sys\nassert sys.argv.pop(1) == '--steps'\n" + TRAINING)
-    done = run_program(tmp_path, "run", "--steps", "2", "-m", "package.train", "--steps", "1000000")
+    done = run_program(tmp_path, "run", *SOON, "--steps", "2", "-m", "package.train", "--steps", "1000000")
     assert done.returncode == 0, done.stderr
     assert "2 complete steps (optimizer step (SGD))" in done.stdout
     assert "steps marked by: optimizer step (SGD)" in done.stderr
@@ -694,16 +700,6 @@ def test_run_says_that_there_is_no_such_module(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", "-m", "no_such_module")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "Error: No module named no_such_module"
-
-
-@pytest.mark.slow
-def test_run_stores_the_marker_that_was_asked_for(tmp_path: Path) -> None:
-    words = ("run", "--step-marker", "torch.optim:SGD.zero_grad", "-o", "out.json", "train.py", "1000000")
-    done = run_program(tmp_path, *words)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(run_program(tmp_path, "report", "out.json", "--json", "-").stdout)
-    steps = report["traces"][0]["steps"]
-    assert (steps["marker"], steps["step_marker"]) == ("ProfilerStep#N", "SGD.zero_grad()")
 
 
 @pytest.mark.slow
@@ -750,7 +746,7 @@ def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Pat
     assert "finished" not in done.stdout
     traces = {f"pinprof-train.rank{rank}.json.gz" for rank in (0, 1)}
     assert {path.name for path in tmp_path.iterdir()} == {"train.py", "pinprof-train.rank0.html", *traces}
-    report = json.loads(run_program(tmp_path, "report", *sorted(traces), "--json", "-").stdout)
+    report = json.loads(invoke("report", *(tmp_path / name for name in sorted(traces)), "--json", "-").stdout)
     assert [(trace["rank"], trace["world_size"]) for trace in report["traces"]] == [(0, 2), (1, 2)]
     documents = [json.loads(gzip.decompress((tmp_path / name).read_bytes())) for name in sorted(traces)]
     first, second = (
@@ -861,21 +857,26 @@ def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named(tmp_path: Path) -> None:
-    result = invoke("report", TRACES / "ranks", "--json", "-")
+    for name in ("averaged_loss", "sleeping_rank"):
+        for path in (TRACES / "ranks").glob(f"{name}.*.json.gz"):
+            (tmp_path / path.name).symlink_to(path)
+    result = invoke("report", tmp_path, "--json", "-")
     assert result.exit_code == 0
     shown = json.loads(result.stdout)
-    why = "These are 7 runs; this is run 7, the last recorded of the 7 with 2 ranks, and --run N shows another:"
+    why = "These are 3 runs; this is run 3, the last recorded of the 3 with 2 ranks, and --run N shows another:"
     assert f"{why}\n  run 1: 2 ranks, recorded 2026-" in result.stderr
     assert shown["ranks"]["choice"][0] == why
     assert [Path(trace["path"]).name for trace in shown["traces"]] == [
         f"sleeping_rank.rank{rank}.after.json.gz" for rank in (0, 1)
     ]
     assert shown["ranks"]["slowest_rank"] is None
-    other = json.loads(invoke("report", TRACES / "ranks", "--json", "-", "--run", 6).stdout)
+    page, data = tmp_path / "job.html", tmp_path / "other.txt"
+    text = invoke("report", tmp_path, "--run", 2, "--html", page, "--json", data).stdout
+    other = json.loads(data.read_text())
     assert other["ranks"]["slowest_rank"] == 1
-    page = tmp_path / "job.html"
-    text = invoke("report", TRACES / "ranks", "--html", page).stdout
-    assert "last recorded of the 7 with 2 ranks" in " ".join(text.split())
+    why = "These are 3 runs; this is run 2, and --run N shows another:"
+    assert other["ranks"]["choice"][0] == why
+    assert why in " ".join(text.split())
     assert why in Page(page.read_text(encoding="utf-8")).text
 
 

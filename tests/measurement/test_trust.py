@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recordings import CORPUS, OF_OTHERS, RECORDINGS, TRACES, analysis_of, mostly_slow
+from recordings import CORPUS, OF_OTHERS, RECORDINGS, TRACES, mostly_slow, recorded_details, recorded_profile
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
@@ -358,19 +358,19 @@ def test_half_an_hour_between_steps_is_a_step_unlike_the_others_and_no_second_re
 @pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
 def test_our_recordings_raise_no_false_alarm(path: Path) -> None:
     unlike = {"irregular_steps"} if path.name in ONE_STEP_UNLIKE else set()
-    assert {entry.check for entry in analysis_of(path).profile.doubts} <= ALWAYS_RIGHT | unlike
+    assert {entry.check for entry in recorded_profile(path).doubts} <= ALWAYS_RIGHT | unlike
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=f"there is no {CORPUS.parent.name}/{CORPUS.name}")
 @pytest.mark.parametrize("path", OF_OTHERS, ids=lambda path: path.name)
 def test_recordings_of_others_raise_no_false_alarm(path: Path) -> None:
-    trace = analysis_of(path).trace
+    trace = recorded_details(path).trace
     absent = {"no_gpu"} if not len(trace.gpu) else set()
     marks = {"no_step_marks"} if trace.steps.source == "whole_trace" else set()
     sizes = {"copy_sizes"} if (trace.gpu.bytes[trace.gpu.category == MEMCPY] == NONE).any() else set()
     earlier = {"queued_before"} if path.name == "tracelens_vllm_graph_execution.json.gz" else set()
     expected = ALWAYS_RIGHT | absent | marks | sizes | earlier
-    assert {entry.check for entry in analysis_of(path).profile.doubts} <= expected
+    assert {entry.check for entry in recorded_profile(path).doubts} <= expected
 
 
 # ---------------------------------------------------------------- reports

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recordings import TRACES
+from recordings import TRACES, rank_part_of
 from trace_builder import TraceBuilder
 
 from pinprof.measurement.known import Known
@@ -22,7 +22,7 @@ PAUSES = (
 
 
 def recorded(name: str) -> Ranks:
-    return compare_ranks([measure_rank(read_trace(path)) for path in sorted(RECORDED.glob(f"{name}.json.gz"))])
+    return compare_ranks(list(map(rank_part_of, sorted(RECORDED.glob(f"{name}.json.gz")))))
 
 
 def rank(number: int, late: float, *, wait: bool = False, world_size: int = 2, group: str = "[0, 1]") -> TraceBuilder:
@@ -165,7 +165,7 @@ def test_the_sleeping_rank_is_named_and_its_skew_is_right() -> None:
 
 def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> None:
     paths = sorted(RECORDED.glob("sleeping_rank.rank?.before.json.gz"))
-    parts = [measure_rank(read_trace(path)) for path in paths]
+    parts = list(map(rank_part_of, paths))
     assert [part.profile.bound for part in parts] == ["communication", "host"]
     assert [part.findings.verdict.cause for part in parts] == ["communication", "python"]
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from recordings import TRACES
+from recordings import TRACES, rank_part_of
 from trace_builder import TraceBuilder
 
 from pinprof.errors import TraceError
@@ -147,7 +147,7 @@ def test_ranks_of_other_times_are_said(small: RankPart) -> None:
 @pytest.mark.slow
 def test_recorded_jobs_in_one_folder_are_told_apart() -> None:
     names = sorted(RECORDED.glob("*.json.gz"))
-    found = runs([measure_rank(read_trace(name)) for name in names])
+    found = runs(list(map(rank_part_of, names)))
     assert sorted(paths(run)[0].partition(".rank")[0] for run in found) == sorted(
         str(name).partition(".rank")[0] for name in names if ".rank0." in name.name
     )

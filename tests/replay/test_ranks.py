@@ -146,7 +146,7 @@ def test_the_unchanged_replay_of_all_ranks_ends_as_recorded(pattern: str) -> Non
     shifts = [max(met) - own for own in met]  # the first collective ends on all ranks at the same time
     for machine, shift in zip(running.machines, shifts, strict=True):
         machine.run.host_ns = float(shift)
-        machine.run.ready_ns = {queue: time + shift for queue, time in machine.run.ready_ns.items()}
+        machine.run.ready_ns.update({queue: time + shift for queue, time in machine.run.ready_ns.items()})
     running.play()
     for trace, program, machine, shift in zip(traces, programs, running.machines, shifts, strict=True):
         run = machine.run

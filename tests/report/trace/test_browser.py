@@ -378,7 +378,6 @@ def host_alone(folder: Path) -> Path:
     return builder.write(folder / "host.json")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "written",
     [
@@ -389,22 +388,23 @@ def host_alone(folder: Path) -> Path:
     ],
 )
 def test_a_person_can_look_at_a_picture_of_the_timeline(
-    opened: Opened, tmp_path: Path, request: pytest.FixtureRequest, written: Callable[[Path], Path], scheme: str
+    opened: Opened, tmp_path: Path, request: pytest.FixtureRequest, written: Callable[[Path], Path]
 ) -> None:
-    page = opened(written(tmp_path), scheme=scheme)
+    page = opened(written(tmp_path))
     finding = page.locator(".finding .see")
     if finding.count():
         finding.first.click()
         view(page)
     folder = Path(os.environ.get("PINPROF_SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
-    picture = folder / f"{request.node.callspec.id}.png"
-    page.locator(".timeline").screenshot(path=picture)
-    assert picture.stat().st_size > 10_000
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        picture = folder / f"{request.node.callspec.id}-{scheme}.png"
+        page.locator(".timeline").screenshot(path=picture)
+        assert picture.stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("width", [400, 1440])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1440, "light")])
 def test_the_page_fits_its_window(opened: Opened, width: int, scheme: str) -> None:
     page = opened(TRACES / "mask_loss.stack.json.gz", width=width, scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
