@@ -722,7 +722,7 @@ print("finished")
 def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(DISTRIBUTED)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += ["-m", "pinprof", "run", "--warmup", "3", "train.py"]
+    command += ["-m", "pinprof", "run", "--warmup", "3", "--plain-steps", "20", "train.py"]
     done = subprocess.run(
         command,
         cwd=tmp_path,
