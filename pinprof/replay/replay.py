@@ -21,7 +21,7 @@ PYTHON_COST = 0.6
 with stacks are estimated within 8 %, except for one (16 %)."""
 
 MOST_CALLS = 12_000
-"""Calls of steps that are replayed: a replay takes some µs for each, and is made dozens of times."""
+"""Calls of steps that are replayed: a replay takes a µs or two for each, and is made dozens of times."""
 
 
 class Replay:
