@@ -20,14 +20,24 @@ MOST_BYTES = 1_000_000  # of one file: the traces live in the repository
 
 
 def record(
-    step: Callable[[], object], device: torch.device, path: Path, steps: int = RECORDED_STEPS, *, stacks: bool = False
+    step: Callable[[], object],
+    device: torch.device,
+    path: Path,
+    steps: int = RECORDED_STEPS,
+    *,
+    stacks: bool = False,
+    memory: bool = False,
 ) -> None:
-    """Record some steps as a user would, into a file that is not compressed; `stacks`: with stacks and shapes."""
+    """Record some steps as a user would, into a file that is not compressed.
+
+    `stacks`: with stacks and shapes; `memory`: with memory and shapes.
+    """
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
     with profile(
         activities=activities,
         with_stack=stacks,
-        record_shapes=stacks,
+        record_shapes=stacks or memory,
+        profile_memory=memory,
         schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=steps, repeat=1),
     ) as profiler:
         for _ in range(PROFILER_WARM_UP + steps):

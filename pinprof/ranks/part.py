@@ -15,6 +15,7 @@ from pinprof.replay import Replay
 from pinprof.replay.calibration import expected
 from pinprof.replay.machine import pace
 from pinprof.replay.ranks import alone
+from pinprof.replay.replay import way_of
 from pinprof.rules import Findings
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
@@ -69,7 +70,7 @@ def _alone(replay: Replay) -> tuple[float, float] | None:
     if not replay.runs:
         return None
     by_itself = alone(trace, replay.programs[0], replay.chosen[0])
-    calibration = expected([by_itself], stacks=len(trace.functions) > 0)
+    calibration = expected([by_itself], way_of([trace]))
     least, usual = (pace([by_itself], replay.steps, cost).step_ns for cost in (calibration.high, calibration.cost))
     return (least, usual) if usual else None
 

@@ -51,6 +51,8 @@ DEFAULT_LATENCY_NS = 6_000.0
 """From the start of a launch call to the start of its work on an idle GPU, where the trace has no such launch."""
 DEFAULT_WAKE_NS = 3_000.0
 """From the end of the awaited work to the return of the call, where the trace shows no such wait."""
+MOST_SPREAD = 2.5
+"""Of the launches of a program: one that scatters more does so for reasons of its own."""
 SHORT_GAP_NS = 1_500.0
 """Between two kernels on a stream that are both queued."""
 
@@ -149,6 +151,8 @@ class Program:
     """Device of each queue."""
     launch_ns: float = 0.0
     """Median time of the calls that launch one kernel and do not wait; 0 if there is none."""
+    launch_spread: float = 1.0
+    """How much longer the 90th percentile of them is: a host that does other work besides launches unevenly."""
 
     @cached_property
     def host(self) -> HostTimes:
@@ -241,7 +245,7 @@ def build_program(
     step = int(trace.links.call_step[last])
     known = trace.steps.on_host and step != NONE
     tail = max(float(trace.steps.end_ns[step] - trace.calls.end_ns[last]), 0.0) if known else 0.0
-    return Program(tuple(calls), start, ready, int(rows[0]), tail, device, builder.kernel_launch_ns())
+    return Program(tuple(calls), start, ready, int(rows[0]), tail, device, *builder.kernel_launches())
 
 
 def _beginning(trace: Trace, first: int) -> int:
@@ -344,13 +348,16 @@ class _Builder:
         latency = (trace.gpu.start_ns[rows] - issued)[self.free_ns[rows] <= issued]
         return float(np.median(latency)) if len(latency) else DEFAULT_LATENCY_NS
 
-    def kernel_launch_ns(self) -> float:
-        """Return the median time of the calls that launch one kernel and do not wait; 0 if there is none."""
+    def kernel_launches(self) -> tuple[float, float]:
+        """Return the program's `launch_ns` and `launch_spread`."""
         trace = self.trace
         kernels = (trace.gpu.category == KERNEL) & (trace.links.launch != NONE)
         calls, count = np.unique(trace.links.launch[kernels], return_counts=True)
-        plain = calls[(count == 1) & (self.stall_of[calls] == NONE)]
-        return float(np.median(trace.calls.duration_ns[plain])) if len(plain) else 0.0
+        times = trace.calls.duration_ns[calls[(count == 1) & (self.stall_of[calls] == NONE)]]
+        if not len(times):
+            return 0.0, 1.0
+        usual, long = np.percentile(times, [50, 90])
+        return float(usual), min(float(long) / max(float(usual), 1.0), MOST_SPREAD)
 
     def _current_queues(self) -> dict[int, int]:
         """Return per call the stream of the last launch of its thread before it: mostly PyTorch's current stream."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.details import Details
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, bound_of, is_gpu_bound
-from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fitted
+from pinprof.replay.calibration import USUAL_NS, Way, cost_of, expected, fitted
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program, build_program
 from pinprof.replay.ranks import alone, joined
@@ -16,9 +16,9 @@ from pinprof.replay.step import StepEstimate, estimate_step, measured_step
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.tables import NONE, Trace
 
-PYTHON_COST = 0.6
-"""What a recorded Python function costs the profiler, in ops: with it, the steps of seven programs that were recorded
-with stacks are estimated within 8 %, except for one (16 %)."""
+PYTHON_COST = 0.3
+"""What a recorded Python function costs the profiler, in ops: of 0.3, 0.6, 1 and 1.5 the one with which the costs that
+fit the steps of 14 programs recorded with stacks scatter least."""
 
 MOST_CALLS = 12_000
 """Calls of steps that are replayed: a replay takes a µs or two for each, and is made dozens of times."""
@@ -56,8 +56,7 @@ class Replay:
         return self._given or measured_step(self.ranks) or self._estimate()
 
     def _estimate(self) -> StepEstimate:
-        stacks = any(len(rank.trace.functions) > 0 for rank in self.ranks)
-        calibration = expected(self.programs, stacks=stacks)
+        calibration = expected(self.programs, way_of([rank.trace for rank in self.ranks]))
         return estimate_step([rank.steps for rank in self.ranks], self.programs, self.steps, calibration, self._apart())
 
     def _apart(self) -> Program | None:
@@ -100,6 +99,13 @@ class Replay:
         if step > HIDDEN_LOADER * self.before.step_ns:  # the step waits for input, and goes on doing so
             return Pace(max(step, after.step_ns), after.busy_ns)
         return after
+
+
+def way_of(traces: Sequence[Trace]) -> Way:
+    """Return how these traces were recorded, by what any of them holds."""
+    if any(len(trace.functions) > 0 for trace in traces):
+        return "stacks"
+    return "memory" if any(trace.info.with_memory for trace in traces) else "plain"
 
 
 def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:

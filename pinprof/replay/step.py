@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from pinprof.analyses.steps import StepTimes
 from pinprof.details import Details
@@ -13,8 +14,8 @@ from pinprof.units import NS_PER_MS
 SURE = 0.1
 """An estimate whose range is no wider than this share of it needs no remark."""
 
-NOISE = 0.03
-"""Two runs of a program differ by this share of the step, whatever the trace says."""
+SHORT_OF_TRUTH = 0.03
+"""The traced step may be shorter than that of another run by this share, if no more."""
 
 CERTAIN = 0.98
 """The step without profiler lies between the GPU's own work and the traced step. Where these differ by no more than two
@@ -74,6 +75,8 @@ def estimate_step(
 ) -> StepEstimate:
     """Return the step of a job by the times of its ranks; `programs` are those of so many of their complete steps.
 
+    A profiler slows the workers of a DataLoader, too: the least is a step that never waits for input.
+
     Of a single rank the time in which its GPU worked is the least that the step can be; of several, part of that was
     waiting for each other. If a single rank waited for others whose traces are not given, it is unknown how much of
     that the profiler caused: the least is then the step in which it waits for nobody.
@@ -83,7 +86,7 @@ def estimate_step(
         return estimate
     low, high = estimate.range_ns
     least = pace([waiting_for_nobody], steps, calibration.high)
-    return replace(estimate, range_ns=(min(max(least.step_ns * (1 - NOISE), least.busy_ns), low), high))
+    return replace(estimate, range_ns=(min(max(least.step_ns * (1 - calibration.noise), least.busy_ns), low), high))
 
 
 def _by_replay(
@@ -96,12 +99,14 @@ def _by_replay(
     fastest = pace(programs, steps, calibration.high)
     least = min(busy[0] if len(times) == 1 else fastest.busy_ns, most)
     if least >= CERTAIN * most:
-        return StepEstimate(most, "estimated", (least, most * (1 + NOISE)))
+        return StepEstimate(most, "estimated", (least, most * (1 + SHORT_OF_TRUTH)))
     if not fastest.step_ns:
         return StepEstimate(None, "estimated", (least, most))
     runs = (fastest, *(pace(programs, steps, cost) for cost in (calibration.cost, calibration.low)))
     low, middle, high = (min(max(run.step_ns, least), most) for run in runs)
-    return StepEstimate(middle, "estimated", (max(low * (1 - NOISE), least), high * (1 + NOISE)))
+    fed = pace(programs, steps, replace(calibration.high, input_speed=inf)).step_ns
+    low, high = min(low, fed) * (1 - calibration.noise), high * (1 + calibration.noise)
+    return StepEstimate(middle, "estimated", (max(low, least), min(high, most * (1 + SHORT_OF_TRUTH))))
 
 
 def _times(times: StepTimes) -> tuple[float | None, float | None]:

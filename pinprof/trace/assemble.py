@@ -305,6 +305,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         host_memory=_converted(pinprof.get("host_memory"), HostMemory),
         by_pinprof=bool(pinprof),
         host=host_of_metadata(_decoded(metadata.host)),
+        with_memory=bool(_decoded(metadata.memory)),
     )
 
 

@@ -226,6 +226,8 @@ class Info:
     """Whether pinprof recorded it: remedies then name the option to change, not pinprof itself."""
     host: HostProfile | None = None
     """Samples of the host's Python stack, taken without the profiler."""
+    with_memory: bool = False
+    """Whether allocations were recorded."""
 
 
 @dataclass(frozen=True)

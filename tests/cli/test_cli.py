@@ -830,7 +830,7 @@ def test_the_page_of_a_job_names_the_slowest_and_has_its_timeline(tmp_path: Path
     assert result.exit_code == 0
     assert "Next:" not in result.stderr
     read = Page(page.read_text(encoding="utf-8"))
-    assert "Rank 1 holds up the others by 20.3 ms per step: its host runs no op" in read.text
+    assert "Rank 1 holds up the others by 20.2 ms per step: its host runs no op" in read.text
     assert f"Read from {RANKS[1]}" in read.text
     assert len(read.figures) == 1
     assert invoke("report", *RANKS, "--html", "-").stdout.startswith("<!DOCTYPE html>")

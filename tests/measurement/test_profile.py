@@ -6,6 +6,7 @@ from trace_builder import MAIN, TraceBuilder, without_known_events
 
 from pinprof.measurement.known import Known
 from pinprof.measurement.profile import Profile, measure
+from pinprof.replay.calibration import HOST_SHARE
 from pinprof.trace import read_trace
 
 
@@ -45,9 +46,10 @@ def test_an_inflated_step_is_not_given_as_the_truth_but_corrected_and_bounded(tm
     step = profile.estimate
     assert step.source == "estimated"
     assert step.range_ns is not None
-    assert step.step_ns == pytest.approx(990_000 - 300 * 1_100, rel=0.02)  # 0.55 of a launch for each of 300 ops
-    assert step.range_ns[0] == pytest.approx(0.97 * (990_000 - 300 * 1.5 * 1_100), rel=0.02)
-    assert step.range_ns[1] == pytest.approx(1.03 * (990_000 - 300 * 0.7 * 1_100), rel=0.02)
+    cost = HOST_SHARE["plain"] * 990_000  # of the 300 ops of a step
+    assert step.step_ns == pytest.approx(990_000 - cost, rel=0.02)
+    assert step.range_ns[0] == pytest.approx(0.95 * (990_000 - 1.25 * cost), rel=0.02)
+    assert step.range_ns[1] == pytest.approx(1.05 * (990_000 - 0.8 * cost), rel=0.02)
     assert profile.bound == "host"
     assert "the step without profiler" in missing_of(profile)
 

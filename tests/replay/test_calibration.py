@@ -2,7 +2,17 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.replay.calibration import MOST_NS, USUAL_NS, expected, fitted
+from pinprof.replay.calibration import (
+    HOST_SHARE,
+    LEAST_LAUNCHES,
+    MOST_LAUNCHES,
+    MOST_NS,
+    USUAL_NS,
+    Way,
+    expected,
+    fitted,
+    noise_of,
+)
 from pinprof.replay.machine import pace
 from pinprof.replay.program import ISSUE, Call, Program
 
@@ -12,33 +22,34 @@ def program_of(*gaps_ns: float, launch_ns: float, events: float = 2.0) -> Progra
     return Program(tuple(calls), launch_ns=launch_ns)
 
 
-def cost_of(program: Program, *, stacks: bool = False) -> float:
-    return expected([program], stacks=stacks).cost.per_event_ns
+def cost_of(program: Program, way: Way = "plain") -> float:
+    return expected([program], way).cost.per_event_ns
 
 
-def test_a_profiler_costs_half_of_the_host_time_per_op() -> None:
-    assert cost_of(program_of(6_000, 6_000, launch_ns=4_000)) == pytest.approx(1_500)
+@pytest.mark.parametrize("way", HOST_SHARE)
+def test_a_profiler_costs_a_share_of_the_host_time_per_op(way: Way) -> None:
+    assert cost_of(program_of(8_000, 8_000, launch_ns=4_000), way) == pytest.approx(HOST_SHARE[way] * 4_000)
 
 
 def test_a_slow_host_slows_the_profiler_too() -> None:
-    slow = program_of(18_000, 18_000, launch_ns=12_000)
-    assert cost_of(slow) == pytest.approx(3 * 1_500)
+    quick, slow = program_of(8_000, 8_000, launch_ns=4_000), program_of(24_000, 24_000, launch_ns=12_000)
+    assert cost_of(slow) == pytest.approx(3 * cost_of(quick))
+
+
+def test_a_host_that_launches_unevenly_did_other_work_while_it_recorded() -> None:
+    even = program_of(8_000, 8_000, launch_ns=4_000)
+    assert cost_of(replace(even, launch_spread=1.5)) == pytest.approx(1.5 * cost_of(even))
 
 
 def test_rare_long_work_of_the_program_is_not_the_profilers() -> None:
-    gaps = [6_000.0] * 99
-    assert cost_of(program_of(*gaps, 5_000_000, launch_ns=4_000)) == pytest.approx(1_500)
+    gaps = [8_000.0] * 99
+    assert cost_of(program_of(*gaps, 5_000_000, launch_ns=4_000)) == pytest.approx(HOST_SHARE["plain"] * 4_000)
 
 
 def test_a_cost_is_kept_near_to_what_the_launches_tell() -> None:
-    assert cost_of(program_of(100_000, 100_000, launch_ns=4_000)) == pytest.approx(0.55 * 4_000)
-    assert cost_of(program_of(500, 500, launch_ns=4_000)) == pytest.approx(0.3 * 4_000)
+    assert cost_of(program_of(100_000, 100_000, launch_ns=4_000)) == pytest.approx(MOST_LAUNCHES * 4_000)
+    assert cost_of(program_of(500, 500, launch_ns=4_000)) == pytest.approx(LEAST_LAUNCHES * 4_000)
     assert cost_of(program_of(1e6, launch_ns=1e6)) == MOST_NS
-
-
-def test_with_stacks_the_cost_is_the_usual_one_unless_the_host_is_slow() -> None:
-    assert cost_of(program_of(500, 500, launch_ns=4_000), stacks=True) == USUAL_NS
-    assert cost_of(program_of(500, 500, launch_ns=12_000), stacks=True) == pytest.approx(0.3 * 12_000)
 
 
 def test_without_launches_the_cost_is_the_usual_one() -> None:
@@ -46,12 +57,16 @@ def test_without_launches_the_cost_is_the_usual_one() -> None:
 
 
 def test_a_program_of_which_no_op_is_recorded_has_a_cost_nevertheless() -> None:
-    assert cost_of(program_of(6_000, launch_ns=4_000, events=0.0)) == pytest.approx(0.3 * 4_000)
+    assert cost_of(program_of(6_000, launch_ns=4_000, events=0.0)) == pytest.approx(LEAST_LAUNCHES * 4_000)
 
 
 def test_the_range_lies_around_what_is_expected() -> None:
-    found = expected([program_of(6_000, launch_ns=4_000)], stacks=False)
+    found = expected([program_of(6_000, launch_ns=4_000)], "plain")
     assert found.low.per_event_ns < found.cost.per_event_ns < found.high.per_event_ns
+
+
+def test_runs_on_a_slow_host_differ_by_more() -> None:
+    assert noise_of(3_000) == noise_of(4_000) < noise_of(8_000)
 
 
 @pytest.mark.parametrize("step_ns", [150_000.0, 90_000.0, 35_000.0])

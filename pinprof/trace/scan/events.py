@@ -63,6 +63,7 @@ class Metadata(msgspec.Struct):
     distributed: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="distributedInfo")
     devices: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="deviceProperties")
     base: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="baseTimeNanoseconds")
+    memory: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="profile_memory")
     pinprof: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     lines: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=LINES_KEY)
     contexts: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=CONTEXTS_KEY)

@@ -126,7 +126,7 @@ def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) ->
     parts, _ = job(tmp_path, 4, slowest=2)
     document = json.loads(to_json([], compare_ranks(parts)))["ranks"]
     assert document["shown_rank"] == 2
-    assert document["spread"] == {"least_ms": 0.9867, "median_ms": 0.9867, "most_ms": 0.9867}
+    assert document["spread"] == {"least_ms": 0.9828, "median_ms": 0.9828, "most_ms": 0.9828}
     assert document["rows"][2]["idle"] == [{"cause": "sync_bubble", "time_ms": 0.77}]
     assert document["rows"][0]["stalls"][1] == {"cause": "pageable_copy", "time_ms": 0.056}
     assert document["rows"][0]["overlapped_communication_ms"] == 0.02
@@ -184,7 +184,7 @@ def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, widt
     assert any(line.split()[-8:] == heads for line in lines)  # no word is broken
     listed = [line.split()[0] for line in lines if line.split()[-1:] == ["%"] and "allreduce" not in line]
     assert listed == [str(SLOW), *(str(MANY - number) for number in range(1, LISTED))]
-    assert any(line.split()[:3] == [str(SLOW), "*", "0.99"] for line in lines)
+    assert any(line.split()[:3] == [str(SLOW), "*", "0.98"] for line in lines)
     assert f"the {LISTED} that need longest alone" in " ".join(lines)
     assert "  - all ranks: copies of pageable memory (PIN101)" in lines
     assert "  - none on any rank: input" in lines
@@ -193,9 +193,9 @@ def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, widt
 def test_text_names_nobody_without_reason(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
     text = to_text(compare_ranks(parts), parts)
-    assert "no rank holds up the others: each would need about the same step alone, 318 to 320 µs" in text
+    assert "no rank holds up the others: each would need about the same step alone, 315 to 317 µs" in text
     one = [replace(parts[0], alone_ns=None), *parts[1:]]
-    assert "320 µs; of 1 other that cannot be told" in to_text(compare_ranks(one), one, width=140)
+    assert "317 µs; of 1 other that cannot be told" in to_text(compare_ranks(one), one, width=140)
     none = [replace(part, alone_ns=None) for part in parts]
     text = to_text(compare_ranks(none), none)
     assert "no rank holds up" not in text
@@ -266,7 +266,7 @@ def test_colours_tell_usual_times_apart_whatever_one_rank_does(tmp_path: Path) -
     wild = chart_of(compare_ranks(parts))
     assert max(heat(wild)["host runs no op"]) == 5000
     assert wild.data[0]["zmax"] == calm.data[0]["zmax"] == 0.755
-    assert wild.data[1]["zmax"] == -wild.data[1]["zmin"] == calm.data[1]["zmax"] == pytest.approx(0.05 * 0.9867, 1e-3)
+    assert wild.data[1]["zmax"] == -wild.data[1]["zmin"] == calm.data[1]["zmax"] == pytest.approx(0.05 * 0.9828, 1e-3)
 
 
 def test_the_order_is_by_rank_or_by_the_step_alone(tmp_path: Path) -> None:

