@@ -29,6 +29,13 @@ def gpu() -> FakeGpu:
 
 
 @pytest.fixture(autouse=True)
+def nothing_compiled() -> None:
+    """Other tests of this process may have compiled code: the guard says so."""
+    if utils := sys.modules.get("torch._dynamo.utils"):
+        utils.counters.clear()
+
+
+@pytest.fixture(autouse=True)
 def no_job() -> Iterator[None]:
     shows_errors = sys.excepthook
     yield
