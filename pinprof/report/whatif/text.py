@@ -59,7 +59,8 @@ ASSUMES = {
     "fused_optimizer": "the optimizer has a fused form (fused=True), and its Python stays; what one pass over the "
     "weights in place of several saves on the GPU is not predicted",
     "cuda_graph": "the graph is captured once: shapes and memory stay the same, Python in it runs no more, and copies "
-    "of the batch go to where the graph reads it; what cannot be captured cuts it into several",
+    "of the batch go to where the graph reads it; what cannot be captured cuts it into several. Adam is made with "
+    "capturable=True: what that adds on the GPU is counted, unless it is fused",
     "host_speed": "all of the host's own time scales, and its waits follow from it",
     "gpu_speed": "all kernels scale alike; copies keep their rates",
 }
