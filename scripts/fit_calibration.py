@@ -22,9 +22,17 @@ import numpy as np
 from pinprof.details import details_of
 from pinprof.outputs import write_whole
 from pinprof.replay import Replay
-from pinprof.replay.calibration import BOUNDS, HOST_SHARE, Way, cost_of, host_ns_per_event, near_launches, noise_of
+from pinprof.replay.calibration import (
+    BOUNDS,
+    HOST_SHARE,
+    Way,
+    cost_of,
+    host_ns_per_event,
+    likely_ns,
+    noise_of,
+    way_of,
+)
 from pinprof.replay.machine import pace
-from pinprof.replay.replay import way_of
 from pinprof.trace import read_trace
 
 ROWS = Path("traces/estimates.json")
@@ -199,7 +207,7 @@ def table(label: str, judged: Sequence[tuple[Row, float]]) -> None:
 def estimate(row: Row, share: float) -> tuple[float, float, float]:
     """Return the step that is estimated at a share, and its range."""
     low, high = BOUNDS
-    cost, noise = near_launches(share * row.host_ns * row.launch_spread, row.launch_ns), noise_of(row.launch_ns)
+    cost, noise = likely_ns(share, row.host_ns, row.launch_ns, row.launch_spread), noise_of(row.launch_ns)
     least, most = row.at(cost * high) * (1 - noise), row.at(cost * low) * (1 + noise)
     return row.at(cost), max(least, row.busy), most
 

@@ -12,10 +12,9 @@ from pinprof.bench.rates import Pinning
 from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
-from pinprof.replay.calibration import expected
+from pinprof.replay.calibration import expected, way_of
 from pinprof.replay.machine import pace
 from pinprof.replay.ranks import alone
-from pinprof.replay.replay import way_of
 from pinprof.rules import Findings
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace

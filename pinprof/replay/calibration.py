@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
 from pinprof.replay.machine import ProfilerCost, pace
 from pinprof.replay.program import STAGED, Program
+from pinprof.trace.tables import Trace
 
 KEEP = 0.2
 """At least this share of the host's time before a call is its own: with stacks, whole steps took up to 2.7 times as
@@ -54,7 +56,7 @@ class Calibration:
     """As little as it may be."""
     high: ProfilerCost
     """As much as it may be."""
-    noise: float = NOISE
+    noise: float
     """By this share of the step two runs differ."""
 
 
@@ -63,22 +65,33 @@ def cost_of(per_event_ns: float) -> ProfilerCost:
     return ProfilerCost(per_event_ns, KEEP, steady=True)
 
 
+def way_of(traces: Sequence[Trace]) -> Way:
+    """Return how these traces were recorded, by what any of them holds."""
+    if any(len(trace.functions) > 0 for trace in traces):
+        return "stacks"
+    return "memory" if any(trace.info.with_memory for trace in traces) else "plain"
+
+
 def expected(programs: Sequence[Program], way: Way) -> Calibration:
     """Return what the profiler may have cost the recordings of all ranks, by their own times."""
     cost = float(np.mean([_expected_ns(program, way) for program in programs]))
     low, high = BOUNDS
-    noise = noise_of(float(np.mean([program.launch_ns for program in programs])))
-    return Calibration(cost_of(cost), cost_of(low * cost), cost_of(high * cost), noise)
+    return Calibration(cost_of(cost), cost_of(low * cost), cost_of(high * cost), noise_between_runs(programs))
 
 
 def _expected_ns(program: Program, way: Way) -> float:
-    share = HOST_SHARE[way] * program.launch_spread
-    return near_launches(share * host_ns_per_event(program), program.launch_ns) if program.launch_ns else USUAL_NS
+    host_ns, launch_ns = host_ns_per_event(program), program.launch_ns
+    return likely_ns(HOST_SHARE[way], host_ns, launch_ns, program.launch_spread) if launch_ns else USUAL_NS
 
 
-def near_launches(cost_ns: float, launch_ns: float) -> float:
-    """Return a cost per op and call, kept near to what the median launch takes."""
-    return min(max(cost_ns, LEAST_LAUNCHES * launch_ns), MOST_LAUNCHES * launch_ns, MOST_NS)
+def likely_ns(share: float, host_ns: float, launch_ns: float, launch_spread: float) -> float:
+    """Return what a profiler costs per op and call at a share of the host's time, kept near to the median launch."""
+    return min(max(share * launch_spread * host_ns, LEAST_LAUNCHES * launch_ns), MOST_LAUNCHES * launch_ns, MOST_NS)
+
+
+def noise_between_runs(programs: Sequence[Program]) -> float:
+    """Return by which share of the step two runs of these ranks differ."""
+    return noise_of(float(np.mean([program.launch_ns for program in programs])))
 
 
 def noise_of(launch_ns: float) -> float:
@@ -100,6 +113,7 @@ def host_ns_per_event(program: Program) -> float:
 def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerCost:
     """Return the cost at which the programs of all ranks take this step; if none does, the nearest."""
 
+    @cache
     def lasts(cost: float) -> float:
         return pace(programs, steps, cost_of(cost)).step_ns
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.details import Details
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, bound_of, is_gpu_bound
-from pinprof.replay.calibration import USUAL_NS, Way, cost_of, expected, fitted
+from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fitted, way_of
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program, build_program
 from pinprof.replay.ranks import alone, joined
@@ -99,13 +99,6 @@ class Replay:
         if step > HIDDEN_LOADER * self.before.step_ns:  # the step waits for input, and goes on doing so
             return Pace(max(step, after.step_ns), after.busy_ns)
         return after
-
-
-def way_of(traces: Sequence[Trace]) -> Way:
-    """Return how these traces were recorded, by what any of them holds."""
-    if any(len(trace.functions) > 0 for trace in traces):
-        return "stacks"
-    return "memory" if any(trace.info.with_memory for trace in traces) else "plain"
 
 
 def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:

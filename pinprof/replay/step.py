@@ -96,7 +96,7 @@ def _by_replay(
     if not traced or not busy:
         return StepEstimate(None, "estimated", None)
     most = max(traced)
-    fastest = pace(programs, steps, calibration.high)
+    fastest = pace(programs, steps, replace(calibration.high, input_speed=inf))
     least = min(busy[0] if len(times) == 1 else fastest.busy_ns, most)
     if least >= CERTAIN * most:
         return StepEstimate(most, "estimated", (least, most * (1 + SHORT_OF_TRUTH)))
@@ -104,8 +104,7 @@ def _by_replay(
         return StepEstimate(None, "estimated", (least, most))
     runs = (fastest, *(pace(programs, steps, cost) for cost in (calibration.cost, calibration.low)))
     low, middle, high = (min(max(run.step_ns, least), most) for run in runs)
-    fed = pace(programs, steps, replace(calibration.high, input_speed=inf)).step_ns
-    low, high = min(low, fed) * (1 - calibration.noise), high * (1 + calibration.noise)
+    low, high = low * (1 - calibration.noise), high * (1 + calibration.noise)
     return StepEstimate(middle, "estimated", (max(low, least), min(high, most * (1 + SHORT_OF_TRUTH))))
 
 

@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from pinprof.intervals import Intervals, contains, union
 from pinprof.trace.tables import NONE, Trace
 
 ADAM = re.compile(r"Optimizer\.step#AdamW?\.step")
@@ -42,9 +41,8 @@ def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
     longer: dict[int, float] = {}
     for start, end in zip(marks.start_ns[steps].tolist(), marks.end_ns[steps].tolist(), strict=True):
         mine = rows[(issued >= start) & (issued < end)].tolist()
-        time: Intervals = union(np.array([start]), np.array([end]))
-        parameters = int(contains(time, reads).sum()) // READS
-        if not mine or not parameters or contains(time, powers).any():
+        parameters = int(((reads >= start) & (reads < end)).sum()) // READS
+        if not mine or not parameters or ((powers >= start) & (powers < end)).any():
             continue
         small = (DIVISIONS * parameters + SMALL_OPS) * KERNEL_NS
         for row in mine:

@@ -23,8 +23,7 @@ def in_graphs(calls: Iterable[Call], graphed: Collection[int], longer: Mapping[i
     pauses, and ops that the host computes.
     """
     for call in _in_one(calls, graphed, lambda call: call.fixed_ns + call.own_work_ns):
-        works = [replace(work, duration_ns=work.duration_ns + longer.get(work.row, 0.0)) for work in call.works]
-        yield replace(call, works=works) if longer else call
+        yield _prolonged(call, longer) if any(work.row in longer for work in call.works) else call
 
 
 def fused(calls: Iterable[Call], optimizers: Collection[int]) -> Iterable[Call]:
@@ -50,6 +49,11 @@ def _in_one(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call],
 def _with_host_time(call: Call, time: float) -> Call:
     python = min(call.python_ns, max(time - call.fixed_ns, 0.0))
     return replace(call, gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0)
+
+
+def _prolonged(call: Call, longer: Mapping[int, float]) -> Call:
+    works = [replace(work, duration_ns=work.duration_ns + longer.get(work.row, 0.0)) for work in call.works]
+    return replace(call, works=works)
 
 
 def _node(call: Call) -> Call:

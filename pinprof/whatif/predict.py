@@ -7,7 +7,7 @@ from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, is_gpu_bound
-from pinprof.replay.calibration import noise_of
+from pinprof.replay.calibration import noise_between_runs
 from pinprof.replay.machine import Pace
 from pinprof.trace.tables import Trace
 from pinprof.units import duration
@@ -151,9 +151,7 @@ def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) ->
 
 def _noise(replay: Replay, after: Pace) -> float:
     """Return by which share of itself a step is uncertain: one that the host bounds differs from run to run."""
-    launches = [program.launch_ns for program in replay.programs]
-    is_gpu = is_gpu_bound(after.busy_ns, after.step_ns)
-    return UNSURE_STEP if is_gpu else max(UNSURE_STEP, noise_of(sum(launches) / len(launches)))
+    return UNSURE_STEP if is_gpu_bound(after.busy_ns, after.step_ns) else noise_between_runs(replay.programs)
 
 
 def _above(bounds: tuple[float, float], least: float) -> tuple[float, float]:

@@ -74,7 +74,7 @@ def test_a_short_epoch_is_recorded_instead_of_timed_to_its_end(tmp_path: Path) -
             recording.step()
     assert recording.recorded_steps == 4
     assert recording.plain is not None
-    assert 10 <= recording.plain.steps <= 30  # of 40: 5 for the warm-up, 2 for the profiler, 4 recorded, some to spare
+    assert 15 <= recording.plain.steps <= 30  # of 40: 5 for the warm-up, 2 for the profiler's, 4 recorded, 3 to spare
 
 
 def test_of_several_epochs_the_step_is_timed_as_asked_for(tmp_path: Path) -> None:

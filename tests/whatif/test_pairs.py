@@ -54,7 +54,7 @@ def with_fewer_launches() -> list[Score]:
     return scores(TRACES / "launches")
 
 
-def test_fewer_launches_are_told_from_the_trace_alone(with_fewer_launches: list[Score]) -> None:
+def test_fewer_launches_are_told_from_the_trace_and_its_step(with_fewer_launches: list[Score]) -> None:
     """Of programs not looked at, too: see traces/launches, where the few large errors are explained."""
     bounds = (("step", 12, 0.03, 0.15), ("model", 12, 0.12, 0.3), ("fused", 13, 0.06, 0.2))
     for region, least, median, percentile in bounds:
@@ -67,7 +67,6 @@ def test_fewer_launches_are_told_from_the_trace_alone(with_fewer_launches: list[
 
 
 def test_graphs_of_steps_bound_by_launches_make_them_several_times_as_fast() -> None:
-    """The trace alone tells it, without the measured step."""
     graphs = [each for each in scores(TRACES / "launches") if each.options == "--cuda-graph step"]
     assert sum(each.before > 3 * each.after for each in graphs) >= 9
     for each in graphs:
