@@ -6,20 +6,16 @@ The programs are those of scripts/launch_programs. OUT_DIR gets the traces and s
 scripts/fit_calibration.py makes rows of traces/estimates.json.
 """
 
-import json
-import time
 from pathlib import Path
-from typing import Any
 
 import click
 import torch
 
-from pinprof.outputs import write_whole
-from scripts.alone import Alone, window
+from scripts.alone import time_each, window
 from scripts.launch_programs.models import PROGRAMS, program
 from scripts.launch_programs.sides import EAGER
 from scripts.record_launches import built
-from scripts.recordings import machine_of, of_windows, record, write_packed
+from scripts.recordings import record, write_packed
 
 RECORDED, WINDOWS, LEAST_SECONDS, ALONE_SECONDS = 2, 6, 0.25, 90
 WAYS: dict[str, dict[str, bool]] = {"plain": {}, "stacks": {"stacks": True}, "memory": {"memory": True}}
@@ -32,20 +28,8 @@ WAYS: dict[str, dict[str, bool]] = {"plain": {}, "stacks": {"stacks": True}, "me
 @click.option("--budget", default=500.0, show_default=True, help="Start nothing new after so many seconds.")
 def main(out: Path, only: tuple[str, ...], device: str, budget: float) -> None:
     """Record the programs into OUT."""
-    deadline, alone = time.perf_counter() + budget, Alone("fork", ALONE_SECONDS)
-    out.mkdir(parents=True, exist_ok=True)
-    noted: dict[str, Any] = {"machine": alone.run(machine_of, device)[1], "programs": {}}
-    for name in only or [each.name for each in PROGRAMS]:
-        if time.perf_counter() > deadline:
-            print(f"{name}: no time left", flush=True)
-            continue
-        began = time.perf_counter()
-        problem, windows = alone.run(take, name, device, str(out))
-        if windows:
-            noted["programs"][name] = of_windows(windows)
-            write_whole(out / "steps.json", json.dumps(noted, indent=2) + "\n")
-        said = problem or f"{noted['programs'][name]['median']:.2f} ms"
-        print(f"{name}: {said}; {time.perf_counter() - began:.0f} s", flush=True)
+    jobs = [(name, (name, device, str(out))) for name in only or [each.name for each in PROGRAMS]]
+    time_each(out / "steps.json", jobs, take, device=device, seconds=ALONE_SECONDS, budget=budget)
 
 
 def take(name: str, device_name: str, out: str) -> list[float]:

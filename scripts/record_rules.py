@@ -6,19 +6,15 @@ OUT_DIR gets NAME.json.gz and NAME.mended.json.gz, the same with stacks and shap
 with the steps of both without the profiler.
 """
 
-import json
-import time
 from pathlib import Path
-from typing import Any
 
 import click
 import torch
 
-from pinprof.outputs import write_whole
-from scripts.alone import Alone, window
+from scripts.alone import time_each, window
 from scripts.launch_programs.rules import PROGRAMS
 from scripts.pair_programs.parts import synchronize
-from scripts.recordings import machine_of, of_windows, record, write_packed
+from scripts.recordings import record, write_packed
 
 WARM_UP_STEPS, RECORDED = 10, 2
 WINDOWS, LEAST_SECONDS = 4, 0.2
@@ -34,22 +30,11 @@ LASTING = ("recompiling",)
 @click.option("--budget", default=300.0, show_default=True, help="Start nothing new after so many seconds.")
 def main(out: Path, only: tuple[str, ...], device: str, budget: float) -> None:
     """Record the programs into OUT."""
-    deadline, alone = time.perf_counter() + budget, Alone("fork", ALONE_SECONDS)
-    out.mkdir(parents=True, exist_ok=True)
-    noted: dict[str, Any] = {"machine": alone.run(machine_of, device)[1], "programs": {}}
-    for name in only or PROGRAMS:
-        for mended in (False, True):
-            if time.perf_counter() > deadline:
-                print(f"{name}: no time left", flush=True)
-                continue
-            began = time.perf_counter()
-            label = f"{name}.mended" if mended else name
-            problem, windows = alone.run(take, name, mended, device, str(out / label))
-            if not problem:
-                noted["programs"][label] = windows and of_windows(windows)
-                write_whole(out / "rules.json", json.dumps(noted, indent=2) + "\n")
-            said = problem or (windows and f"{of_windows(windows)['median']:.2f} ms")
-            print(f"{label}: {said}; {time.perf_counter() - began:.0f} s", flush=True)
+    sides = [
+        (f"{name}.mended" if mended else name, name, mended) for name in only or PROGRAMS for mended in (False, True)
+    ]
+    jobs = [(label, (name, mended, device, str(out / label))) for label, name, mended in sides]
+    time_each(out / "rules.json", jobs, take, device=device, seconds=ALONE_SECONDS, budget=budget)
 
 
 def take(name: str, mended: bool, device_name: str, path: str) -> list[float]:
