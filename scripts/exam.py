@@ -15,6 +15,15 @@ FOLDER holds clones, each under the name of its repository; the exam was made wi
   github.com/pyg-team/pytorch_geometric         5c6461b2305ad068a6d61165b3c55852a11aaa41
   github.com/huggingface/accelerate             16cb6eb80dd9aa8b4df1a63ef57863e455d53b83
 
+With --more:
+
+  github.com/yunjey/pytorch-tutorial            0500d3df5a2a8080ccfccbc00aca0eacc21818db
+  github.com/eriklindernoren/PyTorch-GAN        36d3c77e5ff20ebe0aeefd322326a134a279b93e
+  github.com/karpathy/makemore                  988aa59e4d8fefa526d06f3b453ad116258398d4
+  github.com/karpathy/ng-video-lecture          52201428ed7b46804849dea0b3ccf0de9df1a5c3
+  github.com/weiaicunzai/pytorch-cifar100       11d8418f415b261e4ae3cb1ffe20d06ec95b98e4
+  github.com/akamaster/pytorch_resnet_cifar10   d5489e8995e81e91ce6b1d69dcc98ad579b0b153
+
 They need, beside torch: torchvision, timm, transformers, accelerate, torch-geometric, scipy, tensorboard, tiktoken,
 tyro and gymnasium 0.29. Data are made up in the folders of the programs; nothing is fetched.
 
@@ -37,7 +46,7 @@ import torch
 from pinprof.outputs import write_whole
 from scripts.examination.made_up import make
 from scripts.examination.processes import Ended, Place, run
-from scripts.examination.programs import PROGRAMS, program
+from scripts.examination.programs import MORE, PROGRAMS, program
 from scripts.examination.table import table
 from scripts.examination.truth import of_run
 from scripts.recordings import machine_of
@@ -71,6 +80,8 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 @click.option("--jobs", default=6, show_default=True, help="Programs side by side where nothing is timed.")
 @click.option("--budget", default=3600.0, show_default=True, help="Start nothing new after so many seconds.")
 @click.option("--no-lines", is_flag=True, help="Judge the steps alone, in half of the time.")
+@click.option("--more", is_flag=True, help="Take the programs that estimates are learned from, too.")
+@click.option("--traces-only", is_flag=True, help="Judge nothing: leave the traces of `pinprof run` in OUT.")
 @click.option("--table", "only_table", is_flag=True, help="Print the table of what OUT has, and run nothing.")
 def main(
     out: Path,
@@ -87,7 +98,8 @@ def main(
     if not only_table:
         if folder is None:
             raise click.UsageError("give the folder of the clones: --programs FOLDER")
-        asked = [program(name) for name in only] or [each for each in PROGRAMS if each.gpus == gpus]
+        known = (*PROGRAMS, *MORE) if options["more"] else PROGRAMS
+        asked = [program(name) for name in only] or [each for each in known if each.gpus == gpus]
         places = [Place(each, (folder / each.repository).resolve()) for each in asked if each.name not in skip]
         Exam(out.resolve(), options).hold(places)
     print(table(Exam(out.resolve(), options).noted["programs"]))
@@ -108,15 +120,18 @@ class Exam:
         """Make the data, then take all programs in turns."""
         self.noted["machine"] = machine_of("cuda" if torch.cuda.is_available() else "cpu")
         self._side_by_side(self._make_data, places)
-        if not self._options["no_lines"]:
+        judges = not self._options["traces_only"]
+        if judges and not self._options["no_lines"]:
             self._side_by_side(self._note_lines, [each for each in places if not self._of(each).get("lines")])
         for turn in range(self._options["turns"]):
             reports: list[tuple[Place, Noted]] = []
             for place in places:
                 if len(self._of(place)["pinprof"]) <= turn and self._has_time(place):
-                    self._note_truth(place)
+                    if judges:
+                        self._note_truth(place)
                     reports.append((place, self._profile(place, turn)))
-            self._side_by_side(self._report, reports)
+            if judges:
+                self._side_by_side(self._report, reports)
 
     def _make_data(self, place: Place) -> None:
         began = time.perf_counter()
@@ -165,7 +180,8 @@ class Exam:
     def _profile(self, place: Place, turn: int) -> Noted:
         """Run the program as a user of pinprof would."""
         trace = self._out / f"{place.program.name}.{turn}.json.gz"
-        windows = ["--windows", "plain,lean"] if self._options["no_lines"] else []
+        short = self._options["no_lines"] or self._options["traces_only"]
+        windows = ["--windows", "plain,lean", "--watch-steps", "0"] if short else []
         command = place.command(profiled=["--force", *windows, "-o", str(trace)])
         ended = run(place, command, {}, self._options["patience"], trace.with_suffix(".log"))
         print(f"{place.program.name:20} pinprof {ended.seconds:5.1f} s, status {ended.status}", flush=True)

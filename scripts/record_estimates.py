@@ -2,8 +2,8 @@
 
 Run from the repository root:  PYTHONPATH=. python scripts/record_estimates.py OUT_DIR [--only NAME]...
 
-The programs are those of scripts/launch_programs. OUT_DIR gets the traces and steps.json, of which
-scripts/fit_calibration.py makes rows of traces/estimates.json.
+The programs are those of scripts/launch_programs; scripts/record_pairs.py and `scripts/exam.py --traces-only` record
+others. OUT_DIR gets the traces and steps.json, of which scripts/fit_calibration.py makes rows of traces/estimates.json.
 """
 
 from pathlib import Path

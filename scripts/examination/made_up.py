@@ -15,6 +15,7 @@ CIFAR_IMAGES = {"train": 50_000, "test": 10_000}
 CIFAR_FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 CLASSES = tuple(f"class{number}" for number in range(10))
 WORDS, LINES, WORDS_PER_LINE = 33_000, 24_000, 25
+TREEBANK_WORDS = 10_000
 TOKENS = 2_000_000
 PICTURES, DISTINCT_PICTURES = 3_200, 20
 TRAIN_PICTURES, VALIDATION_PICTURES = 640, 256  # of timm: epochs of ten steps of 64
@@ -24,9 +25,9 @@ SHARE_OF_WORDS = 0.0127  # of Cora's dictionary, in a paper
 Generator = np.random.Generator
 
 
-def mnist(repository: Path, _folder: Path, made_up: Generator) -> None:
+def mnist(_repository: Path, folder: Path, made_up: Generator) -> None:
     """Write the four files of MNIST, in the IDX format."""
-    raw = repository / "data/MNIST/raw"
+    raw = folder / "MNIST/raw"
     raw.mkdir(parents=True)
     for split, count in MNIST_IMAGES.items():
         images = made_up.integers(0, 256, (count, 28, 28), np.uint8)
@@ -38,7 +39,7 @@ def mnist(repository: Path, _folder: Path, made_up: Generator) -> None:
 def wikitext(_repository: Path, folder: Path, made_up: Generator) -> None:
     """Write the three texts of wikitext-2, shorter, with as many different words."""
     texts = folder / "data/wikitext-2"
-    texts.mkdir(parents=True)
+    texts.mkdir(parents=True, exist_ok=True)
     for split, lines in (("train", LINES), ("valid", LINES // 40), ("test", LINES // 40)):
         words = made_up.integers(0, WORDS, (lines, WORDS_PER_LINE))
         (texts / f"{split}.txt").write_text(
@@ -59,7 +60,7 @@ def airbench(repository: Path, _folder: Path, made_up: Generator) -> None:
 
 def cifar(_repository: Path, folder: Path, made_up: Generator) -> None:
     """Write the pickled batches of CIFAR-10."""
-    batches = folder / "data/cifar-10-batches-py"
+    batches = folder / "cifar-10-batches-py"
     batches.mkdir(parents=True)
     for name in CIFAR_FILES:
         batch = {
@@ -68,6 +69,24 @@ def cifar(_repository: Path, folder: Path, made_up: Generator) -> None:
         }
         (batches / name).write_bytes(pickle.dumps(batch))
     (batches / "batches.meta").write_bytes(pickle.dumps({"label_names": list(CLASSES)}))
+
+
+def cifar100(_repository: Path, folder: Path, made_up: Generator) -> None:
+    """Write the pickled files of CIFAR-100."""
+    files = folder / "cifar-100-python"
+    files.mkdir(parents=True)
+    for split, count in CIFAR_IMAGES.items():
+        data = made_up.integers(0, 256, (count, 3072), np.uint8)
+        labels = made_up.integers(0, 100, count).tolist()
+        (files / split).write_bytes(pickle.dumps({"data": data, "fine_labels": labels}))
+    (files / "meta").write_bytes(pickle.dumps({"fine_label_names": [str(number) for number in range(100)]}))
+
+
+def penn_treebank(_repository: Path, folder: Path, made_up: Generator) -> None:
+    """Write a text of as many different words as the Penn Treebank's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = made_up.integers(0, TREEBANK_WORDS, (LINES, WORDS_PER_LINE))
+    (folder / "train.txt").write_text("".join(" ".join(f"w{word}" for word in line) + "\n" for line in words))
 
 
 def shakespeare_char(repository: Path, _folder: Path, made_up: Generator) -> None:
@@ -123,11 +142,11 @@ def tokenizer(repository: Path, _folder: Path, _made_up: Generator) -> None:
     (package / "openai_public.py").write_text(TOKENIZER)
 
 
-def planetoid(repository: Path, _folder: Path, made_up: Generator) -> None:
+def cora(_repository: Path, folder: Path, made_up: Generator) -> None:
     """Write the raw files of Cora: 2708 papers, the last 1000 of them to test with."""
     from scipy.sparse import csr_matrix  # noqa: PLC0415  # only this maker needs it
 
-    raw = repository / "data/Planetoid/Cora/raw"
+    raw = folder / "Cora/raw"
     raw.mkdir(parents=True)
     papers, tested, taught = 2708, 1000, 140
     words = (made_up.random((papers, 1433)) < SHARE_OF_WORDS).astype(np.float32)
@@ -213,15 +232,19 @@ Maker = Callable[[Path, Path, Generator], None]
 MAKERS: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
-        *(mnist, wikitext, airbench, cifar, shakespeare_char, openwebtext, tokens, tokenizer),
-        *(planetoid, mutag, pets, image_folder, resnet50d),
+        *(mnist, wikitext, penn_treebank, airbench, cifar, cifar100, shakespeare_char, openwebtext, tokens),
+        *(tokenizer, cora, mutag, pets, image_folder, resnet50d),
     )
 }
 
 
 def make(name: str, repository: Path, folder: Path) -> None:
-    """Make the data of this name for the program, unless it has been made."""
-    done = repository / f".made_up_{name}"
+    """Make the data of this name, or `name@place` below the program's folder, unless it has been made."""
+    maker, _, place = name.partition("@")
+    if place:
+        folder = (folder / place).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+    done = (folder if place else repository) / f".made_up_{maker}"
     if not done.exists():
-        MAKERS[name](repository, folder, np.random.default_rng(0))
+        MAKERS[maker](repository, folder, np.random.default_rng(0))
         done.touch()

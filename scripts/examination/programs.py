@@ -1,6 +1,7 @@
 """The scripts of other people that pinprof is examined with: where each is, how it starts, and what a step of it is."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from pinprof.errors import PinprofError
 
@@ -10,10 +11,10 @@ class Program:
     """One script as it stands in its repository.
 
     `repository` is its folder beside the others, `folder` the working folder in it. `command` follows `python`.
-    `paths` are folders of the repository that its users put on PYTHONPATH. `data` names the makers of what it reads.
-    A step ends with each `calls_per_step`-th call of `marker`. `terminal`: it asks its terminal for its size.
-    `unchecked`: torchvision is not to compare checksums of made-up data with the real data's. `launcher` stands
-    between `python` and the command.
+    `paths` are folders of the repository that its users put on PYTHONPATH. `data` names the makers of what it
+    reads, `maker@place` where the place matters. A step ends with each `calls_per_step`-th call of `marker`.
+    `terminal`: it asks its terminal for its size. `unchecked`: torchvision is not to compare checksums of made-up
+    data with the real data's. `launcher` stands between `python` and the command.
     """
 
     name: str
@@ -50,7 +51,7 @@ PROGRAMS = (
         calls_per_step=2,  # the discriminator's and the generator's
     ),
     Program("imagenet", "examples", IMAGENET, folder="imagenet"),
-    Program("mnist", "examples", ("main.py",), folder="mnist", data=("mnist",)),
+    Program("mnist", "examples", ("main.py",), folder="mnist", data=("mnist@../data",)),
     Program(
         "word_language_model",
         "examples",
@@ -91,15 +92,15 @@ PROGRAMS = (
     Program(
         "cleanrl_ppo", "cleanrl", ("cleanrl/ppo.py",), paths=(".",), calls_per_step=16
     ),  # an iteration: the rollout, then four epochs of four minibatches
-    Program("vae", "examples", ("main.py",), folder="vae", data=("mnist",)),
-    Program("mnist_rnn", "examples", ("main.py", "--accel"), folder="mnist_rnn", data=("mnist",)),
-    Program("siamese_network", "examples", ("main.py",), folder="siamese_network", data=("mnist",)),
+    Program("vae", "examples", ("main.py",), folder="vae", data=("mnist@../data",)),
+    Program("mnist_rnn", "examples", ("main.py", "--accel"), folder="mnist_rnn", data=("mnist@../data",)),
+    Program("siamese_network", "examples", ("main.py",), folder="siamese_network", data=("mnist@../data",)),
     Program("mingpt", "minGPT", ("adder.py",), folder="projects/adder", paths=(".",)),
     Program(
         "pytorch_cifar",
         "pytorch-cifar",
         ("main.py",),
-        data=("cifar",),
+        data=("cifar@data",),
         terminal=True,
         unchecked=True,
     ),
@@ -129,7 +130,7 @@ PROGRAMS = (
         "pytorch_geometric",
         ("gcn.py", "--epochs", "20000"),
         folder="examples",
-        data=("planetoid",),
+        data=("cora@../data/Planetoid",),
     ),
     Program("accelerate_cv", "accelerate", PETS, folder="examples", data=("pets", "resnet50d")),
     Program(
@@ -172,10 +173,118 @@ PROGRAMS = (
     ),
 )
 
+OF_MNIST = ("mnist@../../data",)
+
+
+def _tutorial(name: str, folder: str, **options: Any) -> Program:
+    given: dict[str, Any] = {"data": OF_MNIST, **options}
+    return Program(f"tutorial_{name}", "pytorch-tutorial", ("main.py",), folder=f"tutorials/{folder}", **given)
+
+
+def _gan(name: str, optimizers: int = 2) -> Program:
+    folder = f"implementations/{name}"
+    return Program(
+        f"gan_{name.removesuffix('_gan')}",
+        "PyTorch-GAN",
+        (f"{name}.py",),
+        folder=folder,
+        data=("mnist@../../data/mnist",),
+        calls_per_step=optimizers,
+    )
+
+
+def _graph_network(name: str, place: str = "Cora") -> Program:
+    return Program(
+        f"pyg_{name}", "pytorch_geometric", (f"{name}.py",), folder="examples", data=(f"cora@../data/{place}",)
+    )
+
+
+def _makemore(kind: str) -> Program:
+    return Program(
+        f"makemore_{kind}", "makemore", ("makemore.py", "--device", "cuda", "--type", kind, "-o", f"out_{kind}")
+    )
+
+
+def _cifar100(net: str) -> Program:
+    command = ("train.py", "-net", net, "-gpu")
+    return Program(f"cifar100_{net}", "pytorch-cifar100", command, data=("cifar100@data",), unchecked=True)
+
+
+def _pendulum(name: str, *more: str, **options: Any) -> Program:
+    command = (f"cleanrl/{name}.py", "--env-id", "Pendulum-v1", *more)
+    return Program(f"cleanrl_{name.partition('_')[0]}", "cleanrl", command, paths=(".",), **options)
+
+
+def _imagenet(arch: str) -> Program:
+    return Program(
+        f"imagenet_{arch}",
+        "examples",
+        ("main.py", "--dummy", "--arch", arch, "--batch-size", "32", "--workers", "14"),
+        folder="imagenet",
+    )
+
+
+SOON = ("--learning-starts", "1000")
+
+MORE = (
+    _tutorial("feedforward", "01-basics/feedforward_neural_network"),
+    _tutorial("logistic", "01-basics/logistic_regression"),
+    _tutorial("cnn", "02-intermediate/convolutional_neural_network"),
+    _tutorial("rnn", "02-intermediate/recurrent_neural_network"),
+    _tutorial("two_way_rnn", "02-intermediate/bidirectional_recurrent_neural_network"),
+    _tutorial("resnet", "02-intermediate/deep_residual_network", data=("cifar@../../data",), unchecked=True),
+    _tutorial("language_model", "02-intermediate/language_model", data=("penn_treebank@data",)),
+    _tutorial("gan", "03-advanced/generative_adversarial_network", calls_per_step=2),
+    _tutorial("vae", "03-advanced/variational_autoencoder"),
+    *(_gan(name) for name in ("aae", "acgan", "cgan", "ebgan", "gan", "lsgan", "sgan", "dcgan", "relativistic_gan")),
+    _gan("infogan", optimizers=3),
+    *(_makemore(kind) for kind in ("transformer", "rnn", "gru", "bow", "mlp")),
+    Program("lecture_gpt", "ng-video-lecture", ("gpt.py",)),
+    Program("lecture_bigram", "ng-video-lecture", ("bigram.py",)),
+    *(_cifar100(net) for net in ("resnet18", "mobilenetv2", "shufflenetv2", "densenet121")),
+    Program(
+        "cifar_resnet20",
+        "pytorch_resnet_cifar10",
+        ("trainer.py", "--arch", "resnet20", "--save-dir", "out"),
+        data=("cifar@data",),
+        unchecked=True,
+    ),
+    *(_graph_network(name) for name in ("dna", "gcn2_cora", "super_gat")),
+    Program(
+        "pyg_gat",
+        "pytorch_geometric",
+        ("gat.py", "--epochs", "20000"),
+        folder="examples",
+        data=("cora@../data/Planetoid",),
+    ),
+    Program(
+        "pyg_autoencoder",
+        "pytorch_geometric",
+        ("autoencoder.py", "--epochs", "20000"),
+        folder="examples",
+        data=("cora@../data/Planetoid",),
+    ),
+    Program("cleanrl_c51", "cleanrl", ("cleanrl/c51.py", "--learning-starts", "1000"), paths=(".",)),
+    _pendulum("ddpg_continuous_action", *SOON),
+    _pendulum("td3_continuous_action", *SOON),
+    _pendulum("sac_continuous_action", *SOON),
+    *(_imagenet(arch) for arch in ("mobilenet_v2", "resnet50", "squeezenet1_1")),
+    Program(
+        "word_transformer",
+        "examples",
+        ("main.py", "--accel", "--model", "Transformer", "--lr", "5"),
+        folder="word_language_model",
+        data=("wikitext",),
+        marker="backward",
+    ),
+    Program("forward_forward", "examples", ("main.py",), folder="mnist_forward_forward", data=("mnist@data",)),
+)
+"""Scripts whose steps estimates are learned from, beside those above; none is examined."""
+
 
 def program(name: str) -> Program:
     """Return the program of this name."""
-    for each in PROGRAMS:
+    for each in (*PROGRAMS, *MORE):
         if each.name == name:
             return each
-    raise UnknownProgramError(f"no program {name}; there are: {', '.join(each.name for each in PROGRAMS)}")
+    raise UnknownProgramError(f"no program {name}; there are: {', '.join(each.name for each in (*PROGRAMS, *MORE))}")
