@@ -11,9 +11,10 @@ the profiler: so the fit needs no traces.
 """
 
 import json
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
@@ -29,10 +30,12 @@ from pinprof.replay.calibration import (
     cost_of,
     host_ns_per_event,
     likely_ns,
-    noise_of,
+    unsure_of,
     way_of,
 )
 from pinprof.replay.machine import pace
+from pinprof.replay.program import Program
+from pinprof.replay.step import SHORT_OF_TRUTH
 from pinprof.trace import read_trace
 
 ROWS = Path("traces/estimates.json")
@@ -66,6 +69,12 @@ class Row:
     launch_spread: float
     steps: tuple[float, ...]
     """Replayed at each of `COSTS_NS`."""
+    unfed: tuple[float, ...]
+    """The same without the time of the input; nothing where that is no shorter."""
+    by_workers: bool
+    """Whether workers of a DataLoader made its batches."""
+    error: float
+    """`Program.step_error`; 0 of recordings that were read before there was such a figure."""
 
     @property
     def tells(self) -> bool:
@@ -78,9 +87,9 @@ class Row:
         """The cost at which the replay takes the measured step."""
         return float(np.interp(-self.step, [-step for step in self.steps], COSTS_NS))
 
-    def at(self, cost_ns: float) -> float:
-        """Return the step that the estimate would be at a cost."""
-        step = float(np.interp(cost_ns, COSTS_NS, self.steps))
+    def at(self, cost_ns: float, *, fed: bool = True) -> float:
+        """Return the step that the estimate would be at a cost, or that without the time of the input."""
+        step = float(np.interp(cost_ns, COSTS_NS, self.steps if fed or not self.unfed else self.unfed))
         return min(max(step, self.busy), self.traced)
 
     @property
@@ -110,7 +119,7 @@ def add(folder: Path, machine: str) -> None:
 def stored() -> list[Row]:
     """Return the rows that are there."""
     entries = json.loads(ROWS.read_text()) if ROWS.exists() else []
-    return [Row(**{**entry, "steps": tuple(entry["steps"])}) for entry in entries]
+    return [Row(**{**entry, "steps": tuple(entry["steps"]), "unfed": tuple(entry["unfed"])}) for entry in entries]
 
 
 def rows_of(folder: Path, machine: str) -> Iterator[Row]:
@@ -132,8 +141,17 @@ def rows_of(folder: Path, machine: str) -> Iterator[Row]:
             round(host_ns_per_event(program), 1),
             round(program.launch_ns, 1),
             round(program.launch_spread, 4),
-            tuple(round(pace([program], replay.steps, cost_of(cost)).step_ns / MS, 4) for cost in COSTS_NS),
+            steps := replayed(program, replay.steps),
+            () if steps == (unfed := replayed(program, replay.steps, math.inf)) else unfed,
+            rank.loader.by_workers,
+            round(program.step_error, 4),
         )
+
+
+def replayed(program: Program, steps: int, input_speed: float = 1.0) -> tuple[float, ...]:
+    """Return the step in ms at each of `COSTS_NS`."""
+    costs = [replace(cost_of(cost), input_speed=input_speed) for cost in COSTS_NS]
+    return tuple(round(pace([program], steps, cost).step_ns / MS, 4) for cost in costs)
 
 
 def measured(folder: Path) -> Iterator[tuple[Path, str, list[float]]]:
@@ -207,8 +225,10 @@ def table(label: str, judged: Sequence[tuple[Row, float]]) -> None:
 def estimate(row: Row, share: float) -> tuple[float, float, float]:
     """Return the step that is estimated at a share, and its range."""
     low, high = BOUNDS
-    cost, noise = likely_ns(share, row.host_ns, row.launch_ns, row.launch_spread), noise_of(row.launch_ns)
-    least, most = row.at(cost * high) * (1 - noise), row.at(cost * low) * (1 + noise)
+    cost = likely_ns(share, row.host_ns, row.launch_ns, row.launch_spread)
+    noise = unsure_of(row.launch_ns, row.error, row.traced / row.at(cost) - 1)
+    least, most = row.at(cost * high, fed=False) * (1 - noise), row.at(cost * low) * (1 + noise)
+    most = row.traced * (1 + SHORT_OF_TRUTH) if row.by_workers else most
     return row.at(cost), max(least, row.busy), most
 
 

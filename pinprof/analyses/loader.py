@@ -36,6 +36,11 @@ class LoaderSums:
     in_process: bool
     """Whether the main process makes the batches itself (`num_workers=0`)."""
 
+    @property
+    def by_workers(self) -> bool:
+        """Whether workers make the batches: whether they keep up without a profiler, a trace with one cannot tell."""
+        return self.waits > 0 and not self.in_process
+
 
 @dataclass(frozen=True)
 class LoaderWaits(LoaderSums):

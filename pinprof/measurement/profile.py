@@ -154,7 +154,9 @@ def profile_of(details: Details, replay: Replay) -> Profile:
 
 def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
     """Return what makes a trace less than it seems, the gravest first."""
-    return find_doubts(Seen(details.trace, details.steps, replay.step, details.syncs, details.irregular))
+    return find_doubts(
+        Seen(details.trace, details.steps, replay.step, details.syncs, details.irregular, details.loader.by_workers)
+    )
 
 
 def _in_short(info: Info) -> Info:

@@ -19,7 +19,7 @@ USUAL_NS = 1_600.0
 median of the costs that fit 57 recordings of 27 programs."""
 Way: TypeAlias = Literal["plain", "memory", "stacks"]
 """How a trace was recorded: with allocations, with Python functions (whatever else), or with neither."""
-HOST_SHARE: Final[dict[Way, float]] = {"plain": 0.35, "memory": 0.42, "stacks": 0.44}
+HOST_SHARE: Final[dict[Way, float]] = {"plain": 0.33, "memory": 0.42, "stacks": 0.44}
 """What a profiler costs, as a share of the host's time per recorded op and call, where launches do not scatter: medians
 of the costs that fit the measured steps of the recordings in traces/estimates.json (scripts/fit_calibration.py). A slow
 host slows the profiler too. The share grows with `Program.launch_spread`: a host that does other work besides while it
@@ -28,13 +28,18 @@ RARE = 90
 """Percentile of the calls, by host time per op and call: what they take beyond it is the program's own work."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 0.2, 1.2
 """The cost is kept between these shares of the median launch: all but a few of the same recordings lie between them."""
-BOUNDS = 0.8, 1.25
-"""The least and the most that a profiler may have cost, in times of what is expected; with the noise below, 89 % of
-the recordings of programs, and of machines, that nothing was learned from have the measured step in the range."""
+BOUNDS = 0.9, 1.1
+"""The least and the most that a profiler may have cost, in times of what is expected."""
+UNSURE, SLOW_UNSURE, ERRORS = 0.1, 0.04, 2.0
+"""An estimate is off by the first share of the step on a host whose launches take `FAST_LAUNCH_NS`, by the second one
+more for each time as long that they take, and by so many standard errors of the recorded steps: with the bounds above
+the narrowest such range that holds 88 % of 283 measured steps (scripts/fit_calibration.py)."""
 NOISE, SLOW_NOISE, FAST_LAUNCH_NS = 0.05, 0.04, 4_000.0
 """Two runs of a program differ by the first share of the step where the host launches a kernel in so many ns, and by
 the second one more for each time as long that it takes: windows of 0.25 s of one run scattered by 3 % on hosts whose
 launches take 4 us, and by 20 % on those with 7 to 9 us."""
+MUCH = 0.2
+"""Where the profiler made the step longer by less than this share, the estimate is the less unsure."""
 MOST_NS = 10_000.0
 """No profiler costs more than this per op or call."""
 MOST_HURRIED = 4.0
@@ -56,8 +61,13 @@ class Calibration:
     """As little as it may be."""
     high: ProfilerCost
     """As much as it may be."""
-    noise: float
-    """By this share of the step two runs differ."""
+    launch_ns: float
+    step_error: float
+    """`Program.step_error`, of the rank that has most of it."""
+
+    def unsure(self, longer: float) -> float:
+        """Return by which share the estimate may be off besides, if the profiler made the step longer by this share."""
+        return unsure_of(self.launch_ns, self.step_error, longer)
 
 
 def cost_of(per_event_ns: float) -> ProfilerCost:
@@ -76,7 +86,9 @@ def expected(programs: Sequence[Program], way: Way) -> Calibration:
     """Return what the profiler may have cost the recordings of all ranks, by their own times."""
     cost = float(np.mean([_expected_ns(program, way) for program in programs]))
     low, high = BOUNDS
-    return Calibration(cost_of(cost), cost_of(low * cost), cost_of(high * cost), noise_between_runs(programs))
+    launch_ns = float(np.mean([program.launch_ns for program in programs]))
+    error = max(program.step_error for program in programs)
+    return Calibration(cost_of(cost), cost_of(low * cost), cost_of(high * cost), launch_ns, error)
 
 
 def _expected_ns(program: Program, way: Way) -> float:
@@ -89,6 +101,16 @@ def likely_ns(share: float, host_ns: float, launch_ns: float, launch_spread: flo
     return min(max(share * launch_spread * host_ns, LEAST_LAUNCHES * launch_ns), MOST_LAUNCHES * launch_ns, MOST_NS)
 
 
+def unsure_of(launch_ns: float, step_error: float, longer: float) -> float:
+    """Return by which share an estimate may be off, whatever an op costs: at least as far as two runs differ.
+
+    `longer`: by which share the profiler made the step longer.
+    """
+    least = noise_of(launch_ns)
+    most = UNSURE + SLOW_UNSURE * _slower(launch_ns) + ERRORS * step_error
+    return least + max(most - least, 0.0) * min(max(longer, 0.0) / MUCH, 1.0)
+
+
 def noise_between_runs(programs: Sequence[Program]) -> float:
     """Return by which share of the step two runs of these ranks differ."""
     return noise_of(float(np.mean([program.launch_ns for program in programs])))
@@ -96,16 +118,20 @@ def noise_between_runs(programs: Sequence[Program]) -> float:
 
 def noise_of(launch_ns: float) -> float:
     """Return by which share of the step two runs differ where a launch takes so long."""
-    return NOISE + SLOW_NOISE * max(launch_ns / FAST_LAUNCH_NS - 1, 0.0)
+    return NOISE + SLOW_NOISE * _slower(launch_ns)
+
+
+def _slower(launch_ns: float) -> float:
+    return max(launch_ns / FAST_LAUNCH_NS - 1, 0.0)
 
 
 def host_ns_per_event(program: Program) -> float:
     """Return the host's time per recorded op and call, but for rare long ones; 0 if none is recorded."""
-    calls = [call for call in program.calls if call.events > 0]
+    calls = [call for call in program.calls if call.events > call.input_events]
     if not calls:
         return 0.0
-    events = np.array([call.events for call in calls])
-    own = np.array([call.gap_ns - call.fixed_ns - call.artefact_ns for call in calls])
+    events = np.array([call.events - call.input_events for call in calls])
+    own = np.array([call.gap_ns - call.input_ns - call.artefact_ns for call in calls])
     per_event = np.maximum(own, 0.0) / events
     return float(np.average(np.minimum(per_event, np.percentile(per_event, RARE)), weights=events))
 

@@ -58,13 +58,17 @@ class ProfilerCost:
 
     def before_ns(self, host: HostTimes) -> Floats:
         """Return the host's time before each call without the profiler's cost."""
-        own = host.gap - host.fixed
+        own = host.gap - host.input
         if self.steady:
             own = own - host.artefact
-        own = np.where(own > 0, np.maximum(own - self.per_event_ns * host.events, self.keep * own), own)
+        own = self._without_cost(own, host.events - host.input_events)
         python = np.minimum(host.python, np.maximum(own, 0.0))
         own = python / self.python_speed + (own - python) / self.op_speed
-        return host.fixed / self.input_speed + own / self.host_speed
+        loading = self._without_cost(host.input, host.input_events)
+        return loading / self.input_speed + own / self.host_speed
+
+    def _without_cost(self, times: Floats, events: Floats) -> Floats:
+        return np.where(times > 0, np.maximum(times - self.per_event_ns * events, self.keep * times), times)
 
     def saved_ns(self, host: HostTimes) -> Floats:
         """Return how much less time each call takes itself than in the recording."""

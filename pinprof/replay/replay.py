@@ -57,7 +57,8 @@ class Replay:
 
     def _estimate(self) -> StepEstimate:
         calibration = expected(self.programs, way_of([rank.trace for rank in self.ranks]))
-        return estimate_step([rank.steps for rank in self.ranks], self.programs, self.steps, calibration, self._apart())
+        times, by_workers = [rank.steps for rank in self.ranks], any(rank.loader.by_workers for rank in self.ranks)
+        return estimate_step(times, self.programs, self.steps, calibration, self._apart(), fed_by_workers=by_workers)
 
     def _apart(self) -> Program | None:
         """Return the only rank's program as if it waited for no other; None if it meets none, or there are more."""

@@ -72,26 +72,31 @@ def estimate_step(
     steps: int,
     calibration: Calibration,
     waiting_for_nobody: Program | None = None,
+    *,
+    fed_by_workers: bool = False,
 ) -> StepEstimate:
     """Return the step of a job by the times of its ranks; `programs` are those of so many of their complete steps.
 
-    A profiler slows the workers of a DataLoader, too: the least is a step that never waits for input.
+    A profiler slows the workers of a DataLoader, too: the least is a step that never waits for input. It slows the host
+    more, so that workers keep up that do not otherwise: of a job that is `fed_by_workers`, the most is the traced step.
 
     Of a single rank the time in which its GPU worked is the least that the step can be; of several, part of that was
     waiting for each other. If a single rank waited for others whose traces are not given, it is unknown how much of
     that the profiler caused: the least is then the step in which it waits for nobody.
     """
-    estimate = _by_replay(times, programs, steps, calibration)
+    estimate = _by_replay(times, programs, steps, calibration, inf if fed_by_workers else 1.0)
     if waiting_for_nobody is None or estimate.range_ns is None:
         return estimate
     low, high = estimate.range_ns
     least = pace([waiting_for_nobody], steps, calibration.high)
-    return replace(estimate, range_ns=(min(max(least.step_ns * (1 - calibration.noise), least.busy_ns), low), high))
+    unsure = calibration.unsure(high / least.step_ns - 1 if least.step_ns else 0.0)
+    return replace(estimate, range_ns=(min(max(least.step_ns * (1 - unsure), least.busy_ns), low), high))
 
 
 def _by_replay(
-    times: Sequence[StepTimes], programs: Sequence[Program], steps: int, calibration: Calibration
+    times: Sequence[StepTimes], programs: Sequence[Program], steps: int, calibration: Calibration, at_most: float
 ) -> StepEstimate:
+    """`at_most`: how many times as long as the longest replay the step may be, up to the traced one."""
     traced, busy = ([time for time in each if time is not None] for each in zip(*map(_times, times), strict=True))
     if not traced or not busy:
         return StepEstimate(None, "estimated", None)
@@ -104,7 +109,8 @@ def _by_replay(
         return StepEstimate(None, "estimated", (least, most))
     runs = (fastest, *(pace(programs, steps, cost) for cost in (calibration.cost, calibration.low)))
     low, middle, high = (min(max(run.step_ns, least), most) for run in runs)
-    low, high = low * (1 - calibration.noise), high * (1 + calibration.noise)
+    unsure = calibration.unsure(most / middle - 1 if middle else 0.0)
+    low, high = low * (1 - unsure), high * (1 + unsure) * at_most
     return StepEstimate(middle, "estimated", (max(low, least), min(high, most * (1 + SHORT_OF_TRUTH))))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -131,25 +131,26 @@ class _Change:
 
     def applied(self, calls: Iterable[Call]) -> Iterable[Call]:
         """Yield the calls that are left, as they are then; the host's time before the others goes to the next."""
-        gap = fixed = artefact = python = work = events = 0.0
+        gap = loading = artefact = python = work = events = loaded = 0.0
         for call in calls:
             share = self._share_kept(call)
-            own = call.gap_ns - call.fixed_ns
-            waited = 0.0 if self.edits.without_input else call.fixed_ns
-            gap += waited + own * share
-            fixed += waited
+            own = call.gap_ns - call.input_ns
+            kept = 0.0 if self.edits.without_input else 1.0
+            gap += call.input_ns * kept + own * share
+            loading += call.input_ns * kept
             artefact += call.artefact_ns * share
             if self.edits.without_pauses:
                 gap -= min(call.python_ns, own * share)
             else:
                 python += call.python_ns
                 work += call.own_work_ns * share
-            events += call.events * share
+            events += (call.events - call.input_events) * share + call.input_events * kept
+            loaded += call.input_events * kept
             changed = None if self._is_removed(call) else self._changed(call)
             if changed is None:
                 continue
-            yield _with_host_times(changed, (gap, fixed, artefact, python, work, events))
-            gap = fixed = artefact = python = work = events = 0.0
+            yield _with_host_times(changed, (gap, loading, artefact, python, work, events, loaded))
+            gap = loading = artefact = python = work = events = loaded = 0.0
 
     def _removed_times(self) -> dict[int, Intervals]:
         """Return by thread the times that are removed, and those of removed ops."""
@@ -226,11 +227,12 @@ class _Change:
         return COPY_START_NS + size / self.gbps if measured is None else measured
 
 
-def _with_host_times(call: Call, times: tuple[float, float, float, float, float, float]) -> Call:
-    """Return a call with these times of the host before it; itself if it has them."""
-    if times == (call.gap_ns, call.fixed_ns, call.artefact_ns, call.python_ns, call.own_work_ns, call.events):
+HOST_FIELDS = ("gap_ns", "input_ns", "artefact_ns", "python_ns", "own_work_ns", "events", "input_events")
+
+
+def _with_host_times(call: Call, times: tuple[float, ...]) -> Call:
+    """Return a call with these of the host before it, as `HOST_FIELDS` names them; itself if it has them."""
+    if times == tuple(getattr(call, name) for name in HOST_FIELDS):
         return call
-    gap, fixed, artefact, python, work, events = times
-    return replace(
-        call, gap_ns=gap, fixed_ns=fixed, artefact_ns=artefact, python_ns=python, own_work_ns=work, events=events
-    )
+    changed: dict[str, Any] = dict(zip(HOST_FIELDS, times, strict=True))
+    return replace(call, **changed)

@@ -22,13 +22,13 @@ def in_graphs(calls: Iterable[Call], graphed: Collection[int], longer: Mapping[i
     torch's Python in optimizers and backward passes. What no graph holds stays where it is: waits for input, long
     pauses, and ops that the host computes.
     """
-    for call in _in_one(calls, graphed, lambda call: call.fixed_ns + call.own_work_ns):
+    for call in _in_one(calls, graphed, lambda call: call.input_ns + call.own_work_ns):
         yield _prolonged(call, longer) if any(work.row in longer for work in call.works) else call
 
 
 def fused(calls: Iterable[Call], optimizers: Collection[int]) -> Iterable[Call]:
     """Yield the calls as they are where one launch makes all of an optimizer's; its Python stays."""
-    return _in_one(calls, optimizers, lambda call: call.fixed_ns + call.python_ns)
+    return _in_one(calls, optimizers, lambda call: call.input_ns + call.python_ns)
 
 
 def _in_one(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call], float]) -> Iterable[Call]:
@@ -47,8 +47,8 @@ def _in_one(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call],
 
 
 def _with_host_time(call: Call, time: float) -> Call:
-    python = min(call.python_ns, max(time - call.fixed_ns, 0.0))
-    return replace(call, gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0)
+    python = min(call.python_ns, max(time - call.input_ns, 0.0))
+    return replace(call, gap_ns=time, python_ns=python, artefact_ns=0.0, events=call.input_events)
 
 
 def _prolonged(call: Call, longer: Mapping[int, float]) -> Call:

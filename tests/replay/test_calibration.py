@@ -1,4 +1,5 @@
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -12,9 +13,10 @@ from pinprof.replay.calibration import (
     expected,
     fitted,
     noise_of,
+    unsure_of,
 )
-from pinprof.replay.machine import pace
-from pinprof.replay.program import ISSUE, Call, Program
+from pinprof.replay.machine import ProfilerCost, pace
+from pinprof.replay.program import ERROR_OF_ONE, ISSUE, Call, Program
 
 
 def program_of(*gaps_ns: float, launch_ns: float, events: float = 2.0) -> Program:
@@ -67,6 +69,27 @@ def test_the_range_lies_around_what_is_expected() -> None:
 
 def test_runs_on_a_slow_host_differ_by_more() -> None:
     assert noise_of(3_000) == noise_of(4_000) < noise_of(8_000)
+
+
+def test_an_estimate_is_unsure_where_the_profiler_cost_much_and_steps_scatter_but_never_less_than_runs_differ() -> None:
+    assert unsure_of(4_000, 0.1, longer=0.0) == noise_of(4_000) < unsure_of(4_000, 0.1, longer=0.1)
+    assert unsure_of(4_000, 0.1, longer=0.2) == unsure_of(4_000, 0.1, longer=0.9) == pytest.approx(0.3)
+    assert unsure_of(4_000, 0.0, longer=0.9) == pytest.approx(0.1)
+
+
+def test_steps_that_scatter_tell_less_of_others() -> None:
+    program = program_of(10_000, 12_000, 14_000, launch_ns=4_000)
+    apart = replace(program, calls=tuple(replace(call, step=step) for step, call in enumerate(program.calls)))
+    assert apart.step_error == pytest.approx(2_000 / 12_000 / 3**0.5)
+    assert replace(apart, calls=apart.calls[:1]).step_error == ERROR_OF_ONE
+
+
+def test_ops_that_load_data_in_the_process_cost_the_profiler_their_part() -> None:
+    """Of 20 us before a call 12 load data, with four of six events; the profiler cost 1 us for each."""
+    call = Call(0, ISSUE, 20_000, input_ns=12_000, events=6, input_events=4, step=0)
+    cost = ProfilerCost(1_000.0, 0.2)
+    assert cost.before_ns(Program((call,)).host).tolist() == [20_000 - 6_000]
+    assert replace(cost, input_speed=inf).before_ns(Program((call,)).host).tolist() == [8_000 - 2_000]
 
 
 @pytest.mark.parametrize("step_ns", [150_000.0, 90_000.0, 35_000.0])

@@ -8,7 +8,7 @@ from trace_builder import SIDE, TraceBuilder
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.replay.machine import Job, ProfilerCost, ReplayRun, pace
-from pinprof.replay.program import Program, build_program
+from pinprof.replay.program import LOADING, Program, build_program
 from pinprof.trace import Trace, read_trace
 
 TOLERATED = 0.02
@@ -132,6 +132,25 @@ def test_the_pace_of_a_gpu_bound_program_is_the_gpus(tmp_path: Path) -> None:
     steady = pace([program.of_steps({1, 2})], 2)
     assert steady.step_ns == pytest.approx(500_000, rel=0.01)
     assert steady.busy_ns == pytest.approx(500_000, rel=0.01)
+
+
+def test_short_ops_of_a_loader_in_the_process_count_by_their_share_of_the_time(tmp_path: Path) -> None:
+    """Before the second launch: 100 ops of a DataLoader in 200 us, then 10 ops in 100 us, five times as long each."""
+    builder = TraceBuilder()
+    builder.kernel(20, 5, launch=10)
+    builder.event("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 20, 200)
+    for number in range(100):
+        builder.op("aten::div", 20 + 2 * number, 1)
+    for number in range(10):
+        builder.op("aten::add", 220 + 10 * number, 5)
+    builder.kernel(330, 5, launch=320)
+    _, program = built(builder, tmp_path)
+    call = program.calls[1]
+    assert (call.gap_ns, call.input_ns) == (310_000, 200_000)
+    own = call.events - call.input_events
+    assert own == pytest.approx(11, abs=1)  # with the launch before
+    per_op = (call.gap_ns - call.input_ns) / own
+    assert call.input_events == pytest.approx(LOADING * 100 * (200_000 / 100) / per_op, rel=0.15)
 
 
 def test_the_profilers_cost_comes_out_of_the_hosts_time_only(tmp_path: Path) -> None:

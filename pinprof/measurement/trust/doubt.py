@@ -87,6 +87,8 @@ class Seen(NamedTuple):
     step: StepEstimate
     syncs: Syncs
     irregular: tuple[IrregularStep, ...] = ()
+    by_workers: bool = False
+    """Whether workers of a DataLoader make the batches."""
 
 
 Check: TypeAlias = Callable[[Seen], Doubt | None]

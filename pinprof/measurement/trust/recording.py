@@ -166,6 +166,9 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
     return f"it has {' and '.join(named)} in it" if named else why[step.reason]
 
 
+KEEPING_UP = "the profiler slows the host more than the DataLoader's workers: they may not keep up without it"
+
+
 def profiler_cost(seen: Seen) -> Doubt | None:
     """Report how much longer the profiler made the step, and whether that is only estimated."""
     step, traced = seen.step.step_ns, seen.times.traced_ns
@@ -188,13 +191,12 @@ def profiler_cost(seen: Seen) -> Doubt | None:
             "it cannot be told from the trace: what is shown of the step has the profiler's cost in it",
             remedy,
         )
-    return Doubt(
-        "the step without profiler",
+    effect = (
         f"it is estimated; the profiler made it about {longer}, and the host's times are inflated"
         if longer
-        else "it is estimated; the profiler slows the host, and the trace does not tell how much",
-        remedy,
+        else "it is estimated; the profiler slows the host, and the trace does not tell how much"
     )
+    return Doubt("the step without profiler", effect + (f"; {KEEPING_UP}" if seen.by_workers else ""), remedy)
 
 
 def host_memory(seen: Seen) -> Doubt | None:
