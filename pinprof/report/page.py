@@ -9,7 +9,11 @@ from pinprof.report.elements import Markup
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
 """Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
 
-SCRIPTS = (*(f"timeline/{name}.js" for name in ("data", "words", "cells", "figure", "view")), "page.js")
+PARTS = (
+    *("data", "words", "cells", "rows", "layout", "stage", "paint", "marks", "overview", "finder"),
+    *("related", "told", "sums", "view", "motion", "pointer", "keys", "link", "picture"),
+)
+SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
 

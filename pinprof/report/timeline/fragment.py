@@ -1,8 +1,7 @@
 """The timeline as a piece of a page: what is drawn in words, what steers the view, and the packed columns.
 
-The page's script draws them as heatmaps (`figure.js`), each painted as one image: in Chromium on two cores 20,000
-rectangles took 0.15 s, zooming 0.05 s. Horizontal bars took 0.85 and 0.6 s, filled polygons 0.5 and 0.3 s, WebGL lines
-2.1 and 1.0 s. But plotly leaves out a cell that is much narrower than a pixel, and so the script widens those.
+The page's scripts draw them on a canvas of their own: plotly took 50 ms for each zoom of 20,000 rectangles, which is
+too slow to follow a hand.
 """
 
 from collections.abc import Iterable
@@ -15,16 +14,12 @@ from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.lanes import merged, not_drawn
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.payload import packed
+from pinprof.report.timeline.toolbar import toolbar
 from pinprof.report.timeline.window import Window, choose_window
 from pinprof.report.timeline.zoom import worst
 from pinprof.rules import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import duration
-
-KEYS = (
-    "Drag to zoom, double-click to go back, click for launch and details. Keys: + - ← → zoom and move, "
-    "PageUp PageDown go from step to step, 0 shows all, / searches, Esc clears."
-)
 
 
 def fragment(
@@ -52,22 +47,14 @@ def fragment(
     said = note(in_words(trace, analysis, detail, view, first_ns))
     return Markup("""<div class="timeline" data-shared="{}"{}>
 {}
-<div class="steer" role="group" aria-label="Part of the timeline that is shown">
-<button type="button" class="all">all</button>
-<button type="button" class="previous" aria-label="previous step">&lsaquo;</button>
-<label>step <select class="step"></select></label>
-<button type="button" class="next" aria-label="next step">&rsaquo;</button>
-<label>find <input type="search" class="find" placeholder="name" spellcheck="false"></label>
-<button type="button" class="found-next" hidden>next</button>
-<output class="found"></output>
-</div>
-<p class="hint">{}</p>
+{}
 <div class="plot" tabindex="0" role="application" aria-label="Timeline"></div>
 <p class="drawn" aria-live="off"></p>
+<div class="sums" role="region" aria-label="Sums of the selection" hidden></div>
 <div class="chosen" aria-live="polite" hidden></div>
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
 <script type="application/x-deflate" class="columns">{}</script>
-</div>""").format(shared, first, said, KEYS, escape(packed(trace, analysis, detail, view)))
+</div>""").format(shared, first, said, toolbar(), escape(packed(trace, analysis, detail, view)))
 
 
 def in_words(

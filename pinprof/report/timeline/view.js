@@ -1,86 +1,192 @@
 // One timeline on the page: its state, and what is drawn again when the state changes.
 
-const LABEL_MIN = 34; // pixels; narrower rectangles have no label
-const LABEL_PADDING = 3; // pixels
-const WIDE_MARK = 160; // pixels; on what is wider, the name of a mark stands in the middle
 const EDGE = 0.01; // of a step's length, shown before and after it
 const AROUND = 0.35; // of what a finding is about, shown before and after it
-const NEAREST = 20; // ns; no view is shorter
-
-const made = (tag, className, text = "") => {
-  const element = document.createElement(tag);
-  element.className = className;
-  element.textContent = text;
-  return element;
-};
-
-const clamped = ([from, to], [least, most]) => {
-  const span = Math.min(Math.max(to - from, NEAREST), most - least);
-  const start = Math.min(Math.max((from + to - span) / 2, least), most - span);
-  return [start, start + span];
-};
-
-const widenedBy = ([from, to], share) => [from - share * (to - from), to + share * (to - from)];
+const SETTLED = 120; // ms without a change, after which what takes time is done
 
 class Timeline {
   constructor(root, data) {
     this.root = root;
     this.data = data;
     this.plot = root.querySelector(".plot");
+    this.stage = new Stage(this.plot);
     this.whole = widenedBy(data.whole, EDGE);
     this.first = root.dataset.first ? JSON.parse(root.dataset.first) : widenedBy(data.view, EDGE);
     this.view = clamped(this.first, this.whole);
-    this.folded = new Set();
+    this.folded = foldedAtFirst(data);
     this.hidden = new Set();
-    this.colours = coloursOf(data);
+    this.version = 0; // of what is hidden and lit
+    this.rows = new Map();
     this.marks = [];
     this.link = undefined;
-    this.isFound = undefined;
-    this.drawn = new Map();
+    this.chosen = undefined; // the event that is told about
+    this.selection = undefined; // { from, to, lanes }
+    this.tool = "pan";
+    this.isOnPaper = false;
+    this.finder = new Finder(this);
+    this.overview = new Overview(this);
+    this.placed = layOut(data, this.folded);
+    this.settled = []; // called when the view has come to rest
   }
 
   get width() {
-    return Math.max(this.plot.clientWidth - ROOM.l - ROOM.r, 100);
+    return this.stage.width;
   }
 
-  // Draws what is to be seen of the lanes; returns when plotly is done.
-  async draw() {
-    const [from, to] = this.view;
-    const pixel = (to - from) / this.width;
-    const around = widenedBy(this.view, MARGIN);
-    this.placed = layOut(this.data, this.folded);
-    this.drawn = new Map();
-    const rows = [];
-    for (const [lane, place] of this.placed.places) {
-      const cells = cellsOf(lane, ...around, pixel, this.hidden, this.isFound);
-      if (!cells.length) continue;
-      const drawn = { cells, edges: edgesOf(cells, LEAST * pixel) };
-      this.drawn.set(lane, drawn);
-      rows.push(rowOf(this.data, this.colours, drawn, place, around, this.isFound !== undefined));
+  rowOf(lane) {
+    let row = this.rows.get(lane);
+    if (!row) {
+      row = new Row(lane, this.hidden);
+      row.light(this.finder.flags?.get(lane));
+      this.rows.set(lane, row);
     }
-    const { shapes, notes } = marksOf(this.marks, this.link, this.placed.places);
-    const layout = layoutOf(this.data, this.placed, this.view, shapes, this.width);
-    this.plot.style.height = `${layout.height}px`;
-    await Plotly.react(this.plot, rows, layout, {
-      displaylogo: false,
-      responsive: true,
-      doubleClick: false,
-      modeBarButtons: [["zoom2d", "pan2d"], ["toImage"]],
-    });
-    this.drawLabels(notes);
-    this.drawHeadings();
-    this.sayMerged();
+    return row;
   }
 
-  // Shows a part of the trace, in ns; drawings that come in quick succession become one.
+  // Draws in the next frame what is to be seen; returns when that is done.
+  draw() {
+    this.pending ??= new Promise((resolve) => requestAnimationFrame(() => {
+      this.pending = undefined;
+      this.paint();
+      resolve();
+    }));
+    this.plot.dataset.moving = "";
+    clearTimeout(this.settling);
+    this.settling = setTimeout(() => this.settle(), SETTLED);
+    return this.pending;
+  }
+
+  settle() {
+    this.paint(true);
+    this.sayDrawn();
+    for (const listener of this.settled) listener();
+    delete this.plot.dataset.moving;
+  }
+
+  // Paints the lanes on the screen, or all of them.
+  paint(isWhole = false) {
+    const { stage, view } = this;
+    const theme = themeOf(this.isOnPaper);
+    this.placed = layOut(this.data, this.folded);
+    const { tops, height } = this.placed;
+    const { width, ratio } = stage;
+    this.overview.paint(theme);
+    const { ticks, title } = axisOf(this.data, view, width);
+    const [above, below] = isWhole || this.isOnPaper ? [-Infinity, Infinity] : stage.inSight();
+    const context = stage.cleared(stage.canvas, width, height);
+    const painter = new Painter(this.data, context, { view, width, ratio });
+    this.paintGrid(painter, theme, ticks, height);
+    for (const [lane, top] of tops) if (top + ROW > above && top < below) this.paintLane(painter, theme, lane, top);
+    for (const mark of this.marks.filter(({ start, end }) => start < view[1] && end > view[0])) {
+      const reach = reachOf(tops, mark.lanes);
+      if (reach) paintMark(painter, theme, mark, reach);
+    }
+    if (this.link) paintLink(painter, theme, this.link, tops);
+    this.writeAround(ticks, title);
+    this.plot.dataset.view = view.join(" ");
+  }
+
+  paintGrid({ context, ratio, scale, view }, theme, ticks, height) {
+    context.fillStyle = theme.line;
+    for (const { time } of ticks) context.fillRect(Math.round((time - view[0]) * scale), 0, ratio, height * ratio);
+  }
+
+  paintLane(painter, theme, lane, top) {
+    const { context, ratio } = painter;
+    const labels = [];
+    painter.row(this.rowOf(lane), top, BAR, (at, left, right, isLit) => labels.push(at, left, right, isLit));
+    context.font = `${11 * ratio}px system-ui, sans-serif`;
+    context.textBaseline = "middle";
+    const middle = (top + BAR / 2 + 0.5) * ratio;
+    for (let one = 0; one < labels.length; one += 4) {
+      const [at, left, right, isLit] = labels.slice(one, one + 4);
+      const cell = { lane, first: at, last: at };
+      const text = fitted(context, labelOf(this.data, cell), right - left - 2 * LABEL_PADDING * ratio);
+      context.fillStyle = isLit ? this.data.kinds[lane.kind[at]].ink : theme.muted;
+      context.fillText(text, left + LABEL_PADDING * ratio, middle);
+    }
+  }
+
+  // Ticks, names of lanes and groups, marks and the selected area, which are elements.
+  writeAround(ticks, title) {
+    const { stage, view, placed } = this;
+    const scale = stage.width / (view[1] - view[0]);
+    const x = (time) => stage.gutter + (time - view[0]) * scale;
+    filled(stage.ticks, "span", ticks, (span, { time, text }) => {
+      setText(span, text);
+      span.style.transform = `translateX(${x(time)}px)`;
+    });
+    setText(stage.title, title);
+    nameMarks(stage, view, this.marks, placed.tops);
+    const state = [placed.height, stage.gutter, ...this.folded].join();
+    if (state !== this.written) {
+      this.written = state;
+      this.writeNames();
+    }
+    this.writeSelection(x);
+  }
+
+  writeSelection(x) {
+    const { rubber, width, gutter } = this.stage;
+    const reach = this.selection && reachOf(this.placed.tops, this.selection.lanes);
+    rubber.hidden = !reach;
+    if (!reach) return;
+    const [left, right] = [this.selection.from, this.selection.to].map((time) => Math.min(Math.max(x(time), gutter), gutter + width));
+    rubber.hidden = right <= gutter || left >= gutter + width;
+    Object.assign(rubber.style, { left: `${left}px`, width: `${right - left}px`, top: `${reach[0]}px`, height: `${reach[1] - reach[0]}px` });
+  }
+
+  writeNames() {
+    const { stage, placed } = this;
+    const named = this.data.lanes.filter((lane) => placed.tops.has(lane) && lane.label);
+    filled(stage.names, "span", named, (span, lane) => {
+      setText(span, lane.label);
+      span.title = lane.label;
+      span.style.top = `${placed.tops.get(lane) + BAR / 2}px`;
+      span.style.width = `${stage.gutter - 6}px`;
+    });
+    const focused = document.activeElement?.dataset?.group;
+    stage.headings.replaceChildren(...placed.headings.map((heading) => this.headingOf(heading)));
+    if (focused) [...stage.headings.children].find(({ dataset }) => dataset.group === focused)?.focus();
+  }
+
+  // The name of a group: a button that folds its lanes.
+  headingOf({ group, top, lanes }) {
+    const isFolded = this.folded.has(group);
+    const button = made("button", "", `${isFolded ? "▸" : "▾"} ${group}${isFolded ? `: ${lanes} lanes folded` : ""}`);
+    button.type = "button";
+    button.dataset.group = group;
+    button.setAttribute("aria-expanded", String(!isFolded));
+    button.style.top = `${top + HEADING / 2}px`;
+    button.addEventListener("click", () => {
+      if (!this.folded.delete(group)) this.folded.add(group);
+      this.draw();
+    });
+    return button;
+  }
+
+  // Shows a part of the trace, in ns.
   show(view, quietly = false) {
     this.view = quietly ? view : clamped(view, this.whole); // a timeline that shares its view may end before it
+    this.stage.tip.hidden = true;
+    this.isLeading = !quietly;
     if (!quietly) this.onShow?.(this.view);
-    this.pending ??= Promise.resolve().then(() => {
-      this.pending = undefined;
-      return this.draw();
-    });
-    return this.pending;
+    return this.draw();
+  }
+
+  // Shows `factor` times as much, with the time at a place (0 to 1) of the width staying there.
+  zoom(factor, place = 0.5) {
+    const [from, to] = this.view;
+    const [least, most] = this.whole;
+    const span = Math.min(Math.max((to - from) * factor, NEAREST), most - least);
+    const start = from + place * (to - from) - place * span;
+    return this.show([start, start + span]);
+  }
+
+  // Moves by a share of what is shown.
+  move(share) {
+    const [from, to] = this.view;
+    return this.show([from + (to - from) * share, to + (to - from) * share]);
   }
 
   showStep(step) {
@@ -93,128 +199,95 @@ class Timeline {
     return referenceStep(this.data, this.view);
   }
 
+  // Where a pointer is: the time, the lane, and the place from 0 to 1 on the width.
+  placeOf(event) {
+    const bounds = this.stage.body.getBoundingClientRect();
+    const x = event.clientX - bounds.left - this.stage.gutter;
+    const y = event.clientY - bounds.top;
+    const place = x / this.width;
+    const time = this.view[0] + place * (this.view[1] - this.view[0]);
+    const lane = [...this.placed.tops].find(([, top]) => y >= top - 2 && y < top + ROW - 2)?.[0];
+    return { x, y, place, time, lane };
+  }
+
   // What is drawn at a place of the window.
   at(event) {
-    const bounds = this.plot.getBoundingClientRect();
-    const x = event.clientX - bounds.left - ROOM.l;
-    const y = (event.clientY - bounds.top - ROOM.t) / this.rowHeight - 0.6;
-    if (x < 0 || x > this.width) return undefined;
-    for (const [lane, drawn] of this.drawn) {
-      if (Math.abs(this.placed.places.get(lane) - y) > HALF) continue;
-      return cellAt(drawn, this.view[0] + (x / this.width) * (this.view[1] - this.view[0]));
-    }
-    return undefined;
+    const { place, time, lane } = this.placeOf(event);
+    if (!lane || place < 0 || place > 1) return undefined;
+    const row = this.rowOf(lane);
+    const found = row.find(time, (this.view[1] - this.view[0]) / this.width);
+    return found && cellOf(row, ...found);
   }
 
-  get rowHeight() {
-    return (this.placed.rows * ROW) / (this.placed.rows + 0.2);
-  }
-
-  pixelsOf(place) {
-    return ROOM.t + (place + 0.6) * this.rowHeight;
-  }
-
-  layer(name) {
-    const found = this.plot.querySelector(`:scope > .${name}`);
-    if (found) return found;
-    const layer = made("div", name);
-    this.plot.append(layer);
-    return layer;
-  }
-
-  // Names in the rectangles that are wide enough, and of what is marked, as a layer above the plot.
-  drawLabels(notes) {
-    const [from, to] = this.view;
-    const scale = this.width / (to - from);
-    const labels = document.createDocumentFragment();
-    for (const [lane, { cells, edges }] of this.drawn) {
-      const top = this.pixelsOf(this.placed.places.get(lane));
-      cells.forEach((cell, at) => {
-        const left = (Math.max(edges[2 * at], from) - from) * scale;
-        const width = (Math.min(edges[2 * at + 1], to) - from) * scale - left;
-        if (width < LABEL_MIN) return;
-        const label = made("span", "", labelOf(this.data, cell, cell.count));
-        label.style.color = this.data.kinds[cell.kind].ink;
-        if (this.isFound && !cell.found) label.style.color = "var(--muted)";
-        label.style.left = `${ROOM.l + left + LABEL_PADDING}px`;
-        label.style.top = `${top}px`;
-        label.style.width = `${width - 2 * LABEL_PADDING}px`;
-        labels.append(label);
-      });
-    }
-    for (const { what, start, end, place } of notes.filter((one) => one.start < to && one.end > from)) {
-      const mark = made("span", "mark", what);
-      const [left, right] = [Math.max(start, from), Math.min(end, to)].map((time) => ROOM.l + (time - from) * scale);
-      const isWide = right - left > WIDE_MARK;
-      mark.style.left = `${isWide ? (left + right) / 2 : Math.min(left, ROOM.l + this.width - WIDE_MARK / 2)}px`;
-      mark.classList.toggle("centred", isWide);
-      mark.style.top = `${this.pixelsOf(place)}px`;
-      labels.append(mark);
-    }
-    this.layer("labels").replaceChildren(labels);
-  }
-
-  // The names of the groups: buttons that fold their lanes.
-  drawHeadings() {
-    const layer = this.layer("headings");
-    const focused = document.activeElement?.dataset?.group;
-    layer.replaceChildren();
-    for (const { group, place, lanes } of this.placed.headings) {
-      const isFolded = this.folded.has(group);
-      const button = made("button", "", `${isFolded ? "▸" : "▾"} ${group}${isFolded ? `: ${lanes} lanes folded` : ""}`);
-      button.type = "button";
-      button.dataset.group = group;
-      button.setAttribute("aria-expanded", String(!isFolded));
-      button.style.top = `${this.pixelsOf(place)}px`;
-      button.addEventListener("click", () => {
-        if (!this.folded.delete(group)) this.folded.add(group);
-        this.draw();
-      });
-      layer.append(button);
-      if (group === focused) button.focus();
-    }
-  }
-
-  sayMerged() {
+  sayDrawn() {
     let [events, blocks, alone] = [0, 0, 0];
-    for (const [lane, { cells }] of this.drawn) {
+    const pixel = (this.view[1] - this.view[0]) / this.width;
+    for (const lane of this.placed.tops.keys()) {
       if (lane.source === "overlap") continue;
-      for (const { count } of cells) {
-        if (count > 1) [events, blocks] = [events + count, blocks + 1];
-        else alone += 1;
-      }
+      const row = this.rowOf(lane);
+      const held = (first) => (lane.count ? lane.count[row.placeOf(first)] : 1);
+      row.walk(...this.view, pixel, (first, next) => {
+        if (next - first === 1 && held(first) === 1) alone += 1;
+        else [events, blocks] = [events + (next - first > 1 ? next - first : held(first)), blocks + 1];
+      });
     }
     const why = `narrower than a pixel here${this.data.lanes.some((lane) => lane.count) ? " or merged in this page" : ""}`;
-    const merged = blocks ? `, ${counted(events)} more, ${why}, as ${counted(blocks)} blocks` : "";
+    const merged = blocks ? `, ${counted(events)} more, ${why}, as ${counted(blocks)} blocks, each as high as its share of busy time` : "";
     const span = `${duration(this.view[1] - this.view[0])} shown`;
     this.root.querySelector(".drawn").textContent = `${span}: ${counted(alone)} events one by one${merged}.`;
   }
 
-  // Marks events: [what, lane, start, end], and says what is known of the first.
+  // Hides or shows a kind.
+  toggle(kind) {
+    if (!this.hidden.delete(kind)) this.hidden.add(kind);
+    this.rows.clear();
+    this.version += 1;
+    return this.draw();
+  }
+
+  // Marks events: [what, lanes, start, end], and says what is known of them: lists of lines, or elements.
   mark(marks, link, words) {
     this.marks = marks;
     this.link = link;
     const chosen = this.root.querySelector(".chosen");
     chosen.hidden = !words?.length;
-    chosen.replaceChildren(...(words ?? []).map(asParagraphs));
+    chosen.replaceChildren(...(words ?? []).map((one) => (one instanceof Node ? one : asParagraphs(one))));
+    return this.draw();
   }
 
-  // Marks an event and what launched it; the view is widened if the launch lies outside.
+  // Marks an event and what launched it or what it waits for, and tells of them.
   choose(cell) {
     const { lane, first } = cell;
     const own = { what: cell.count > 1 ? "block" : "chosen", lanes: [lane], start: cell.start, end: cell.end };
-    const launch = cell.count === 1 && lane.launch ? linked(this.data, lane.launch[first]) : undefined;
-    if (!launch) {
-      this.mark([own], undefined, [wordsOf(this.data, cell)]);
-      return this.show(this.view);
-    }
-    this.folded.delete(launch.lane.group);
-    const [start, end] = [launch.lane.start[launch.first], launch.lane.end[launch.first]];
-    const its = { what: "its launch", lanes: [launch.lane], start, end };
-    const launchCell = newCell(launch.lane, launch.first);
-    this.mark([own, its], { from: launch, to: cell }, [wordsOf(this.data, cell), wordsOf(this.data, launchCell)]);
+    this.chosen = { lane, at: first };
+    const column = cell.count === 1 ? (lane.launch ?? lane.awaited) : undefined;
+    const other = column && linked(this.data, column[first]);
+    if (!other) return this.mark([own], undefined, [toldOf(this, cell)]);
+    this.folded.delete(other.lane.group);
+    const its = { what: lane.launch ? "its launch" : "awaited work", lanes: [other.lane] };
+    [its.start, its.end] = [other.lane.start[other.first], other.lane.end[other.first]];
+    const link = lane.launch ? { from: other, to: cell } : undefined;
+    const told = toldOf(this, newCell(other.lane, other.first), lane.launch ? "its launch" : "awaited work");
+    return this.mark([own, its], link, [toldOf(this, cell), told]);
+  }
+
+  unmark() {
+    this.chosen = undefined;
+    return this.mark([], undefined);
+  }
+
+  // Goes to an event and tells of it; what is wide enough to be seen stays where it is.
+  goTo(lane, at) {
+    this.folded.delete(lane.group);
     const [from, to] = this.view;
-    return this.show(start >= from && start <= to ? this.view : widenedBy([Math.min(start, from), Math.max(to, end)], EDGE));
+    const length = lane.end[at] - lane.start[at];
+    const isSeen = lane.start[at] >= from && lane.end[at] <= to && length * 50 > to - from;
+    if (!isSeen) {
+      const half = Math.max(length * 5, 5000);
+      const middle = (lane.start[at] + lane.end[at]) / 2;
+      this.show([middle - half, middle + half]);
+    }
+    return this.choose(newCell(lane, at));
   }
 
   // Zooms to the worst instance of a finding, and marks the wait, the awaited work and the bubble.
@@ -229,67 +302,41 @@ class Timeline {
       return { what, event, lanes: event ? [event.lane] : [], start, end };
     });
     for (const { lanes } of found) for (const { group } of lanes) this.folded.delete(group);
-    const words = found.filter(({ event }) => event);
-    const said = words.map(({ what, event }) => {
-      const [name, ...lines] = wordsOf(this.data, newCell(event.lane, event.first));
-      return [`${what}: ${name}`, ...lines];
-    });
-    this.mark(found, undefined, said);
+    const events = found.filter(({ event }) => event);
+    const told = events.map(({ what, event }) => toldOf(this, newCell(event.lane, event.first), what));
+    this.chosen = events.length ? { lane: events[0].event.lane, at: events[0].event.first } : undefined;
+    this.mark(found, undefined, told);
     return this.show(widenedBy(range, AROUND));
   }
 
   search(text) {
-    return this.highlight(text ? searched(this.data, text) : undefined);
+    return this.finder.search(text);
   }
 
   // Shows some events among all others, which fade, and goes to the first: [{ lane, at }], or a test of (lane, at).
   // A lane is one of data.lanes, or its number there.
   async showEvents(which) {
     this.root.querySelector(".find").value = "";
-    await this.highlight(typeof which === "function" ? which : oneOf(this.data, which));
-    return this.nextMatch(0);
+    await this.finder.light(typeof which === "function" ? which : oneOf(this.data, which));
+    return this.finder.next(0);
   }
 
-  highlight(isFound) {
-    this.isFound = isFound;
-    this.matches = isFound && this.allMatches();
-    this.root.querySelector(".found-next").hidden = !isFound;
-    const found = this.matches?.length ? `${counted(this.matches.length)} found` : "not found";
-    this.root.querySelector(".found").textContent = isFound ? found : "";
-    this.place = -1;
-    return this.draw();
-  }
-
-  allMatches() {
-    const matches = [];
-    for (const lane of this.data.lanes) {
-      for (let at = 0; at < lane.size; at++) if (this.isFound(lane, at)) matches.push({ lane, at });
-    }
-    return matches.sort((one, other) => one.lane.start[one.at] - other.lane.start[other.at]);
-  }
-
-  // Goes to the next event that was found, the first time to the first one in the view.
-  nextMatch(place) {
-    if (!this.matches?.length) return;
-    const first = this.matches.findIndex(({ lane, at }) => lane.start[at] >= this.view[0]);
-    this.place = place ?? (this.place < 0 ? Math.max(first, 0) : (this.place + 1) % this.matches.length);
-    const { lane, at } = this.matches[this.place];
-    this.root.querySelector(".found").textContent = `${counted(this.place + 1)} of ${counted(this.matches.length)}`;
-    this.folded.delete(lane.group);
-    const [from, to] = this.view;
-    const isSeen = lane.start[at] >= from && lane.end[at] <= to && (lane.end[at] - lane.start[at]) * 50 > to - from;
-    if (!isSeen) {
-      const half = Math.max((lane.end[at] - lane.start[at]) * 5, 5000);
-      const middle = (lane.start[at] + lane.end[at]) / 2;
-      this.view = clamped([middle - half, middle + half], this.whole);
-    }
-    this.choose(newCell(lane, at));
+  nextMatch() {
+    return this.finder.next();
   }
 
   clear() {
-    this.mark([], undefined);
+    this.unmark();
+    this.select(undefined);
     this.root.querySelector(".find").value = "";
     return this.search("");
+  }
+
+  // Selects a time in some lanes, and says their sums; nothing ends it.
+  select(selection) {
+    this.selection = selection;
+    showSums(this);
+    return this.draw();
   }
 }
 

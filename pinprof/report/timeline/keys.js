@@ -1,0 +1,77 @@
+// Keys of the timelines, which work from the whole page unless somebody writes.
+
+const KEYS = [
+  ["W S, + −, Ctrl + wheel", "zoom; at the pointer, if it is over the timeline"],
+  ["A D, ← →, Shift + wheel", "move"],
+  ["drag", "moves; with Shift, or the other tool, selects a time in some lanes for its sums"],
+  ["wheel", "zooms once the timeline was clicked; else it scrolls the page"],
+  ["click", "tells all that is known of an event; twice zooms to it"],
+  ["PageUp PageDown", "the step before and after"],
+  ["0, Home", "all of the recording"],
+  ["Alt + ← →", "back and forward through what you looked at"],
+  ["/ and Enter", "search, and go to the next that was found"],
+  ["Esc", "clears marks, selection and search"],
+  ["?", "these keys"],
+];
+
+const showKeys = () => {
+  const old = document.querySelector("dialog.help");
+  if (old) {
+    old.showModal();
+    return;
+  }
+  const dialog = made("dialog", "help");
+  dialog.setAttribute("aria-label", "Keys of the timeline");
+  const list = made("dl", "");
+  for (const [keys, what] of KEYS) list.append(made("dt", "", keys), made("dd", "", what));
+  const close = made("button", "", "close");
+  close.type = "button";
+  close.addEventListener("click", () => dialog.close());
+  dialog.append(made("h3", "", "The timeline with keys, mouse and fingers"), list, close);
+  document.body.append(dialog);
+  dialog.showModal();
+};
+
+const HELD = {
+  "+": ["zoom", -1],
+  "=": ["zoom", -1],
+  "-": ["zoom", 1],
+  _: ["zoom", 1],
+  w: ["zoom", -1],
+  s: ["zoom", 1],
+  a: ["move", -1],
+  d: ["move", 1],
+  ArrowLeft: ["move", -1],
+  ArrowRight: ["move", 1],
+};
+
+const PRESSED = {
+  0: (timeline) => timeline.show(timeline.whole),
+  Home: (timeline) => timeline.show(timeline.whole),
+  PageUp: (timeline) => timeline.showStep(timeline.step - 1),
+  PageDown: (timeline) => timeline.showStep(timeline.step + 1),
+  "/": (timeline) => timeline.root.querySelector(".find").focus(),
+  Escape: (timeline) => timeline.clear(),
+};
+const OF_THE_PAGE = new Set(["PageUp", "PageDown"]); // keys that scroll it, unless the timeline has the focus
+const OF_WHAT_IS_SEEN = new Set(["Home", "ArrowLeft", "ArrowRight", "Escape"]);
+
+const isWriting = (element) => element?.closest?.("input, select, textarea, [contenteditable], dialog") != null;
+
+// Whether an element that has the focus uses a key for itself.
+const isTaken = (element, key) => element?.closest?.("pre, .scroll, .table") != null && key.startsWith("Arrow");
+
+const onAlt = (timeline, event) => {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (by && timeline.trail.go(by)) event.preventDefault();
+};
+
+// Does what a key says; returns whether it was for the timeline.
+const press = (timeline, event) => {
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (HELD[key]) timeline.motion.press(key, ...HELD[key]);
+  else if (PRESSED[key]) PRESSED[key](timeline);
+  else return false;
+  event.preventDefault();
+  return true;
+};
