@@ -49,9 +49,11 @@ def fragment(
 {}
 {}
 <div class="plot" tabindex="0" role="application" aria-label="Timeline"></div>
-<p class="drawn" aria-live="off"></p>
-<div class="sums" role="region" aria-label="Sums of the selection" hidden></div>
+<div class="drawer">
+<div class="sums" role="region" aria-label="Sums of the selection" tabindex="-1" hidden></div>
 <div class="chosen" aria-live="polite" hidden></div>
+</div>
+<p class="drawn" aria-live="off"></p>
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
 <script type="application/x-deflate" class="columns">{}</script>
 </div>""").format(shared, first, said, toolbar(), escape(packed(trace, analysis, detail, view)))

@@ -7,7 +7,9 @@ const GUTTER = 92; // pixels for the names of lanes
 const NARROW = 600; // pixels; on a smaller timeline the names have less room
 const NARROW_GUTTER = 66;
 const RIGHT = 8; // pixels beside the lanes
+const BELOW = 18; // pixels under the last lane, for the name of a mark
 const TICK_PIXELS = 110;
+const TICK_ROOM = 46; // pixels; a tick that is nearer to the end has no text
 const NEAREST = 20; // ns; no view is shorter
 
 // Tops of all headings and lanes, in pixels: a heading for each group, then its lanes unless it is folded.
@@ -25,7 +27,7 @@ const layOut = (data, folded) => {
     tops.set(lane, top);
     top += ROW;
   }
-  return { headings, tops, height: top + 4 };
+  return { headings, tops, height: top + BELOW };
 };
 
 // The groups that are folded until somebody looks into them.

@@ -2,7 +2,6 @@
 
 const LABEL_MIN = 30; // pixels; narrower rectangles have no label
 const LABEL_PADDING = 4; // pixels
-const LABEL_FONT = "11px system-ui, sans-serif";
 const LOW = 3; // pixels; nothing is lower
 const GAP_FROM = 6; // pixels; wider rectangles leave one free, so that neighbours are told apart
 const TONES = 3; // of a kind, for neighbours of different names
@@ -67,7 +66,7 @@ class Painter {
       const right = Math.max(this.x(row.rightOf(first, next, this.pixel)), left + 1);
       const isLit = row.holdsFound(first, next);
       const busy = row.busy[next] - row.busy[first];
-      const span = Math.max(row.end[next - 1] - row.start[first], (next - first > 1 ? 1 : 0) * this.pixel);
+      const span = Math.max(row.end[next - 1] - row.start[first], next - first > 1 ? this.pixel : 0);
       this.cell(row, first, next, { left, right, y, full, isLit, share: span > 0 ? Math.min(busy / span, 1) : 1 });
       if (label && right - left >= LABEL_MIN * this.ratio) label(row.placeOf(first), left, right, isLit);
     });
@@ -75,7 +74,7 @@ class Painter {
   }
 
   cell(row, first, next, { left, right, y, full, isLit, share }) {
-    const wide = right - left >= GAP_FROM * this.ratio ? 1 : 0;
+    const wide = right - left >= GAP_FROM * this.ratio && row.lane.source !== "overlap" ? 1 : 0;
     const isAlone = next - first === 1 && !row.lane.shares;
     const least = isLit && row.found ? full : Math.min(LOW * this.ratio, full);
     const high = Math.max(Math.round(full * share), least);
@@ -117,8 +116,10 @@ const widthOf = (context, text) => {
 
 // As much of a text as there is room for.
 const fitted = (context, text, room) => {
-  const width = widthOf(context, text);
-  if (width <= room) return text;
-  const kept = Math.floor((text.length * room) / width) - 1;
-  return kept > 1 ? `${text.slice(0, kept)}…` : "";
+  if (widthOf(context, text) <= room) return text;
+  for (let kept = Math.floor((text.length * room) / widthOf(context, text)); kept > 1; kept--) {
+    const cut = `${text.slice(0, kept)}…`;
+    if (widthOf(context, cut) <= room) return cut;
+  }
+  return "";
 };

@@ -8,6 +8,7 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import Doubted
+from pinprof.report.timeline.awaited import awaited_rows
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import BAND, Detail
@@ -22,6 +23,8 @@ ABSENT, UNDRAWN, FIRST = 0, 1, 2
 """A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
 
 
+LINKS = frozenset({"launch", "awaited"})
+"""Columns of links, which rise as their lanes do: their differences are kept."""
 Columns: TypeAlias = "dict[str, np.ndarray]"
 
 
@@ -32,6 +35,8 @@ class Page(NamedTuple):
     analysis: Analysis
     calls: Int64s
     """Per call the number of its rectangle, counted over all lanes, plus FIRST; else UNDRAWN; at NONE ABSENT."""
+    work: Int64s
+    """The same per GPU activity."""
     around: Surroundings
     names: "_Interned"
 
@@ -44,7 +49,10 @@ class Page(NamedTuple):
 def packed(trace: Trace, analysis: Analysis, detail: Detail, view: Window) -> str:
     """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight."""
     block, names = PackedColumns(), _Interned()
-    page = Page(trace, analysis, _numbers(detail.lanes, len(trace.calls)), Surroundings.of(trace, analysis), names)
+    calls, work = (
+        _numbers(detail.lanes, source, len(table)) for source, table in (("calls", trace.calls), ("gpu", trace.gpu))
+    )
+    page = Page(trace, analysis, calls, work, Surroundings.of(trace, analysis), names)
     lanes = [_lane(page, lane, block, view.start_ns) for lane in detail.lanes]
     for place, times in detail.shares.items():
         lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(BAND, times, strict=True)}
@@ -75,11 +83,11 @@ class _Interned:
         return np.array(numbers, np.int64)[inverse.ravel()]
 
 
-def _numbers(lanes: tuple[Lane, ...], calls: int) -> Int64s:
-    result, base = np.full(calls + 1, UNDRAWN, np.int64), 0
+def _numbers(lanes: tuple[Lane, ...], source: str, count: int) -> Int64s:
+    result, base = np.full(count + 1, UNDRAWN, np.int64), 0
     result[NONE] = ABSENT
     for lane in lanes:
-        if lane.source == "calls":
+        if lane.source == source:
             alone = np.flatnonzero(lane.count == 1)
             result[lane.row[alone]] = base + alone + FIRST
         base += len(lane)
@@ -93,7 +101,7 @@ def _lane(page: Page, lane: Lane, block: PackedColumns, zero_ns: int) -> dict[st
     if (lane.count > 1).any():
         columns |= {"count": block.add(lane.count), "busy": block.add(lane.busy_ns)}
     for name, values in COLUMNS[lane.source](page, lane.row).items():
-        columns[name] = block.add_signed(np.diff(values, prepend=0)) if name == "launch" else block.add(values)
+        columns[name] = block.add_signed(np.diff(values, prepend=0)) if name in LINKS else block.add(values)
     place: dict[str, Any] = {}
     if lane.source == "gpu":
         gpu, row = page.trace.gpu, lane.row[0]
@@ -110,6 +118,7 @@ def _of_stalls(page: Page, rows: Int64s) -> Columns:
     columns = {**_named(page, page.trace.calls, stalls.call[rows]), "around": page.around.stall[rows]}
     if page.withheld.stalls or page.withheld.drain:
         return columns
+    columns["awaited"] = page.work[awaited_rows(page.trace, stalls, rows)]
     return {**columns, "drain": stalls.drain_ns[rows], "own": stalls.own_ns[rows], "bubble": stalls.bubble_ns[rows]}
 
 

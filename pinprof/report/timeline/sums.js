@@ -131,7 +131,6 @@ const showSums = (timeline) => {
   }
   choice.append(
     pressable("zoom to it", () => timeline.show([from, to])),
-    pressable("end selection", () => timeline.select(undefined)),
   );
   const frame = made("div", "frame");
   frame.tabIndex = 0;
@@ -139,7 +138,7 @@ const showSums = (timeline) => {
   const lines = gpuSums(timeline, timeline.selection).map((line) => made("div", "", line));
   const more = sums.length > ROWS ? [made("div", "drawn", `${counted(sums.length - ROWS)} more rows are not shown.`)] : [];
   const focused = panel.contains(document.activeElement) ? document.activeElement.textContent : undefined;
-  panel.replaceChildren(heading, ...lines, choice, frame, ...more);
+  panel.replaceChildren(heading, ...lines, choice, frame, ...more, closing("end selection", () => timeline.select(undefined)));
   if (focused) {
     const plain = (text) => text.replace(/ [▾▴]$/, "");
     [...panel.querySelectorAll("button")].find((one) => plain(one.textContent) === plain(focused))?.focus();

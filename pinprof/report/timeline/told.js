@@ -9,6 +9,12 @@ const pressable = (text, action, className = "") => {
   return button;
 };
 
+const closing = (text, action) => {
+  const button = pressable("×", action, "close");
+  button.setAttribute("aria-label", text);
+  return button;
+};
+
 const eventButton = (timeline, { lane, at }) => {
   const length = lane.end[at] - lane.start[at];
   const name = labelOf(timeline.data, { lane, first: at, last: at }, lane.count?.[at] ?? 1);

@@ -112,7 +112,8 @@ class Timeline {
     const { stage, view, placed } = this;
     const scale = stage.width / (view[1] - view[0]);
     const x = (time) => stage.gutter + (time - view[0]) * scale;
-    filled(stage.ticks, "span", ticks, (span, { time, text }) => {
+    const end = stage.gutter + stage.width + RIGHT - TICK_ROOM;
+    filled(stage.ticks, "span", ticks.filter(({ time }) => x(time) < end), (span, { time, text }) => {
       setText(span, text);
       span.style.transform = `translateX(${x(time)}px)`;
     });
@@ -252,6 +253,7 @@ class Timeline {
     const chosen = this.root.querySelector(".chosen");
     chosen.hidden = !words?.length;
     chosen.replaceChildren(...(words ?? []).map((one) => (one instanceof Node ? one : asParagraphs(one))));
+    if (words?.length) chosen.append(closing("close", () => this.unmark()));
     return this.draw();
   }
 
