@@ -9,6 +9,8 @@ from pinprof.report.elements import Markup
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
 """Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
 
+CHART = '<figure class="chart'
+"""How each chart begins."""
 PARTS = (
     *("data", "words", "cells", "rows", "layout", "stage", "paint", "marks", "overview", "finder"),
     *("related", "told", "sums", "view", "motion", "pointer", "keys", "link", "picture"),
@@ -18,7 +20,7 @@ SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "page.js")
 
 
 def page(title: str, body: Markup) -> Markup:
-    """Return a self-contained HTML page, whose timelines and charts it draws."""
+    """Return a self-contained HTML page, whose timelines and charts it draws; only charts need plotly.js."""
     sentences = Markup("const SENTENCES = {};\n").format(_resource("timeline/sentences.json"))
     own = sentences + Markup().join(map(_resource, SCRIPTS))
     return Markup("""<!DOCTYPE html>
@@ -34,16 +36,17 @@ def page(title: str, body: Markup) -> Markup:
 <body>
 {}
 <noscript><p class="note">The timelines and charts need JavaScript; all else on this page does not.</p></noscript>
-<script>{}</script>
 <script>
 "use strict";
 (() => {{
 {}}})();</script>
-<script>
-{}</script>
-</body>
+{}</body>
 </html>
-""").format(POLICY, title, _resource("page.css"), body, _code(get_plotlyjs()), own, _resource("charts.js"))
+""").format(POLICY, title, _resource("page.css"), body, own, _charts() if CHART in body else "")
+
+
+def _charts() -> Markup:
+    return Markup("<script>{}</script>\n<script>\n{}</script>\n").format(_code(get_plotlyjs()), _resource("charts.js"))
 
 
 def _resource(name: str) -> Markup:
