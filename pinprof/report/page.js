@@ -75,7 +75,10 @@ const steer = (timeline, number) => {
   timeline.motion = new Motion(timeline);
   timeline.trail = new Trail(timeline);
   timeline.settled.push(() => tellStep(timeline, timeline.view), () => writeFragment(timeline, number));
-  new ResizeObserver(() => timeline.draw()).observe(timeline.plot);
+  new ResizeObserver(() => {
+    timeline.stage.measure();
+    timeline.draw();
+  }).observe(timeline.plot);
 };
 
 const TIMELINES = new Map(); // by their elements, as promises

@@ -40,6 +40,12 @@ class Stage {
     this.body.append(this.canvas, this.names, this.rubber, this.cursor, this.labels, this.headings, this.tip);
     plot.replaceChildren(this.head, this.body, this.title);
     this.paperWidth = undefined;
+    this.measure();
+  }
+
+  // Asks how wide the plot is: not in each frame, since the browser has to lay out the page to tell.
+  measure() {
+    this.ownWidth = this.plot.clientWidth;
   }
 
   get gutter() {
@@ -47,7 +53,7 @@ class Stage {
   }
 
   get fullWidth() {
-    return this.paperWidth ?? this.plot.clientWidth;
+    return this.paperWidth ?? this.ownWidth;
   }
 
   // Pixels of the lanes.
