@@ -1,5 +1,11 @@
 // What was searched for or is to be seen among all else: it lights up, and one can go from one to the next.
 
+const flagged = (lane, isFound) => {
+  const flags = new Uint8Array(lane.size);
+  for (let at = 0; at < lane.size; at++) if (isFound(lane, at)) flags[at] = 1;
+  return flags;
+};
+
 class Finder {
   constructor(timeline) {
     this.timeline = timeline;
@@ -16,8 +22,7 @@ class Finder {
   light(isFound) {
     const { timeline } = this;
     const { lanes } = timeline.data;
-    const flagsOf = (lane) => Uint8Array.from({ length: lane.size }, (_, at) => (isFound(lane, at) ? 1 : 0));
-    this.flags = isFound && new Map(lanes.map((lane) => [lane, flagsOf(lane)]));
+    this.flags = isFound && new Map(lanes.map((lane) => [lane, flagged(lane, isFound)]));
     this.matches = undefined;
     this.place = -1;
     this.count = 0;

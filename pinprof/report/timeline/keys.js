@@ -5,7 +5,8 @@ const KEYS = [
   ["A D, ← →, Shift + wheel", "move"],
   ["drag", "moves; with Shift, or the other tool, selects a time in some lanes for its sums"],
   ["wheel", "zooms once the timeline was clicked; else it scrolls the page"],
-  ["click", "tells all that is known of an event; twice zooms to it"],
+  ["click", "tells all that is known of an event; twice zooms to it, as F does"],
+  [", and .", "the event before and after the chosen one in its lane"],
   ["PageUp PageDown", "the step before and after"],
   ["0, Home", "all of the recording"],
   ["Alt + ← →", "back and forward through what you looked at"],
@@ -45,7 +46,22 @@ const HELD = {
   ArrowRight: ["move", 1],
 };
 
+const beside = (timeline, by) => {
+  const { lane, at } = timeline.chosen ?? {};
+  if (lane && at + by >= 0 && at + by < lane.size) timeline.goTo(lane, at + by);
+};
+
+const zoomToChosen = (timeline) => {
+  const { lane, at } = timeline.chosen ?? {};
+  const { from, to } = timeline.selection ?? {};
+  if (lane) timeline.show(widenedBy([lane.start[at], lane.end[at]], AROUND));
+  else if (to > from) timeline.show([from, to]);
+};
+
 const PRESSED = {
+  f: zoomToChosen,
+  ",": (timeline) => beside(timeline, -1),
+  ".": (timeline) => beside(timeline, 1),
   0: (timeline) => timeline.show(timeline.whole),
   Home: (timeline) => timeline.show(timeline.whole),
   PageUp: (timeline) => timeline.showStep(timeline.step - 1),

@@ -10,7 +10,8 @@ class Timeline {
     this.data = data;
     this.plot = root.querySelector(".plot");
     this.stage = new Stage(this.plot);
-    this.whole = widenedBy(data.whole, EDGE);
+    const [least, most] = widenedBy(data.whole, EDGE);
+    this.whole = [least, Math.max(most, least + NEAREST)];
     this.first = root.dataset.first ? JSON.parse(root.dataset.first) : widenedBy(data.view, EDGE);
     this.view = clamped(this.first, this.whole);
     this.folded = foldedAtFirst(data);

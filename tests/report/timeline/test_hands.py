@@ -103,10 +103,15 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
     complaints: list[str] = []
     contexts: list[BrowserContext] = []
 
-    def open_page(made: Callable[..., Markup] = timeline_page, address: str = "", **options: Any) -> Hands:
+    def open_page(
+        made: Callable[..., Markup] = timeline_page,
+        address: str = "",
+        trace: Callable[[Path], Path] = written,
+        **options: Any,
+    ) -> Hands:
         file = tmp_path / "timeline.html"
         if not address:
-            file.write_text(made(analyse(read_trace(written(tmp_path)))), encoding="utf-8")
+            file.write_text(made(analyse(read_trace(trace(tmp_path)))), encoding="utf-8")
         contexts.append(browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options}))
         return Hands(contexts[-1], file, complaints, address)
 
@@ -264,6 +269,13 @@ def test_a_click_tells_of_the_event_and_leads_to_its_relatives(opened: Opened) -
     hands.page.locator(".chosen li", has_text="launches").get_by_role("button", name="show all").click()
     hands.view()
     assert hands.page.locator(".found").inner_text() == "1 of 3"
+    chosen = hands.told().splitlines()[0]
+    hands.press(".")
+    assert hands.told().splitlines()[0] != chosen
+    hands.press(",")
+    assert hands.told().splitlines()[0] == chosen
+    hands.press("f")
+    assert hands.span() == pytest.approx(0.08 * 1.7, rel=0.02)
     hands.button("close").click()
     assert not hands.page.locator(".chosen").is_visible()
 
@@ -384,6 +396,32 @@ def test_a_tooltip_does_not_outlive_what_it_was_about(opened: Opened) -> None:
     hands.press("PageDown")  # of the page, without the focus
     hands.press("d")
     assert not hands.page.locator(".tip").is_visible()
+
+
+SHARE = """([label]) => {
+  const plot = document.querySelector(".plot");
+  const name = [...plot.querySelectorAll(".names span")].find((one) => one.textContent === label);
+  const canvas = plot.querySelector(".rows");
+  const top = Math.round(parseFloat(name.style.top)) - 8;
+  const { data } = canvas.getContext("2d").getImageData(canvas.width / 10, top, (8 * canvas.width) / 10, 16);
+  let full = 0;
+  for (let at = 3; at < data.length; at += 4) full += data[at] > 128 ? 1 : 0;
+  return full / (data.length / 4);
+}"""
+
+
+def lightly_used(folder: Path) -> Path:
+    builder = TraceBuilder()
+    builder.step(0, 0, 400_000)
+    for number in range(4000):
+        builder.kernel(100 * number + 50, 40, launch=100 * number, name="gemm")
+    return builder.write(folder / "steps.json")
+
+
+def test_a_stream_looks_as_busy_as_it_is(opened: Opened) -> None:
+    hands = opened(trace=lightly_used)
+    hands.press("0")
+    assert hands.page.evaluate(SHARE, ["stream 7"]) == pytest.approx(0.4, abs=0.04)
 
 
 def test_a_picture_is_saved(opened: Opened) -> None:
