@@ -126,8 +126,8 @@ const showFinding = async (button) => {
   const root = (button.closest("section") ?? document).querySelector(".timeline");
   if (!root) return;
   const timeline = await drawOnce(root);
-  await timeline.showFinding(JSON.parse(button.dataset.zoom));
   root.scrollIntoView({ block: "start" });
+  await timeline.showFinding(JSON.parse(button.dataset.zoom));
   timeline.plot.focus({ preventScroll: true });
 };
 

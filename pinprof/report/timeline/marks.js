@@ -62,7 +62,8 @@ const nameMarks = (stage, view, marks, tops) => {
     const isBelow = lanes[0].source === "gpu" && what !== "GPU idle after";
     setText(span, what);
     span.className = isWide ? "mark centred" : "mark";
-    span.style.left = `${stage.gutter + (isWide ? (left + right) / 2 : Math.max(0, Math.min(left, stage.width - WIDE_MARK / 2)))}px`;
+    const narrow = Math.max(0, Math.min(left, stage.width - WIDE_MARK / 2));
+    span.style.left = `${stage.gutter + (isWide ? (left + right) / 2 : narrow)}px`;
     span.style.top = `${isBelow ? reach[1] + 8 : Math.max(reach[0] - 8, 8)}px`;
   });
 };

@@ -46,15 +46,16 @@ const toneOf = (kind, lane, at, isLit) => {
 
 // How lanes become pixels: the window of time, the width in pixels and how many of the screen's make one.
 class Painter {
-  constructor(data, context, { view, width, ratio, left = 0 }) {
-    Object.assign(this, { data, context, view, width, ratio, left });
+  constructor(data, context, { view, width, ratio }) {
+    Object.assign(this, { data, context, view, width, ratio });
     this.pixel = (view[1] - view[0]) / width;
     this.scale = (width * ratio) / (view[1] - view[0]);
     this.brush = new Brush(context);
   }
 
   x(time) {
-    return this.left * this.ratio + Math.round((Math.min(Math.max(time, this.view[0]), this.view[1]) - this.view[0]) * this.scale);
+    const shown = Math.min(Math.max(time, this.view[0]), this.view[1]);
+    return Math.round((shown - this.view[0]) * this.scale);
   }
 
   // Paints a row at a height; gives labels what is wide enough for one: (place, left, right).
@@ -79,8 +80,9 @@ class Painter {
     const least = isLit && row.found ? full : Math.min(LOW * this.ratio, full);
     const high = Math.max(Math.round(full * share), least);
     if (isAlone || row.kinds.length < 2) {
-      const kind = this.data.kinds[row.lane.kind[row.placeOf(first)]];
-      const colour = isAlone ? toneOf(kind, row.lane, row.placeOf(first), isLit) : kind.shades[isLit ? 0 : kind.shades.length - 1];
+      const at = row.placeOf(first);
+      const kind = this.data.kinds[row.lane.kind[at]];
+      const colour = isAlone || !isLit ? toneOf(kind, row.lane, at, isLit) : kind.shades[0];
       this.brush.fill(colour, left, y + full - high, right - left - wide, high);
     } else this.stack(row, first, next, { left, width: right - left - wide, bottom: y + full, high, isLit });
   }

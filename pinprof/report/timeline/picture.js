@@ -27,7 +27,9 @@ const pictureOf = (timeline) => {
   const { ticks, title } = axisOf(timeline.data, view, width);
   const x = (time) => gutter + ((time - view[0]) / (view[1] - view[0])) * width;
   for (const { time, text } of ticks) writeText(context, text, x(time) + 3, AXIS / 2, { colour: theme.muted });
-  for (const [lane, top] of placed.tops) writeText(context, lane.label ?? "", gutter - 6, AXIS + top + BAR / 2, { colour: theme.muted, align: "right" });
+  for (const [{ label }, top] of placed.tops) {
+    writeText(context, label ?? "", gutter - 6, AXIS + top + BAR / 2, { colour: theme.muted, align: "right" });
+  }
   for (const { group, top } of placed.headings) {
     writeText(context, group, 4, AXIS + top + HEADING / 2, { colour: theme.text, font: "600 12px system-ui, sans-serif" });
   }

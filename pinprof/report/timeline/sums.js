@@ -10,12 +10,11 @@ const COLUMNS_OF_SUMS = [
   ["share", "of the time", percent],
 ];
 
-const laneName = (lane) => `${lane.stream ?? lane.label ?? ""} of ${lane.group}`.replace(/^ of /, "");
-
+// What events are summed by.
 const KEYS_OF_SUMS = {
   name: (data, lane, at) => (lane.count?.[at] > 1 ? MERGED_HERE : nameOf(data, { lane, first: at })),
   kind: (data, lane, at) => data.kinds[lane.kind[at]].label,
-  lane: (data, lane) => lane.stream ?? (lane.label || lane.source),
+  lane: (data, lane) => `${lane.stream ?? (lane.label || lane.source)} (${lane.group})`,
 };
 
 // Calls visit(lane, at, ns within) for each event that is shown in the selection.
@@ -37,7 +36,7 @@ const sumsBy = (timeline, selection, by) => {
   const span = selection.to - selection.from;
   eachSelected(timeline, selection, (lane, at, time) => {
     if (lane.source === "overlap") return;
-    const name = by === "lane" ? `${keyOf(timeline.data, lane, at)} (${lane.group})` : keyOf(timeline.data, lane, at);
+    const name = keyOf(timeline.data, lane, at);
     let sum = sums.get(name);
     if (!sum) sums.set(name, (sum = { name, count: 0, total: 0 }));
     sum.count += lane.count?.[at] ?? 1;
@@ -54,8 +53,7 @@ const gpuSums = (timeline, { from, to }) =>
     for (let at = firstAbove(lane.end, from); at < lane.size && lane.start[at] < to; at++) {
       const length = lane.end[at] - lane.start[at];
       const part = length > 0 ? (Math.min(lane.end[at], to) - Math.max(lane.start[at], from)) / length : 0;
-      const own = { lane, at };
-      for (const [kind, time] of Object.entries(addShares({}, lane, own.at, length))) add(Number(kind), time * part);
+      for (const [kind, time] of Object.entries(addShares({}, lane, at, length))) add(Number(kind), time * part);
     }
     const told = [...times].filter(([, time]) => time > 0).sort((one, other) => other[1] - one[1]);
     const parts = told.map(([kind, time]) => {
@@ -103,8 +101,8 @@ const lightSum = (timeline, by, name) => {
   const { from, to, lanes } = timeline.selection;
   const inside = new Set(lanes);
   const keyOf = KEYS_OF_SUMS[by];
-  const key = (lane, at) => (by === "lane" ? `${keyOf(timeline.data, lane, at)} (${lane.group})` : keyOf(timeline.data, lane, at));
-  timeline.finder.light((lane, at) => inside.has(lane) && lane.start[at] < to && lane.end[at] > from && key(lane, at) === name);
+  const isInside = (lane, at) => inside.has(lane) && lane.start[at] < to && lane.end[at] > from;
+  timeline.finder.light((lane, at) => isInside(lane, at) && keyOf(timeline.data, lane, at) === name);
 };
 
 const showSums = (timeline) => {
@@ -119,7 +117,8 @@ const showSums = (timeline) => {
   const redraw = () => showSums(timeline);
   const [table, sums] = tableOfSums(timeline, state, redraw);
   const events = sums.reduce((sum, { count }) => sum + count, 0);
-  const heading = made("strong", "", `${duration(to - from)} selected, ${counted(events)} events in ${counted(lanes.length)} lanes`);
+  const what = `${counted(events)} events in ${counted(lanes.length)} lanes`;
+  const heading = made("strong", "", `${duration(to - from)} selected, ${what}`);
   const choice = made("div", "steer");
   for (const by of Object.keys(KEYS_OF_SUMS)) {
     const button = pressable(`by ${by}`, () => {

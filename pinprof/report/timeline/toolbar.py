@@ -3,8 +3,8 @@
 from pinprof.report.elements import Markup
 
 KEYS = (
-    "W A S D or arrows zoom and move, drag moves, Shift-drag selects and sums, Ctrl + wheel zooms (the wheel alone "
-    "after a click on the timeline), a click tells all that is known, / searches, ? lists all keys."
+    "W A S D zoom and move · drag moves · Shift-drag selects and sums · Ctrl + wheel zooms, after a click on the "
+    "timeline the wheel alone · click tells all · / searches · ? all keys"
 )
 
 
@@ -27,8 +27,8 @@ def toolbar() -> Markup:
         '<button type="button" class="found-next" hidden>next</button>\n<output class="found"></output>'
     )
     others = (
-        _button("link", "copy link", title="Copy a link to what is shown")
-        + _button("save", "save PNG", title="Save what is shown as a picture")
+        _button("link", "link", "copy link", "Copy a link to what is shown")
+        + _button("save", "PNG", "save PNG", "Save what is shown as a picture")
         + _button("help", "?", "keys", "All keys (?)")
     )
     return Markup(

@@ -269,6 +269,10 @@ def test_a_click_tells_of_the_event_and_leads_to_its_relatives(opened: Opened) -
     hands.page.locator(".chosen li", has_text="launches").get_by_role("button", name="show all").click()
     hands.view()
     assert hands.page.locator(".found").inner_text() == "1 of 3"
+    mark, drawer = (hands.page.locator(name).first.bounding_box() for name in (".labels .mark", ".drawer"))
+    assert mark
+    assert drawer
+    assert mark["y"] + mark["height"] < drawer["y"]  # what is told of it does not hide it
     chosen = hands.told().splitlines()[0]
     hands.press(".")
     assert hands.told().splitlines()[0] != chosen
