@@ -19,16 +19,21 @@ const tellStep = (timeline, view) => {
   timeline.root.querySelector(".all").setAttribute("aria-pressed", String(isAll));
 };
 
+const ANGLES = { "/": 135, "\\": 45, "|": 90, "-": 0 }; // of the lines on a swatch
+
 // What each colour is: buttons that hide and show a kind.
 const drawLegend = (timeline) => {
   const groups = new Map();
-  for (const [code, { group, label, shades }] of Object.entries(timeline.data.kinds)) {
+  for (const [code, { group, label, shades, pattern, ink }] of Object.entries(timeline.data.kinds)) {
     if (!groups.has(group)) groups.set(group, made("li", "", `${group} `));
     const button = made("button", "");
     button.type = "button";
     button.setAttribute("aria-pressed", "true");
     const swatch = made("span", "swatch");
-    swatch.style.background = shades[0];
+    swatch.style.backgroundColor = shades[0];
+    if (pattern) swatch.classList.add("hatched");
+    swatch.style.setProperty("--angle", `${ANGLES[pattern] ?? 0}deg`);
+    swatch.style.setProperty("--ink", ink);
     button.append(swatch, label);
     button.addEventListener("click", () => {
       timeline.toggle(Number(code));

@@ -15,17 +15,6 @@ MAX_LABEL = 40
 DECORATION = re.compile(r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: ")
 ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
 ARGUMENTS = re.compile(r"(?<=\w)[<(].*", re.DOTALL)
-GENERIC = re.compile(
-    r"(device_)?kernel\d?|\w*elementwise_kernel\w*|reduce_kernel|multi_tensor_apply_kernel", re.IGNORECASE
-)
-"""Templates that say how a kernel runs; what it does stands in their arguments."""
-TELLING = re.compile(
-    r"(?!\w*naryFunctor|func_wrapper|gpu_)\b(\w*(?:gemm|conv|fprop|dgrad|wgrad|flash|attention)\w*|\w+_?functor\w*"
-    r"|\w+_kernel(?:_cuda|_impl)?|\w+KernelImpl|launch_\w+|\w+_cuda(?:_out)?)\b",
-    re.IGNORECASE,
-)
-WHERE_IT_RUNS = re.compile(r"^(?:cutlass_\d+_(?:simt_|tensorop_|wmma_)?|sm\d+_xmma_|(?:ampere|volta|turing|hopper)_)")
-"""What a library puts before what a kernel does: the architecture."""
 
 
 def step_names(trace: Trace) -> list[str]:
@@ -51,12 +40,9 @@ def shown_numbers(trace: Trace) -> Int64s:
 
 
 def short(name: str) -> str:
-    """Return the part of a name that tells: of a template its own name, or what it is made for; plain text."""
+    """Return what is left of a name without its template arguments: of a kernel the template's own name; plain text."""
     plain = DECORATION.sub("", printable(name))
     head = ARGUMENTS.sub("", plain)
     if head != plain:
         head = head.rsplit("::", maxsplit=1)[-1]
-        telling = TELLING.search(plain, len(head)) if GENERIC.fullmatch(head) else None
-        head = telling[1] if telling else head
-    head = WHERE_IT_RUNS.sub("", head)
     return head if len(head) <= MAX_LABEL else head[: MAX_LABEL - 1] + "…"

@@ -39,6 +39,31 @@ class Brush {
   }
 }
 
+const HATCH = 6; // pixels from line to line
+const HATCHES = { "/": [[0, 1, 1, 0]], "\\": [[0, 0, 1, 1]], "|": [[0.5, 0, 0.5, 1]], "-": [[0, 0.5, 1, 0.5]] };
+const PATTERNS = new Map();
+
+// The lines on a kind that its colour alone does not tell from others, for grey prints and the colour-blind.
+const patternOf = (context, { pattern, ink }, ratio) => {
+  const key = pattern + ink + ratio;
+  if (!PATTERNS.has(key)) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = HATCH * ratio;
+    const pen = tile.getContext("2d");
+    pen.strokeStyle = ink;
+    pen.globalAlpha = 0.35;
+    pen.lineWidth = ratio;
+    for (const line of HATCHES[pattern] ?? []) {
+      const [x0, y0, x1, y1] = line.map((part) => part * HATCH * ratio);
+      pen.moveTo(x0, y0);
+      pen.lineTo(x1, y1);
+    }
+    pen.stroke();
+    PATTERNS.set(key, context.createPattern(tile, "repeat"));
+  }
+  return PATTERNS.get(key);
+};
+
 const toneOf = (kind, lane, at, isLit) => {
   if (!isLit) return kind.shades.at(-1);
   return kind.shades[kind.byName && lane.name ? lane.name[at] % TONES : 0];
@@ -51,6 +76,7 @@ class Painter {
     this.pixel = (view[1] - view[0]) / width;
     this.scale = (width * ratio) / (view[1] - view[0]);
     this.brush = new Brush(context);
+    this.hatched = []; // [kind, left, top, width, height]
   }
 
   x(time) {
@@ -72,6 +98,10 @@ class Painter {
       if (label && right - left >= LABEL_MIN * this.ratio) label(row.placeOf(first), left, right, isLit);
     });
     this.brush.flush();
+    for (const [kind, ...shape] of this.hatched.splice(0)) {
+      this.context.fillStyle = patternOf(this.context, kind, this.ratio);
+      this.context.fillRect(...shape);
+    }
   }
 
   cell(row, first, next, { left, right, y, full, isLit, share }) {
@@ -83,7 +113,9 @@ class Painter {
       const at = row.placeOf(first);
       const kind = this.data.kinds[row.lane.kind[at]];
       const colour = isAlone || !isLit ? toneOf(kind, row.lane, at, isLit) : kind.shades[0];
-      this.brush.fill(colour, left, y + full - high, right - left - wide, high);
+      const shape = [left, y + full - high, right - left - wide, high];
+      this.brush.fill(colour, ...shape);
+      if (kind.pattern && isLit && shape[2] >= HATCH * this.ratio) this.hatched.push([kind, ...shape]);
     } else this.stack(row, first, next, { left, width: right - left - wide, bottom: y + full, high, isLit });
   }
 

@@ -2,13 +2,13 @@
 
 const NUMBERS = 2 ** 24; // more than there are events in a page
 
-const threadOf = (lane) => lane.thread ?? lane.group;
+// The host thread of a lane, which may have several groups of lanes; of other lanes their group.
+const threadOf = (lane) => /Host thread .*$/.exec(lane.group)?.[0] ?? lane.group;
 
-const isHost = (lane) => lane.device === undefined && lane.source !== "overlap" && lane.source !== "steps";
+const NESTED = new Set(["annotations", "ops", "frames", "calls"]); // sources of events that are around each other
+const isNested = (lane) => NESTED.has(lane.source);
 
-// The lanes of a host thread that nest: not its stalls, which are calls once more.
-const lanesOfThread = (data, lane) =>
-  data.lanes.filter((one) => isHost(one) && one.source !== "stalls" && threadOf(one) === threadOf(lane));
+const lanesOfThread = (data, lane) => data.lanes.filter((one) => isNested(one) && threadOf(one) === threadOf(lane));
 
 // The shortest event of the thread around this one.
 const parentOf = (data, lane, at) => {
@@ -119,7 +119,7 @@ const relationsOf = (data, lane, at) => {
     add("is the call", [call]);
     add("asked for by", [call && parentOf(data, call.lane, call.first)]);
   }
-  if (isHost(lane) && lane.source !== "stalls") {
+  if (isNested(lane)) {
     add("is in", [parentOf(data, lane, at)]);
     add("holds", childrenOf(data, lane, at, MOST));
     if (lane.source === "calls") add("is a wait", [eventAt(data, "stalls", lane.start[at], lane.end[at])]);
