@@ -168,7 +168,7 @@ document.addEventListener("keydown", async (event) => {
   if (!HELD[key] && !PRESSED[key]) return;
   if (OF_THE_PAGE.has(key) && !inFocus()) return;
   const seen = inFocus() ?? roots().find(isSeen);
-  const root = seen ?? (OF_WHAT_IS_SEEN.has(key) ? undefined : roots()[0]);
+  const root = seen ?? (OF_WHAT_IS_SEEN.has(key) ? undefined : roots().find(({ offsetParent }) => offsetParent));
   if (!root) return;
   if (!seen) root.scrollIntoView({ block: "start" });
   const known = DRAWN.get(root);
