@@ -68,7 +68,10 @@ const steer = (timeline, number) => {
   on(".find", "input", (event) => timeline.search(event.target.value.trim()));
   on(".find", "keydown", (event) => {
     if (event.key === "Enter") timeline.nextMatch();
-    if (event.key === "Escape") timeline.clear();
+    if (event.key === "Escape") {
+      timeline.clear();
+      timeline.plot.focus({ preventScroll: true });
+    }
   });
   on(".found-next", "click", () => timeline.nextMatch());
   on(".link", "click", () => copyLink(timeline, number));
@@ -158,7 +161,7 @@ const isSeen = (root) => {
 };
 
 document.addEventListener("keydown", async (event) => {
-  if (event.ctrlKey || event.metaKey || isWriting(event.target) || isTaken(event.target, event.key)) return;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || isWriting(event.target) || isTaken(event.target, event.key)) return;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (key === "?") {
     showKeys();

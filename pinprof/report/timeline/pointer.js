@@ -89,7 +89,7 @@ class Pointers {
     this.down.set(event.pointerId, event);
     timeline.stage.body.setPointerCapture(event.pointerId);
     timeline.stage.tip.hidden = true;
-    const isSelect = event.shiftKey || (timeline.tool === "select" && event.pointerType !== "touch" && event.button === 0);
+    const isSelect = event.shiftKey || (timeline.tool === "select" && event.button === 0);
     this.begin(this.down.size > 1 ? "pinch" : isSelect ? "select" : "pan", event);
   }
 

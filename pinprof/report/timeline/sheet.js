@@ -135,6 +135,7 @@ class Sheet {
     const within = (time) => Math.min(Math.max(x(time), gutter), gutter + width);
     const [left, right, [top, bottom]] = [within(this.selection.from), within(this.selection.to), reach];
     rubber.hidden = right <= gutter || left >= gutter + width;
+    rubber.dataset.length = duration(this.selection.to - this.selection.from);
     const pixels = { left, width: right - left, top, height: bottom - top };
     for (const [side, length] of Object.entries(pixels)) rubber.style[side] = `${length}px`;
   }

@@ -3,8 +3,8 @@
 from pinprof.report.elements import Markup
 
 KEYS = (
-    "W A S D zoom and move · drag moves · Shift-drag selects and sums · Ctrl + wheel zooms, after a click on the "
-    "timeline the wheel alone · click tells all · / searches · ? all keys"
+    "W A S D zoom and move · drag moves · Shift-drag sums · Ctrl + wheel zooms (after a click the wheel alone) · "
+    "click tells all · / searches · ? all keys"
 )
 
 

@@ -138,8 +138,7 @@ def test_keys_work_on_a_page_that_nobody_has_touched(opened: Opened) -> None:
     hands.page.keyboard.type("wasd0+")  # text, where somebody writes
     assert hands.page.locator(".find").input_value() == "wasd0+"
     assert hands.view() == pytest.approx(whole)
-    hands.press("Escape")
-    hands.page.locator(".plot").focus()
+    hands.press("Escape")  # of the search, which gives the keys back
     hands.press("?")
     assert hands.page.locator("dialog.help[open]").is_visible()
     hands.press("+")
