@@ -162,7 +162,7 @@ const isSeen = (root) => {
 
 document.addEventListener("keydown", async (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || isWriting(event.target) || isTaken(event.target, event.key)) return;
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const key = nameOfKey(event);
   if (key === "?") {
     showKeys();
     event.preventDefault();
@@ -184,7 +184,7 @@ document.addEventListener("keydown", async (event) => {
 });
 const releaseAll = () => DRAWN.forEach((timeline) => timeline.motion.releaseAll());
 document.addEventListener("keyup", (event) => {
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const key = nameOfKey(event);
   DRAWN.forEach((timeline) => timeline.motion.release(key));
 });
 addEventListener("blur", releaseAll);

@@ -7,6 +7,7 @@ const KEYS = [
   ["wheel", "zooms once the timeline was clicked; else it scrolls the page"],
   ["click", "tells all that is known of an event; twice zooms to it, as F does"],
   [", and .", "the event before and after the chosen one in its lane"],
+  ["Shift + ↑ ↓", "the event in the lane above and below, at the same time; without a chosen one, the first that is shown"],
   ["PageUp PageDown", "the step before and after"],
   ["0, Home", "all of the recording"],
   ["Alt + ← →", "back and forward through what you looked at"],
@@ -51,6 +52,19 @@ const beside = (timeline, by) => {
   if (lane && at + by >= 0 && at + by < lane.size) timeline.goTo(lane, at + by);
 };
 
+// The first event of a lane that lasts into a time, else the last before it.
+const eventIn = (lane, start) => {
+  const at = Math.min(firstAbove(lane.end, start), lane.size - 1);
+  return at > 0 && lane.start[at] > start && lane.start[at] - start > start - lane.end[at - 1] ? at - 1 : at;
+};
+
+const goAcross = (timeline, by) => {
+  const lanes = [...timeline.placed.tops.keys()];
+  const { lane, at } = timeline.chosen ?? {};
+  const next = lane ? lanes[lanes.indexOf(lane) + by] : lanes[0];
+  if (next) timeline.goTo(next, eventIn(next, lane ? lane.start[at] : timeline.view[0]));
+};
+
 const zoomToChosen = (timeline) => {
   const { lane, at } = timeline.chosen ?? {};
   const { from, to } = timeline.selection ?? {};
@@ -60,6 +74,8 @@ const zoomToChosen = (timeline) => {
 
 const PRESSED = {
   f: zoomToChosen,
+  "Shift+ArrowUp": (timeline) => goAcross(timeline, -1),
+  "Shift+ArrowDown": (timeline) => goAcross(timeline, 1),
   ",": (timeline) => beside(timeline, -1),
   ".": (timeline) => beside(timeline, 1),
   0: (timeline) => timeline.show(timeline.whole),
@@ -82,9 +98,15 @@ const onAlt = (timeline, event) => {
   if (by && timeline.trail.go(by)) event.preventDefault();
 };
 
+// A key by its name, a letter whatever its case.
+const nameOfKey = ({ key, shiftKey }) => {
+  if (shiftKey && (key === "ArrowUp" || key === "ArrowDown")) return `Shift+${key}`;
+  return key.length === 1 ? key.toLowerCase() : key;
+};
+
 // Does what a key says; returns whether it was for the timeline.
 const press = (timeline, event) => {
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const key = nameOfKey(event);
   if (HELD[key]) timeline.motion.press(key, ...HELD[key]);
   else if (PRESSED[key]) PRESSED[key](timeline);
   else return false;

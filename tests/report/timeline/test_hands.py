@@ -277,6 +277,10 @@ def test_a_click_tells_of_the_event_and_leads_to_its_relatives(opened: Opened) -
     assert hands.told().splitlines()[0] != chosen
     hands.press(",")
     assert hands.told().splitlines()[0] == chosen
+    hands.press("Shift+ArrowDown")
+    assert hands.told().startswith("Memcpy DtoH")
+    hands.press("Shift+ArrowUp")
+    assert hands.told().startswith("gemm2")
     hands.press("f")
     assert hands.span() == pytest.approx(0.08 * 1.7, rel=0.02)
     hands.button("close").click()
