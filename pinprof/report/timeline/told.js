@@ -26,7 +26,7 @@ const eventButton = (timeline, { lane, at }) => {
 const relationLine = (timeline, { what, events, count, time, all }) => {
   const line = made("li", "");
   const sum = count > 1 ? ` ${counted(count)}${time ? `, ${duration(time)}` : ""}` : "";
-  line.append(made("span", "what", `${what}${sum}: `));
+  line.append(made("span", "relation", `${what}${sum}: `));
   line.append(...events.slice(0, SHOWN).map((event) => eventButton(timeline, event)));
   if (count > 1 && all) line.append(pressable("show all", () => timeline.showEvents(all)));
   else if (count > SHOWN) line.append(made("span", "", " …"));
@@ -40,7 +40,7 @@ const namesakesLine = (timeline, lane, at) => {
   const name = lane.name[at];
   const isOne = (one, place) => one.source === lane.source && one.name?.[place] === name;
   line.append(
-    made("span", "what", `${counted(count)} of this name, ${duration(time)} in all: `),
+    made("span", "relation", `${counted(count)} of this name, ${duration(time)} in all: `),
     pressable("show all", () => timeline.finder.light(isOne)),
   );
   return [line];

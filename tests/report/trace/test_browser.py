@@ -274,21 +274,21 @@ def test_searching_counts_and_goes_to_what_was_found(opened: Opened) -> None:
     before = view(page)
     find = page.get_by_role("searchbox", name="find")
     find.fill("ATEN::ITEM")
-    page.wait_for_function("document.querySelector('.found').textContent.endsWith(' found')")
+    page.wait_for_function("() => document.querySelector('.found').textContent.endsWith(' found')")
     find.press("Enter")
     assert page.locator(".found").inner_text().split(" of ")[1] == str(page.locator("select.step option").count() - 1)
     assert page.locator(".chosen").inner_text().startswith("aten::item")
     assert view(page) == before  # it is wide enough to be seen
     assert page.locator(".labels .mark").all_inner_texts() == ["chosen"]
     find.fill("no such name")
-    page.wait_for_function("document.querySelector('.found').textContent == 'not found'")
+    page.wait_for_function("() => document.querySelector('.found').textContent == 'not found'")
 
 
 def test_timelines_that_share_a_view_move_together(opened: Opened, tmp_path: Path) -> None:
     page = opened(TRACES / "loss_item.json.gz", made=lambda analysis: 2 * fragment(analysis, shared="both"))
     second = page.locator(".timeline").nth(1)
     second.scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelectorAll('.timeline[data-drawn]').length == 2")
+    page.wait_for_function("() => document.querySelectorAll('.timeline[data-drawn]').length == 2")
     page.locator(".plot").first.focus()
     page.keyboard.press("+")
     page.keyboard.press("ArrowRight")
