@@ -56,10 +56,11 @@ const referenceStep = (data, [from, to]) => {
   return next < start.length && (next === 0 || start[next] <= from + 0.05 * (to - from)) ? next : Math.max(next - 1, 0);
 };
 
-// The ticks of the axis and what it is: [{ time, text }] and a title.
+// The ticks of the axis and what it is: [{ time, text }] and a title. Several recordings may count from one time, which
+// the data then names as `since`.
 const axisOf = (data, view, width) => {
   const step = referenceStep(data, view);
-  const zero = data.steps.start[step] ?? 0;
+  const zero = data.since ? 0 : (data.steps.start[step] ?? 0);
   const [from, to] = view.map((time) => time - zero);
   const gap = niceStep(((to - from) * TICK_PIXELS) / Math.max(width, TICK_PIXELS));
   const [scale, unit] = TIMES.find(([one]) => Math.max(Math.abs(from), Math.abs(to)) >= one) ?? TIMES.at(-1);
@@ -68,5 +69,5 @@ const axisOf = (data, view, width) => {
   for (let tick = Math.ceil(from / gap); tick * gap <= to; tick++) {
     ticks.push({ time: tick * gap + zero, text: `${((tick * gap) / scale).toFixed(digits)} ${unit}` });
   }
-  return { ticks, title: `since the start of ${data.steps.names[step] ?? "the trace"}` };
+  return { ticks, title: `since the start of ${data.since ?? data.steps.names[step] ?? "the trace"}` };
 };
