@@ -82,7 +82,7 @@ class Pointers {
   }
 
   onDown(event) {
-    if (event.target.closest("button") || event.button > 1) return;
+    if ((event.target.closest("button") && !event.shiftKey) || event.button > 1) return;
     const { timeline } = this;
     if (event.pointerType === "mouse") event.preventDefault(); // no text is selected
     timeline.plot.focus({ preventScroll: true });
