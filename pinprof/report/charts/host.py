@@ -5,18 +5,18 @@ from pathlib import PurePath
 from pinprof.analyses.host import LOADER, Flame, icicle
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, layout
-from pinprof.report.timeline.kinds import GREEN, GREY, ORANGE, PALE, SKY
+from pinprof.report.timeline import hues
 from pinprof.report.words import cut
 from pinprof.trace.host import HostFrame, HostProfile, HostStack
 from pinprof.units import duration, percent
 
-COLOURS = {"user": ORANGE, "torch": SKY, "library": GREY, "input": GREEN}
+COLOURS = {"user": hues.OWN_CODE, "torch": hues.TORCH_CODE, "library": hues.PACKAGES, "input": hues.INPUT}
 """By kind of code."""
 KEYS = (
-    Key("your code", ORANGE),
-    Key("torch", SKY),
-    Key("Python and other packages", GREY),
-    Key("DataLoader", GREEN),
+    Key("your code", hues.OWN_CODE),
+    Key("torch", hues.TORCH_CODE),
+    Key("Python and other packages", hues.PACKAGES),
+    Key("DataLoader", hues.INPUT),
 )
 LEAST = 400
 """Rectangles of less than one such part of the samples are left out: they are narrower than a letter."""
@@ -103,7 +103,7 @@ def _hover(recorded: HostProfile, flame: Flame, samples: int, step_ns: float | N
 
 def _colour(recorded: HostProfile, flame: Flame) -> str:
     if flame.frame < 0:
-        return PALE
+        return hues.PALE
     frame: HostFrame = recorded.frames[flame.frame]
     return COLOURS["input" if frame.file.replace("\\", "/").endswith(LOADER) else frame.origin]
 

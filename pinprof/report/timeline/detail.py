@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.intervals import union
-from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
+from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
 from pinprof.report.timeline.lanes import Lane, lay_out
 from pinprof.report.timeline.thin import Drawing, blocks, fitted, thinned
 from pinprof.report.timeline.window import Window, step_range, whole_window
@@ -17,7 +17,7 @@ MAX_EVENTS = 1_000_000
 """Rectangles in a page. A million takes about 7 MB of it; the page's 15 MB are plotly.js (4.5 MB) and these."""
 FULL_SHARE = 0.7
 """Of the rectangles that may be in a page, for the steps that are there in full."""
-BAND = (IDLE, MEMSET_ONLY, COMPUTE_ONLY, COPY_ONLY, BOTH)
+BAND = (IDLE, MEMSET_ONLY, COMPUTE_ONLY, COLLECTIVE_ONLY, COPY_ONLY, BOTH)
 FINEST_NS = 1_000
 """Merging begins with what is shorter than this."""
 

@@ -10,6 +10,7 @@ from pinprof.analysis import Analysis
 from pinprof.intervals import Intervals, gaps, intersect, subtract, union
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.window import Window
+from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.tables import (
     HOST_MEMORIES,
     KERNEL,
@@ -17,6 +18,7 @@ from pinprof.trace.tables import (
     MEMSET,
     NONE,
     WHOLE_TRACE,
+    Bools,
     HostEvents,
     Int64s,
     Table,
@@ -191,7 +193,8 @@ def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterat
     gpu = trace.gpu
     copy = kinds.COPY + gpu.direction[rows].astype(np.int64) * len(HOST_MEMORIES) + gpu.host_memory[rows]
     category = gpu.category[rows]
-    kind = np.select((category == MEMCPY, category == MEMSET), (copy, kinds.MEMSET_KIND), kinds.KERNEL_KIND)
+    kernel = np.where(is_collective_kernel(gpu)[rows], kinds.COLLECTIVE_KIND, kinds.KERNEL_KIND)
+    kind = np.select((category == MEMCPY, category == MEMSET), (copy, kinds.MEMSET_KIND), kernel)
     level = levels(gpu.start_ns[rows], gpu.end_ns[rows], STREAM_LEVELS)
     for depth in range(STREAM_LEVELS):
         label = f"stream {stream}" if depth == 0 else ""
@@ -203,15 +206,17 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
     """Return the band that says when a device computed, copied, did both, or nothing, from its first work on."""
     gpu = trace.gpu
 
-    def times(category: int) -> Intervals:
-        chosen = rows[gpu.category[rows] == category]
-        return union(gpu.start_ns[chosen], gpu.end_ns[chosen])
+    def times(chosen: Bools) -> Intervals:
+        return union(gpu.start_ns[rows[chosen]], gpu.end_ns[rows[chosen]])
 
-    kernels, copies, memsets = times(KERNEL), times(MEMCPY), times(MEMSET)
+    category, talks = gpu.category[rows], is_collective_kernel(gpu)[rows]
+    kernels, copies, memsets = (times(category == one) for one in (KERNEL, MEMCPY, MEMSET))
+    alone, compute = subtract(kernels, copies), times((category == KERNEL) & ~talks)
     parts = {
         kinds.IDLE: gaps(union(gpu.start_ns[rows], gpu.end_ns[rows])),
         kinds.MEMSET_ONLY: subtract(subtract(memsets, kernels), copies),
-        kinds.COMPUTE_ONLY: subtract(kernels, copies),
+        kinds.COMPUTE_ONLY: intersect(alone, compute),
+        kinds.COLLECTIVE_ONLY: subtract(alone, compute),
         kinds.COPY_ONLY: subtract(copies, kernels),
         kinds.BOTH: intersect(kernels, copies),
     }

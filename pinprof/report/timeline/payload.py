@@ -11,7 +11,8 @@ from pinprof.measurement.trust.doubt import Doubted
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import BAND, Detail
-from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES, faded, ink, shades
+from pinprof.report.timeline.hues import faded, ink, shades
+from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES
 from pinprof.report.timeline.lanes import Lane
 from pinprof.report.timeline.names import short, step_names
 from pinprof.report.timeline.window import Window
@@ -153,6 +154,7 @@ def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:
             "group": KINDS[kind].group,
             "shades": (*shades(KINDS[kind].colour), faded(KINDS[kind].colour)),
             "ink": ink(KINDS[kind].colour),
+            "pattern": KINDS[kind].pattern,
             "byName": kind in MANY_NAMES,
             "isCopy": COPY <= kind < IDLE,
         }

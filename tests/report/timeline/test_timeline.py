@@ -15,7 +15,7 @@ from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
+from pinprof.report.timeline import Drawing, Lane, arrange, fragment, hues, kinds
 from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import Detail, detailed
@@ -157,7 +157,7 @@ def test_stalls_are_coloured_by_cause(tmp_path: Path) -> None:
     builder.call("cudaStreamSynchronize", 910, 60)
     *_, drawing = drawn(builder, tmp_path)
     stalls = lane_named(drawing, "stalls")
-    assert {kinds.KINDS[kind] for kind in stalls.kind} == {kinds.Kind("item", "Stalls", kinds.PURPLE)}
+    assert {kinds.KINDS[kind] for kind in stalls.kind} == {kinds.Kind("item", "Stalls", hues.WAIT)}
 
 
 def test_each_code_has_its_kind() -> None:
