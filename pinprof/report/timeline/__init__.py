@@ -2,7 +2,7 @@
 
 from pinprof.report.timeline.detail import MAX_EVENTS
 from pinprof.report.timeline.fragment import fragment
-from pinprof.report.timeline.lanes import Lane
+from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.thin import Drawing, arrange
 from pinprof.report.timeline.zoom import zoom_attribute
 

@@ -5,7 +5,7 @@ rectangles took 0.15 s, zooming 0.05 s. Horizontal bars took 0.85 and 0.6 s, fil
 2.1 and 1.0 s. But plotly leaves out a cell that is much narrower than a pixel, and so the script widens those.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from markupsafe import escape
 
@@ -75,7 +75,7 @@ def in_words(
 ) -> str:
     """Return in plain text what is in the page, what of it is merged and what is left out."""
     sentences = [_shown(trace, detail, view, first_ns)]
-    events, blocks = merged(detail.lanes)
+    events, blocks = merged(lane for lane in detail.lanes if not lane.folded)
     if blocks:
         if detail.full:
             sentences.append(f"{len(detail.full):,} of them are here in full.")
@@ -84,12 +84,27 @@ def in_words(
         sentences.append(f"{where}{short} are merged into {blocks:,} blocks, whose single events are not in this page.")
     else:
         sentences.append("Each event is here; what is narrower than a pixel is drawn as a block that says how many.")
+    sentences += _inside(detail)
     sentences += not_drawn(detail.left_out)
     why = analysis.profile.withheld
     reason = analysis.profile.gravest(why.busy, why.overlap)
     if reason:
         sentences.append(f"The overlap band is not drawn: {reason.what}.")
     return " ".join(sentences)
+
+
+def _inside(detail: Detail) -> Iterator[str]:
+    """Yield what is folded at first, and what of it is merged."""
+    inner = [lane for lane in detail.lanes if lane.folded]
+    if not inner:
+        return
+    frames = any(lane.source == "frames" for lane in inner)
+    ops = any(lane.source == "ops" for lane in inner)
+    named = " and ".join([*(["Python frames"] if frames else []), *(["ops further inside"] if ops else [])])
+    events, blocks = merged(inner)
+    but = " outside of the steps shown at first" if detail.folded_full else ""
+    short = f"{events:,} of them that are shorter than {duration(detail.folded_narrow_ns)}{but}"
+    yield f"Folded at first: {named}{f'; {short} are merged into {blocks:,} blocks' if blocks else ''}."
 
 
 def _shown(trace: Trace, detail: Detail, view: Window, first_ns: tuple[float, float] | None) -> str:

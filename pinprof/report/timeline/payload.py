@@ -13,7 +13,7 @@ from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import BAND, Detail
 from pinprof.report.timeline.hues import faded, ink, shades
 from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES
-from pinprof.report.timeline.lanes import Lane
+from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.names import short, step_names
 from pinprof.report.timeline.window import Window
 from pinprof.report.words import cut
@@ -99,6 +99,8 @@ def _lane(page: Page, lane: Lane, block: PackedColumns, zero_ns: int) -> dict[st
     if lane.source == "gpu":
         gpu, row = page.trace.gpu, lane.row[0]
         place = {"device": int(gpu.device[row]), "stream": f"stream {gpu.stream[row]}"}
+    if lane.folded:
+        place["folded"] = True
     return {"group": lane.group, "label": lane.label, "source": lane.source, **place, "columns": columns}
 
 
@@ -136,6 +138,7 @@ COLUMNS: dict[str, Callable[[Page, Int64s], Columns]] = {
     "steps": lambda _, rows: {"step": rows},
     "annotations": lambda page, rows: _named(page, page.trace.annotations, rows),
     "ops": lambda page, rows: _named(page, page.trace.ops, rows),
+    "frames": lambda page, rows: _named(page, page.trace.functions, rows),
     "calls": lambda page, rows: {**_named(page, page.trace.calls, rows), "around": page.around.call[rows]},
     "stalls": _of_stalls,
     "gpu": _of_gpu,

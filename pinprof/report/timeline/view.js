@@ -30,7 +30,7 @@ class Timeline {
     this.whole = widenedBy(data.whole, EDGE);
     this.first = root.dataset.first ? JSON.parse(root.dataset.first) : widenedBy(data.view, EDGE);
     this.view = clamped(this.first, this.whole);
-    this.folded = new Set();
+    this.folded = new Set(data.lanes.filter((lane) => lane.folded).map((lane) => lane.group));
     this.hidden = new Set();
     this.colours = coloursOf(data);
     this.marks = [];

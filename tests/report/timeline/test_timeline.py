@@ -19,7 +19,8 @@ from pinprof.report.timeline import Drawing, Lane, arrange, fragment, hues, kind
 from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import Detail, detailed
-from pinprof.report.timeline.lanes import LeftOut, levels, merged
+from pinprof.report.timeline.lane import LeftOut, levels
+from pinprof.report.timeline.lanes import merged
 from pinprof.report.timeline.names import short, step_names
 from pinprof.report.timeline.thin import in_words, thinned
 from pinprof.report.timeline.window import choose_window
