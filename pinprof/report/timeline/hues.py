@@ -16,9 +16,9 @@ IDLE = "rgba(140,150,160,0.24)"
 
 WAIT, COPY_WAIT, SYNC_WAIT, MEMORY_WAIT, OTHER_WAIT = "#CB61C4", "#8B2288", "#D6A3BF", "#4C2349", "#F7D4F8"
 """Waits of the host are purple: for values that it reads, for copies, those asked for, for memory, and others."""
-PROFILER = "#717171"
+PROFILER = "#818181"
 STEP = "#3B4961"
-OP, CALL = "#4EC6FB", "#6A6E73"
+OP, CALL = "#4EC6FB", "#67656B"
 OWN_CODE, ANNOTATION, TORCH_CODE, PACKAGES, INPUT = "#F2E755", "#8FAB52", "#A3C6DA", "#999283", "#693A04"
 """Python code: the program's, what it annotates, torch's, that of other packages, and the DataLoader."""
 

@@ -67,6 +67,9 @@ SIDE_BY_SIDE: dict[str, Colours] = {
     "the overlap band": of(BAND_KINDS),
     "stalls": distinct(of(tuple(kind for kind in KINDS if kind.group == "Stalls"))),
     "a thread": of(tuple(kind for kind in HOST_KINDS if kind.label in {"annotation", "op", "runtime call"})),
+    "what is grey or nearly so": distinct(
+        of(tuple(kind for kind in KINDS if kind.label in {"idle", "memset", "runtime call", "the profiler's own wait"}))
+    ),
     "Python": {key.label: (key.colour, key.pattern) for key in host.KEYS},
     "idle time": dict(idle.LOOKS),
     "parts of stalls": {
