@@ -9,7 +9,11 @@ from pinprof.report.elements import Markup
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
 """Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
 
-SCRIPTS = (*(f"timeline/{name}.js" for name in ("data", "words", "cells", "figure", "view")), "page.js")
+SCRIPTS = (
+    *(f"timeline/{name}.js" for name in ("data", "words", "cells", "figure", "view")),
+    "flame/flame.js",
+    "page.js",
+)
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
 
@@ -39,7 +43,15 @@ def page(title: str, body: Markup) -> Markup:
 {}</script>
 </body>
 </html>
-""").format(POLICY, title, _resource("page.css"), body, _code(get_plotlyjs()), own, _resource("charts.js"))
+""").format(
+        POLICY,
+        title,
+        _resource("page.css") + _resource("flame/flame.css"),
+        body,
+        _code(get_plotlyjs()),
+        own,
+        _resource("charts.js"),
+    )
 
 
 def _resource(name: str) -> Markup:

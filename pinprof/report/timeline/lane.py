@@ -14,8 +14,8 @@ class Lane:
     group: str
     label: str
     source: str
-    """What `row` counts: rows of `ops`, `annotations`, `frames` (`Trace.functions`), `calls`, `gpu`, `steps` or `stalls`;
-    nothing in an `overlap`."""
+    """What `row` counts: rows of `ops`, `annotations`, `frames` (`Trace.functions`), `calls`, `gpu`, `steps` or
+    `stalls`; nothing in an `overlap`."""
     start_ns: Int64s
     end_ns: Int64s
     kind: Int64s
