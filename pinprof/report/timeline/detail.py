@@ -1,6 +1,6 @@
 """Which events are in the page in full: all, if they are few enough, else those of the steps that matter."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -51,15 +51,25 @@ class _Thinned(NamedTuple):
 
 
 def detailed(
-    trace: Trace, analysis: Analysis, view: Window, max_events: int = MAX_EVENTS, wanted_ns: Iterable[int] = ()
+    trace: Trace,
+    analysis: Analysis,
+    view: Window,
+    max_events: int = MAX_EVENTS,
+    wanted_ns: Iterable[int] = (),
+    more: Sequence[Lane] = (),
 ) -> Detail:
     """Return the lanes of a trace with no more rectangles than given, unless there are more lanes.
 
     The steps of `wanted_ns` are among those that are there in full. Lanes that are folded at first have a share of
-    their own, so that they cost the others nothing.
+    their own, so that they cost the others nothing. `more` lanes stand below the steps.
     """
     window = whole_window(trace)
     found, left_out = lay_out(trace, analysis, window, nested=True)
+    found = [
+        *(lane for lane in found if lane.source == "steps"),
+        *more,
+        *(lane for lane in found if lane.source != "steps"),
+    ]
     bare = analysis.profile.withheld.busy or analysis.profile.withheld.overlap
     lanes = [by_start(lane) for lane in found if not (bare and lane.source == "overlap")]
     inner = [lane for lane in lanes if lane.folded]

@@ -5,13 +5,14 @@ rectangles took 0.15 s, zooming 0.05 s. Horizontal bars took 0.85 and 0.6 s, fil
 2.1 and 1.0 s. But plotly leaves out a cell that is much narrower than a pixel, and so the script widens those.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from markupsafe import escape
 
 from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, note
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
+from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.lanes import merged, not_drawn
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.payload import packed
@@ -34,18 +35,20 @@ def fragment(
     shared: str = "",
     first_ns: tuple[float, float] | None = None,
     drawn: Trace | None = None,
+    more: Sequence[Lane] = (),
 ) -> Markup:
     """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
 
     The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together;
     their 0 is the start of the first step that each shows at first. `first_ns` is what to show at first, from there.
-    `drawn` is the same trace with fewer complete steps, if it is not to be seen with all.
+    `drawn` is the same trace with fewer complete steps, if it is not to be seen with all. `more` lanes stand below the
+    steps.
     """
     trace = drawn or analysis.trace
     view = choose_window(trace)
     instances = (worst(analysis, finding) for finding in findings)
     wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
-    detail = detailed(trace, analysis, view, max_events, wanted)
+    detail = detailed(trace, analysis, view, max_events, wanted, more)
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
     first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""

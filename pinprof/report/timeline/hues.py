@@ -22,6 +22,9 @@ OP, CALL = "#4EC6FB", "#67656B"
 OWN_CODE, ANNOTATION, TORCH_CODE, PACKAGES, INPUT = "#F2E755", "#8FAB52", "#A3C6DA", "#999283", "#693A04"
 """Python code: the program's, what it annotates, torch's, that of other packages, and the DataLoader."""
 
+LONGER, SHORTER, NEW, GONE = "#D6293E", "#4A3AD6", "#FF9AA2", "#B9B2FF"
+"""Of two recordings: red is more than before, violet less; pale what only one of them has."""
+
 ORANGE, SKY, GREEN, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#D55E00"
 BLUE, PURPLE = "#0072B2", "#CC79A7"
 SLATE, PALE = "#7A8799", "#B8BEC6"

@@ -75,12 +75,21 @@ BAND_KINDS = (
 IDLE = COPY + len(DIRECTIONS) * len(HOST_MEMORIES)
 MEMSET_ONLY, COMPUTE_ONLY, COLLECTIVE_ONLY, COPY_ONLY, BOTH = range(IDLE + 1, IDLE + len(BAND_KINDS))
 
+CHANGE_KINDS = (
+    Kind("gone after", "Changed", hues.GONE, "/"),
+    Kind("new", "Changed", hues.NEW, "\\"),
+    Kind("shorter after", "Changed", hues.SHORTER),
+    Kind("longer after", "Changed", hues.LONGER),
+)
+GONE, NEW, SHORTER, LONGER = range(IDLE + len(BAND_KINDS), IDLE + len(BAND_KINDS) + len(CHANGE_KINDS))
+
 KINDS: tuple[Kind, ...] = (
     *HOST_KINDS,
     *(Kind(cause.replace("_", " "), "Stalls", _STALL_COLOURS.get(cause, hues.OTHER_WAIT)) for cause in CAUSES),
     *GPU_KINDS,
     *(_copy(direction, memory) for direction in DIRECTIONS for memory in HOST_MEMORIES),
     *BAND_KINDS,
+    *CHANGE_KINDS,
 )
 """All kinds; where rectangles lie on each other, the later kind lies above."""
 

@@ -15,7 +15,7 @@ class Lane:
     label: str
     source: str
     """What `row` counts: rows of `ops`, `annotations`, `frames` (`Trace.functions`), `calls`, `gpu`, `steps` or
-    `stalls`; nothing in an `overlap`."""
+    `stalls`; of `changes` what stands in `names`; nothing in an `overlap`."""
     start_ns: Int64s
     end_ns: Int64s
     kind: Int64s
@@ -28,6 +28,8 @@ class Lane:
     """Their summed duration."""
     folded: bool = False
     """Whether it is only seen on request."""
+    names: tuple[str, ...] = ()
+    """Of `changes`: what `row` counts."""
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -95,6 +95,8 @@ def _lane(page: Page, lane: Lane, block: PackedColumns, zero_ns: int) -> dict[st
         columns |= {"count": block.add(lane.count), "busy": block.add(lane.busy_ns)}
     for name, values in COLUMNS[lane.source](page, lane.row).items():
         columns[name] = block.add_signed(np.diff(values, prepend=0)) if name == "launch" else block.add(values)
+    if lane.names:
+        columns["name"] = block.add(page.names.codes(lane.names, lane.row))
     place: dict[str, Any] = {}
     if lane.source == "gpu":
         gpu, row = page.trace.gpu, lane.row[0]
@@ -143,6 +145,7 @@ COLUMNS: dict[str, Callable[[Page, Int64s], Columns]] = {
     "stalls": _of_stalls,
     "gpu": _of_gpu,
     "overlap": lambda *_: {},
+    "changes": lambda *_: {},
 }
 """What is said of the rows of a lane's source beside their times."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from pinprof.report.charts import host, idle, syncs
 from pinprof.report.timeline import hues
-from pinprof.report.timeline.kinds import BAND_KINDS, GPU_KINDS, HOST_KINDS, KINDS, Kind
+from pinprof.report.timeline.kinds import BAND_KINDS, CHANGE_KINDS, GPU_KINDS, HOST_KINDS, KINDS, Kind
 
 Colours: TypeAlias = "dict[str, tuple[str, str]]"
 """Colour and pattern, by what has them."""
@@ -65,6 +65,7 @@ def distinct(colours: Colours) -> Colours:
 SIDE_BY_SIDE: dict[str, Colours] = {
     "a stream": distinct(of((*GPU_KINDS, *(kind for kind in KINDS if kind.label.startswith("copy "))))),
     "the overlap band": of(BAND_KINDS),
+    "what changed": of(CHANGE_KINDS),
     "stalls": distinct(of(tuple(kind for kind in KINDS if kind.group == "Stalls"))),
     "a thread": of(tuple(kind for kind in HOST_KINDS if kind.label in {"annotation", "op", "runtime call"})),
     "what is grey or nearly so": distinct(
