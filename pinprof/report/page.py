@@ -12,9 +12,14 @@ POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsa
 SCRIPTS = (
     *(f"timeline/{name}.js" for name in ("data", "words", "cells", "figure", "view")),
     "flame/flame.js",
+    "job/ranks.js",
     "page.js",
 )
 """The page's own scripts, one function together: each may use what stands in those before it."""
+
+
+STYLES = ("page.css", "flame/flame.css", "job/ranks.css")
+"""The page's styles, one sheet together."""
 
 
 def page(title: str, body: Markup) -> Markup:
@@ -46,7 +51,7 @@ def page(title: str, body: Markup) -> Markup:
 """).format(
         POLICY,
         title,
-        _resource("page.css") + _resource("flame/flame.css"),
+        Markup().join(map(_resource, STYLES)),
         body,
         _code(get_plotlyjs()),
         own,

@@ -6,6 +6,7 @@ rectangles took 0.15 s, zooming 0.05 s. Horizontal bars took 0.85 and 0.6 s, fil
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from markupsafe import escape
 
@@ -36,23 +37,25 @@ def fragment(
     first_ns: tuple[float, float] | None = None,
     drawn: Trace | None = None,
     more: Sequence[Lane] = (),
+    zero_ns: int | None = None,
 ) -> Markup:
     """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
 
     The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together;
     their 0 is the start of the first step that each shows at first. `first_ns` is what to show at first, from there.
     `drawn` is the same trace with fewer complete steps, if it is not to be seen with all. `more` lanes stand below the
-    steps.
+    steps. `zero_ns` is the time at 0, if not the start of the first step that is shown.
     """
     trace = drawn or analysis.trace
     view = choose_window(trace)
     instances = (worst(analysis, finding) for finding in findings)
     wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
+    counted = view if zero_ns is None else replace(view, start_ns=zero_ns)
     detail = detailed(trace, analysis, view, max_events, wanted, more)
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
     first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""
-    said = note(in_words(trace, analysis, detail, view, first_ns))
+    said = note(in_words(trace, analysis, detail, view if zero_ns is None else None, first_ns))
     return Markup("""<div class="timeline" data-shared="{}"{}>
 {}
 <div class="steer" role="group" aria-label="Part of the timeline that is shown">
@@ -70,13 +73,16 @@ def fragment(
 <div class="chosen" aria-live="polite" hidden></div>
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
 <script type="application/x-deflate" class="columns">{}</script>
-</div>""").format(shared, first, said, KEYS, escape(packed(trace, analysis, detail, view)))
+</div>""").format(shared, first, said, KEYS, escape(packed(trace, analysis, detail, counted)))
 
 
 def in_words(
-    trace: Trace, analysis: Analysis, detail: Detail, view: Window, first_ns: tuple[float, float] | None = None
+    trace: Trace, analysis: Analysis, detail: Detail, view: Window | None, first_ns: tuple[float, float] | None = None
 ) -> str:
-    """Return in plain text what is in the page, what of it is merged and what is left out."""
+    """Return in plain text what is in the page, what of it is merged and what is left out.
+
+    `view` is what is shown at first, if it is of this trace's own choice.
+    """
     sentences = [_shown(trace, detail, view, first_ns)]
     events, blocks = merged(lane for lane in detail.lanes if not lane.folded)
     if blocks:
@@ -110,14 +116,16 @@ def _inside(detail: Detail) -> Iterator[str]:
     yield f"Folded at first: {named}{f'; {short} are merged into {blocks:,} blocks' if blocks else ''}."
 
 
-def _shown(trace: Trace, detail: Detail, view: Window, first_ns: tuple[float, float] | None) -> str:
+def _shown(trace: Trace, detail: Detail, view: Window | None, first_ns: tuple[float, float] | None) -> str:
     if trace.steps.source == WHOLE_TRACE:
         return f"The whole trace, {duration(detail.window.span_ns)}."
     names = step_names(trace)
+    steps = "The only step" if len(names) == 1 else f"All {len(names):,} steps"
+    if view is None:
+        return f"{steps}, {duration(detail.window.span_ns)}."
     which = names[view.first] if view.first == view.last else f"{names[view.first]} to {names[view.last]}"
     them = "it" if view.first == view.last else "they"
     first = f"shown at first: {which}, with the GPU work that {them} launched, {duration(view.span_ns)}"
     if first_ns is not None:
         first = f"shown at first: {duration(first_ns[1])} from the start of {which}"
-    steps = "The only step" if len(names) == 1 else f"All {len(names):,} steps"
     return f"{steps}, {duration(detail.window.span_ns)}; {first}."
