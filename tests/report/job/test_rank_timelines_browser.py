@@ -40,7 +40,7 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory, request: py
 
 def arrived(page: Page, rank: int) -> None:
     page.wait_for_function(
-        f"document.activeElement.closest('.of-rank')?.dataset.rank === '{rank}' && "
+        f"() => document.activeElement.closest('.of-rank')?.dataset.rank === '{rank}' && "
         "document.activeElement.closest('.timeline').dataset.drawn === 'true'",
         timeout=20_000,
     )
@@ -70,11 +70,11 @@ def test_zooming_one_rank_zooms_the_others(page: Page) -> None:
         page.locator(f".to-rank[data-rank='{rank}']").click()
         arrived(page, rank)
     page.keyboard.press("+")
-    page.wait_for_function(f"new Set(({SPANS})()).size === 1")
+    page.wait_for_function(f"() => new Set(({SPANS})()).size === 1")
     (closer, _) = page.evaluate(SPANS)
     page.locator(".of-rank[data-rank='0'] .plot").focus()
     page.keyboard.press("+")
-    page.wait_for_function(f"new Set(({SPANS})()).size === 1 && ({SPANS})()[0] !== '{closer}'")
+    page.wait_for_function(f"() => new Set(({SPANS})()).size === 1 && ({SPANS})()[0] !== '{closer}'")
 
 
 def test_a_rank_that_is_not_drawn_is_said_to_be_so(page: Page) -> None:
