@@ -41,10 +41,11 @@ def fragment(
 ) -> Markup:
     """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
 
-    The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together;
-    their 0 is the start of the first step that each shows at first. `first_ns` is what to show at first, from there.
+    The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together,
+    and fold all host threads but the main one at first, so that one sees them beside each other. Their 0 is the start
+    of the first step that each shows at first, or `zero_ns`; `first_ns` is what to show at first, from there.
     `drawn` is the same trace with fewer complete steps, if it is not to be seen with all. `more` lanes stand below the
-    steps. `zero_ns` is the time at 0, if not the start of the first step that is shown.
+    steps.
     """
     trace = drawn or analysis.trace
     view = choose_window(trace)
@@ -73,7 +74,7 @@ def fragment(
 <div class="chosen" aria-live="polite" hidden></div>
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
 <script type="application/x-deflate" class="columns">{}</script>
-</div>""").format(shared, first, said, KEYS, escape(packed(trace, analysis, detail, counted)))
+</div>""").format(shared, first, said, KEYS, escape(packed(trace, analysis, detail, counted, beside=bool(shared))))
 
 
 def in_words(

@@ -26,6 +26,9 @@ ABSENT, UNDRAWN, FIRST = 0, 1, 2
 Columns: TypeAlias = "dict[str, np.ndarray]"
 
 
+OF_THREADS, MAIN = frozenset({"stalls", "annotations", "ops", "calls"}), "(main)"
+
+
 class Page(NamedTuple):
     """A trace, its measurements, which of its calls are drawn, and what was looked up in it before."""
 
@@ -42,13 +45,19 @@ class Page(NamedTuple):
         return self.analysis.profile.withheld
 
 
-def packed(trace: Trace, analysis: Analysis, detail: Detail, view: Window) -> str:
-    """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight."""
+def packed(trace: Trace, analysis: Analysis, detail: Detail, view: Window, *, beside: bool = False) -> str:
+    """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight.
+
+    With other timelines `beside` it, host threads but the main one are folded at first.
+    """
     block, names = PackedColumns(), _Interned()
     page = Page(trace, analysis, _numbers(detail.lanes, len(trace.calls)), Surroundings.of(trace, analysis), names)
     lanes = [_lane(page, lane, block, view.start_ns) for lane in detail.lanes]
     for place, times in detail.shares.items():
         lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(BAND, times, strict=True)}
+    for place, lane in enumerate(detail.lanes):
+        if beside and lane.source in OF_THREADS and MAIN not in lane.group:
+            lanes[place]["folded"] = True
     header = {
         "names": [cut(name) for name in names.numbers],
         "shorts": [short(name) for name in names.numbers],

@@ -56,6 +56,12 @@ def test_collectives_end_at_one_time_on_all_of_them() -> None:
     away = np.abs(few[:, None] - many[None, :]).min(axis=1)
     assert np.median(away) < 50_000  # the clocks differ by far more
     assert "on one time axis: clocks agree within" in text
+    for figure in Page(text).figures:
+        folded = {lane["group"].split(" (")[-1] for lane in figure["lanes"] if lane.get("folded")}
+        assert "autograd)" in folded
+        assert not any(
+            "Host" in lane["group"] and "(main)" in lane["group"] and lane.get("folded") for lane in figure["lanes"]
+        )
 
 
 def test_the_first_ones_are_seen_and_the_others_are_a_button_away(tmp_path: Path) -> None:
