@@ -6,7 +6,8 @@ from pinprof.analysis import Analysis
 from pinprof.ranks import RankRow, Ranks
 from pinprof.report.elements import Markup, lines, note
 from pinprof.report.job.words import clocks
-from pinprof.report.timeline import MAX_EVENTS, fragment
+from pinprof.report.timeline import MAX_EVENTS, Zero, fragment
+from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.window import choose_window
 
 MAX_TIMELINES = 4
@@ -35,12 +36,14 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     window = choose_window(shown.trace)
     first = (-MARGIN * window.span_ns, (1 + MARGIN) * window.span_ns)
     aligned = clocks(ranks) is not None
+    named = dict(enumerate(step_names(shown.trace))).get(window.first, "the trace")
+    since = f"{named} of rank {ranks.shown_rank}"
     most = MAX_EVENTS // (len(analyses) + 1)  # the report on the shown rank has one, too
     drawn = []
     for rank, analysis in analyses.items():
         ahead = _clock_ns(analysis, rows[rank]) - _clock_ns(shown, rows[ranks.shown_rank])
-        zero = window.start_ns - ahead if aligned else None
-        drawn.append((rank, fragment(analysis, most, shared="ranks", first_ns=first, zero_ns=zero)))
+        zero = Zero(window.start_ns - ahead, since) if aligned else None
+        drawn.append((rank, fragment(analysis, most, shared="ranks", first_ns=first, zero=zero)))
     buttons = (_button(rank, seen=place < AT_FIRST) for place, (rank, _) in enumerate(drawn))
     regions = (
         _region(_title(ranks, rows[rank]), rank, timeline, seen=place < AT_FIRST)

@@ -96,7 +96,7 @@ const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").re
 
 const axisOf = (data, view, width) => {
   const step = referenceStep(data, view);
-  const zero = data.steps.start[step] ?? 0;
+  const zero = data.since ? 0 : data.steps.start[step] ?? 0;
   const [from, to] = view.map((time) => time - zero);
   const gap = niceStep(((to - from) * TICK_PIXELS) / Math.max(width, TICK_PIXELS));
   const [scale, unit] = TIMES.find(([one]) => Math.max(Math.abs(from), Math.abs(to)) >= one) ?? TIMES.at(-1);
@@ -107,7 +107,7 @@ const axisOf = (data, view, width) => {
     range: view.map((time) => time / NS_PER_MS),
     tickvals: ticks.map((tick) => (tick + zero) / NS_PER_MS),
     ticktext: ticks.map((tick) => `${(tick / scale).toFixed(digits)} ${unit}`),
-    title: { text: `since the start of ${plain(data.steps.names[step] ?? "the trace")}`, standoff: 6, font: { size: 12 } },
+    title: { text: `since the start of ${plain(data.since ?? data.steps.names[step] ?? "the trace")}`, standoff: 6, font: { size: 12 } },
     gridcolor: themeColour("--line"),
     zeroline: false,
     tickfont: { size: 11 },

@@ -7,6 +7,7 @@ rectangles took 0.15 s, zooming 0.05 s. Horizontal bars took 0.85 and 0.6 s, fil
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from markupsafe import escape
 
@@ -29,6 +30,15 @@ KEYS = (
 )
 
 
+class Zero(NamedTuple):
+    """What times are read from, if not the step in which they lie."""
+
+    ns: int
+    """On the clock of the trace."""
+    since: str
+    """What starts then."""
+
+
 def fragment(
     analysis: Analysis,
     max_events: int = MAX_EVENTS,
@@ -37,13 +47,13 @@ def fragment(
     first_ns: tuple[float, float] | None = None,
     drawn: Trace | None = None,
     more: Sequence[Lane] = (),
-    zero_ns: int | None = None,
+    zero: Zero | None = None,
 ) -> Markup:
     """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
 
     The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together,
     and fold all host threads but the main one at first, so that one sees them beside each other. Their 0 is the start
-    of the first step that each shows at first, or `zero_ns`; `first_ns` is what to show at first, from there.
+    of the first step that each shows at first, or `zero`; `first_ns` is what to show at first, from there.
     `drawn` is the same trace with fewer complete steps, if it is not to be seen with all. `more` lanes stand below the
     steps.
     """
@@ -51,12 +61,12 @@ def fragment(
     view = choose_window(trace)
     instances = (worst(analysis, finding) for finding in findings)
     wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
-    counted = view if zero_ns is None else replace(view, start_ns=zero_ns)
+    counted = replace(view, start_ns=zero.ns) if zero else view
     detail = detailed(trace, analysis, view, max_events, wanted, more)
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
     first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""
-    said = note(in_words(trace, analysis, detail, view if zero_ns is None else None, first_ns))
+    said = note(in_words(trace, analysis, detail, None if zero else view, first_ns))
     return Markup("""<div class="timeline" data-shared="{}"{}>
 {}
 <div class="steer" role="group" aria-label="Part of the timeline that is shown">
@@ -74,7 +84,13 @@ def fragment(
 <div class="chosen" aria-live="polite" hidden></div>
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
 <script type="application/x-deflate" class="columns">{}</script>
-</div>""").format(shared, first, said, KEYS, escape(packed(trace, analysis, detail, counted, beside=bool(shared))))
+</div>""").format(
+        shared,
+        first,
+        said,
+        KEYS,
+        escape(packed(trace, analysis, detail, counted, since=zero.since if zero else "", beside=bool(shared))),
+    )
 
 
 def in_words(

@@ -45,10 +45,13 @@ class Page(NamedTuple):
         return self.analysis.profile.withheld
 
 
-def packed(trace: Trace, analysis: Analysis, detail: Detail, view: Window, *, beside: bool = False) -> str:
+def packed(
+    trace: Trace, analysis: Analysis, detail: Detail, view: Window, *, since: str = "", beside: bool = False
+) -> str:
     """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight.
 
-    With other timelines `beside` it, host threads but the main one are folded at first.
+    What starts then is `since`, if the axis is to count from it in all views. With other timelines `beside` it, host
+    threads but the main one are folded at first.
     """
     block, names = PackedColumns(), _Interned()
     page = Page(trace, analysis, _numbers(detail.lanes, len(trace.calls)), Surroundings.of(trace, analysis), names)
@@ -59,6 +62,7 @@ def packed(trace: Trace, analysis: Analysis, detail: Detail, view: Window, *, be
         if beside and lane.source in OF_THREADS and MAIN not in lane.group:
             lanes[place]["folded"] = True
     header = {
+        **({"since": cut(since)} if since else {}),
         "names": [cut(name) for name in names.numbers],
         "shorts": [short(name) for name in names.numbers],
         "around": page.around.lines,
