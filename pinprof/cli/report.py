@@ -158,6 +158,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     from pinprof.ranks import compare_ranks, number_of
     from pinprof.report.job.page import to_html
     from pinprof.report.job.text import to_text
+    from pinprof.report.job.timelines import ranks_to_draw
     from pinprof.report.trace.json import to_json
 
     parts = [part for _, part in measured]
@@ -175,9 +176,10 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     if wanted.json_file:
         write(wanted.json_file, to_json([(part.profile, part.findings) for part in parts], ranks, hta))
     if wanted.html_file:
-        (entry,) = _read_again([shown], wanted.machine)
+        drawn = {rank: measured[numbers.index(rank)] for rank in ranks_to_draw(ranks)}
+        analyses = dict(zip(drawn, _read_again(list(drawn.values()), wanted.machine), strict=True))
         with progress("drawing the page"):
-            page = to_html(ranks, parts, entry)
+            page = to_html(ranks, parts, analyses.pop(ranks.shown_rank), others=analyses)
         write(wanted.html_file, page)
 
 

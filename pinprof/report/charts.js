@@ -31,6 +31,9 @@
       const { data, layout, columns } = content;
       if (columns) for (const series of data) tell(series, columns, series.x);
       Plotly.newPlot(canvas, data, layout, CONFIG);
+      canvas.on("plotly_click", ({ points: [{ x, customdata: text }] }) => {
+        chart.dispatchEvent(new CustomEvent("picked", { bubbles: true, detail: { x, text } }));
+      });
       for (const button of chart.querySelectorAll("[data-view]")) {
         button.addEventListener("click", () => choose(canvas, content, button));
       }

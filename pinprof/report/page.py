@@ -15,8 +15,12 @@ PARTS = (
     *("data", "words", "cells", "rows", "layout", "stage", "paint", "marks", "overview", "finder"),
     *("related", "told", "sums", "sheet", "view", "motion", "pointer", "keys", "link", "picture"),
 )
-SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "page.js")
+SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "flame/flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
+
+
+STYLES = ("page.css", "flame/flame.css", "job/ranks.css")
+"""The page's styles, one sheet together."""
 
 
 def page(title: str, body: Markup) -> Markup:
@@ -42,7 +46,7 @@ def page(title: str, body: Markup) -> Markup:
 {}}})();</script>
 {}</body>
 </html>
-""").format(POLICY, title, _resource("page.css"), body, own, _charts() if CHART in body else "")
+""").format(POLICY, title, Markup().join(map(_resource, STYLES)), body, own, _charts() if CHART in body else "")
 
 
 def _charts() -> Markup:

@@ -13,7 +13,7 @@ from pinprof.ranks import SKEWED, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout
 from pinprof.report.elements import Markup
 from pinprof.report.job.words import longest_alone_first, slowest_of, spread
-from pinprof.report.timeline.kinds import BLUE, GREEN, VERMILLION
+from pinprof.report.timeline.hues import BLUE, GREEN, VERMILLION
 from pinprof.units import NS_PER_MS, duration, percent
 
 NEGLIGIBLE = 0.01

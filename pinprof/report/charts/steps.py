@@ -7,7 +7,7 @@ from pinprof.analyses.regular import with_unlike
 from pinprof.analyses.steps import measure_steps
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, layout, line_across
-from pinprof.report.timeline.kinds import BLUE, ORANGE, VERMILLION
+from pinprof.report.timeline import hues
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
@@ -24,9 +24,9 @@ HEADROOM = 1.15
 FEW = 3
 """Of fewer steps none is an outlier."""
 
-HOST = Key("host: from the start of a step to the next one's", ORANGE, symbol="circle")
-GPU = Key("GPU: from the end of a step's work to the next one's", BLUE, symbol="diamond")
-OUTLIER = Key("unlike the others", VERMILLION, symbol="x")
+HOST = Key("host: from the start of a step to the next one's", hues.OP, symbol="circle")
+GPU = Key("GPU: from the end of a step's work to the next one's", hues.KERNEL, symbol="diamond")
+OUTLIER = Key("unlike the others", hues.VERMILLION, symbol="x")
 
 
 def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Chart | None:

@@ -6,7 +6,7 @@ from pinprof.analyses.syncs import Cost
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import WaitSite
 from pinprof.report.charts.chart import Chart, Key, bars, layout
-from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
+from pinprof.report.timeline import hues
 from pinprof.report.words import idle_after, in_short
 from pinprof.rules.sums import in_or_after
 from pinprof.units import duration, ms
@@ -17,10 +17,10 @@ LONGEST = 44
 """Characters of a place that fit a phone."""
 ROW = 58
 """Pixels of one site."""
-DRAIN = Key("stall: waiting for earlier work (drain)", SKY)
-OWN = Key("stall: its own copy", ORANGE, pattern="/")
-OVERHEAD = Key("stall: the rest of the call", GREY, pattern="-")
-BUBBLE = Key("GPU idle after it (bubble)", PALE, pattern="\\")
+DRAIN = Key("stall: waiting for earlier work (drain)", hues.WAIT)
+OWN = Key("stall: its own copy", hues.COPY_OUT[0], pattern="/")
+OVERHEAD = Key("stall: the rest of the call", hues.CALL, pattern="-")
+BUBBLE = Key("GPU idle after it (bubble)", hues.IDLE, pattern="\\")
 
 
 def syncs_chart(profile: Profile) -> Chart | None:

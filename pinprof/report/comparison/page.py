@@ -9,6 +9,7 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.comparison import ComparedFigure, Comparison
 from pinprof.measurement.profile import Profile
+from pinprof.report.comparison.changed import changed_lanes
 from pinprof.report.comparison.words import (
     AFTER,
     ARROW,
@@ -188,7 +189,9 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
     yield Markup("<h3>One step of each, on one time axis</h3>")
     yield note(
         "Of each trace the step of median length. It starts at 0 on the host; where the host runs ahead, it is soon "
-        "through, and what the GPU runs there is of an earlier step. Zooming one timeline zooms the other."
+        "through, and what the GPU runs there is of an earlier step. Zooming one timeline zooms the other. "
+        "The lanes on top mark what only one of them has, and what is longer or shorter after: waits and "
+        "copies by more than noise, kernels by a tenth or more."
     )
     traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
     longest = max((length for length in traced if length is not None), default=None)
@@ -199,7 +202,9 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
         of = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
         step = "" if length is None else f", {duration(length)} {of}"
         yield Markup("<h4>{}: {}{}</h4>").format(side.capitalize(), PurePath(profile.path).name, step)
-        yield fragment(analysis, MAX_EVENTS // len(sides), shared="comparison", first_ns=first, drawn=drawn)
+        more = changed_lanes(comparison, (before, after), (BEFORE, AFTER).index(side))
+        most = MAX_EVENTS // len(sides)
+        yield fragment(analysis, most, shared="comparison", first_ns=first, drawn=drawn, more=more)
 
 
 def typical_step(trace: Trace) -> Trace:

@@ -157,7 +157,7 @@ class Sheet {
   // The name of a group: a button that folds its lanes.
   headingOf({ group, top, lanes }) {
     const isFolded = this.folded.has(group);
-    const button = made("button", "", `${isFolded ? "▸" : "▾"} ${group}${isFolded ? `: ${lanes} lanes folded` : ""}`);
+    const button = made("button", "", `${isFolded ? "▸" : "▾"} ${group}${isFolded ? `: ${lanes} ${lanes === 1 ? "lane" : "lanes"} folded` : ""}`);
     button.type = "button";
     button.dataset.group = group;
     button.setAttribute("aria-expanded", String(!isFolded));

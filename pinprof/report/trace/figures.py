@@ -11,14 +11,15 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import whole_cost
 from pinprof.report.charts.chart import escaped
 from pinprof.report.charts.host import host_chart
+from pinprof.report.charts.idle import LOOKS
 from pinprof.report.elements import Markup
-from pinprof.report.timeline.kinds import BLUE, GREEN, GREY, KINDS, ORANGE, SKY, STALL, VERMILLION, YELLOW
+from pinprof.report.timeline import hues
+from pinprof.report.timeline.kinds import KINDS, STALL
 from pinprof.report.words import IDLE, cut, whole_place
 from pinprof.units import NS_PER_MS, counted, duration, rate, sizes
 
 Bars = tuple[str, str, Sequence[int], Sequence[str]]
 """A series: its name, its colour, times, and what hovering says of them."""
-_IDLE_COLOURS = dict(zip(IDLE_CAUSES, (SKY, YELLOW, GREEN, VERMILLION, ORANGE, GREY), strict=True))
 TITLE_HEIGHT = 100
 """Pixels above and below a figure."""
 MOST_SITES = 12
@@ -56,8 +57,8 @@ def _copies(profile: Profile) -> go.Figure | None:
         "Copy time in the trace",
         rows,
         [
-            ("overlapped", GREEN, [hidden.overlapped_ns for *_, hidden in groups], hover),
-            ("exposed", VERMILLION, [hidden.exposed_ns for *_, hidden in groups], hover),
+            ("overlapped", hues.OVERLAPPED, [hidden.overlapped_ns for *_, hidden in groups], hover),
+            ("exposed", hues.COPY_OUT[0], [hidden.exposed_ns for *_, hidden in groups], hover),
         ],
     )
 
@@ -68,16 +69,16 @@ def _busy(profile: Profile) -> go.Figure | None:
         return None
     rows = [f"GPU {gpu.device}" for gpu, _ in gpus]
     busy = [time.busy_ns for _, time in gpus]
-    series: list[Bars] = [("busy", BLUE, busy, [f"busy for {duration(time)}" for time in busy])]
+    series: list[Bars] = [("busy", hues.KERNEL, busy, [f"busy for {duration(time)}" for time in busy])]
     if profile.withheld.causes:
         idle = [time.idle_ns for _, time in gpus]
-        series.append(("idle", GREY, idle, [f"idle for {duration(time)}" for time in idle]))
+        series.append(("idle", hues.IDLE, idle, [f"idle for {duration(time)}" for time in idle]))
     else:
         for cause in IDLE_CAUSES:
             times = [dict(given(gpu.idle_by_cause) or ()).get(cause, 0) for gpu, _ in gpus]
             if any(times):
                 texts = [Markup("{}<br>{}").format(IDLE[cause], duration(time)) for time in times]
-                series.append((cause.replace("_", " "), _IDLE_COLOURS[cause], times, texts))
+                series.append((cause.replace("_", " "), LOOKS[cause][0], times, texts))
     return _stacked("Busy and idle time of the GPUs", rows, series)
 
 
@@ -89,9 +90,9 @@ def _stalls(profile: Profile) -> go.Figure | None:
         return None
     names = [_site(number, site.cause, whole_place(site)) for number, (site, _) in enumerate(sites)]
     parts = (
-        ("drain: for work queued before", BLUE, [cost.drain_ns for _, cost in sites]),
-        ("own: for its own copy", ORANGE, [cost.own_ns for _, cost in sites]),
-        ("overhead: in the call itself", GREY, [cost.overhead_ns for _, cost in sites]),
+        ("drain: for work queued before", hues.WAIT, [cost.drain_ns for _, cost in sites]),
+        ("own: for its own copy", hues.COPY_OUT[0], [cost.own_ns for _, cost in sites]),
+        ("overhead: in the call itself", hues.CALL, [cost.overhead_ns for _, cost in sites]),
     )
     hover = [
         Markup("{}, {}<br>the GPU is idle for {} after them<br>{}").format(

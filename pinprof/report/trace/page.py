@@ -9,7 +9,7 @@ from pinprof.measurement.trust import Doubt
 from pinprof.report.elements import Column, Markup, Share, facts, lines, note, remarks, shares, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.timeline import MAX_EVENTS, fragment
-from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
+from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
 from pinprof.report.trace.actions import best, cards
 from pinprof.report.trace.headline import headline
@@ -136,7 +136,8 @@ def _shares(profile: Profile) -> Iterator[Markup]:
     for mean in profile.parts:
         copies = bool(mean.both_ns + mean.copy_ns)
         parts = (
-            ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns),
+            ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns - mean.talking_ns),
+            ("collectives alone", COLLECTIVE_ONLY, mean.talking_ns),
             ("overlapped copies", BOTH, mean.both_ns),
             ("exposed copies", COPY_ONLY, mean.copy_ns),
             ("memsets", MEMSET_ONLY, mean.memset_ns),

@@ -10,7 +10,6 @@ from pinprof.measurement.trust.doubt import Doubt
 from pinprof.report.charts import (
     Chart,
     copies_chart,
-    host_chart,
     idle_chart,
     overlap_chart,
     shown,
@@ -18,6 +17,8 @@ from pinprof.report.charts import (
     syncs_chart,
 )
 from pinprof.report.elements import Markup, lines, note
+from pinprof.report.flame import fragment as flame
+from pinprof.report.flame import host_flame, waits_flame
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.trace.course import course_table, unlike
 from pinprof.report.trace.host import not_sampled
@@ -99,6 +100,8 @@ def _waits(profile: Profile) -> Iterator[Markup]:
     if profile.sites:
         yield _unshown(why.stalls, why.drain, why.per_step)
         yield _drawn(syncs_chart(profile))
+        graph = waits_flame(profile)
+        yield flame(graph) if graph else Markup()
         yield sites_table(profile)
     elsewhere = elsewhere_table(profile)
     if elsewhere:
@@ -108,7 +111,8 @@ def _waits(profile: Profile) -> Iterator[Markup]:
 def _host(profile: Profile) -> Iterator[Markup]:
     yield from map(note, not_sampled(profile))
     if profile.host is not None:
-        yield _drawn(host_chart(profile))
+        graph = host_flame(profile)
+        yield flame(graph) if graph else Markup()
         yield called_table(profile, profile.host)
         functions = functions_table(profile, profile.host)
         yield Markup("<details><summary>By function</summary>{}</details>").format(functions)

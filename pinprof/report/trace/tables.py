@@ -8,7 +8,7 @@ from pinprof.analyses.parts import StepParts
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import WaitSite
-from pinprof.report.charts.overlap import PATTERNS
+from pinprof.report.charts.overlap import part_times
 from pinprof.report.elements import Column, Markup, bold, details, number_columns, table
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.timeline.kinds import KINDS
@@ -194,8 +194,9 @@ def parts_table(parts: StepParts, numbers: Int64s, whole: str = "step") -> Marku
 
     `whole` is what counts as a step: `StepTimes.whole`.
     """
-    columns = [Column(whole), *number_columns("length", *(KINDS[kind].label for kind in PATTERNS))]
-    times = (parts.length_ns, parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
+    named = part_times(parts)
+    columns = [Column(whole), *number_columns("length", *(KINDS[kind].label for kind in named))]
+    times = (parts.length_ns, *named.values())
     rows = zip(numbers[parts.step].tolist(), *(time.tolist() for time in times), strict=True)
     cells = [(f"{step}", *(duration(time) for time in row)) for step, *row in list(rows)[:MAX_ROWS]]
     first = f", the first {MAX_ROWS} of {len(parts.step)}" if len(parts.step) > MAX_ROWS else ""

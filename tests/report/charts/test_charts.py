@@ -69,7 +69,7 @@ def sums(chart: Chart | None, axis: str) -> dict[str, float]:
 def parts(count: int) -> StepParts:
     """Steps of 10 ms: 4 compute, 1 both, 2 copy, 3 idle."""
     ones = np.full(count, 1_000_000, np.int64)
-    return StepParts(0, np.arange(count), 10 * ones, 4 * ones, ones, 2 * ones, 0 * ones, 3 * ones)
+    return StepParts(0, np.arange(count), 10 * ones, 4 * ones, ones, 2 * ones, 0 * ones, 3 * ones, 0 * ones)
 
 
 # each chart

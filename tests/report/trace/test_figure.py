@@ -13,9 +13,8 @@ import pinprof
 from pinprof.analysis import analyse
 from pinprof.errors import PinprofError, TraceError
 from pinprof.notebook import Report, analyze
-from pinprof.report.timeline import arrange
+from pinprof.report.timeline import arrange, hues
 from pinprof.report.timeline.bars import timeline_figure
-from pinprof.report.timeline.kinds import BLUE, VERMILLION
 from pinprof.trace import read_trace
 
 RECORDED = TRACES / "readback_async.stack.json.gz"
@@ -60,8 +59,8 @@ def test_bars_lie_at_their_times_in_the_colours_of_the_page(trace: Path) -> None
     assert bars(figure, "kernel") == [(0.1, 0.3)]
     assert bars(figure, "copy HtoD pageable") == [(0.5, 0.4)]
     assert bars(figure, "pageable copy") == [(0.45, 0.43)]
-    assert {one.name: one.marker.color for one in figure.data}["kernel"] == BLUE
-    assert {one.name: one.marker.color for one in figure.data}["copy HtoD pageable"] == VERMILLION
+    assert {one.name: one.marker.color for one in figure.data}["kernel"] == hues.KERNEL
+    assert {one.name: one.marker.color for one in figure.data}["copy HtoD pageable"] == hues.COPY_OUT[0]
     assert figure.layout.meta["start_ns"] == str(1_001_000_000)
 
 
