@@ -12,6 +12,9 @@ POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsa
 SCRIPTS = (*(f"timeline/{name}.js" for name in ("data", "words", "cells", "figure", "view")), "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
+STYLES = ("page.css", "source.css")
+"""The page's styles, one sheet together."""
+
 
 def page(title: str, body: Markup) -> Markup:
     """Return a self-contained HTML page, whose timelines and charts it draws."""
@@ -39,7 +42,9 @@ def page(title: str, body: Markup) -> Markup:
 {}</script>
 </body>
 </html>
-""").format(POLICY, title, _resource("page.css"), body, _code(get_plotlyjs()), own, _resource("charts.js"))
+""").format(
+        POLICY, title, Markup().join(map(_resource, STYLES)), body, _code(get_plotlyjs()), own, _resource("charts.js")
+    )
 
 
 def _resource(name: str) -> Markup:

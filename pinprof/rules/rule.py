@@ -72,6 +72,15 @@ FAMILIES = {
 """What rules are about, by the first digit of their numbers."""
 
 
+class Change(NamedTuple):
+    """What a fix changes in the line of the user's code that a finding names."""
+
+    at: str
+    """Regular expression of what is to be changed; where it ends with a `(`, up to the end of the call."""
+    to: str
+    """What to do there, in a few words."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One kind of problem, with all that its page says; texts are plain sentences."""
@@ -90,6 +99,8 @@ class Rule:
     """On what condition the fix is right."""
     look: Look | None
     """None for what no trace shows, only a running program under `pinprof.guard()`."""
+    change: Change | None = None
+    """What it changes in the line that is found; None where that is not the line to change."""
     causes: tuple[str, ...] = ()
     """Causes of waits that the rule is for."""
     exposures: tuple[tuple[str, str], ...] = ()

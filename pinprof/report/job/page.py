@@ -24,6 +24,7 @@ from pinprof.report.job.words import (
     title,
     why,
 )
+from pinprof.report.source import PLAIN, Code
 from pinprof.report.timeline import MAX_EVENTS
 from pinprof.report.trace.page import contents, report_page, section
 from pinprof.report.words import NOTHING, steps
@@ -33,9 +34,12 @@ MAX_ROWS = 32
 """More ranks than this are folded away: the ones that need longest alone are not."""
 
 
-def to_html(ranks: Ranks, parts: Sequence[RankPart], entry: Analysis) -> Markup:
-    """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown."""
-    own = section(1, entry, MAX_EVENTS)
+def to_html(ranks: Ranks, parts: Sequence[RankPart], entry: Analysis, code: Code = PLAIN) -> Markup:
+    """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown.
+
+    `code` says how it shows the user's code.
+    """
+    own = section(1, entry, MAX_EVENTS, code)
     return report_page(f"pinprof: {title(ranks)}", "who holds up the job", _job(ranks, parts) + own)
 
 

@@ -11,6 +11,7 @@ from pinprof.measurement.sums import WaitSite
 from pinprof.report.charts.overlap import PATTERNS
 from pinprof.report.elements import Column, Markup, bold, details, number_columns, table
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
+from pinprof.report.source import Quoting
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.trace.elsewhere import seen_elsewhere
 from pinprof.report.trace.host import WHAT_COUNTS, by_kind, called_cells, place_cells, precision
@@ -49,17 +50,17 @@ def reasons_table(profile: Profile) -> Markup:
     return table("In the whole trace; the first reason that holds for a copy", columns, cells) if cells else Markup()
 
 
-def sites_table(profile: Profile) -> Markup:
+def sites_table(profile: Profile, quoting: Quoting) -> Markup:
     """Return the waits of the host by site, and what is surprising about them."""
-    made = _gathered_table(profile, LINE)
+    made = _gathered_table(profile, LINE, quoting)
     if called_from_several(profile.sites):
-        again = _gathered_table(profile, LIBRARY)
+        again = _gathered_table(profile, LIBRARY, quoting)
         made += Markup("<details><summary>The same by function of the libraries</summary>{}</details>").format(again)
     said = Markup().join(map(Markup("<li>{}.</li>").format, surprises(profile))) if made else ""
     return made + (Markup("<ul>{}</ul>").format(said) if said else "")
 
 
-def _gathered_table(profile: Profile, by: str) -> Markup:
+def _gathered_table(profile: Profile, by: str, quoting: Quoting) -> Markup:
     steps = profile.steps
     columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
     counts = ("in the trace", "per step") if steps.whole == "step" else ("in the trace",)
@@ -68,22 +69,22 @@ def _gathered_table(profile: Profile, by: str) -> Markup:
         f"{OF_WHAT[steps.whole]} as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle "
         "after: until its next work"
     )
-    rows = [row for gathered in gather(profile.sites, by) for row in _gathered_rows(profile, gathered, by)]
+    rows = [row for gathered in gather(profile.sites, by) for row in _gathered_rows(profile, gathered, by, quoting)]
     return table(caption, columns, rows) if rows else Markup()
 
 
-def _gathered_rows(profile: Profile, gathered: Gathered, by: str) -> Iterator[tuple[str, ...]]:
+def _gathered_rows(profile: Profile, gathered: Gathered, by: str, quoting: Quoting) -> Iterator[tuple[str, ...]]:
     """Yield the row of a site; of several their sum, then each."""
     if len(gathered.sites) == 1:
         (site,) = gathered.sites
-        yield _site_row(profile, site, whole_place(site) or NOTHING)
+        yield _site_row(profile, site, quoting.linked(site.place, whole_place(site)) or NOTHING)
         return
     totals = [given(site.total) for site in gathered.sites]
     count, *times = wait_cells(profile, *gathered.sites)
     yield (
         bold(gathered.cause.replace("_", " ")),
         "",
-        bold(place(gathered.at) or NOTHING),
+        bold(quoting.linked(gathered.at, place(gathered.at)) or NOTHING),
         f"{len(gathered.sites)} sites",
         NOTHING if None in totals else f"{sum(total.count for total in totals if total):,}",
         *([count] if profile.steps.whole == "step" else []),
