@@ -112,3 +112,14 @@ const searched = (data, text) => {
     return names[lane.name[at]] === 1 || kinds[lane.kind[at]] === 1;
   };
 };
+
+// A test of events by a list of them: [{ lane, at }], a lane being one of the data's or its number.
+const oneOf = (data, list) => {
+  const places = new Map();
+  for (const { lane, at } of list) {
+    const one = typeof lane === "number" ? data.lanes[lane] : lane;
+    if (!places.has(one)) places.set(one, new Set());
+    places.get(one).add(at);
+  }
+  return (lane, at) => places.get(lane)?.has(at) ?? false;
+};

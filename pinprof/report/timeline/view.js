@@ -239,14 +239,23 @@ class Timeline {
   }
 
   search(text) {
-    this.isFound = text ? searched(this.data, text) : undefined;
-    this.matches = undefined;
-    const said = this.root.querySelector(".found");
-    this.root.querySelector(".found-next").hidden = !text;
-    if (text) {
-      this.matches = this.allMatches();
-      said.textContent = this.matches.length ? `${counted(this.matches.length)} found` : "not found";
-    } else said.textContent = "";
+    return this.highlight(text ? searched(this.data, text) : undefined);
+  }
+
+  // Shows some events among all others, which fade, and goes to the first: [{ lane, at }], or a test of (lane, at).
+  // A lane is one of data.lanes, or its number there.
+  async showEvents(which) {
+    this.root.querySelector(".find").value = "";
+    await this.highlight(typeof which === "function" ? which : oneOf(this.data, which));
+    return this.nextMatch(0);
+  }
+
+  highlight(isFound) {
+    this.isFound = isFound;
+    this.matches = isFound && this.allMatches();
+    this.root.querySelector(".found-next").hidden = !isFound;
+    const found = this.matches?.length ? `${counted(this.matches.length)} found` : "not found";
+    this.root.querySelector(".found").textContent = isFound ? found : "";
     this.place = -1;
     return this.draw();
   }
@@ -260,10 +269,10 @@ class Timeline {
   }
 
   // Goes to the next event that was found, the first time to the first one in the view.
-  nextMatch() {
+  nextMatch(place) {
     if (!this.matches?.length) return;
     const first = this.matches.findIndex(({ lane, at }) => lane.start[at] >= this.view[0]);
-    this.place = this.place < 0 ? Math.max(first, 0) : (this.place + 1) % this.matches.length;
+    this.place = place ?? (this.place < 0 ? Math.max(first, 0) : (this.place + 1) % this.matches.length);
     const { lane, at } = this.matches[this.place];
     this.root.querySelector(".found").textContent = `${counted(this.place + 1)} of ${counted(this.matches.length)}`;
     this.folded.delete(lane.group);
