@@ -12,14 +12,17 @@ POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsa
 SCRIPTS = (*(f"timeline/{name}.js" for name in ("data", "words", "cells", "figure", "view")), "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
-STYLES = ("page.css", "source.css")
+STYLES = ("page.css", "source.css", "tables/tables.css")
 """The page's styles, one sheet together."""
+
+TABLES = ("tables/grid.js", "tables/tables.js")
+"""The scripts of the tables, which use those of the timelines."""
 
 
 def page(title: str, body: Markup) -> Markup:
     """Return a self-contained HTML page, whose timelines and charts it draws."""
     sentences = Markup("const SENTENCES = {};\n").format(_resource("timeline/sentences.json"))
-    own = sentences + Markup().join(map(_resource, SCRIPTS))
+    own = sentences + Markup().join(map(_resource, (*SCRIPTS, *TABLES)))
     return Markup("""<!DOCTYPE html>
 <html lang="en">
 <head>

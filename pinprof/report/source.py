@@ -42,11 +42,14 @@ class Quoting:
 
     def linked(self, at: Place, text: str) -> str:
         """Return the text of a place, as a link into the editor if there is one and the file is at hand."""
+        link = self.link(at)
+        made = Markup('<a class="editor" href="{}" title="open in the editor">{}</a>')
+        return made.format(link, text) if link else text
+
+    def link(self, at: Place) -> str:
+        """Return the address of a place in the editor; nothing without one, or where the file is not at hand."""
         path = self.sources.path(at.file) if at.file and self.code.editor else None
-        if path is None or self.code.editor is None:
-            return text
-        link = self.code.editor.link(path, at.line)
-        return Markup('<a class="editor" href="{}" title="open in the editor">{}</a>').format(link, text)
+        return self.code.editor.link(path, at.line) if path and self.code.editor else ""
 
     def quoted(self, at: Place, change: Change | None = None) -> Markup:
         """Return the lines around a place, with what is to be changed; nothing where they are not at hand."""

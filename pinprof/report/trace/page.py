@@ -9,6 +9,7 @@ from pinprof.measurement.trust import Doubt
 from pinprof.report.elements import Column, Markup, Share, facts, lines, note, remarks, shares, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.tables import tables
 from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
@@ -72,7 +73,12 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     quoting = Quoting(entry.details.sources, code)
     charts = below(number, entry, quoting)
     links = [(f"findings-{number}", "What to do")] if profile.gpus else []
-    links += [(f"timeline-{number}", "Timeline"), *((part.id, part.title) for part in charts)]
+    grids = tables(number, entry, quoting)
+    links += [
+        (f"timeline-{number}", "Timeline"),
+        *([(f"tables-{number}", "Tables")] if grids else []),
+        *((part.id, part.title) for part in charts),
+    ]
     pieces = [
         Markup('<h2 id="heading-{}">{}</h2>').format(number, PurePath(profile.path).name),
         note(_recorded(profile)),
@@ -86,6 +92,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         *cards(number, entry, quoting),
         Markup('<h3 id="timeline-heading-{}">Timeline</h3>').format(number),
         Markup('<div id="timeline-{}">{}</div>').format(number, fragment(entry, max_events, findings)),
+        Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, grids) if grids else "",
         *(Markup('<h3 id="{}">{}</h3>\n{}').format(*part) for part in charts),
         _missing(ABSENT, absences(profile)),
         note(Markup("Read from <code>{}</code>").format(profile.path)),
