@@ -132,6 +132,7 @@ const share = (timeline, view) => {
 };
 
 const draw = async (root) => {
+  await plotly();
   const timeline = new Timeline(root, await readTimeline(root.querySelector(".columns").textContent));
   timeline.onShow = (view) => share(timeline, view);
   fillSteps(timeline);
