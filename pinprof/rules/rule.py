@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from pinprof.details import Details
+from pinprof.glance import as_table, one_line
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Placed
+from pinprof.units import counted, duration
 from pinprof.verdict import UNTOLD, Verdict
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
@@ -172,6 +174,14 @@ class Finding:
         return tuple(replace(self, evidence=site.evidence, saving=site.saving, alone=()) for site in self.sites)
 
 
+SHOWN = 3
+"""Findings that a repr names."""
+
+
+def _saves(saving: Saving | None) -> str:
+    return f"saves {duration(saving.saving_ns)}" if saving else ""
+
+
 class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     """Findings, the largest saving first."""
 
@@ -196,6 +206,21 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         made = super().__new__(cls, found)
         made.joint, made.machine, made.verdict, made.blockers = joint, machine, verdict, blockers
         return made
+
+    def __repr__(self) -> str:
+        named = (f"{each.rule.id} {_saves(each.saving)}".strip() for each in self[:SHOWN])
+        rest = f"and {len(self) - SHOWN} more" if len(self) > SHOWN else ""
+        joint = f"together {duration(self.joint.saving_ns)}" if self.joint else ""
+        return one_line(f"findings, {len(self)}", (*named, rest, joint)) if self else "<pinprof findings, none>"
+
+    def _repr_html_(self) -> str:
+        """Return the findings as a table, the largest saving first, for a notebook."""
+        rows = [
+            (finding.rule.id, finding.rule.title, str(finding.evidence.place), _saves(finding.saving) or "not known")
+            for finding in self
+        ]
+        together = f", which together save {duration(self.joint.saving_ns)}" if self.joint else ""
+        return as_table(f"{counted(len(self), 'finding')}{together}", rows, ("rule", "what", "where", "fixing it"))
 
     def summary(self) -> "Findings":
         """Return the same without the rows of the trace that the fixes are about."""
