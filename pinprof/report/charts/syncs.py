@@ -64,9 +64,9 @@ def _caption(profile: Profile, sites: Sequence[tuple[WaitSite, Cost]]) -> str:
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
         f"As traced, the host stands {duration(stall)} {profile.steps.per} in calls that wait, and "
-        f"{which} idle for {duration(bubble)} {when} them. While the "
-        "GPU works on what was queued before, a stall is no loss. A fix may save more than the idle "
-        f"time: the host has lost its lead, so that later launches are late, too.{left}"
+        f"{which} idle for {duration(bubble)} {when} them. A stall "
+        "costs nothing while the GPU works on what was queued before. A fix may save more than the idle time: after a "
+        f"stall the host has no lead left, and later launches are late, too.{left}"
     )
 
 

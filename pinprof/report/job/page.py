@@ -187,7 +187,7 @@ def _mostly(ns: float | None, causes: TimesPerStep) -> str:
 def _collectives(ranks: Ranks) -> Markup:
     if not ranks.collectives:
         return Markup()
-    columns = [Column("collective"), Column("came last"), *number_columns("in", "takes", "others waited")]
+    columns = [Column("collective"), Column("came last"), *number_columns("of the steps", "takes", "others waited")]
     rows = (
         (
             row.name,
@@ -200,8 +200,8 @@ def _collectives(ranks: Ranks) -> Markup:
         for row in ranks.collectives
     )
     caption = (
-        "Collectives of a step, means over the steps. In: the share of the steps in which this rank came last. Takes: "
-        "once all have come. Others waited: the longest that a rank did"
+        "Means over the steps. Came last: the rank that did so most often, and in which share of the steps. Takes: how "
+        "long it runs once all ranks have come. Others waited: the rank that waited longest"
     )
     aligned = clocks(ranks)
     caption += f". {aligned[0].upper()}{aligned[1:]}" if aligned else ""

@@ -1,5 +1,6 @@
 """The tables of all that was recorded: sums that can be checked by eye, in the steps and in the recording."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,9 @@ def training(tmp_path: Path) -> Analysis:
 def figures(grid: Grid | None, *keys: str) -> list[tuple[object, ...]]:
     """Return columns of a table, row by row: texts, and of figures those in the steps and those in the recording."""
     assert grid
-    columns = []
-    for key in keys:
-        columns.append(grid.texts[key] if key in grid.texts else list(zip(*grid.numbers[key], strict=True)))
+    columns: Iterator[Sequence[object]] = (
+        grid.texts[key] if key in grid.texts else list(zip(*grid.numbers[key], strict=True)) for key in keys
+    )
     return list(zip(*columns, strict=True))
 
 
