@@ -266,6 +266,7 @@ def timeline(
 def _timeline(
     analysis: Analysis, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
 ) -> "go.Figure":
+    from pinprof.report.charts.looks import dressed  # noqa: PLC0415  plotly is slow to load
     from pinprof.report.timeline.bars import timeline_figure, window_of_steps, window_of_times  # noqa: PLC0415  plotly is slow to load
 
     if steps is not None and range_ms is not None:
@@ -281,7 +282,7 @@ def _timeline(
             raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
         window = window_of_times(trace, *range_ms)
         drawn = f"Drawn: {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1"
-    return timeline_figure(trace, analysis, window, drawn)
+    return dressed(timeline_figure(trace, analysis, window, drawn))
 
 
 def profile_step(
