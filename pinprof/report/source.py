@@ -96,19 +96,20 @@ def _line(number: int, text: str, change: Change | None, at: Place) -> Markup:
     said, what = _marked(text, change) if change else (_plain(text), "")
     hint = Markup('  <span class="change">\N{LEFTWARDS ARROW} {}</span>').format(what) if what else ""
     here = Markup(' aria-current="true"') if is_it else Markup()
-    row = Markup('<span class="line"{}><span class="number">{:>4}</span> {}{}\n</span>')
+    row = Markup('<span class="line"{}><span class="number">{:>4}</span> {}{}</span>\n')
     return row.format(here, number, said, hint)
 
 
 def _marked(text: str, change: Change) -> tuple[Markup, str]:
     """Return a line with what is to be changed marked, and what to do there; nothing where it is not in the line."""
-    code = text.split("#", maxsplit=1)[0]
-    found = re.search(change.at, code)
-    if not found:
-        return _plain(text), ""
-    end = _closed(code, found.end()) if found[0].endswith("(") else found.end()
-    pieces = (_plain(text[: found.start()]), _plain(text[found.start() : end]), _plain(text[end:]))
-    return Markup("{}<mark>{}</mark>{}").format(*pieces), change.to
+    code, pieces, done = text.split("#", maxsplit=1)[0], [], 0
+    for found in re.finditer(change.at, code):
+        if found.start() < done:
+            continue  # within what is marked already
+        end = _closed(code, found.end()) if found[0].endswith("(") else found.end()
+        pieces += [_plain(text[done : found.start()]), Markup("<mark>{}</mark>").format(text[found.start() : end])]
+        done = end
+    return Markup().join((*pieces, _plain(text[done:]))), change.to if pieces else ""
 
 
 def _closed(code: str, start: int) -> int:

@@ -9,7 +9,7 @@ from page_reader import Page
 
 from pinprof.errors import PinprofError
 from pinprof.report.editors import EDITORS, editor_of
-from pinprof.report.source import Code, Quoting
+from pinprof.report.source import Code, Quoting, _marked
 from pinprof.rules import RULES
 from pinprof.rules.rule import Change, Rule
 from pinprof.trace.lines import Place
@@ -70,6 +70,12 @@ def test_what_is_to_be_changed_is_marked_to_the_end_of_the_call(here: Path, line
     text = str(Quoting(Sources("trace.json")).quoted(Place("train.py", line, "step"), Change(at, "do better")))
     assert re.findall("<mark>(.*?)</mark>", text) == [marked]
     assert "← do better" in text
+
+
+def test_all_that_is_to_be_changed_in_a_line_is_marked_once(here: Path) -> None:
+    text = "    return f(a[m], g(b[m].item()).item())"
+    marked = str(_marked(text, Change(r"\[[^\]]*\]|\.item\(|\bg\(", ""))[0])
+    assert marked == "    return f(a<mark>[m]</mark>, <mark>g(b[m].item())</mark><mark>.item()</mark>)"
 
 
 def test_a_line_without_what_the_rule_changes_has_no_hint(here: Path) -> None:
