@@ -85,7 +85,7 @@ def test_tables_are_sorted_filtered_and_saved(opened: Callable[..., Page]) -> No
     page.locator(".grids .filter").press("Escape")
     assert len(column(page, "op")) == 45
     page.locator(".timeline .find").fill("addmm")
-    page.wait_for_function("document.querySelectorAll('.sheet tbody tr').length < 10")
+    page.wait_for_function("() => document.querySelectorAll('.sheet tbody tr').length < 10")
     assert "the timeline's search for “addmm”" in page.locator(".grids .rows").inner_text()
     page.locator(".timeline .find").fill("")
 
@@ -109,8 +109,8 @@ def test_a_row_leads_to_its_places_and_the_longest_to_its_own(opened: Callable[.
         page.locator(f".tabs [data-grid={tab}]").click()
         count = column(page, "count")[row]
         page.locator(".sheet tbody .places").nth(row).click()
-        page.wait_for_function(f"document.querySelector('.found').textContent == '1 of {count}'")
-        page.wait_for_function("document.activeElement.classList.contains('plot')")
+        page.wait_for_function(f"() => document.querySelector('.found').textContent == '1 of {count}'")
+        page.wait_for_function("() => document.activeElement.classList.contains('plot')")
         assert page.locator(".sheet tr.seen").count() == 1
     page.locator(".tabs [data-grid=copies]").click()
     page.locator(".sheet tbody .longest").first.focus()
