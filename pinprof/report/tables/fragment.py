@@ -45,7 +45,7 @@ def tables(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
 <output class="rows"></output>
 </div>
 <p class="note about"></p>
-<div class="sheet" id="grid-{number}" role="tabpanel" tabindex="0" aria-label="{first}"></div>
+<div class="sheet scroll" id="grid-{number}" role="tabpanel" tabindex="0" aria-label="{first}"></div>
 <script type="application/x-deflate-json" class="packed">{packed}</script>
 </div>""").format(
         reason=note(f"Sums per step are {reason}.") if reason else "",

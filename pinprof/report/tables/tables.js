@@ -1,6 +1,7 @@
 // Shows the tables of a page: sorted by their heads, filtered by words, a row leads to its places in the timeline.
 
 const MOST_SHOWN = 300; // rows; the rest is counted
+const UNDRAWN_ROW = "the timeline does not draw these one by one, too short or too deep: it shows where the longest is";
 const SCOPES = [["per regular step", STEPS], ["the whole recording", ALL]];
 
 class Tables {
@@ -43,6 +44,7 @@ class Tables {
     const next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: this.tabs.length - 1 }[event.key];
     if (next === undefined || at < 0) return;
     event.preventDefault();
+    event.stopPropagation(); // the timeline has these keys, too
     const tab = this.tabs.at(next % this.tabs.length);
     tab.focus();
     this.choose(tab);
@@ -178,8 +180,14 @@ class Tables {
     for (const line of this.sheet.querySelectorAll("tbody tr")) {
       line.classList.toggle("seen", Number(line.dataset.row) === row);
     }
-    await timeline.showEvents(eventsOf(timeline.data, grid, row));
-    if (onlyLongest) {
+    const isOfRow = eventsOf(timeline.data, grid, row);
+    const isDrawn = timeline.data.lanes.some((lane) => {
+      for (let at = 0; at < lane.size; at++) if (isOfRow(lane, at)) return true;
+      return false;
+    });
+    await timeline.showEvents(isOfRow);
+    if (!isDrawn) this.root.querySelector(".rows").textContent = UNDRAWN_ROW;
+    if (onlyLongest || !isDrawn) {
       const range = grid.longest.map((times) => times[row]);
       await timeline.showFinding({ range, marks: [["the longest", grid.source, ...range]] });
     }

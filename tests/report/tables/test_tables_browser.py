@@ -12,6 +12,7 @@ from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
+from pinprof.report.timeline.lanes import MAX_STREAMS
 from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
 
@@ -117,6 +118,21 @@ def test_a_row_leads_to_its_places_and_the_longest_to_its_own(opened: Callable[.
     page.keyboard.press("Enter")
     page.wait_for_selector(".chosen:not([hidden])")
     assert "the longest: Memcpy HtoD (Pageable -> Device)" in page.locator(".chosen").inner_text()
+
+
+def test_a_row_that_the_timeline_does_not_draw_leads_to_where_it_is(
+    opened: Callable[..., Page], tmp_path: Path
+) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 2000)
+    for stream in range(MAX_STREAMS + 1):
+        length = 50 - stream  # the last stream is the least busy
+        builder.kernel(100 * stream + 20, length, launch=100 * stream + 5, name=f"k{stream}", stream=stream + 1)
+    page = opened(builder.write(tmp_path / "streams.json"))
+    page.locator(".tabs [data-grid=kernels]").click()
+    page.locator(".sheet tbody .places").last.click()
+    page.wait_for_function("() => document.activeElement.classList.contains('plot')")
+    assert "it shows where the longest is" in page.locator(".grids .rows").inner_text()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
