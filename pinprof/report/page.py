@@ -41,7 +41,7 @@ def page(title: str, body: Markup) -> Markup:
 </head>
 <body>
 {}
-<noscript><p class="note">The timelines and charts need JavaScript; all else on this page does not.</p></noscript>
+<noscript><p class="note">Timelines, charts and sorted tables need JavaScript; all else here does not.</p></noscript>
 {}
 <script>
 {}</script>

@@ -19,6 +19,7 @@ class Sources:
     def __init__(self, trace_path: str) -> None:
         self._trace = Path(trace_path)
         self._found: dict[str, str | None] = {}
+        self._at: dict[str, Path | None] = {}
 
     def text(self, file: str) -> str | None:
         """Return the text of a source file; None if it is not at hand, is not Python, or was edited after the trace."""
@@ -28,7 +29,9 @@ class Sources:
 
     def path(self, file: str) -> Path | None:
         """Return where a source file is at hand, edited since or not; None if it is not, or is not Python."""
-        return next(self._paths(file), None) if file.endswith(".py") else None
+        if file not in self._at:
+            self._at[file] = next(self._paths(file), None) if file.endswith(".py") else None
+        return self._at[file]
 
     def _paths(self, file: str) -> Iterator[Path]:
         for folder in (Path(), self._trace.parent):
