@@ -22,7 +22,16 @@
     }
   };
 
+  // At once where plotly is there: paper does not wait.
   const draw = (chart) => {
+    if (window.Plotly) return paint(chart);
+    return plotly().then(
+      () => paint(chart),
+      (error) => (chart.querySelector(".canvas").textContent = `The chart cannot be drawn: ${error.message}.`),
+    );
+  };
+
+  const paint = (chart) => {
     if (chart.dataset.drawn) return;
     chart.dataset.drawn = "true";
     const canvas = chart.querySelector(".canvas");

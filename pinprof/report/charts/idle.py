@@ -43,7 +43,7 @@ def idle_chart(profile: Profile) -> Chart | None:
         y = [f"GPU {device.device} " for device in devices]
         data.append(bars(name, keys[-1], x=x, y=y, orientation="h", hovertext=hover, hoverinfo="text"))
     caption = (
-        f"{duration(idle)} of {duration(span)} idle ({percent(idle / span)}), most of it "
+        f"Idle for {duration(idle)} of {duration(span)} ({percent(idle / span)}). The largest part is "
         f"{present[0].replace('_', ' ')}: {IDLE[present[0]]}."
     )
     shape = layout(70 + 44 * len(devices), "ms in the trace", "", barmode="stack", yaxis={"autorange": "reversed"})

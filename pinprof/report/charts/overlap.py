@@ -59,7 +59,7 @@ def part_times(parts: StepParts) -> dict[int, Int64s]:
 
 def _bars(gathered: int) -> str:
     bar = "Each bar is a step" if gathered == 1 else f"Each bar is the mean of {gathered} steps"
-    return f" {bar}, from the end of the GPU work of the one before to the end of its own."
+    return f" {bar}: from the end of the GPU work of the step before to the end of its own."
 
 
 def _most(times: dict[int, Int64s]) -> str:

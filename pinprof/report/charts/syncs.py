@@ -43,7 +43,7 @@ def syncs_chart(profile: Profile) -> Chart | None:
         y = [number + place for number in range(len(drawn))]
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hovertext=hover, hoverinfo="text"))
     label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
-    labels = [{**label, "y": number - 0.15, "text": _named(site)} for number, (site, _) in enumerate(drawn)]
+    labels = [{**label, "y": number - 0.15, "text": site_label(site)} for number, (site, _) in enumerate(drawn)]
     shape = layout(
         ROW * len(drawn) + 70,
         f"ms {profile.steps.per}",
@@ -64,13 +64,14 @@ def _caption(profile: Profile, sites: Sequence[tuple[WaitSite, Cost]]) -> str:
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
         f"As traced, the host stands {duration(stall)} {profile.steps.per} in calls that wait, and "
-        f"{which} idle for {duration(bubble)} {when} them. While the "
-        "GPU works on what was queued before, a stall is no loss. A fix may save more than the idle "
-        f"time: the host has lost its lead, so that later launches are late, too.{left}"
+        f"{which} idle for {duration(bubble)} {when} them. A stall "
+        "costs nothing while the GPU works on what was queued before. A fix may save more than the idle time: after a "
+        f"stall the host has no lead left, and later launches are late, too.{left}"
     )
 
 
-def _named(site: WaitSite) -> str:
+def site_label(site: WaitSite) -> str:
+    """Return the cause and the place of waits, as short as a phone needs it."""
     known = [str(at) for at in (site.place, site.library and in_short(site.library)) if at and str(at)]
     where = " > ".join(known) or site.op or site.call
     where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]

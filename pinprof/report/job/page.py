@@ -25,6 +25,7 @@ from pinprof.report.job.words import (
     title,
     why,
 )
+from pinprof.report.source import PLAIN, Code
 from pinprof.report.timeline import MAX_EVENTS
 from pinprof.report.trace.page import contents, report_page, section
 from pinprof.report.words import NOTHING, steps
@@ -35,13 +36,18 @@ MAX_ROWS = 32
 
 
 def to_html(
-    ranks: Ranks, parts: Sequence[RankPart], entry: Analysis, *, others: Mapping[int, Analysis] | None = None
+    ranks: Ranks,
+    parts: Sequence[RankPart],
+    entry: Analysis,
+    code: Code = PLAIN,
+    *,
+    others: Mapping[int, Analysis] | None = None,
 ) -> Markup:
     """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown.
 
-    `others` are ranks that have a timeline beside it.
+    `code` says how it shows the user's code, `others` are ranks that have a timeline beside it.
     """
-    own = section(1, entry, MAX_EVENTS)
+    own = section(1, entry, MAX_EVENTS, code)
     return report_page(
         f"pinprof: {title(ranks)}",
         "who holds up the job",
@@ -198,7 +204,7 @@ def _mostly(ns: float | None, causes: TimesPerStep) -> str:
 def _collectives(ranks: Ranks) -> Markup:
     if not ranks.collectives:
         return Markup()
-    columns = [Column("collective"), Column("came last"), *number_columns("in", "takes", "others waited")]
+    columns = [Column("collective"), Column("came last"), *number_columns("of the steps", "takes", "others waited")]
     rows = (
         (
             row.name,
@@ -211,8 +217,8 @@ def _collectives(ranks: Ranks) -> Markup:
         for row in ranks.collectives
     )
     caption = (
-        "Collectives of a step, means over the steps. In: the share of the steps in which this rank came last. Takes: "
-        "once all have come. Others waited: the longest that a rank did"
+        "Means over the steps. Came last: the rank that did so most often, and in which share of the steps. Takes: how "
+        "long it runs once all ranks have come. Others waited: the rank that waited longest"
     )
     aligned = clocks(ranks)
     caption += f". {aligned[0].upper()}{aligned[1:]}" if aligned else ""

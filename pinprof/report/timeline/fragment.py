@@ -44,7 +44,7 @@ def fragment(
     more: Sequence[Lane] = (),
     zero: Zero | None = None,
 ) -> Markup:
-    """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
+    """Return the timeline of a trace as HTML; the page around it brings the scripts that draw it.
 
     The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together,
     and fold all host threads but the main one at first, so that one sees them beside each other. Their 0 is the start

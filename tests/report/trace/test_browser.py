@@ -4,10 +4,12 @@ import html
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from chromium import open_file
@@ -486,6 +488,48 @@ def test_in_a_notebook_the_report_draws_itself_and_keeps_to_its_frame(browser: B
     assert page.evaluate("typeof Plotly") == "undefined"
     assert complaints == []
     context.close()
+
+
+class Shell:
+    """IPython's shell of a notebook, whose running cell one can choose."""
+
+    kernel = "a kernel"
+    cell = ""
+
+    def get_parent(self) -> dict[str, object]:
+        return {"metadata": {"cellId": self.cell}}
+
+
+def test_a_notebook_has_plotly_once_and_each_report_its_charts(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = Shell()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr("pinprof.report.frames._Notebook.cell", None)
+    report = analyze(TRACES / "pageable_blocking.stack.json.gz")
+    cells = []
+    for shell.cell in ("first", "second", "first"):
+        cells.append(str(report._repr_html_()))
+    first, second, again = cells
+    assert first == again  # run again, it must not lose what the others ask it for
+    assert len(second) < 700_000  # bytes
+    assert len(first) > 2_000_000
+    file = tmp_path / "notebook.html"
+    complaints: list[str] = []
+    for shown, drawn in ([second, first], True), ([second], False):
+        file.write_text(f"<!DOCTYPE html><meta charset=utf-8><p>cell</p>{'<p>cell</p>'.join(shown)}", encoding="utf-8")
+        context = browser.new_context()
+        page = context.new_page()
+        open_file(page, file, complaints)
+        frame = page.frame_locator("iframe").first
+        chart = frame.locator(".chart").first
+        chart.scroll_into_view_if_needed()
+        if drawn:
+            chart.locator(".main-svg").first.wait_for(state="attached", timeout=20_000)
+        else:
+            frame.get_by_text("run the cell again").first.wait_for(timeout=20_000)
+        context.close()
+    assert [text for text in complaints if "run the cell again" not in text] == []
 
 
 # words, which the figure says too

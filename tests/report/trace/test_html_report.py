@@ -166,7 +166,9 @@ def test_text_of_the_trace_stays_text(tmp_path: Path) -> None:
     assert not any("onerror" in attributes for _, attributes in read.tags)
     charts = [code for attributes, code in read.scripts if attributes.get("type") == "application/json"]
     assert len(charts) == 6  # one of them a flame graph
-    assert len(read.scripts) == len(charts) + 4  # the timeline, plotly, and the page's own two
+    assert (
+        len(read.scripts) == len(charts) + 6
+    )  # the timeline, the tables, plotly, what unpacks it, and the page's own two
     assert "<" not in "".join(charts)
     assert HOSTILE in read.text
     assert "a<script>alert(1)<.json" in read.text
