@@ -181,7 +181,7 @@ def _cells(row: RankRow, shown: Sequence[str], drawn: Collection[int], *, is_slo
     button = Markup('<button type="button" class="see to-rank" data-rank="{0}" title="its timeline">{0}</button>')
     number = button.format(row.rank) if len(drawn) > 1 and row.rank in drawn else str(row.rank)
     return (
-        Markup("{},&nbsp;slowest").format(number) if is_slowest else number,
+        Markup('<span class="together">{},&nbsp;slowest</span>').format(number) if is_slowest else number,
         *(
             unbroken(_mostly(time_of(row), CAUSES[title](row) if title in CAUSES else ()))
             for title, time_of in COLUMNS
