@@ -5,6 +5,7 @@ const plotly = (() => {
   const EVERY = 250; // ms between questions
   const MOST = 20; // questions
   const AFTER = 3000; // ms; then it is made ready for those who print
+  const QUIET = 1000; // ms without input
 
   const inflated = (text) => {
     const packed = atob(text.trim());
@@ -39,6 +40,16 @@ const plotly = (() => {
 
   let loading;
   const given = () => (loading ??= load());
-  addEventListener("load", () => setTimeout(() => (window.requestIdleCallback ?? setTimeout)(given), AFTER));
+
+  // It stops the page for half a second: not under somebody's hands.
+  let touched = -QUIET;
+  for (const type of ["pointermove", "pointerdown", "wheel", "keydown"]) {
+    addEventListener(type, () => (touched = performance.now()), { capture: true, passive: true });
+  }
+  const whenQuiet = () => {
+    if (performance.now() - touched > QUIET) (window.requestIdleCallback ?? setTimeout)(given);
+    else setTimeout(whenQuiet, QUIET);
+  };
+  addEventListener("load", () => setTimeout(whenQuiet, AFTER));
   return given;
 })();
