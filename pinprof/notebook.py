@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from markupsafe import escape
-
 from pinprof.analysis import Analysis, analyse
 from pinprof.bench.rates import read_machine
 from pinprof.comparison import Comparison
@@ -25,6 +23,7 @@ from pinprof.report.comparison import json as comparison_json
 from pinprof.report.comparison import page as comparison_page
 from pinprof.report.comparison import text as comparison_text
 from pinprof.report.elements import Markup
+from pinprof.report.frames import framed
 from pinprof.report.job import text as job_text
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
@@ -37,9 +36,6 @@ from pinprof.urls import local_path
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-FRAME_HEIGHT = "800px"
-"""Of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""
 
 
 class _Contents(NamedTuple):
@@ -85,10 +81,7 @@ class _Page(_Text):
 
     def _repr_html_(self) -> Markup:
         """Return the page in its own frame, so that neither its styles nor its scripts affect the notebook."""
-        return Markup(
-            '<iframe srcdoc="{0}" title="{1}" width="100%" height="{2}" sandbox="allow-scripts allow-downloads" '
-            'style="width: 100%; height: {2}; border: 0"></iframe>'
-        ).format(escape(str(self._contents.page())), self._title, FRAME_HEIGHT)
+        return framed(self._contents.page(), self._title)
 
     def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the page with its interactive timelines; raises PinprofError as `json()` does."""
@@ -273,6 +266,7 @@ def timeline(
 def _timeline(
     analysis: Analysis, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
 ) -> "go.Figure":
+    from pinprof.report.charts.looks import dressed  # noqa: PLC0415  plotly is slow to load
     from pinprof.report.timeline.bars import timeline_figure, window_of_steps, window_of_times  # noqa: PLC0415  plotly is slow to load
 
     if steps is not None and range_ms is not None:
@@ -288,7 +282,7 @@ def _timeline(
             raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
         window = window_of_times(trace, *range_ms)
         drawn = f"Drawn: {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1"
-    return timeline_figure(trace, analysis, window, drawn)
+    return dressed(timeline_figure(trace, analysis, window, drawn))
 
 
 def profile_step(

@@ -248,3 +248,33 @@ def test_a_report_is_not_written_over_its_own_trace(report: Report, tmp_path: Pa
         with pytest.raises(PinprofError, match="is also an input"):
             write(pinprof.analyze(trace), trace, force=True)
     assert trace.read_bytes() == Path(report.profile.path).read_bytes()
+
+
+def test_traces_profiles_and_findings_say_in_one_line_and_in_a_table_what_they_are(report: Report) -> None:
+    assert repr(report.trace) == (
+        f"<pinprof trace {str(TRACE)!r}: 3 complete steps of 3 (profiler_step), 45.7 ms, 1,605 events, annotations 9, "
+        "ops 396, functions 959, calls 112, gpu 118, syncs 4, NVIDIA H200, torch 2.11.0+cu130>"
+    )
+    assert repr(report.profile) == (
+        f"<pinprof profile of {str(TRACE)!r}: step 12.4 ms (measured), traced step 12.5 ms (3 steps), bound by host, "
+        "GPU 0 kernels 77 % + exposed copies 23 % + memsets <1 % + idle 1 %, stalls 10.9 ms at 1 site>"
+    )
+    found = "<pinprof findings, 3: PIN102 saves 1.89 ms, PIN101 saves 1.77 ms, PIN701, together 2.81 ms>"
+    assert repr(report.findings) == found
+    table = Page(report.findings._repr_html_())
+    assert table.text.startswith("3 findings, which together save 2.81 ms rule what where fixing it PIN102 blocking")
+    assert table.misnested == []
+    for shown in (report.trace, report.profile):
+        assert "ms" in Page(shown._repr_html_()).text
+
+
+def test_what_is_shown_of_an_empty_or_hostile_trace_is_text(tmp_path: Path) -> None:
+    builder = without_known_events()
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": HOSTILE + "\x1b[2J"}]
+    report = analyze(builder.write(tmp_path / "empty.json"))
+    assert repr(report.findings) == "<pinprof findings, none>"
+    assert Page(report.findings._repr_html_()).text.startswith("0 findings")
+    for shown in (report.trace, report.profile):
+        assert len(repr(shown)) < 500
+        assert not {"script", "iframe"} & {tag for tag, _ in Page(shown._repr_html_()).tags}
+        assert "\x1b" not in shown._repr_html_()

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, intersect, length, union
+from pinprof.intervals import Intervals, covered, intersect, length, subtract, union
+from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
@@ -26,6 +27,8 @@ class StepParts:
     memset_ns: Int64s
     """Memsets run, and nothing else."""
     idle_ns: Int64s
+    talking_ns: Int64s
+    """The part of `compute_ns` in which no kernels run but those of collectives."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class MeanStep:
     memset_ns: float
     """Memsets run, and nothing else."""
     idle_ns: float
+    talking_ns: float = 0.0
+    """The part of `compute_ns` in which no kernels run but those of collectives."""
 
     @property
     def work_ns(self) -> float:
@@ -73,14 +78,17 @@ def measure_mean(trace: Trace, copies: Int64s, exposed_ns: Int64s, step_ns: floa
     exposed[copies] = exposed_ns
     for device, rows in trace.gpu.of_device.items():
         mine = rows[stepped[rows]]
-        compute, both, copy, memset = (time / count for time in _sums(trace, mine, int(exposed[mine].sum())))
+        compute, both, copy, memset, talking = (time / count for time in _sums(trace, mine, int(exposed[mine].sum())))
         idle = max(step_ns - compute - both - copy - memset, 0.0)
-        found.append(MeanStep(device, compute, both, copy, memset, idle))
+        found.append(MeanStep(device, compute, both, copy, memset, idle, talking))
     return tuple(found)
 
 
-def _sums(trace: Trace, mine: Int64s, exposed_ns: int) -> tuple[int, int, int, int]:
-    """Return the time of kernels alone, of both, of copies alone and of memsets alone among some rows of a device."""
+def _sums(trace: Trace, mine: Int64s, exposed_ns: int) -> tuple[int, int, int, int, int]:
+    """Return the time of kernels alone, of both, of copies alone and of memsets alone among some rows of a device.
+
+    The last is the part of the first in which no kernels run but those of collectives.
+    """
     gpu = trace.gpu
 
     def time(chosen: Bools) -> int:
@@ -90,7 +98,8 @@ def _sums(trace: Trace, mine: Int64s, exposed_ns: int) -> tuple[int, int, int, i
     kernels = time(is_kernel)
     both = min(max(time(is_copy) - exposed_ns, 0), kernels)
     memset = time(np.ones(len(mine), bool)) - time(is_kernel | is_copy)
-    return kernels - both, both, exposed_ns, memset
+    talking = kernels - time(is_kernel & ~is_collective_kernel(gpu)[mine])
+    return kernels - both, both, exposed_ns, memset, min(talking, kernels - both)
 
 
 def measure_parts(trace: Trace) -> tuple[StepParts, ...]:
@@ -124,7 +133,15 @@ def _of_device(trace: Trace, device: int) -> StepParts:
         copy_ns=copy - both,
         memset_ns=busy - compute - copy + both,
         idle_ns=end - start - busy,
+        talking_ns=covered(_talking(trace, mine, kernels, copies), start, end),
     )
+
+
+def _talking(trace: Trace, mine: Int64s, kernels: Intervals, copies: Intervals) -> Intervals:
+    """Return when rows of a device do nothing but collectives, of which most of the time may be waiting."""
+    gpu = trace.gpu
+    computing = mine[(gpu.category[mine] == KERNEL) & ~is_collective_kernel(gpu)[mine]]
+    return subtract(subtract(kernels, copies), union(gpu.start_ns[computing], gpu.end_ns[computing]))
 
 
 def step_windows(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:

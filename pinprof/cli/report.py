@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from pinprof.cli.code import HtmlPage, html_options
 from pinprof.cli.hta import hta_of, print_hta
 from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, show, write
@@ -44,7 +45,7 @@ NAMED = 4
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only the JSON.")
-@click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts and an interactive timeline.")
+@html_options
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
 @text_options
 @machine_option
@@ -54,8 +55,8 @@ NAMED = 4
 def report(
     traces: tuple[str, ...],
     json_file: str | None,
-    html_file: str | None,
     *,
+    html: HtmlPage,
     with_hta: bool,
     text: TextOptions,
     machine: MachineFile | None,
@@ -81,6 +82,7 @@ def report(
       pinprof report 's3://bucket/run/*.json.gz'
       ssh host cat trace.json.gz | pinprof report -
       pinprof report trace.json.gz --html report.html
+      pinprof report trace.json.gz --html report.html --editor vscode
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
       pinprof report trace.json.gz --hta
       pinprof report trace.json.gz --waits-by library
@@ -90,10 +92,10 @@ def report(
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
-    check_outputs((json_file, html_file), force=force, reads=(*traces, machine and machine.path))
+    check_outputs((json_file, html.file), force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
-    wanted = _Wanted(json_file, html_file, with_hta, machine, text)
+    wanted = _Wanted(json_file, html, with_hta, machine, text)
     if len(files) > 1 and STANDARD_INPUT not in files:
         _report_several(measured_ranks(files, job, machine), job, wanted)
     else:
@@ -101,7 +103,7 @@ def report(
         analyses = list(read_all(arguments, analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
         say_what_has_no_effect(job)
-    if not json_file and not html_file and STANDARD_INPUT not in files:  # which can be read once
+    if not json_file and not html.file and STANDARD_INPUT not in files:  # which can be read once
         named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
         say(f"Next: pinprof report {named}{machine.words if machine else ''} --html report.html")
 
@@ -110,7 +112,7 @@ class _Wanted(NamedTuple):
     """The outputs of the report, whether to ask HTA, the user's bench, and how much the text has."""
 
     json_file: str | None
-    html_file: str | None
+    html: HtmlPage
     with_hta: bool
     machine: MachineFile | None
     of_text: TextOptions
@@ -118,7 +120,7 @@ class _Wanted(NamedTuple):
     @property
     def text(self) -> bool:
         """Whether standard output is free for the text."""
-        return "-" not in (self.json_file, self.html_file)
+        return "-" not in (self.json_file, self.html.file)
 
     def hta(self, files: Sequence[str], ranks: Sequence[int] = ()) -> "Told":
         """Return HTA's figures as `hta_of` does; none if it is not asked."""
@@ -150,14 +152,15 @@ def _report_each(
         print_hta(hta)
     if wanted.json_file:
         write(wanted.json_file, to_json([(each.profile, each.findings) for each in measured], hta=hta))
-    if wanted.html_file:
-        write_page(wanted.html_file, analyses())
+    if wanted.html.file:
+        write_page(wanted.html.file, analyses(), wanted.html.code)
 
 
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
     from pinprof.ranks import compare_ranks, number_of
     from pinprof.report.job.page import to_html
     from pinprof.report.job.text import to_text
+    from pinprof.report.job.timelines import ranks_to_draw
     from pinprof.report.trace.json import to_json
 
     parts = [part for _, part in measured]
@@ -174,11 +177,12 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
         print_hta(hta)
     if wanted.json_file:
         write(wanted.json_file, to_json([(part.profile, part.findings) for part in parts], ranks, hta))
-    if wanted.html_file:
-        (entry,) = _read_again([shown], wanted.machine)
+    if wanted.html.file:
+        drawn = {rank: measured[numbers.index(rank)] for rank in ranks_to_draw(ranks)}
+        analyses = dict(zip(drawn, _read_again(list(drawn.values()), wanted.machine), strict=True))
         with progress("drawing the page"):
-            page = to_html(ranks, parts, entry)
-        write(wanted.html_file, page)
+            page = to_html(ranks, parts, analyses.pop(ranks.shown_rank), wanted.html.code, others=analyses)
+        write(wanted.html.file, page)
 
 
 def _read_again(measured: "MeasuredFiles", machine: MachineFile | None) -> "list[Analysis]":

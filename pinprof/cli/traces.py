@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from pinprof.cli.code import code_of
 from pinprof.cli.machine import MachineFile, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, page_options, progress, say, show, write
 from pinprof.urls import STANDARD_INPUT, shown
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pinprof.errors import TraceError
     from pinprof.measurement.profile import Profile
     from pinprof.pool import MeasuredFiles
+    from pinprof.report.source import Code
     from pinprof.rules import Findings
     from pinprof.trace import Trace
 
@@ -264,10 +266,10 @@ def print_report(profile: "Profile", findings: "Findings", text: TextOptions = T
     show(to_text(profile, findings, width=width, color=color, **text._asdict()) + "\n")
 
 
-def write_page(path: str, measured: "Sequence[Analysis]") -> None:
+def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = None) -> None:
     """Write the page on the traces, and say so."""
     from pinprof.report.trace.page import to_html
 
     with progress("drawing the page"):
-        page = to_html(measured)
+        page = to_html(measured, code or code_of())
     write(path, page)

@@ -20,6 +20,7 @@ from pinprof.analyses.spent import KernelSums, OpSums, measure_kernels, measure_
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Cost, Site
 from pinprof.details import Details, details_of
+from pinprof.glance import as_table, one_line
 from pinprof.measurement.known import Known, Perhaps, Withheld
 from pinprof.measurement.sums import (
     CopySums,
@@ -33,13 +34,14 @@ from pinprof.measurement.sums import (
     WaitsPerStep,
     whole_cost,
 )
-from pinprof.measurement.trust import Seen, find_doubts
+from pinprof.measurement.trust import FIGURES, Seen, find_doubts
 from pinprof.measurement.trust.doubt import Doubt, Doubted, doubted
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import bound_of
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, Info, Trace
+from pinprof.units import counted, duration, percent
 
 T = TypeVar("T")
 
@@ -98,6 +100,37 @@ class Profile:
     """The ops of the complete steps by name, as traced."""
     host: HostSums | None
     """Where the host's time goes without the profiler; None where it was not sampled."""
+
+    def __repr__(self) -> str:
+        return one_line(f"profile of {self.path!r}", (f"{name} {what}" for name, what in self._at_a_glance))
+
+    def _repr_html_(self) -> str:
+        """Return the step and what it is made of as a table, for a notebook."""
+        return as_table(self.path, self._at_a_glance)
+
+    @property
+    def _at_a_glance(self) -> list[tuple[str, str]]:
+        """What an expert looks for first: how long the step is, what limits it, and where it goes."""
+        step, traced, divisor = self.estimate.step_ns, self.steps.traced_ns, self.steps.divisor
+        rows = [
+            ("step", f"{duration(step)} ({self.estimate.source})" if step else "not known"),
+            ("traced step", f"{duration(traced)} ({counted(self.steps.count, 'step')})" if traced else ""),
+            ("bound by", self.bound or ""),
+        ]
+        for mean in self.parts:
+            parts = (
+                ("kernels", mean.compute_ns + mean.both_ns),
+                ("exposed copies", mean.copy_ns),
+                ("memsets", mean.memset_ns),
+                ("idle", mean.idle_ns),
+            )
+            named = [f"{name} {percent(time / mean.length_ns)}" for name, time in parts if time and mean.length_ns]
+            rows.append((f"GPU {mean.device}", " + ".join(named)))
+        if self.waits:
+            stall = sum(cost.stall_ns for _, cost in self.waits) / divisor
+            rows.append(("stalls", f"{duration(stall)} at {counted(len(self.waits), 'site')}"))
+        rows.append(("not given", ", ".join(words for name, words in FIGURES.items() if getattr(self.withheld, name))))
+        return [(name, what) for name, what in rows if what]
 
     @property
     def step_ns(self) -> float | None:

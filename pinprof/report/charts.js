@@ -22,7 +22,16 @@
     }
   };
 
+  // At once where plotly is there: paper does not wait.
   const draw = (chart) => {
+    if (window.Plotly) return paint(chart);
+    return plotly().then(
+      () => paint(chart),
+      (error) => (chart.querySelector(".canvas").textContent = `The chart cannot be drawn: ${error.message}.`),
+    );
+  };
+
+  const paint = (chart) => {
     if (chart.dataset.drawn) return;
     chart.dataset.drawn = "true";
     const canvas = chart.querySelector(".canvas");
@@ -31,6 +40,9 @@
       const { data, layout, columns } = content;
       if (columns) for (const series of data) tell(series, columns, series.x);
       Plotly.newPlot(canvas, data, layout, CONFIG);
+      canvas.on("plotly_click", ({ points: [{ x, customdata: text }] }) => {
+        chart.dispatchEvent(new CustomEvent("picked", { bubbles: true, detail: { x, text } }));
+      });
       for (const button of chart.querySelectorAll("[data-view]")) {
         button.addEventListener("click", () => choose(canvas, content, button));
       }

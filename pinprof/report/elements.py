@@ -9,7 +9,9 @@ import markupsafe
 from pinprof.report.words import printable
 from pinprof.units import percent
 
-BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B\b|B\b))")
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B(?:/s)?\b|B\b))")
+MOST_BESIDE = 3
+"""Columns that a phone shows beside each other."""
 
 
 class Markup(markupsafe.Markup):
@@ -43,7 +45,9 @@ class Share(NamedTuple):
 
 
 def unbroken(text: str) -> Markup:
-    """Return a plain text as HTML whose numbers keep their units at the ends of lines."""
+    """Return a plain text as HTML whose numbers keep their units at the ends of lines; HTML as it is."""
+    if isinstance(text, Markup):
+        return text
     return Markup("\N{NO-BREAK SPACE}").join(BEFORE_UNIT.split(printable(text)))
 
 
@@ -59,13 +63,13 @@ def bold(text: str) -> Markup:
 
 def note(text: str) -> Markup:
     """Return a paragraph in small print."""
-    return Markup('<p class="note">{}</p>').format(text)
+    return Markup('<p class="note">{}</p>').format(unbroken(text))
 
 
 def remarks(title: str, sentences: Iterable[str]) -> Markup:
     """Return a list of sentences below its title, if it has one; nothing where there are none."""
     heading = Markup("<h3>{}</h3>\n").format(title) if title else ""
-    items = Markup().join(map(Markup("<li>{}</li>").format, sentences))
+    items = Markup().join(map(Markup("<li>{}</li>").format, map(unbroken, sentences)))
     return Markup('{}<ul class="missing">{}</ul>').format(heading, items) if items else Markup()
 
 
@@ -75,23 +79,33 @@ def number_columns(*titles: str) -> list[Column]:
 
 
 def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Markup:
-    """Return a table whose first column names the rows; wide ones scroll by themselves."""
+    """Return a table whose first column names the rows.
+
+    Wide ones scroll by themselves. On a phone the cells of one with many columns stand below each other instead, each
+    behind the title of its column.
+    """
+    is_stacked = len(columns) > MOST_BESIDE
     head = Markup().join(
         Markup('<th scope="col"{}>{}</th>').format(_number(column), column.title) for column in columns
     )
-    body = lines(_row(columns, row) for row in rows)
+    body = lines(_row(columns, row, is_stacked=is_stacked) for row in rows)
     return Markup(
-        '<div class="table" role="region" aria-label="{0}" tabindex="0"><table>\n<caption>{0}</caption>\n'
+        '<div class="table{3}" role="region" aria-label="{0}" tabindex="0"><table>\n<caption>{4}</caption>\n'
         "<thead><tr>{1}</tr></thead>\n<tbody>\n{2}\n</tbody></table></div>"
-    ).format(caption, head, body)
+    ).format(caption, head, body, " stack" if is_stacked else "", unbroken(caption))
 
 
-def _row(columns: Sequence[Column], row: Sequence[str]) -> Markup:
+def _row(columns: Sequence[Column], row: Sequence[str], *, is_stacked: bool) -> Markup:
     name, *cells = row
     rest = (
-        Markup("<td{}>{}</td>").format(_number(column), cell) for column, cell in zip(columns[1:], cells, strict=True)
+        Markup("<td{}{}>{}</td>").format(
+            _number(column),
+            Markup(' data-label="{}"').format(column.title) if is_stacked else "",
+            unbroken(cell),
+        )
+        for column, cell in zip(columns[1:], cells, strict=True)
     )
-    return Markup('<tr><th scope="row">{}</th>{}</tr>').format(name, Markup().join(rest))
+    return Markup('<tr><th scope="row">{}</th>{}</tr>').format(unbroken(name), Markup().join(rest))
 
 
 def _number(column: Column) -> Markup:

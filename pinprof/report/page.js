@@ -1,52 +1,5 @@
 // Draws the timelines of a page and lets people steer them. Texts of the trace only ever go into textContent.
 
-const ZOOM = 1.6; // by one press of a key
-const SHIFT = 0.2; // of the view, by one press of a key
-const STILL = 4; // pixels; a mouse that moved less between down and up has clicked
-
-// Plotly's own hover label does not wrap and is cut off on a small screen.
-const showTip = (timeline, event) => {
-  const tip = timeline.layer("tip");
-  const cell = event.buttons ? undefined : timeline.at(event);
-  tip.hidden = !cell;
-  if (!cell) return;
-  const [heading, ...lines] = wordsOf(timeline.data, cell);
-  tip.replaceChildren(made("strong", "", heading), ...lines.map((line) => made("div", "", line)));
-  const box = timeline.plot.getBoundingClientRect();
-  const left = event.clientX - box.left;
-  const onRight = left < box.width / 2;
-  const room = onRight ? box.width - left : left;
-  tip.style.maxWidth = `${Math.max(room - 16, Math.min(box.width, 300))}px`;
-  const start = onRight ? left + 12 : left - 12 - tip.offsetWidth;
-  tip.style.left = `${Math.max(0, Math.min(start, box.width - tip.offsetWidth))}px`;
-  tip.style.top = `${event.clientY - box.top + 16}px`;
-};
-
-const onKey = (timeline) => (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select")) return;
-  const [from, to] = timeline.view;
-  const middle = (from + to) / 2;
-  const half = (to - from) / 2;
-  const zoom = (factor) => timeline.show([middle - half * factor, middle + half * factor]);
-  const move = (share) => timeline.show([from + 2 * half * share, to + 2 * half * share]);
-  const actions = {
-    "+": () => zoom(1 / ZOOM),
-    "=": () => zoom(1 / ZOOM),
-    "-": () => zoom(ZOOM),
-    ArrowLeft: () => move(-SHIFT),
-    ArrowRight: () => move(SHIFT),
-    PageUp: () => timeline.showStep(timeline.step - 1),
-    PageDown: () => timeline.showStep(timeline.step + 1),
-    0: () => timeline.show(timeline.whole),
-    "/": () => timeline.root.querySelector(".find").focus(),
-    Escape: () => timeline.clear(),
-  };
-  const action = actions[event.key];
-  if (!action) return;
-  event.preventDefault();
-  action();
-};
-
 // The steps, as the trace names them; those that are there in coarse are as good to go to.
 const fillSteps = (timeline) => {
   const select = timeline.root.querySelector("select.step");
@@ -66,61 +19,79 @@ const tellStep = (timeline, view) => {
   timeline.root.querySelector(".all").setAttribute("aria-pressed", String(isAll));
 };
 
-// Plotly's own legend takes its place from the lanes and cannot be used with keys.
+const ANGLES = { "/": 135, "\\": 45, "|": 90, "-": 0 }; // of the lines on a swatch
+
+// What each colour is: buttons that hide and show a kind.
 const drawLegend = (timeline) => {
   const groups = new Map();
-  for (const [code, { group, label, shades }] of Object.entries(timeline.data.kinds)) {
+  for (const [code, { group, label, shades, pattern, ink }] of Object.entries(timeline.data.kinds)) {
     if (!groups.has(group)) groups.set(group, made("li", "", `${group} `));
     const button = made("button", "");
     button.type = "button";
     button.setAttribute("aria-pressed", "true");
     const swatch = made("span", "swatch");
-    swatch.style.background = shades[0];
+    swatch.style.backgroundColor = shades[0];
+    if (pattern) swatch.classList.add("hatched");
+    swatch.style.setProperty("--angle", `${ANGLES[pattern] ?? 0}deg`);
+    swatch.style.setProperty("--ink", ink);
     button.append(swatch, label);
     button.addEventListener("click", () => {
-      const kind = Number(code);
-      if (!timeline.hidden.delete(kind)) timeline.hidden.add(kind);
-      button.setAttribute("aria-pressed", String(!timeline.hidden.has(kind)));
-      timeline.draw();
+      timeline.toggle(Number(code));
+      button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
     });
     groups.get(group).append(button);
   }
   timeline.root.querySelector(".legend").append(...groups.values());
 };
 
-const steer = (timeline) => {
-  const { root, plot } = timeline;
+const chooseTool = (timeline, tool) => {
+  timeline.tool = tool;
+  timeline.plot.classList.toggle("selecting", tool === "select");
+  for (const button of timeline.root.querySelectorAll("[data-tool]")) {
+    button.setAttribute("aria-pressed", String(button.dataset.tool === tool));
+  }
+};
+
+const steer = (timeline, number) => {
+  const { root } = timeline;
   const on = (part, type, action) => root.querySelector(part).addEventListener(type, action);
+  for (const button of root.querySelectorAll("[data-tool]")) {
+    button.addEventListener("click", () => chooseTool(timeline, button.dataset.tool));
+  }
+  on(".back", "click", () => timeline.trail.go(-1));
+  on(".forward", "click", () => timeline.trail.go(1));
+  on(".closer", "click", () => timeline.zoom(1 / ZOOM));
+  on(".further", "click", () => timeline.zoom(ZOOM));
   on(".all", "click", () => timeline.show(timeline.whole));
   on(".previous", "click", () => timeline.showStep(timeline.step - 1));
   on(".next", "click", () => timeline.showStep(timeline.step + 1));
   on(".find", "input", (event) => timeline.search(event.target.value.trim()));
   on(".find", "keydown", (event) => {
     if (event.key === "Enter") timeline.nextMatch();
-    if (event.key === "Escape") timeline.clear();
+    if (event.key === "Escape") {
+      timeline.clear();
+      timeline.plot.focus({ preventScroll: true });
+    }
   });
   on(".found-next", "click", () => timeline.nextMatch());
-  root.addEventListener("keydown", onKey(timeline));
-  plot.addEventListener("mousemove", (event) => showTip(timeline, event));
-  plot.addEventListener("mouseleave", () => (timeline.layer("tip").hidden = true));
-  let down;
-  plot.addEventListener("pointerdown", (event) => (down = event), true);
-  document.addEventListener("pointerup", (event) => {
-    const isStill = down && Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) < STILL;
-    const cell = isStill && down.target.closest(".nsewdrag") ? timeline.at(down) : undefined;
-    down = undefined;
-    if (cell) timeline.choose(cell);
-  }, true);
-  plot.on("plotly_doubleclick", () => timeline.show(timeline.first));
-  plot.on("plotly_relayout", (change) => {
-    const range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-    if (range[0] !== undefined) timeline.show(range.map((time) => time * NS_PER_MS));
-    else if (change.autosize) timeline.show(timeline.view, true);
-  });
-  plot.on("plotly_relayouting", () => timeline.layer("labels").replaceChildren());
+  on(".link", "click", () => copyLink(timeline, number));
+  on(".save", "click", () => savePicture(timeline));
+  on(".help", "click", showKeys);
+  root.querySelector(".link").hidden = !isAddressed();
+  timeline.pointers = new Pointers(timeline);
+  timeline.overview.listen();
+  timeline.motion = new Motion(timeline);
+  timeline.trail = new Trail(timeline);
+  timeline.settled.push(() => tellStep(timeline, timeline.view), () => writeFragment(timeline, number));
+  new ResizeObserver(() => {
+    timeline.stage.measure();
+    timeline.draw();
+  }).observe(timeline.plot);
 };
 
 const TIMELINES = new Map(); // by their elements, as promises
+const DRAWN = new Map(); // those that are there
+const PAPER_WIDTH = 660; // pixels
 
 // Timelines of one page that share their view.
 const share = (timeline, view) => {
@@ -131,17 +102,18 @@ const share = (timeline, view) => {
   }
 };
 
+const roots = () => [...document.querySelectorAll(".timeline")];
+
 const draw = async (root) => {
   const timeline = new Timeline(root, await readTimeline(root.querySelector(".columns").textContent));
   timeline.onShow = (view) => share(timeline, view);
   fillSteps(timeline);
   drawLegend(timeline);
+  steer(timeline, roots().indexOf(root) + 1);
   await timeline.draw();
-  timeline.layer("tip").hidden = true;
-  steer(timeline);
-  timeline.plot.on("plotly_afterplot", () => tellStep(timeline, timeline.view));
   tellStep(timeline, timeline.view);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => timeline.draw());
+  DRAWN.set(root, timeline);
   root.dataset.drawn = "true";
   return timeline;
 };
@@ -162,8 +134,8 @@ const showFinding = async (button) => {
   const root = (button.closest("section") ?? document).querySelector(".timeline");
   if (!root) return;
   const timeline = await drawOnce(root);
-  await timeline.showFinding(JSON.parse(button.dataset.zoom));
   root.scrollIntoView({ block: "start" });
+  await timeline.showFinding(JSON.parse(button.dataset.zoom));
   timeline.plot.focus({ preventScroll: true });
 };
 
@@ -176,7 +148,66 @@ const observer = new IntersectionObserver(
   },
   { rootMargin: "600px" },
 );
-for (const root of document.querySelectorAll(".timeline")) observer.observe(root);
+for (const root of roots()) observer.observe(root);
 for (const button of document.querySelectorAll("button[data-zoom]")) {
   button.addEventListener("click", () => showFinding(button));
 }
+
+// The timeline that keys are for: the one with the focus, else the first that can be seen; others if none is.
+const inFocus = () => document.activeElement?.closest(".timeline");
+const isSeen = (root) => {
+  const { top, bottom } = root.querySelector(".plot").getBoundingClientRect();
+  return bottom > 0 && top < window.innerHeight;
+};
+
+document.addEventListener("keydown", async (event) => {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || isWriting(event.target) || isTaken(event.target, event.key)) return;
+  const key = nameOfKey(event);
+  if (key === "?") {
+    showKeys();
+    event.preventDefault();
+    return;
+  }
+  if (!HELD[key] && !PRESSED[key]) return;
+  if (OF_THE_PAGE.has(key) && !inFocus()) return;
+  const seen = inFocus() ?? roots().find(isSeen);
+  const root = seen ?? (OF_WHAT_IS_SEEN.has(key) ? undefined : roots().find(({ offsetParent }) => offsetParent));
+  if (!root) return;
+  if (!seen) root.scrollIntoView({ block: "start" });
+  const known = DRAWN.get(root);
+  if (known && event.altKey) onAlt(known, event);
+  else if (known) press(known, event);
+  else if (!event.altKey) {
+    event.preventDefault();
+    press(await drawOnce(root), event);
+  }
+});
+const releaseAll = () => DRAWN.forEach((timeline) => timeline.motion.releaseAll());
+document.addEventListener("keyup", (event) => {
+  const key = nameOfKey(event);
+  DRAWN.forEach((timeline) => timeline.motion.release(key));
+});
+addEventListener("blur", releaseAll);
+document.addEventListener("focusin", (event) => isWriting(event.target) && releaseAll());
+
+// Paper has no dark and no screen's width.
+const onPaper = (isOnPaper) => {
+  for (const timeline of DRAWN.values()) {
+    timeline.isOnPaper = isOnPaper;
+    timeline.stage.paperWidth = isOnPaper ? PAPER_WIDTH : undefined;
+    timeline.paint(true);
+  }
+};
+addEventListener("beforeprint", () => onPaper(true));
+addEventListener("afterprint", () => onPaper(false));
+
+const openAddress = async () => {
+  const wanted = isAddressed() ? readFragment(location.hash) : undefined;
+  const root = wanted && roots()[wanted.number - 1];
+  if (!root) return;
+  const timeline = await drawOnce(root);
+  await openFragment(timeline, wanted);
+  root.scrollIntoView({ block: "start" });
+};
+addEventListener("hashchange", openAddress);
+openAddress();

@@ -11,7 +11,7 @@ from pinprof.analyses.syncs import in_library
 from pinprof.details import Details
 from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Further, Look, Rule
+from pinprof.rules.rule import Change, Evidence, Further, Look, Rule
 from pinprof.rules.sites import as_one
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, SAFE_REFILL, read_later
 from pinprof.rules.sums import Copies, copies_in_steps, idle_within, in_complete_steps, of_all
@@ -216,6 +216,7 @@ RULES = (
         "for x in DataLoader(data, batch_size=64, pin_memory=True):\n"
         "    train(x.to(device, non_blocking=True))",
         safe_if=f"{SAFE_REFILL} Nothing writes to a batch of a DataLoader that pins while its copy runs.",
+        change=Change(r"\.(?:to|cuda|copy_)\(", "copy it from pinned memory"),
         look=_pageable(HTOD),
         causes=("pageable_copy",),
         exposures=(("pageable", "HtoD"),),
@@ -233,6 +234,7 @@ RULES = (
         code="x = x.to(device, non_blocking=True)  # x is pinned",
         safe_if="Nothing writes to the source before the copy has ended: an event behind the copy tells. What runs on "
         "the same stream of the GPU comes behind the copy anyway.",
+        change=Change(r"\.(?:to|cuda|copy_)\(", "add non_blocking=True, from pinned memory"),
         **waits_of("blocking_copy_htod"),
     ),
     Rule(
@@ -250,6 +252,7 @@ RULES = (
         "for x in DataLoader(data, batch_size=64, num_workers=4, pin_memory=True):\n"
         "    train(x.to(device, non_blocking=True))",
         safe_if=f"{SAFE_REFILL} A Dataset that workers read can be used from several processes.",
+        change=Change(r"\.pin_memory\(", "refill one pinned tensor instead"),
         look=_pin_then_copy,
     ),
     Rule(
@@ -268,6 +271,7 @@ RULES = (
         "    train(x.to(device, non_blocking=True), y.to(device, non_blocking=True))",
         safe_if="The host has memory for the pinned batches (prefetch_factor times num_workers of them), which cannot "
         "be swapped. Nothing writes to a batch on the host after its copy was queued.",
+        change=Change(r"\.(?:to|cuda)\(", "add non_blocking=True, and pin_memory=True to the DataLoader"),
         look=_batches("PIN104", "HtoD copies of pageable batches"),
     ),
     Rule(
@@ -307,6 +311,7 @@ RULES = (
         "parts = [part.view(x.shape) for part, x in zip(flat, small)]",
         safe_if="The tensors have one dtype, or are packed per dtype. Nothing changes the size of a part, and none is "
         "to outlive the others: they share their memory.",
+        change=Change(r"\.(?:to|cuda|copy_)\(", "pack them into one copy"),
         look=_small,
     ),
     Rule(
@@ -339,6 +344,7 @@ RULES = (
         "    log(host.tolist())",
         code=read_later("shape, dtype=dtype", "host.tolist()"),
         safe_if=f"host is read only behind the event: read earlier, it silently holds old values. {COST_OF_LATER}",
+        change=Change(r"\.(?:to|cpu|copy_)\(", "into pinned memory, and read it a step late"),
         look=_pageable(DTOH),
         causes=(),
         exposures=(("pageable", "DtoH"),),

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from pinprof.details import Details
+from pinprof.glance import as_table, one_line
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Placed
+from pinprof.units import counted, duration
 from pinprof.verdict import UNTOLD, Verdict
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
@@ -72,6 +74,15 @@ FAMILIES = {
 """What rules are about, by the first digit of their numbers."""
 
 
+class Change(NamedTuple):
+    """What a fix changes in the line of the user's code that a finding names."""
+
+    at: str
+    """Regular expression of what is to be changed; where it ends with a `(`, up to the end of the call."""
+    to: str
+    """What to do there, in a few words."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One kind of problem, with all that its page says; texts are plain sentences."""
@@ -90,6 +101,8 @@ class Rule:
     """On what condition the fix is right."""
     look: Look | None
     """None for what no trace shows, only a running program under `pinprof.guard()`."""
+    change: Change | None = None
+    """What it changes in the line that is found; None where that is not the line to change."""
     causes: tuple[str, ...] = ()
     """Causes of waits that the rule is for."""
     exposures: tuple[tuple[str, str], ...] = ()
@@ -161,6 +174,14 @@ class Finding:
         return tuple(replace(self, evidence=site.evidence, saving=site.saving, alone=()) for site in self.sites)
 
 
+SHOWN = 3
+"""Findings that a repr names."""
+
+
+def _saves(saving: Saving | None) -> str:
+    return f"saves {duration(saving.saving_ns)}" if saving else ""
+
+
 class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     """Findings, the largest saving first."""
 
@@ -185,6 +206,21 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         made = super().__new__(cls, found)
         made.joint, made.machine, made.verdict, made.blockers = joint, machine, verdict, blockers
         return made
+
+    def __repr__(self) -> str:
+        named = (f"{each.rule.id} {_saves(each.saving)}".strip() for each in self[:SHOWN])
+        rest = f"and {len(self) - SHOWN} more" if len(self) > SHOWN else ""
+        joint = f"together {duration(self.joint.saving_ns)}" if self.joint else ""
+        return one_line(f"findings, {len(self)}", (*named, rest, joint)) if self else "<pinprof findings, none>"
+
+    def _repr_html_(self) -> str:
+        """Return the findings as a table, the largest saving first, for a notebook."""
+        rows = [
+            (finding.rule.id, finding.rule.title, str(finding.evidence.place), _saves(finding.saving) or "not known")
+            for finding in self
+        ]
+        together = f", which together save {duration(self.joint.saving_ns)}" if self.joint else ""
+        return as_table(f"{counted(len(self), 'finding')}{together}", rows, ("rule", "what", "where", "fixing it"))
 
     def summary(self) -> "Findings":
         """Return the same without the rows of the trace that the fixes are about."""

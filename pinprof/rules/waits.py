@@ -10,7 +10,7 @@ from typing import TypedDict
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Look, Rule
+from pinprof.rules.rule import Change, Evidence, Look, Rule
 from pinprof.rules.sites import as_one
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, ops_of, within
@@ -161,6 +161,7 @@ RULES = (
         "# or each value, one step late:\n" + read_later("()", "host.item()"),
         safe_if="Nothing in the step decides by the value. Pinned memory is read only behind the event: read earlier, "
         f"it silently holds old values. {COST_OF_LATER}",
+        change=Change(r"\.item\(|\b(?:float|int)\(", "keep it on the GPU; read it every N steps, or a step late"),
         **waits_of("item"),
     ),
     Rule(
@@ -205,6 +206,7 @@ RULES = (
         "with the if; a step of which only the gradients are not finite is skipped, too. For a choice: both sides may "
         "be computed, and have finite gradients. A failed _assert_async ends the process's CUDA context: no exception "
         "that can be handled.",
+        change=Change(r"\b(?:if|while|assert)\b[^:#]*", "leave the decision to the GPU"),
         **waits_of("bool"),
     ),
     Rule(
@@ -219,6 +221,7 @@ RULES = (
         code=read_later("shape, dtype=dtype", "host.tolist()"),
         safe_if="Pinned memory is read only behind the event: read earlier, it silently holds old values. "
         f"{COST_OF_LATER} What is to be kept of host is copied, as tolist() does: the next value takes its place.",
+        change=Change(r"\.(?:cpu|tolist|numpy|to|copy_)\(", "read it seldom, or a step late"),
         **waits_of("to_cpu", "tolist", "blocking_copy_dtoh"),
     ),
     Rule(
@@ -232,6 +235,7 @@ RULES = (
         code="if step % 100 == 0:\n    print(x.detach().cpu())  # one wait instead of many",
         safe_if="Nothing reads the text: it has the same numbers, but neither device nor grad_fn, and comes in one "
         "step of 100.",
+        change=Change(r"\b(?:print|repr|str|format)\(", "print a copy on the host, and not in each step"),
         **waits_of("print"),
     ),
     Rule(
@@ -254,6 +258,7 @@ RULES = (
         safe_if="The mask is of bools. As with the index, what it hides gets the gradient 0, which a step before that "
         "is not finite there turns into nan: choose the inputs of that step. Nothing else holds the x that was changed "
         "in place. limit is large enough: positions beyond it are lost without an error.",
+        change=Change(r"\b(?:nonzero|masked_select|where)\(|\[[^\]]*\]", "keep the shape: torch.where"),
         **waits_of("nonzero", "mask_index", "masked_select"),
     ),
     Rule(
@@ -271,6 +276,7 @@ RULES = (
         "found = (x.unsqueeze(-1) == wanted).any(-1)",
         safe_if="What follows can work with the mask: ordered[first] would wait again. For membership: there is memory "
         "for as many bools as x has elements times those of wanted, which has one dimension.",
+        change=Change(r"\b(?:unique|unique_consecutive|isin)\(", "keep it out of the step"),
         **waits_of("unique"),
     ),
     Rule(
@@ -284,6 +290,7 @@ RULES = (
         code="y = torch.repeat_interleave(x, repeats, dim=0, output_size=total)",
         safe_if="total is exactly the sum of the repeats, known on the host, and no repeat is negative: with another "
         "one the result is wrong, or memory is overwritten.",
+        change=Change(r"\brepeat_interleave\(", "give output_size"),
         **waits_of("repeat_interleave"),
     ),
     Rule(
@@ -295,6 +302,7 @@ RULES = (
         before="same = torch.equal(a, b)  # a bool of Python\n\n# or nearly:\nsame = torch.allclose(a, b)",
         code="same = (a == b).all()  # a tensor on the GPU\n\n# or nearly:\nsame = torch.isclose(a, b).all()",
         safe_if="Nothing in the step decides by the result. a and b have one shape: others are broadcast.",
+        change=Change(r"\b(?:equal|allclose)\(", "compare on the GPU, and read no bool"),
         **waits_of("equal"),
     ),
     Rule(
@@ -318,6 +326,7 @@ RULES = (
         "# or values that change, if they are few:\n"
         "weights = torch.tensor(values, pin_memory=True).to(device, non_blocking=True)",
         safe_if="A constant made once is not changed in place.",
+        change=Change(r"\b(?:tensor|as_tensor|new_tensor)\(", "make it once, before the loop"),
         **waits_of("tensor_from_host"),
     ),
     Rule(
@@ -350,6 +359,7 @@ RULES = (
         safe_if="The host reads nothing that the synchronization protected. Events tell the GPU's time: that of a host "
         "that launches too slowly shows between them, too. What was made on a side stream is kept, or told of with "
         "record_stream, until its use has ended.",
+        change=Change(r"\bsynchronize\(", "remove it from the step"),
         **waits_of("device_synchronize", "stream_synchronize", "event_synchronize"),
     ),
     Rule(
@@ -375,6 +385,7 @@ RULES = (
         "    train(batch)",
         safe_if="staging is not written to before its last copy has ended, which the event tells; batches differ in "
         "their first dimension only. The wait keeps the host one step ahead at most.",
+        change=Change(r"\b(?:empty|zeros|pin_memory)\(", "allocate it once, before the loop"),
         **waits_of("host_alloc"),
     ),
     Rule(
@@ -388,6 +399,7 @@ RULES = (
         "work.wait()  # orders streams, not the host",
         safe_if="No rank reads what another one writes outside of collectives, a file for instance. Nothing uses x "
         "before work.wait().",
+        change=Change(r"\bbarrier\(", "no barrier in the step"),
         **waits_of("collective"),
     ),
     Rule(

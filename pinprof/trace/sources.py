@@ -1,5 +1,7 @@
 """The source files of a recorded program, where they are at hand."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +19,7 @@ class Sources:
     def __init__(self, trace_path: str) -> None:
         self._trace = Path(trace_path)
         self._found: dict[str, str | None] = {}
+        self._at: dict[str, Path | None] = {}
 
     def text(self, file: str) -> str | None:
         """Return the text of a source file; None if it is not at hand, is not Python, or was edited after the trace."""
@@ -24,19 +27,32 @@ class Sources:
             self._found[file] = self._read(file) if file.endswith(".py") else None
         return self._found[file]
 
-    def _read(self, file: str) -> str | None:
+    def path(self, file: str) -> Path | None:
+        """Return where a source file is at hand, edited since or not; None if it is not, or is not Python."""
+        if file not in self._at:
+            self._at[file] = next(self._paths(file), None) if file.endswith(".py") else None
+        return self._at[file]
+
+    def _paths(self, file: str) -> Iterator[Path]:
         for folder in (Path(), self._trace.parent):
             path = folder / file
-            try:
-                if path.is_file() and self._is_as_recorded(path):
+            with suppress(OSError, ValueError):  # not readable, or no name that a file can have
+                if path.is_file():
+                    yield path
+
+    def _read(self, file: str) -> str | None:
+        for path in self._paths(file):
+            with suppress(OSError, ValueError):  # not readable, or not text
+                if self._is_as_recorded(path):
                     return path.read_text(encoding="utf-8-sig")
-            except (OSError, ValueError):  # not readable, not text, or no name that a file can have
-                continue
         return None
 
+    def is_edited(self, path: Path) -> bool:
+        """Return whether a file was written after the trace; raises OSError if it is gone."""
+        return path.stat().st_mtime > self._recorded + EDITED_AFTER_S
+
     def _is_as_recorded(self, path: Path) -> bool:
-        about = path.stat()
-        return about.st_mtime <= self._recorded + EDITED_AFTER_S and about.st_size <= MAX_BYTES
+        return not self.is_edited(path) and path.stat().st_size <= MAX_BYTES
 
     @cached_property
     def _recorded(self) -> float:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pinprof.glance import as_table, one_line
 from pinprof.trace.host import HostProfile
 from pinprof.trace.lines import Contexts, RecordedLines
 from pinprof.trace.run import RunLog
 from pinprof.trace.watched import Watched
+from pinprof.units import counted, duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +35,10 @@ HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kind of the host side of a copy; `none` for a copy without host side."""
 HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
+
+
+SHOWN_TABLES = ("annotations", "ops", "functions", "calls", "gpu", "syncs")
+"""What a trace says of itself how many rows it has of."""
 
 
 def rows_by(codes: Int32s | Int64s) -> list[Int64s]:
@@ -326,6 +332,38 @@ class Trace:
     """Sizes of GPU work that no copy can have; they count as not recorded."""
     run: RunLog | None = None
     """What pinprof noted of the whole run; None where it did not record the trace."""
+
+    def __repr__(self) -> str:
+        return one_line(f"trace {self.path!r}", (what for _, what in self._at_a_glance))
+
+    def _repr_html_(self) -> str:
+        """Return what is in it as a table, for a notebook."""
+        return as_table(self.path, self._at_a_glance)
+
+    @property
+    def _at_a_glance(self) -> list[tuple[str, str]]:
+        """What an expert looks for first: how much was recorded of what."""
+        gpus = ", ".join(device.name or f"GPU {device.index}" for device in self.info.devices)
+        complete, events = int(self.steps.complete.sum()), sum(self.counts.values())
+        left_out = sum(self.skipped.values())
+        tables = [(name, len(getattr(self, name))) for name in SHOWN_TABLES]
+        rows = (
+            ("steps", f"{counted(complete, 'complete step')} of {len(self.steps)} ({self.steps.source})"),
+            ("recorded", f"{duration(self._span_ns)}, {counted(events, 'event')}"),
+            ("tables", ", ".join(f"{name} {count:,}" for name, count in tables if count)),
+            ("GPUs", gpus),
+            ("rank", "" if self.info.rank is None else f"rank {self.info.rank} of {self.info.world_size or 'unknown'}"),
+            ("torch", f"torch {self.info.torch_version}" if self.info.torch_version else ""),
+            ("left out", f"{counted(left_out, 'event')} left out" if left_out else ""),
+        )
+        return [(name, what) for name, what in rows if what]
+
+    @property
+    def _span_ns(self) -> int:
+        """From the first to the last event, in ns."""
+        tables = [table for name in SHOWN_TABLES if len(table := getattr(self, name))]
+        start = min((int(table.start_ns[0]) for table in tables), default=0)
+        return max((int(table.end_ns.max()) for table in tables), default=start) - start
 
     @cached_property
     def in_flight(self) -> Bools:

@@ -58,6 +58,19 @@ def test_without_gpu_there_are_none(tmp_path: Path) -> None:
     assert parts_of(without_known_events(), tmp_path) == ()
 
 
+def test_collectives_alone_are_told_from_other_kernels(tmp_path: Path) -> None:
+    builder = copying(3)
+    for step in range(3):  # 50 us beside no kernel, 50 beside one
+        name, time = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 1000 * step
+        call = builder.call("cudaLaunchKernelExC", time + 40, 2)
+        builder.activity("kernel", name, time + 50, 100, correlation=call, device=0, stream=20)
+    (parts,) = parts_of(builder, tmp_path)
+    assert parts.talking_ns.tolist() == [50_000] * 2
+    assert parts.compute_ns.tolist() == [350_000] * 2
+    (mean,) = means_of(builder, tmp_path, 1000)
+    assert (mean.talking_ns, mean.compute_ns) == (50_000, 350_000)
+
+
 # the mean step
 
 

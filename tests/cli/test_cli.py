@@ -145,6 +145,29 @@ def test_report_writes_a_page(trace: Path, tmp_path: Path) -> None:
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
 
 
+def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = tmp_path / "trace.json.gz"
+    trace.write_bytes((TRACES / "pageable_blocking.stack.json.gz").read_bytes())  # newer than the code
+    code = "next(batches)<mark>.to(device, non_blocking=non_blocking)</mark>"
+
+    def page(*options: str) -> str:
+        file = tmp_path / "report.html"
+        assert invoke("report", trace, "--html", file, "--force", *options).exit_code == 0
+        return file.read_text()
+
+    monkeypatch.delenv("PINPROF_EDITOR", raising=False)
+    plain = page()
+    assert code in plain
+    assert 'class="editor"' not in plain
+    assert code not in page("--no-source")
+    assert re.search('href="x-ed:///.*/pinprof/workloads/copies.py[?]23"', page("--editor", "x-ed://{path}?{line}"))
+    monkeypatch.setenv("PINPROF_EDITOR", "vscode")
+    assert "/pinprof/workloads/copies.py:23" in page()
+    failed = invoke("report", trace, "--editor", "javascript:{path}")
+    assert failed.exit_code == 2
+    assert "is no editor: name one of vscode" in failed.stderr
+
+
 def test_timeline_writes_a_page(trace: Path, tmp_path: Path) -> None:
     page = tmp_path / "timeline.html"
     assert invoke("timeline", trace, "-o", page).exit_code == 0
@@ -832,7 +855,7 @@ def test_the_page_of_a_job_names_the_slowest_and_has_its_timeline(tmp_path: Path
     read = Page(page.read_text(encoding="utf-8"))
     assert "Rank 1 holds up the others by 20.2 ms per step: its host runs no op" in read.text
     assert f"Read from {RANKS[1]}" in read.text
-    assert len(read.figures) == 1
+    assert len(read.figures) == 3  # of both ranks under each other, and of the slowest in its own report
     assert invoke("report", *RANKS, "--html", "-").stdout.startswith("<!DOCTYPE html>")
     assert is_one_line_error(invoke("report", *RANKS, "--html", page))
 

@@ -173,3 +173,14 @@ def test_a_mark_of_utf_8_is_no_part_of_the_text(here: Path, traces: Path) -> Non
     written(here / "train.py", "").write_bytes(b"\xef\xbb\xbfx = 1\n")
     os.utime(here / "train.py", (RECORDED, RECORDED))
     assert text(traces, "train.py") == "x = 1\n"
+
+
+def test_a_file_is_at_hand_whether_or_not_it_was_edited(here: Path, traces: Path) -> None:
+    sources = Sources(str(traces / "trace.json"))
+    edited = written(here / "train.py", "new", after_s=EDITED_AFTER_S + 1)
+    as_recorded = written(here / "net.py", "as recorded")
+    assert (sources.path("train.py"), sources.path("net.py")) == (Path("train.py"), Path("net.py"))
+    assert sources.is_edited(edited)
+    assert not sources.is_edited(as_recorded)
+    assert sources.path("missing.py") is None
+    assert sources.path("train.sh") is None

@@ -24,16 +24,18 @@ class Names:
     """Rows of each name."""
     time_ns: Int64s
     """Time of each name."""
+    most: int = MOST_NAMES
+    """So many are kept."""
 
     @property
     def kept(self) -> range:
-        """The names that a profile keeps."""
-        return range(min(len(self.codes), MOST_NAMES))
+        """The names that are kept: by default those of a profile."""
+        return range(min(len(self.codes), self.most))
 
     @property
     def left_ns(self) -> int:
         """Time of the others."""
-        return int(self.time_ns[MOST_NAMES:].sum())
+        return int(self.time_ns[self.most :].sum())
 
     def sums(self, values: Int64s) -> Int64s:
         """Return the sum of the rows' values of each name."""

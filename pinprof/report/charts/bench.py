@@ -7,7 +7,7 @@ from pinprof.bench.order import amount, by_size, shown, spread
 from pinprof.bench.results import Figure, Picture, Result
 from pinprof.links import Link
 from pinprof.report.charts.chart import Chart, Key, bars, layout, line_across
-from pinprof.report.timeline.kinds import BLUE, GREEN, ORANGE, PALE, PURPLE, SKY, SLATE, VERMILLION
+from pinprof.report.timeline.hues import BLUE, GREEN, ORANGE, PALE, PURPLE, SKY, SLATE, VERMILLION
 from pinprof.units import NS_PER_MS, duration, rate, size
 
 ROW = 44

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pinprof.report.elements import Markup
+from pinprof.report.elements import Markup, unbroken
 
 SYMBOLS = {
     "circle": "\u25cf",
@@ -19,6 +19,8 @@ SYMBOLS = {
 """Marks of plotly, and what looks like them in text."""
 HATCHES = {"/": "135deg", "\\": "45deg", "-": "0deg", "|": "90deg"}
 """Patterns of plotly, and the direction across stripes that look like them."""
+STANDOFF = 8
+"""Pixels between the labels of an axis and its title: without it the title has a place of its own, and may hit them."""
 
 
 class Key(NamedTuple):
@@ -77,8 +79,8 @@ def layout(height: int, x: str, y: str, **more: Any) -> dict[str, Any]:
         "showlegend": False,
         "dragmode": False,
         "hovermode": "closest",
-        "xaxis": {**axis, "title": {"text": x}},
-        "yaxis": {**axis, "title": {"text": y}},
+        "xaxis": {**axis, "title": {"text": x, "standoff": STANDOFF}},
+        "yaxis": {**axis, "title": {"text": y, "standoff": STANDOFF}},
     }
     for name, value in more.items():
         base[name] = {**base[name], **value} if isinstance(value, dict) and name in base else value
@@ -110,7 +112,7 @@ def shown(chart: Chart) -> Markup:
         content["choices"] = [[view[1:] for view in choice.views] for choice in chart.choices]
     if chart.columns:
         content["columns"] = chart.columns
-    legend = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), key.label) for key in chart.keys)
+    legend = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), unbroken(key.label)) for key in chart.keys)
     keys = Markup('<ul class="keys">{}</ul>').format(legend) if legend else ""
     width = f";min-width:{chart.min_width}px" if chart.min_width else ""
     style = f"height:{chart.layout['height']}px{width}"
@@ -120,7 +122,7 @@ def shown(chart: Chart) -> Markup:
     wide = " wide" if chart.min_width else ""
     return Markup(
         '<figure class="chart{}"><figcaption>{}</figcaption>{}{}{}<script type="application/json">{}</script></figure>'
-    ).format(wide, chart.caption, keys, _buttons(chart.choices), canvas, _json(content))
+    ).format(wide, unbroken(chart.caption), keys, _buttons(chart.choices), canvas, _json(content))
 
 
 def _buttons(choices: tuple[ChartChoice, ...]) -> Markup:

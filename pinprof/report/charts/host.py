@@ -2,21 +2,26 @@
 
 from pathlib import PurePath
 
-from pinprof.analyses.host import LOADER, Flame, icicle
+from pinprof.analyses.host import LOADER, Flame, Kind, icicle
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, layout
-from pinprof.report.timeline.kinds import GREEN, GREY, ORANGE, PALE, SKY
+from pinprof.report.timeline import hues
 from pinprof.report.words import cut
 from pinprof.trace.host import HostFrame, HostProfile, HostStack
 from pinprof.units import duration, percent
 
-COLOURS = {"user": ORANGE, "torch": SKY, "library": GREY, "input": GREEN}
+COLOURS: dict[Kind, str] = {
+    "user": hues.OWN_CODE,
+    "torch": hues.TORCH_CODE,
+    "library": hues.PACKAGES,
+    "input": hues.INPUT,
+}
 """By kind of code."""
 KEYS = (
-    Key("your code", ORANGE),
-    Key("torch", SKY),
-    Key("Python and other packages", GREY),
-    Key("DataLoader", GREEN),
+    Key("your code", hues.OWN_CODE),
+    Key("torch", hues.TORCH_CODE),
+    Key("Python and other packages", hues.PACKAGES),
+    Key("DataLoader", hues.INPUT),
 )
 LEAST = 400
 """Rectangles of less than one such part of the samples are left out: they are narrower than a letter."""
@@ -37,7 +42,7 @@ def host_chart(profile: Profile) -> Chart | None:
     recorded = profile.info.host
     if recorded is None or profile.host is None:
         return None
-    stacks = [HostStack(_shown(recorded, stack), stack.count) for stack in recorded.stacks]
+    stacks = [HostStack(without_wrappers(recorded, stack), stack.count) for stack in recorded.stacks]
     flames = icicle(stacks, max(profile.host.samples // LEAST, 1))
     if len(flames) < 2:  # noqa: PLR2004  the whole alone shows nothing
         return None
@@ -66,7 +71,7 @@ def host_chart(profile: Profile) -> Chart | None:
     return Chart(_caption(profile), [series], shape, KEYS)
 
 
-def _shown(recorded: HostProfile, stack: HostStack) -> tuple[int, ...]:
+def without_wrappers(recorded: HostProfile, stack: HostStack) -> tuple[int, ...]:
     """Return the frames of a stack without those that only wrap others."""
     last = len(stack.frames) - 1
     return tuple(
@@ -103,9 +108,13 @@ def _hover(recorded: HostProfile, flame: Flame, samples: int, step_ns: float | N
 
 def _colour(recorded: HostProfile, flame: Flame) -> str:
     if flame.frame < 0:
-        return PALE
-    frame: HostFrame = recorded.frames[flame.frame]
-    return COLOURS["input" if frame.file.replace("\\", "/").endswith(LOADER) else frame.origin]
+        return hues.PALE
+    return COLOURS[kind_of(recorded.frames[flame.frame])]
+
+
+def kind_of(frame: HostFrame) -> Kind:
+    """Return whose code a frame is."""
+    return "input" if frame.file.replace("\\", "/").endswith(LOADER) else frame.origin
 
 
 def _caption(profile: Profile) -> str:

@@ -3,19 +3,19 @@
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, layout
-from pinprof.report.timeline.kinds import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
+from pinprof.report.timeline import hues
 from pinprof.report.words import IDLE
 from pinprof.units import duration, ms, percent
 
 LOOKS = {
-    "sync_bubble": (PURPLE, "/"),
-    "host_wait": (ORANGE, ""),
-    "input_wait": (GREEN, "\\"),
-    "communication_wait": (YELLOW, "-"),
-    "kernel_wait": (SKY, ""),
-    "other": (GREY, "|"),
+    "sync_bubble": (hues.WAIT, "/"),
+    "host_wait": (hues.OP, ""),
+    "input_wait": (hues.INPUT, "\\"),
+    "communication_wait": (hues.COLLECTIVE, "|"),
+    "kernel_wait": (hues.KERNEL, ""),
+    "other": (hues.CALL, "-"),
 }
-"""Colour and pattern of each cause."""
+"""Colour and pattern of each cause: those of what the GPU waits for."""
 
 
 def idle_chart(profile: Profile) -> Chart | None:
@@ -43,7 +43,7 @@ def idle_chart(profile: Profile) -> Chart | None:
         y = [f"GPU {device.device} " for device in devices]
         data.append(bars(name, keys[-1], x=x, y=y, orientation="h", hovertext=hover, hoverinfo="text"))
     caption = (
-        f"{duration(idle)} of {duration(span)} idle ({percent(idle / span)}), most of it "
+        f"Idle for {duration(idle)} of {duration(span)} ({percent(idle / span)}). The largest part is "
         f"{present[0].replace('_', ' ')}: {IDLE[present[0]]}."
     )
     shape = layout(70 + 44 * len(devices), "ms in the trace", "", barmode="stack", yaxis={"autorange": "reversed"})

@@ -4,7 +4,7 @@ import numpy as np
 
 from pinprof.analyses.parts import StepParts
 from pinprof.report.charts.chart import Chart, Key, bars, layout
-from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
+from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
 from pinprof.trace.tables import Int64s
 from pinprof.units import NS_PER_MS, duration, percent
@@ -14,15 +14,13 @@ MAX_BARS = 200
 
 ALL_WORK = "from its first work to its last"
 """What the bar of the only step is: that of several begins where the work of the step before ends."""
-PATTERNS = {COMPUTE_ONLY: "", BOTH: "\\", COPY_ONLY: "/", MEMSET_ONLY: "-", IDLE_KIND: ""}
+PARTS = (COMPUTE_ONLY, COLLECTIVE_ONLY, BOTH, COPY_ONLY, MEMSET_ONLY, IDLE_KIND)
 """In the order in which the parts are stacked."""
 
 
 def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
     """Return a chart of the steps of one GPU; the parts of a bar add up to its step; `numbers` are all steps'."""
-    times = dict(
-        zip(PATTERNS, (parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns), strict=True)
-    )
+    times = part_times(parts)
     gathered = -(-len(parts.step) // MAX_BARS)
     steps, numbers = len(numbers), numbers[parts.step]
     firsts = numbers[::gathered]
@@ -35,7 +33,7 @@ def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
             continue
         label = KINDS[kind].label
         share = percent(int(time.sum()) / int(parts.length_ns.sum()))
-        key = Key(f"{label}: {share}", KINDS[kind].colour, pattern=PATTERNS[kind])
+        key = Key(f"{label}: {share}", KINDS[kind].colour, pattern=KINDS[kind].pattern)
         mean = _means(time, gathered)
         hover = [
             f"{name}: {label} {duration(part)} ({percent(part / whole)} of {duration(whole)})"
@@ -52,9 +50,16 @@ def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
     return Chart(caption, data, shape, tuple(keys))
 
 
+def part_times(parts: StepParts) -> dict[int, Int64s]:
+    """Return the times of each of PARTS, one per step."""
+    alone = parts.compute_ns - parts.talking_ns
+    times = (alone, parts.talking_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
+    return dict(zip(PARTS, times, strict=True))
+
+
 def _bars(gathered: int) -> str:
     bar = "Each bar is a step" if gathered == 1 else f"Each bar is the mean of {gathered} steps"
-    return f" {bar}, from the end of the GPU work of the one before to the end of its own."
+    return f" {bar}: from the end of the GPU work of the step before to the end of its own."
 
 
 def _most(times: dict[int, Int64s]) -> str:

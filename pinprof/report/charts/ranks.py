@@ -13,7 +13,7 @@ from pinprof.ranks import SKEWED, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout
 from pinprof.report.elements import Markup
 from pinprof.report.job.words import longest_alone_first, slowest_of, spread
-from pinprof.report.timeline.kinds import BLUE, GREEN, VERMILLION
+from pinprof.report.timeline.hues import BLUE, GREEN, VERMILLION
 from pinprof.units import NS_PER_MS, duration, percent
 
 NEGLIGIBLE = 0.01
@@ -69,7 +69,7 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
     slowest = slowest_of(ranks)
     keys = [
         Key(f"0 to {duration(top)} per step, or more", _gradient(TIMES)),
-        Key(f"{duration(apart)} less to more than the median rank", _gradient(DIFFERENCES)),
+        Key(f"{duration(apart)} less to {duration(apart)} more than the median rank", _gradient(DIFFERENCES)),
         STEP,
         ALONE,
         *([Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open")] if slowest else []),
@@ -255,9 +255,9 @@ def _caption(ranks: Ranks, left_out: int) -> str:
     step = f"Step: {', '.join(spread(steps))}. " if steps else ""
     small = f" What takes no rank {percent(NEGLIGIBLE)} of the step is not drawn." if left_out else ""
     return (
-        f"{step}Each column is a rank, each line what its step is spent on, as traced: the longer, the stronger its "
-        "colour. A late rank has it in what holds it up and not in waiting for others; the ranks that it "
-        f"holds up are the other way round.{small}"
+        f"{step}Each column is a rank, each row one thing that its step is spent on, as traced: the stronger the "
+        "colour, the longer. A rank that holds up the others spends more on its own work than they do, and waits less "
+        f"for others.{small}"
     )
 
 

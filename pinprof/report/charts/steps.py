@@ -7,7 +7,7 @@ from pinprof.analyses.regular import with_unlike
 from pinprof.analyses.steps import measure_steps
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, layout, line_across
-from pinprof.report.timeline.kinds import BLUE, ORANGE, VERMILLION
+from pinprof.report.timeline import hues
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
@@ -24,9 +24,9 @@ HEADROOM = 1.15
 FEW = 3
 """Of fewer steps none is an outlier."""
 
-HOST = Key("host: from the start of a step to the next one's", ORANGE, symbol="circle")
-GPU = Key("GPU: from the end of a step's work to the next one's", BLUE, symbol="diamond")
-OUTLIER = Key("unlike the others", VERMILLION, symbol="x")
+HOST = Key("host: from the start of a step to the next one's", hues.OP, symbol="circle")
+GPU = Key("GPU: from the end of a step's work to the next one's", hues.KERNEL, symbol="diamond")
+OUTLIER = Key("unlike the others", hues.VERMILLION, symbol="x")
 
 
 def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Chart | None:
@@ -115,10 +115,12 @@ def _marks(marked: list[tuple[int, int]]) -> dict[str, object]:
 
 
 def _caption(lengths: Int64s, marked: list[tuple[int, int]]) -> str:
-    middle = f"{duration(float(np.median(lengths)))} in the middle, {duration(int(lengths.min()))} to "
+    middle, least, most = (duration(float(of(lengths))) for of in (np.median, np.min, np.max))
     numbers = sorted({number for number, _ in marked})
     named = ", ".join(f"{number}" for number in numbers[:8]) + (", ..." if len(numbers) > 8 else "")  # noqa: PLR2004
-    which = "step" if len(numbers) == 1 else "steps"
-    unlike = f" Unlike the others: {which} {named}." if numbers else " None is unlike the others."
+    which = f"Step {named} is" if len(numbers) == 1 else f"Steps {named} are"
+    unlike = f" {which} unlike the others." if numbers else " None is unlike the others."
     told = unlike if len(lengths) >= FEW else ""
-    return f"{middle}{duration(int(lengths.max()))}, with the profiler's cost in them.{told}"
+    if len(lengths) == 1:
+        return f"The step takes {middle}, with the profiler's cost in it."
+    return f"The median step takes {middle}, the shortest {least}, the longest {most}, with the profiler's cost.{told}"

@@ -6,7 +6,7 @@ from pinprof.analyses.syncs import Cost
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import WaitSite
 from pinprof.report.charts.chart import Chart, Key, bars, layout
-from pinprof.report.timeline.kinds import GREY, ORANGE, PALE, SKY
+from pinprof.report.timeline import hues
 from pinprof.report.words import idle_after, in_short
 from pinprof.rules.sums import in_or_after
 from pinprof.units import duration, ms
@@ -17,10 +17,10 @@ LONGEST = 44
 """Characters of a place that fit a phone."""
 ROW = 58
 """Pixels of one site."""
-DRAIN = Key("stall: waiting for earlier work (drain)", SKY)
-OWN = Key("stall: its own copy", ORANGE, pattern="/")
-OVERHEAD = Key("stall: the rest of the call", GREY, pattern="-")
-BUBBLE = Key("GPU idle after it (bubble)", PALE, pattern="\\")
+DRAIN = Key("stall: waiting for earlier work (drain)", hues.WAIT)
+OWN = Key("stall: its own copy", hues.COPY_OUT[0], pattern="/")
+OVERHEAD = Key("stall: the rest of the call", hues.CALL, pattern="-")
+BUBBLE = Key("GPU idle after it (bubble)", hues.IDLE, pattern="\\")
 
 
 def syncs_chart(profile: Profile) -> Chart | None:
@@ -43,7 +43,7 @@ def syncs_chart(profile: Profile) -> Chart | None:
         y = [number + place for number in range(len(drawn))]
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hovertext=hover, hoverinfo="text"))
     label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
-    labels = [{**label, "y": number - 0.15, "text": _named(site)} for number, (site, _) in enumerate(drawn)]
+    labels = [{**label, "y": number - 0.15, "text": site_label(site)} for number, (site, _) in enumerate(drawn)]
     shape = layout(
         ROW * len(drawn) + 70,
         f"ms {profile.steps.per}",
@@ -64,13 +64,14 @@ def _caption(profile: Profile, sites: Sequence[tuple[WaitSite, Cost]]) -> str:
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
         f"As traced, the host stands {duration(stall)} {profile.steps.per} in calls that wait, and "
-        f"{which} idle for {duration(bubble)} {when} them. While the "
-        "GPU works on what was queued before, a stall is no loss. A fix may save more than the idle "
-        f"time: the host has lost its lead, so that later launches are late, too.{left}"
+        f"{which} idle for {duration(bubble)} {when} them. A stall "
+        "costs nothing while the GPU works on what was queued before. A fix may save more than the idle time: after a "
+        f"stall the host has no lead left, and later launches are late, too.{left}"
     )
 
 
-def _named(site: WaitSite) -> str:
+def site_label(site: WaitSite) -> str:
+    """Return the cause and the place of waits, as short as a phone needs it."""
     known = [str(at) for at in (site.place, site.library and in_short(site.library)) if at and str(at)]
     where = " > ".join(known) or site.op or site.call
     where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]

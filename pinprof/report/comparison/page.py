@@ -7,13 +7,19 @@ from pathlib import PurePath
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.comparison import ComparedFigure, Comparison
+from pinprof.comparison import ComparedFigure, Comparison, FindingChange, WaitChange
+from pinprof.comparison.changes import CopyChange
 from pinprof.measurement.profile import Profile
+from pinprof.report.comparison.changed import changed_lanes
 from pinprof.report.comparison.words import (
     AFTER,
     ARROW,
     BEFORE,
+    BETTER,
+    WORSE,
     amount,
+    change_of,
+    changed,
     difference,
     has_several_gpus,
     how_sure,
@@ -21,6 +27,7 @@ from pinprof.report.comparison.words import (
     meaning,
     noise,
     not_compared,
+    outcome,
     pair,
     repinning,
     saving,
@@ -107,7 +114,16 @@ def _bound(profile: Profile) -> str:
 
 def _said(figure: ComparedFigure) -> str:
     said = meaning(figure)
-    return f"beyond the noise of {noise(figure)}" if said in {"more", "less"} else said
+    return f"{said}, beyond the noise of {noise(figure)}" if said in {BETTER, WORSE} else said
+
+
+def _coloured(said: str, what: str) -> Markup:
+    """Return a text in the colour of better or worse, if it is one of them."""
+    return Markup('<span class="{}">{}</span>').format(what, said) if what else Markup.escape(said)
+
+
+def _change(change: WaitChange | CopyChange | FindingChange) -> Markup:
+    return _coloured(changed(change), change_of(change)[1])
 
 
 def _figures(comparison: Comparison) -> Markup:
@@ -120,7 +136,7 @@ def _figures(comparison: Comparison) -> Markup:
             amount(figure.unit, figure.after.value),
             difference(figure),
             noise(figure),
-            meaning(figure),
+            _coloured(meaning(figure), outcome(figure)),
         )
         for figure in telling(comparison)
     )
@@ -133,7 +149,7 @@ def _findings(comparison: Comparison) -> Iterator[Markup]:
         columns = [Column("change"), Column("finding"), Column("where"), *number_columns("fixing it saves")]
         rows = (
             (
-                change.status,
+                _change(change),
                 f"{change.findings[0].rule.id} {change.findings[0].rule.title}",
                 where(change),
                 saving(change),
@@ -151,7 +167,7 @@ def _waits(comparison: Comparison) -> Iterator[Markup]:
         columns += number_columns("count", "stall", "GPU idle after")
         rows = (
             (
-                change.status,
+                _change(change),
                 change.sites[0].cause.replace("_", " "),
                 f" {ARROW} ".join(dict.fromkeys(site.verdict for site in (*change.before[:1], *change.after[:1]))),
                 where(change),
@@ -170,7 +186,7 @@ def _copies(comparison: Comparison) -> Iterator[Markup]:
         columns += number_columns("count", "bytes", "time", "exposed", "rate")
         rows = (
             (
-                change.status,
+                _change(change),
                 change.direction,
                 NOTHING if change.host_memory == "none" else change.host_memory,
                 *map(pair, (change.count, change.bytes, change.time, change.exposed, change.rate)),
@@ -188,7 +204,9 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
     yield Markup("<h3>One step of each, on one time axis</h3>")
     yield note(
         "Of each trace the step of median length. It starts at 0 on the host; where the host runs ahead, it is soon "
-        "through, and what the GPU runs there is of an earlier step. Zooming one timeline zooms the other."
+        "through, and what the GPU runs there is of an earlier step. Zooming one timeline zooms the other. "
+        "The lanes on top mark what only one of them has, and what is longer or shorter after: waits and "
+        "copies by more than noise, kernels by a tenth or more."
     )
     traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
     longest = max((length for length in traced if length is not None), default=None)
@@ -199,7 +217,9 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
         of = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
         step = "" if length is None else f", {duration(length)} {of}"
         yield Markup("<h4>{}: {}{}</h4>").format(side.capitalize(), PurePath(profile.path).name, step)
-        yield fragment(analysis, MAX_EVENTS // len(sides), shared="comparison", first_ns=first, drawn=drawn)
+        more = changed_lanes(comparison, (before, after), (BEFORE, AFTER).index(side))
+        most = MAX_EVENTS // len(sides)
+        yield fragment(analysis, most, shared="comparison", first_ns=first, drawn=drawn, more=more)
 
 
 def typical_step(trace: Trace) -> Trace:

@@ -12,6 +12,7 @@ from pinprof.report.comparison.words import (
     ARROW,
     BEFORE,
     amount,
+    changed,
     difference,
     has_several_gpus,
     how_sure,
@@ -102,7 +103,7 @@ def _copies(comparison: Comparison) -> Iterable[RenderableType]:
     for change in comparison.copies:
         memory = NOTHING if change.host_memory == "none" else change.host_memory
         figures = (change.count, change.bytes, change.time, change.exposed, change.rate)
-        rows.add_row(change.status, change.direction, memory, *map(pair, figures))
+        rows.add_row(changed(change), change.direction, memory, *map(pair, figures))
     yield rows
     yield from (bullet(repinning(change, comparison.per)) for change in comparison.repinned)
 
@@ -114,7 +115,7 @@ def _waits(comparison: Comparison) -> Iterable[RenderableType]:
     for change in listed[:MAX_ROWS]:
         site = change.sites[0]
         rows.add_row(
-            change.status,
+            changed(change),
             site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
             cut(where(change), MAX_CELL),
             cut(site.op or site.call, MAX_CELL),
@@ -135,7 +136,7 @@ def _findings(comparison: Comparison) -> Iterable[RenderableType]:
     rows = table("", "finding", "in", "fixing it saves", text_columns=3)
     for change in listed[:MAX_ROWS]:
         rule = change.findings[0].rule
-        rows.add_row(change.status, f"{rule.id} {rule.title}", where(change), saving(change))
+        rows.add_row(changed(change), f"{rule.id} {rule.title}", where(change), saving(change))
     if listed:
         yield rows
     yield from _rest(len(listed), len(comparison.findings) - len(listed), "finding")

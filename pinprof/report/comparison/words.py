@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinned, WaitChange
-from pinprof.comparison.changes import GONE, NEW
+from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, CopyChange
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NOTHING, places_of, saved, step_known, whole_place
 from pinprof.rules import Finding
@@ -24,6 +24,9 @@ LABELS = {
     "loader_ms": "wait for the DataLoader",
 }
 BEFORE, AFTER = "before", "after"
+BETTER, WORSE = "better", "worse"
+BETTER_IF_MORE = frozenset({"overlap_fraction", "bandwidth_gbps"})
+"""Of all other figures less is better."""
 ARROW = "->"
 MAX_PLACES = 4
 """More lines of one function than this are counted, not listed."""
@@ -81,7 +84,7 @@ def noise(figure: ComparedFigure) -> str:
 
 
 def meaning(figure: ComparedFigure) -> str:
-    """Return what the difference is: beyond noise or within it."""
+    """Return what the difference is: better or worse beyond noise, or within it."""
     if figure.difference is None:
         return "not compared"
     if figure.is_within_noise is None:
@@ -90,7 +93,34 @@ def meaning(figure: ComparedFigure) -> str:
         return "the same"
     if figure.is_within_noise:
         return "within noise"
-    return "the same" if _reads_alike(figure) else "more" if figure.difference > 0 else "less"
+    return outcome(figure) or "the same"
+
+
+def outcome(figure: ComparedFigure) -> str:
+    """Return whether a figure became better or worse beyond noise; nothing where it did neither that one can read."""
+    if not figure.has_changed or figure.difference is None or _reads_alike(figure):
+        return ""
+    return BETTER if (figure.difference > 0) == (figure.name in BETTER_IF_MORE) else WORSE
+
+
+def change_of(change: WaitChange | CopyChange | FindingChange) -> tuple[str, str]:
+    """Return how something changed, and whether that is better or worse; nothing where that cannot be said."""
+    if change.status in {GONE, NEW} and not isinstance(change, CopyChange):  # of copies, others may be in their place
+        return change.status, BETTER if change.status == GONE else WORSE
+    if isinstance(change, FindingChange):
+        figures: tuple[ComparedFigure, ...] = (change.saving,)
+    elif isinstance(change, WaitChange):
+        figures = change.bubble, change.stall, change.count
+    else:
+        figures = change.exposed, change.time, change.rate
+    said = next(filter(None, map(outcome, figures)), "") if change.status in {CHANGED, MOVED} else ""
+    return change.status, said
+
+
+def changed(change: WaitChange | CopyChange | FindingChange) -> str:
+    """Return how something changed, with whether that is better or worse where its word does not say so."""
+    status, said = change_of(change)
+    return f"{status}, {said}" if said and status not in {GONE, NEW} else status
 
 
 def _reads_alike(figure: ComparedFigure) -> bool:

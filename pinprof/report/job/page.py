@@ -1,12 +1,13 @@
 """The ranks of a job as a page: who holds up the others, all ranks in one figure, and the report on the slowest."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from pinprof.analysis import Analysis
 from pinprof.ranks import RankPart, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts import ranks_chart, shown
 from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, remarks, table, unbroken
+from pinprof.report.job.timelines import rank_timelines
 from pinprof.report.job.words import (
     BEHIND,
     COLUMNS,
@@ -24,6 +25,7 @@ from pinprof.report.job.words import (
     title,
     why,
 )
+from pinprof.report.source import PLAIN, Code
 from pinprof.report.timeline import MAX_EVENTS
 from pinprof.report.trace.page import contents, report_page, section
 from pinprof.report.words import NOTHING, steps
@@ -33,17 +35,32 @@ MAX_ROWS = 32
 """More ranks than this are folded away: the ones that need longest alone are not."""
 
 
-def to_html(ranks: Ranks, parts: Sequence[RankPart], entry: Analysis) -> Markup:
-    """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown."""
-    own = section(1, entry, MAX_EVENTS)
-    return report_page(f"pinprof: {title(ranks)}", "who holds up the job", _job(ranks, parts) + own)
+def to_html(
+    ranks: Ranks,
+    parts: Sequence[RankPart],
+    entry: Analysis,
+    code: Code = PLAIN,
+    *,
+    others: Mapping[int, Analysis] | None = None,
+) -> Markup:
+    """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown.
+
+    `code` says how it shows the user's code, `others` are ranks that have a timeline beside it.
+    """
+    own = section(1, entry, MAX_EVENTS, code)
+    return report_page(
+        f"pinprof: {title(ranks)}",
+        "who holds up the job",
+        _job(ranks, parts, {ranks.shown_rank: entry, **(others or {})}) + own,
+    )
 
 
-def _job(ranks: Ranks, parts: Sequence[RankPart]) -> Markup:
+def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis]) -> Markup:
     chart = ranks_chart(ranks)
     named = (
         ("job-steps", "All ranks side by side", shown(chart) if chart else Markup()),
-        ("job-ranks", "Ranks", lines(_rows(ranks))),
+        ("job-timelines", "Timelines of ranks", rank_timelines(ranks, drawn)),
+        ("job-ranks", "Ranks", lines(_rows(ranks, drawn))),
         ("job-collectives", "Collectives, the longest awaited", _collectives(ranks)),
         ("job-findings", "Findings by rank", _findings(ranks)),
     )
@@ -137,30 +154,34 @@ CAUSES: dict[str, Callable[[RankRow], TimesPerStep]] = {
 """The causes of the times of a column, of which the longest is named."""
 
 
-def _rows(ranks: Ranks) -> Iterator[Markup]:
+def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:
     rows = longest_alone_first(ranks.rows)
     first, rest = rows[:MAX_ROWS], rows[MAX_ROWS:]
     shown = [title for title, time_of in COLUMNS if any(time_of(row) for row in rows)]
     nothing = [title for title, _ in COLUMNS if title not in shown]
     caption = f"{PER_STEP}. Those that need longest alone come first"
     caption += f". None on any rank: {', '.join(nothing)}" if nothing else ""
-    yield _table(caption, first, shown, ranks.slowest_rank)
+    yield _table(caption, first, shown, ranks.slowest_rank, drawn)
     if rest:
-        folded = _table("The other ranks", rest, shown, ranks.slowest_rank)
+        folded = _table("The other ranks", rest, shown, ranks.slowest_rank, drawn)
         more = Markup('<details class="long"><summary>The other {} ranks</summary>{}</details>')
         yield more.format(len(rest), folded)
     if ranks.slowest_rank is None and any(row.waited_ns for row in rows):
         yield note(f"{BEHIND[0].upper()}{BEHIND[1:]}.")
 
 
-def _table(caption: str, rows: Sequence[RankRow], shown: Sequence[str], slowest: int | None) -> Markup:
+def _table(
+    caption: str, rows: Sequence[RankRow], shown: Sequence[str], slowest: int | None, drawn: Collection[int]
+) -> Markup:
     columns = [Column("rank"), *number_columns(*shown, "came last"), Column("file")]
-    return table(caption, columns, (_cells(row, shown, is_slowest=row.rank == slowest) for row in rows))
+    return table(caption, columns, (_cells(row, shown, drawn, is_slowest=row.rank == slowest) for row in rows))
 
 
-def _cells(row: RankRow, shown: Sequence[str], *, is_slowest: bool) -> Sequence[str]:
+def _cells(row: RankRow, shown: Sequence[str], drawn: Collection[int], *, is_slowest: bool) -> Sequence[str]:
+    button = Markup('<button type="button" class="see to-rank" data-rank="{0}" title="its timeline">{0}</button>')
+    number = button.format(row.rank) if len(drawn) > 1 and row.rank in drawn else str(row.rank)
     return (
-        Markup("{},&nbsp;slowest").format(row.rank) if is_slowest else str(row.rank),
+        Markup('<span class="together">{},&nbsp;slowest</span>').format(number) if is_slowest else number,
         *(
             unbroken(_mostly(time_of(row), CAUSES[title](row) if title in CAUSES else ()))
             for title, time_of in COLUMNS
@@ -183,7 +204,7 @@ def _mostly(ns: float | None, causes: TimesPerStep) -> str:
 def _collectives(ranks: Ranks) -> Markup:
     if not ranks.collectives:
         return Markup()
-    columns = [Column("collective"), Column("came last"), *number_columns("in", "takes", "others waited")]
+    columns = [Column("collective"), Column("came last"), *number_columns("of the steps", "takes", "others waited")]
     rows = (
         (
             row.name,
@@ -196,8 +217,8 @@ def _collectives(ranks: Ranks) -> Markup:
         for row in ranks.collectives
     )
     caption = (
-        "Collectives of a step, means over the steps. In: the share of the steps in which this rank came last. Takes: "
-        "once all have come. Others waited: the longest that a rank did"
+        "Means over the steps. Came last: the rank that did so most often, and in which share of the steps. Takes: how "
+        "long it runs once all ranks have come. Others waited: the rank that waited longest"
     )
     aligned = clocks(ranks)
     caption += f". {aligned[0].upper()}{aligned[1:]}" if aligned else ""

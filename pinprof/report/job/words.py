@@ -17,8 +17,8 @@ WRONG_CLOCK_NS = 1_000_000
 """Clocks of machines that are kept by NTP differ by less."""
 NOBODY = "no rank holds up the others"
 PER_STEP = (
-    "Step and alone are without the profiler, alone as if the rank waited for no other, by replay. Traced is the step "
-    "with the profiler's cost in it; all other times are of that one, per complete step"
+    "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced: with the "
+    "profiler's cost in it, as all other times, which are per complete step"
 )
 PAUSED = "host runs no op"
 COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
@@ -37,8 +37,7 @@ COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
 )
 """What is said of each rank, in ns per step."""
 BEHIND = (
-    "waiting costs a rank nothing where its own host would not be faster: what counts is the step that each would have "
-    "alone"
+    "a rank loses nothing by waiting if its own host would be no faster: compare the steps that each would have alone"
 )
 
 

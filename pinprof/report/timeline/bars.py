@@ -14,7 +14,7 @@ from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline.hover import in_words
 from pinprof.report.timeline.kinds import KINDS
-from pinprof.report.timeline.lanes import Lane
+from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.thin import MAX_RECTANGLES, Drawing, arrange
 from pinprof.report.timeline.thin import in_words as drawn_in_words
 from pinprof.report.timeline.window import Window, choose_window, step_range

@@ -10,6 +10,7 @@ from pinprof.trace.callers import user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.links import follow
+from pinprof.trace.modules import module_around, module_name
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
 
 MAX_OPS = 3
@@ -41,7 +42,9 @@ class Surroundings:
             return codes[kept]
 
         ops, functions = _ops(trace), user_calls(trace, np.arange(len(trace.calls))).function
-        named = np.stack((*ops, follow(trace.functions.name, functions))) if len(trace.calls) else np.zeros((4, 0), int)
+        modules = follow(trace.functions.name, module_around(trace, trace.links.function))
+        rows = (*ops, follow(trace.functions.name, functions), modules)
+        named = np.stack(rows) if len(trace.calls) else np.zeros((len(rows), 0), int)
         distinct, which = np.unique(named, axis=1, return_inverse=True)
         texts = [_texts(trace, column) for column in distinct.T.tolist()]
         call = np.array([code(*pair) for pair in texts], np.int64)[which.ravel()] if texts else np.zeros(0, np.int64)
@@ -51,12 +54,13 @@ class Surroundings:
                 return int(call[row])
             at = cut(place(line.place), MAX_PLACE)
             inside = f"within {cut(place(library), MAX_PLACE)}" if library else ""
-            return code(texts[which.ravel()[row]][0], f"called at {at}", inside)
+            op, _, module = texts[which.ravel()[row]]
+            return code(op, module, f"called at {at}", inside)
 
         stalls = analysis.details.syncs
         libraries = (stalls.sites[number].library for number in stalls.site.tolist())
-        rows = zip(stalls.stalls.call.tolist(), stalls.lines, libraries, strict=True)
-        stall = np.array([placed(*each) for each in rows])
+        stalled = zip(stalls.stalls.call.tolist(), stalls.lines, libraries, strict=True)
+        stall = np.array([placed(*each) for each in stalled])
         activity = np.zeros(len(trace.gpu), np.int64)
         launch = trace.links.launch
         for row, line in zip(analysis.details.overlap.row.tolist(), analysis.details.copy_places, strict=True):
@@ -74,9 +78,13 @@ def _ops(trace: Trace) -> list[Int32s]:
     return names[::-1]
 
 
-def _texts(trace: Trace, names: list[int]) -> tuple[str, str]:
-    """Return what is said of the ops and of the user's function with these names."""
-    *ops, function = names
+def _texts(trace: Trace, names: list[int]) -> tuple[str, str, str]:
+    """Return what is said of the ops, of the user's function and of the module with these names."""
+    *ops, function, module = names
     chain = ", ".join(cut(trace.ops.names[op]) for op in ops if op != NONE)
     found = frame(trace.functions.names[function]) if function != NONE else None
-    return f"in {chain}" if chain else "", f"from {cut(f'{found.function} ({found.file})', MAX_PLACE)}" if found else ""
+    return (
+        f"in {chain}" if chain else "",
+        f"from {cut(f'{found.function} ({found.file})', MAX_PLACE)}" if found else "",
+        f"in module {module_name(trace.functions.names[module])}" if module != NONE else "",
+    )

@@ -45,8 +45,8 @@ const summed = (differences) => {
 const readLane = (bytes, lane, base) => {
   const columns = {};
   for (const [name, column] of Object.entries(lane.columns)) columns[name] = readColumn(bytes, column);
-  const { gap, length, launch, ...others } = columns;
-  if (launch) others.launch = summed(launch);
+  const { gap, length, ...others } = columns;
+  for (const link of ["launch", "awaited"]) if (others[link]) others[link] = summed(others[link]);
   const named = Object.entries(others).filter(([name]) => name.startsWith("share "));
   if (named.length) others.shares = named.map(([name, column]) => [Number(name.slice("share ".length)), column]);
   const isPlain = others.kind.every((kind) => kind === others.kind[0]);
@@ -83,7 +83,8 @@ const firstAbove = (column, value) => {
 // Links are 0 for none, 1 for an event that is not drawn by itself, else the event's number over all lanes plus 2.
 const linked = (data, link) => {
   const number = link - 2;
-  const lane = number < 0 ? undefined : data.lanes.find((one) => number >= one.base && number < one.base + one.size);
+  if (number < 0) return undefined;
+  const lane = data.lanes.find((one) => number >= one.base && number < one.base + one.size);
   return lane && { lane, first: number - lane.base, last: number - lane.base };
 };
 

@@ -1,23 +1,28 @@
 """Which events are in the page in full: all, if they are few enough, else those of the steps that matter."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.intervals import union
-from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
-from pinprof.report.timeline.lanes import Lane, lay_out
+from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
+from pinprof.report.timeline.lane import Lane
+from pinprof.report.timeline.lanes import lay_out
 from pinprof.report.timeline.thin import Drawing, blocks, fitted, thinned
 from pinprof.report.timeline.window import Window, step_range, whole_window
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
 
 MAX_EVENTS = 1_000_000
 """Rectangles in a page. A million takes about 7 MB of it; the page's 15 MB are plotly.js (4.5 MB) and these."""
+FOLDED_SHARE = 0.15
+"""Of the rectangles that may be in a page, for lanes that are folded at first: a recording has far more Python frames
+than anything else."""
 FULL_SHARE = 0.7
 """Of the rectangles that may be in a page, for the steps that are there in full."""
-BAND = (IDLE, MEMSET_ONLY, COMPUTE_ONLY, COPY_ONLY, BOTH)
+BAND = (IDLE, MEMSET_ONLY, COMPUTE_ONLY, COLLECTIVE_ONLY, COPY_ONLY, BOTH)
 FINEST_NS = 1_000
 """Merging begins with what is shorter than this."""
 
@@ -27,38 +32,94 @@ class Detail(Drawing):
     """All that is drawn of a whole trace, each lane sorted by start."""
 
     full: tuple[int, ...]
-    """Steps whose events are all there; all steps if nothing is merged."""
+    """Steps whose events are all there; all steps if nothing is merged. What is folded at first does not count."""
+    folded_narrow_ns: int = 0
+    """Of lanes that are folded at first: neighbours shorter than this are merged; 0 if nothing is merged."""
+    folded_full: tuple[int, ...] = ()
+    """Of them: steps whose events are all there, if some are merged."""
     shares: dict[int, Int64s] = field(default_factory=dict)
     """Of merged overlap bands, by the place of the lane: ns of each of BAND in each rectangle, one row per kind."""
 
 
+class _Thinned(NamedTuple):
+    """Lanes that are few enough."""
+
+    lanes: tuple[Lane, ...]
+    narrow_ns: int
+    full: tuple[int, ...]
+    keep: list[Bools]
+
+
 def detailed(
-    trace: Trace, analysis: Analysis, view: Window, max_events: int = MAX_EVENTS, wanted_ns: Iterable[int] = ()
+    trace: Trace,
+    analysis: Analysis,
+    view: Window,
+    max_events: int = MAX_EVENTS,
+    wanted_ns: Iterable[int] = (),
+    more: Sequence[Lane] = (),
 ) -> Detail:
     """Return the lanes of a trace with no more rectangles than given, unless there are more lanes.
 
-    The steps of `wanted_ns` are among those that are there in full.
+    The steps of `wanted_ns` are among those that are there in full. Lanes that are folded at first have a share of
+    their own, so that they cost the others nothing. `more` lanes stand below the steps.
     """
     window = whole_window(trace)
-    found, left_out = lay_out(trace, analysis, window)
+    found, left_out = lay_out(trace, analysis, window, nested=True)
+    found = [
+        *(lane for lane in found if lane.source == "steps"),
+        *more,
+        *(lane for lane in found if lane.source != "steps"),
+    ]
     bare = analysis.profile.withheld.busy or analysis.profile.withheld.overlap
     lanes = [by_start(lane) for lane in found if not (bare and lane.source == "overlap")]
+    inner = [lane for lane in lanes if lane.folded]
+    few = int(FOLDED_SHARE * max_events)
+    folded = _thin(inner, few, window, trace, lambda limit: _first_seen(view, limit))
+    rest = max_events - min(few, sum(map(len, inner)))
+    wanted = list(wanted_ns)
+    seen = _thin(
+        [lane for lane in lanes if not lane.folded],
+        rest,
+        window,
+        trace,
+        lambda limit: _full_steps(trace, analysis, view, limit, wanted),
+    )
+    left = (iter(seen.lanes), iter(folded.lanes))
+    drawn = tuple(next(left[lane.folded]) for lane in lanes)
+    shares = _band_shares(lanes, seen) if seen.narrow_ns else {}
+    said = (seen.full, folded.narrow_ns, folded.full if folded.narrow_ns else ())
+    return Detail(window, drawn, seen.narrow_ns, tuple(left_out), *said, shares)
+
+
+def _thin(
+    lanes: list[Lane], most: int, window: Window, trace: Trace, full_steps: Callable[[int], list[int]]
+) -> _Thinned:
+    """Return lanes with no more rectangles than given, those of some steps in full: of so many as there is room for."""
     total = sum(map(len, lanes))
-    if total <= max_events:
-        return Detail(window, tuple(lanes), 0, tuple(left_out), tuple(range(len(trace.steps))))
-    limit = int(len(trace.steps) * FULL_SHARE * max_events / total)
-    full = _full_steps(trace, analysis, view, limit, wanted_ns)
+    if total <= most:
+        return _Thinned(tuple(lanes), 0, tuple(range(len(trace.steps))), [])
+    full = full_steps(int(len(trace.steps) * FULL_SHARE * most / total))
     keep = [_within(trace, full, lane) for lane in lanes]
     pairs = list(zip(lanes, keep, strict=True))
     thin, narrow = fitted(
-        lambda narrow: [thinned(lane, narrow, kept, mixed=True) for lane, kept in pairs], max_events, FINEST_NS, window
+        lambda narrow: [thinned(lane, narrow, kept, mixed=True) for lane, kept in pairs], most, FINEST_NS, window
     )
-    shares = {
-        place: band_shares(lane, blocks(lane, narrow, kept, mixed=True))
-        for place, (lane, kept) in enumerate(pairs)
-        if lane.source == "overlap"
+    return _Thinned(thin, narrow, tuple(full), keep)
+
+
+def _first_seen(view: Window, limit: int) -> list[int]:
+    """Return the steps that are seen at first, if there is room for them."""
+    steps = list(range(view.first, view.last + 1))
+    return steps if len(steps) <= limit else []
+
+
+def _band_shares(lanes: list[Lane], seen: _Thinned) -> dict[int, Int64s]:
+    places = [place for place, lane in enumerate(lanes) if not lane.folded]
+    return {
+        place: band_shares(lanes[place], blocks(lanes[place], seen.narrow_ns, kept, mixed=True))
+        for place, kept in zip(places, seen.keep, strict=True)
+        if lanes[place].source == "overlap"
     }
-    return Detail(window, thin, narrow, tuple(left_out), tuple(full), shares)
 
 
 def by_start(lane: Lane) -> Lane:

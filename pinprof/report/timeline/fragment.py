@@ -1,30 +1,37 @@
 """The timeline as a piece of a page: what is drawn in words, what steers the view, and the packed columns.
 
-The page's script draws them as heatmaps (`figure.js`), each painted as one image: in Chromium on two cores 20,000
-rectangles took 0.15 s, zooming 0.05 s. Horizontal bars took 0.85 and 0.6 s, filled polygons 0.5 and 0.3 s, WebGL lines
-2.1 and 1.0 s. But plotly leaves out a cell that is much narrower than a pixel, and so the script widens those.
+The page's scripts draw them on a canvas of their own: plotly took 50 ms for each zoom of 20,000 rectangles, which is
+too slow to follow a hand.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from markupsafe import escape
 
 from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, note
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
+from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.lanes import merged, not_drawn
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.payload import packed
+from pinprof.report.timeline.toolbar import toolbar
 from pinprof.report.timeline.window import Window, choose_window
 from pinprof.report.timeline.zoom import worst
 from pinprof.rules import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import duration
 
-KEYS = (
-    "Drag to zoom, double-click to go back, click for launch and details. Keys: + - ← → zoom and move, "
-    "PageUp PageDown go from step to step, 0 shows all, / searches, Esc clears."
-)
+
+class Zero(NamedTuple):
+    """What times are read from, if not the step in which they lie."""
+
+    ns: int
+    """On the clock of the trace."""
+    since: str
+    """What starts then."""
 
 
 def fragment(
@@ -34,48 +41,56 @@ def fragment(
     shared: str = "",
     first_ns: tuple[float, float] | None = None,
     drawn: Trace | None = None,
+    more: Sequence[Lane] = (),
+    zero: Zero | None = None,
 ) -> Markup:
-    """Return the timeline of a trace as HTML; the page around it brings plotly.js and the script that draws it.
+    """Return the timeline of a trace as HTML; the page around it brings the scripts that draw it.
 
-    The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together;
-    their 0 is the start of the first step that each shows at first. `first_ns` is what to show at first, from there.
-    `drawn` is the same trace with fewer complete steps, if it is not to be seen with all.
+    The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together,
+    and fold all host threads but the main one at first, so that one sees them beside each other. Their 0 is the start
+    of the first step that each shows at first, or `zero`; `first_ns` is what to show at first, from there.
+    `drawn` is the same trace with fewer complete steps, if it is not to be seen with all. `more` lanes stand below the
+    steps.
     """
     trace = drawn or analysis.trace
     view = choose_window(trace)
     instances = (worst(analysis, finding) for finding in findings)
     wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
-    detail = detailed(trace, analysis, view, max_events, wanted)
+    counted = replace(view, start_ns=zero.ns) if zero else view
+    detail = detailed(trace, analysis, view, max_events, wanted, more)
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
     first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""
-    said = note(in_words(trace, analysis, detail, view, first_ns))
+    said = note(in_words(trace, analysis, detail, None if zero else view, first_ns))
     return Markup("""<div class="timeline" data-shared="{}"{}>
 {}
-<div class="steer" role="group" aria-label="Part of the timeline that is shown">
-<button type="button" class="all">all</button>
-<button type="button" class="previous" aria-label="previous step">&lsaquo;</button>
-<label>step <select class="step"></select></label>
-<button type="button" class="next" aria-label="next step">&rsaquo;</button>
-<label>find <input type="search" class="find" placeholder="name" spellcheck="false"></label>
-<button type="button" class="found-next" hidden>next</button>
-<output class="found"></output>
-</div>
-<p class="hint">{}</p>
+{}
 <div class="plot" tabindex="0" role="application" aria-label="Timeline"></div>
-<p class="drawn" aria-live="off"></p>
+<div class="drawer">
+<div class="sums" role="region" aria-label="Sums of the selection" tabindex="-1" hidden></div>
 <div class="chosen" aria-live="polite" hidden></div>
+</div>
+<p class="drawn" aria-live="off"></p>
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
 <script type="application/x-deflate" class="columns">{}</script>
-</div>""").format(shared, first, said, KEYS, escape(packed(trace, analysis, detail, view)))
+</div>""").format(
+        shared,
+        first,
+        said,
+        toolbar(),
+        escape(packed(trace, analysis, detail, counted, since=zero.since if zero else "", beside=bool(shared))),
+    )
 
 
 def in_words(
-    trace: Trace, analysis: Analysis, detail: Detail, view: Window, first_ns: tuple[float, float] | None = None
+    trace: Trace, analysis: Analysis, detail: Detail, view: Window | None, first_ns: tuple[float, float] | None = None
 ) -> str:
-    """Return in plain text what is in the page, what of it is merged and what is left out."""
+    """Return in plain text what is in the page, what of it is merged and what is left out.
+
+    `view` is what is shown at first, if it is of this trace's own choice.
+    """
     sentences = [_shown(trace, detail, view, first_ns)]
-    events, blocks = merged(detail.lanes)
+    events, blocks = merged(lane for lane in detail.lanes if not lane.folded)
     if blocks:
         if detail.full:
             sentences.append(f"{len(detail.full):,} of them are here in full.")
@@ -84,6 +99,7 @@ def in_words(
         sentences.append(f"{where}{short} are merged into {blocks:,} blocks, whose single events are not in this page.")
     else:
         sentences.append("Each event is here; what is narrower than a pixel is drawn as a block that says how many.")
+    sentences += _inside(detail)
     sentences += not_drawn(detail.left_out)
     why = analysis.profile.withheld
     reason = analysis.profile.gravest(why.busy, why.overlap)
@@ -92,14 +108,30 @@ def in_words(
     return " ".join(sentences)
 
 
-def _shown(trace: Trace, detail: Detail, view: Window, first_ns: tuple[float, float] | None) -> str:
+def _inside(detail: Detail) -> Iterator[str]:
+    """Yield what is folded at first, and what of it is merged."""
+    inner = [lane for lane in detail.lanes if lane.folded]
+    if not inner:
+        return
+    frames = any(lane.source == "frames" for lane in inner)
+    ops = any(lane.source == "ops" for lane in inner)
+    named = " and ".join([*(["Python frames"] if frames else []), *(["ops further inside"] if ops else [])])
+    events, blocks = merged(inner)
+    but = " outside of the steps shown at first" if detail.folded_full else ""
+    short = f"{events:,} of them that are shorter than {duration(detail.folded_narrow_ns)}{but}"
+    yield f"Folded at first: {named}{f'; {short} are merged into {blocks:,} blocks' if blocks else ''}."
+
+
+def _shown(trace: Trace, detail: Detail, view: Window | None, first_ns: tuple[float, float] | None) -> str:
     if trace.steps.source == WHOLE_TRACE:
         return f"The whole trace, {duration(detail.window.span_ns)}."
     names = step_names(trace)
+    steps = "The only step" if len(names) == 1 else f"All {len(names):,} steps"
+    if view is None:
+        return f"{steps}, {duration(detail.window.span_ns)}."
     which = names[view.first] if view.first == view.last else f"{names[view.first]} to {names[view.last]}"
     them = "it" if view.first == view.last else "they"
     first = f"shown at first: {which}, with the GPU work that {them} launched, {duration(view.span_ns)}"
     if first_ns is not None:
         first = f"shown at first: {duration(first_ns[1])} from the start of {which}"
-    steps = "The only step" if len(names) == 1 else f"All {len(names):,} steps"
     return f"{steps}, {duration(detail.window.span_ns)}; {first}."

@@ -13,7 +13,7 @@ from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.kinds import KINDS, PROFILER, STALL
-from pinprof.report.timeline.lanes import Lane
+from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.window import choose_window
 from pinprof.report.words import cut
@@ -139,6 +139,7 @@ DESCRIBED: dict[str, Callable[[Facts, int], Values]] = {
     "stalls": _of_stall,
     "annotations": lambda facts, row: _of_event(facts, facts.trace.annotations, row),
     "ops": lambda facts, row: _of_event(facts, facts.trace.ops, row),
+    "frames": lambda facts, row: _of_event(facts, facts.trace.functions, row),
     "calls": lambda facts, row: {**_of_event(facts, facts.trace.calls, row), "around": facts.around.call[row]},
     "gpu": _of_activity,
 }

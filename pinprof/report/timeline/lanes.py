@@ -2,14 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.intervals import Intervals, gaps, intersect, subtract, union
 from pinprof.report.timeline import kinds
+from pinprof.report.timeline.lane import Lane, LeftOut, lane_at, lane_of, levels
+from pinprof.report.timeline.nested import DEEPEST_OP, deeper_ops, frame_lanes
 from pinprof.report.timeline.window import Window
+from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.tables import (
     HOST_MEMORIES,
     KERNEL,
@@ -17,9 +20,9 @@ from pinprof.trace.tables import (
     MEMSET,
     NONE,
     WHOLE_TRACE,
+    Bools,
     HostEvents,
     Int64s,
-    Table,
     Trace,
 )
 from pinprof.trace.threads import STEP_PREFIX
@@ -32,41 +35,15 @@ MAX_THREADS, MAX_STREAMS = 4, 12
 ROLES = ("main", "autograd", "pin_memory", "other")
 
 
-@dataclass(frozen=True)
-class Lane:
-    """Rectangles in a row, sorted by kind, then by start; times in ns."""
+def lay_out(
+    trace: Trace, analysis: Analysis, window: Window, *, nested: bool = False
+) -> tuple[list[Lane], list[LeftOut]]:
+    """Return all lanes with events in the window from top to bottom, and what has no lane.
 
-    group: str
-    label: str
-    source: str
-    """What `row` counts: rows of `ops`, `annotations`, `calls`, `gpu`, `steps` or `stalls`; nothing in an `overlap`."""
-    start_ns: Int64s
-    end_ns: Int64s
-    kind: Int64s
-    """Index into KINDS."""
-    row: Int64s
-    """The event; of a block of merged ones the longest."""
-    count: Int64s
-    """How many events it stands for."""
-    busy_ns: Int64s
-    """Their summed duration."""
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Events in the window that no lane shows."""
-
-    count: int
-    what: str
-
-
-def lay_out(trace: Trace, analysis: Analysis, window: Window) -> tuple[list[Lane], list[LeftOut]]:
-    """Return all lanes with events in the window from top to bottom, and what has no lane."""
+    Those that are folded at first are there if `nested`.
+    """
     lanes, left_out = [_step_lane(trace, window)], []
-    for found in (*_host_lanes(trace, analysis, window), *_gpu_lanes(trace, window)):
+    for found in (*_host_lanes(trace, analysis, window, nested=nested), *_gpu_lanes(trace, window)):
         if isinstance(found, LeftOut):
             left_out.append(found)
         else:
@@ -88,35 +65,9 @@ def not_drawn(left_out: Iterable[LeftOut]) -> list[str]:
     return [f"Not drawn: {'; '.join(f'{count:,} {what}' for what, count in counts.items())}."] if counts else []
 
 
-def levels(start: Int64s, end: Int64s, limit: int) -> Int64s:
-    """Return the level of each event (sorted by start) among those that it overlaps, -1 from `limit` on.
-
-    Of properly nested events this is the depth. Events of one level never overlap.
-    """
-    level = np.full(len(start), NONE, np.int64)
-    rest = np.arange(len(start))
-    for depth in range(limit):
-        if len(rest) == 0:
-            break
-        reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end[rest])[:-1]))
-        outer = start[rest] >= reach
-        level[rest[outer]] = depth
-        rest = rest[~outer]
-    return level
-
-
-def _lane(group: str, label: str, source: str, table: Table, rows: Int64s, kind: Int64s | int) -> Lane:
-    kind = np.broadcast_to(np.asarray(kind, np.int64), rows.shape)
-    return _sorted(group, label, source, table.start_ns[rows], table.end_ns[rows], kind, rows)
-
-
-def _sorted(group: str, label: str, source: str, start: Int64s, end: Int64s, kind: Int64s, row: Int64s) -> Lane:
-    order = np.lexsort((start, kind))
-    start, end = start[order], end[order]
-    return Lane(group, label, source, start, end, kind[order], row[order], np.ones(len(order), np.int64), end - start)
-
-
 def _clipped(lane: Lane, window: Window) -> Lane:
+    if lane.source == "frames":  # what is told of one is its own length, and most begin before all else
+        return lane
     start, end = (np.clip(times, window.start_ns, window.end_ns) for times in (lane.start_ns, lane.end_ns))
     return replace(lane, start_ns=start, end_ns=end)
 
@@ -127,10 +78,10 @@ def _step_lane(trace: Trace, window: Window) -> Lane:
     rows = np.flatnonzero(window.holds(steps.start_ns, steps.end_ns) & marked)
     kind = np.full(len(rows), kinds.STEP)
     where = "host" if steps.on_host else "GPU"
-    return _sorted("Steps", where, "steps", steps.start_ns[rows], steps.end_ns[rows], kind, rows)
+    return lane_at("Steps", where, "steps", steps.start_ns[rows], steps.end_ns[rows], kind, rows)
 
 
-def _host_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lane | LeftOut]:
+def _host_lanes(trace: Trace, analysis: Analysis, window: Window, *, nested: bool) -> Iterator[Lane | LeftOut]:
     tables = (trace.annotations, trace.ops, trace.calls)
     here = [np.flatnonzero(window.holds(table.start_ns, table.end_ns)) for table in tables]
     threads = np.concatenate([table.thread[rows] for table, rows in zip(tables, here, strict=True)])
@@ -139,34 +90,48 @@ def _host_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[La
     used.sort(key=lambda index: (ROLES.index(trace.threads[index].role), -per_thread[index]))
     for index in used[:MAX_THREADS]:
         mine = [rows[table.thread[rows] == index] for table, rows in zip(tables, here, strict=True)]
-        yield from _thread_lanes(trace, analysis, index, mine)
+        yield from _thread_lanes(trace, analysis, index, mine, nested=nested)
+        if nested:
+            yield from frame_lanes(trace, window, index, _thread(trace, index))
     others = used[MAX_THREADS:]
     yield LeftOut(int(sum(per_thread[index] for index in others)), f"events of {len(others)} more host threads")
 
 
-def _thread_lanes(trace: Trace, analysis: Analysis, index: int, rows: list[Int64s]) -> Iterator[Lane | LeftOut]:
+def _thread(trace: Trace, index: int) -> str:
     thread = trace.threads[index]
-    group = f"Host thread {thread.tid} ({thread.role})"
+    return f"thread {thread.tid} ({thread.role})"
+
+
+def _thread_lanes(
+    trace: Trace, analysis: Analysis, index: int, rows: list[Int64s], *, nested: bool
+) -> Iterator[Lane | LeftOut]:
+    group = f"Host {_thread(trace, index)}"
     annotations, ops, calls = rows
     stalls = analysis.details.syncs.stalls
     stalled = np.flatnonzero(np.isin(stalls.call, calls))
     kind = np.where(stalls.profiler, kinds.PROFILER, kinds.STALL + analysis.details.syncs.cause)[stalled]
     call = stalls.call[stalled]
-    yield _sorted(group, "stalls", "stalls", trace.calls.start_ns[call], trace.calls.end_ns[call], kind, stalled)
+    yield lane_at(group, "stalls", "stalls", trace.calls.start_ns[call], trace.calls.end_ns[call], kind, stalled)
     no_step = ~trace.annotations.named(lambda name: name.startswith(STEP_PREFIX))[annotations]
     marks = annotations[no_step]
     yield from _stack(group, "annotations", trace.annotations, marks, kinds.ANNOTATION, ANNOTATION_LEVELS)
-    yield from _stack(group, "ops", trace.ops, ops, kinds.OP, OP_LEVELS)
+    yield from _stack(group, "ops", trace.ops, ops, kinds.OP, OP_LEVELS, counted=not nested)
     yield from _stack(group, "calls", trace.calls, calls, kinds.CALL, CALL_LEVELS)
+    if nested:
+        level = levels(trace.ops.start_ns[ops], trace.ops.end_ns[ops], DEEPEST_OP)
+        yield from deeper_ops(trace, _thread(trace, index), ops, level, OP_LEVELS)
 
 
-def _stack(group: str, label: str, table: HostEvents, rows: Int64s, kind: int, limit: int) -> Iterator[Lane | LeftOut]:
-    """Yield a lane for each level of nesting up to the limit."""
+def _stack(
+    group: str, label: str, table: HostEvents, rows: Int64s, kind: int, limit: int, *, counted: bool = True
+) -> Iterator[Lane | LeftOut]:
+    """Yield a lane for each level of nesting up to the limit, and how many are deeper if these are to be `counted`."""
     level = levels(table.start_ns[rows], table.end_ns[rows], limit)
     for depth in range(limit):
         name = label if depth == 0 else ""
-        yield _lane(group, name, label, table, rows[level == depth], kind)
-    yield LeftOut(int((level == NONE).sum()), f"{label} nested deeper than {limit}")
+        yield lane_of(group, name, label, table, rows[level == depth], kind)
+    if counted:
+        yield LeftOut(int((level == NONE).sum()), f"{label} nested deeper than {limit}")
 
 
 def _gpu_lanes(trace: Trace, window: Window) -> Iterator[Lane | LeftOut]:
@@ -191,11 +156,12 @@ def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterat
     gpu = trace.gpu
     copy = kinds.COPY + gpu.direction[rows].astype(np.int64) * len(HOST_MEMORIES) + gpu.host_memory[rows]
     category = gpu.category[rows]
-    kind = np.select((category == MEMCPY, category == MEMSET), (copy, kinds.MEMSET_KIND), kinds.KERNEL_KIND)
+    kernel = np.where(is_collective_kernel(gpu)[rows], kinds.COLLECTIVE_KIND, kinds.KERNEL_KIND)
+    kind = np.select((category == MEMCPY, category == MEMSET), (copy, kinds.MEMSET_KIND), kernel)
     level = levels(gpu.start_ns[rows], gpu.end_ns[rows], STREAM_LEVELS)
     for depth in range(STREAM_LEVELS):
         label = f"stream {stream}" if depth == 0 else ""
-        yield _lane(group, label, "gpu", gpu, rows[level == depth], kind[level == depth])
+        yield lane_of(group, label, "gpu", gpu, rows[level == depth], kind[level == depth])
     yield LeftOut(int((level == NONE).sum()), f"activities of stream {stream} beside {STREAM_LEVELS} others")
 
 
@@ -203,15 +169,17 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
     """Return the band that says when a device computed, copied, did both, or nothing, from its first work on."""
     gpu = trace.gpu
 
-    def times(category: int) -> Intervals:
-        chosen = rows[gpu.category[rows] == category]
-        return union(gpu.start_ns[chosen], gpu.end_ns[chosen])
+    def times(chosen: Bools) -> Intervals:
+        return union(gpu.start_ns[rows[chosen]], gpu.end_ns[rows[chosen]])
 
-    kernels, copies, memsets = times(KERNEL), times(MEMCPY), times(MEMSET)
+    category, talks = gpu.category[rows], is_collective_kernel(gpu)[rows]
+    kernels, copies, memsets = (times(category == one) for one in (KERNEL, MEMCPY, MEMSET))
+    alone, compute = subtract(kernels, copies), times((category == KERNEL) & ~talks)
     parts = {
         kinds.IDLE: gaps(union(gpu.start_ns[rows], gpu.end_ns[rows])),
         kinds.MEMSET_ONLY: subtract(subtract(memsets, kernels), copies),
-        kinds.COMPUTE_ONLY: subtract(kernels, copies),
+        kinds.COMPUTE_ONLY: intersect(alone, compute),
+        kinds.COLLECTIVE_ONLY: subtract(alone, compute),
         kinds.COPY_ONLY: subtract(copies, kernels),
         kinds.BOTH: intersect(kernels, copies),
     }
@@ -219,4 +187,4 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
     kind = np.repeat(list(parts), [len(part.start) for part in parts.values()])
     inside = window.holds(start, end)
     row = np.full(int(inside.sum()), NONE, np.int64)
-    return _sorted(group, "overlap", "overlap", start[inside], end[inside], kind[inside], row)
+    return lane_at(group, "overlap", "overlap", start[inside], end[inside], kind[inside], row)

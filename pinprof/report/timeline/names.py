@@ -5,6 +5,7 @@ import re
 import numpy as np
 
 from pinprof.report.words import cut, printable
+from pinprof.trace.frames import called_name
 from pinprof.trace.serving import is_serving
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
@@ -12,7 +13,19 @@ from pinprof.trace.threads import STEP_PREFIX
 MAX_LABEL = 40
 """Longest label in characters."""
 
-DECORATION = re.compile(r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: ")
+DECORATION = re.compile(
+    r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: "
+    r"|^(?:ampere|volta|turing|maxwell|pascal|sm\d+_xmma|cutlass\d*_\d+(?:_tensorop|_simt|_wmma)?)_(?=\w)"
+)
+"""What many names begin with, so that what tells them apart would be cut off in a narrow rectangle."""
+WRAPPER = re.compile(
+    r"^(?:\w*elementwise_kernel\w*|reduce_kernel|multi_tensor_apply_kernel|Kernel2?|device_kernel"
+    r"|gpu_kernel_impl\w*|[AB]Unary\w*|BinaryFunctor|func_wrapper_t|ReduceOp|TensorList\w*"
+    r"|std|array|function|c10|at|native|cuda|detail|\w+_internal|cutlass|kernel|gemm|TensorIteratorBase|operator|lambda"
+    r"|bool|char|int|long|short|float|double|half|unsigned|signed|const|void|u?int\d*_t|Half|BFloat16|complex)$"
+)
+"""Templates and types of kernels that do a thing which only an argument of theirs names, as torch and CUTLASS do it."""
+WORD = re.compile(r"(?<!#)\b[A-Za-z_]\w*")
 ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
 ARGUMENTS = re.compile(r"(?<=\w)[<(].*", re.DOTALL)
 
@@ -40,9 +53,23 @@ def shown_numbers(trace: Trace) -> Int64s:
 
 
 def short(name: str) -> str:
-    """Return what is left of a name without its template arguments: of a kernel the template's own name; plain text."""
+    """Return what is left of a name in a narrow rectangle, as plain text.
+
+    Of a template it is its own name, or what tells which of many such kernels it is: of `elementwise_kernel<..,
+    CUDAFunctor_add<float>, ..>` the functor. Of a Python function it is its name without the file.
+    """
     plain = DECORATION.sub("", printable(name))
+    called = called_name(plain)
+    if called:
+        return _cut(called)
     head = ARGUMENTS.sub("", plain)
     if head != plain:
         head = head.rsplit("::", maxsplit=1)[-1]
-    return head if len(head) <= MAX_LABEL else head[: MAX_LABEL - 1] + "…"
+        if WRAPPER.match(head):
+            told = next((word for word in WORD.findall(plain[: 20 * MAX_LABEL]) if not WRAPPER.match(word)), head)
+            head = DECORATION.sub("", told)
+    return _cut(head)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"

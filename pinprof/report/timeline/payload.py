@@ -8,11 +8,13 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import Doubted
+from pinprof.report.timeline.awaited import awaited_rows
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import BAND, Detail
-from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES, faded, ink, shades
-from pinprof.report.timeline.lanes import Lane
+from pinprof.report.timeline.hues import faded, ink, shades
+from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES
+from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.names import short, step_names
 from pinprof.report.timeline.window import Window
 from pinprof.report.words import cut
@@ -22,7 +24,12 @@ ABSENT, UNDRAWN, FIRST = 0, 1, 2
 """A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
 
 
+LINKS = frozenset({"launch", "awaited"})
+"""Columns of links, which rise as their lanes do: their differences are kept."""
 Columns: TypeAlias = "dict[str, np.ndarray]"
+
+
+OF_THREADS, MAIN = frozenset({"stalls", "annotations", "ops", "calls"}), "(main)"
 
 
 class Page(NamedTuple):
@@ -32,6 +39,8 @@ class Page(NamedTuple):
     analysis: Analysis
     calls: Int64s
     """Per call the number of its rectangle, counted over all lanes, plus FIRST; else UNDRAWN; at NONE ABSENT."""
+    work: Int64s
+    """The same per GPU activity."""
     around: Surroundings
     names: "_Interned"
 
@@ -41,14 +50,27 @@ class Page(NamedTuple):
         return self.analysis.profile.withheld
 
 
-def packed(trace: Trace, analysis: Analysis, detail: Detail, view: Window) -> str:
-    """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight."""
+def packed(
+    trace: Trace, analysis: Analysis, detail: Detail, view: Window, *, since: str = "", beside: bool = False
+) -> str:
+    """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight.
+
+    What starts then is `since`, if the axis is to count from it in all views. With other timelines `beside` it, host
+    threads but the main one are folded at first.
+    """
     block, names = PackedColumns(), _Interned()
-    page = Page(trace, analysis, _numbers(detail.lanes, len(trace.calls)), Surroundings.of(trace, analysis), names)
+    calls, work = (
+        _numbers(detail.lanes, source, len(table)) for source, table in (("calls", trace.calls), ("gpu", trace.gpu))
+    )
+    page = Page(trace, analysis, calls, work, Surroundings.of(trace, analysis), names)
     lanes = [_lane(page, lane, block, view.start_ns) for lane in detail.lanes]
     for place, times in detail.shares.items():
         lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(BAND, times, strict=True)}
+    for place, lane in enumerate(detail.lanes):
+        if beside and lane.source in OF_THREADS and MAIN not in lane.group:
+            lanes[place]["folded"] = True
     header = {
+        **({"since": cut(since)} if since else {}),
         "names": [cut(name) for name in names.numbers],
         "shorts": [short(name) for name in names.numbers],
         "around": page.around.lines,
@@ -75,11 +97,11 @@ class _Interned:
         return np.array(numbers, np.int64)[inverse.ravel()]
 
 
-def _numbers(lanes: tuple[Lane, ...], calls: int) -> Int64s:
-    result, base = np.full(calls + 1, UNDRAWN, np.int64), 0
+def _numbers(lanes: tuple[Lane, ...], source: str, count: int) -> Int64s:
+    result, base = np.full(count + 1, UNDRAWN, np.int64), 0
     result[NONE] = ABSENT
     for lane in lanes:
-        if lane.source == "calls":
+        if lane.source == source:
             alone = np.flatnonzero(lane.count == 1)
             result[lane.row[alone]] = base + alone + FIRST
         base += len(lane)
@@ -93,11 +115,15 @@ def _lane(page: Page, lane: Lane, block: PackedColumns, zero_ns: int) -> dict[st
     if (lane.count > 1).any():
         columns |= {"count": block.add(lane.count), "busy": block.add(lane.busy_ns)}
     for name, values in COLUMNS[lane.source](page, lane.row).items():
-        columns[name] = block.add_signed(np.diff(values, prepend=0)) if name == "launch" else block.add(values)
+        columns[name] = block.add_signed(np.diff(values, prepend=0)) if name in LINKS else block.add(values)
+    if lane.names:
+        columns["name"] = block.add(page.names.codes(lane.names, lane.row))
     place: dict[str, Any] = {}
     if lane.source == "gpu":
         gpu, row = page.trace.gpu, lane.row[0]
         place = {"device": int(gpu.device[row]), "stream": f"stream {gpu.stream[row]}"}
+    if lane.folded:
+        place["folded"] = True
     return {"group": lane.group, "label": lane.label, "source": lane.source, **place, "columns": columns}
 
 
@@ -110,6 +136,7 @@ def _of_stalls(page: Page, rows: Int64s) -> Columns:
     columns = {**_named(page, page.trace.calls, stalls.call[rows]), "around": page.around.stall[rows]}
     if page.withheld.stalls or page.withheld.drain:
         return columns
+    columns["awaited"] = page.work[awaited_rows(page.trace, stalls, rows)]
     return {**columns, "drain": stalls.drain_ns[rows], "own": stalls.own_ns[rows], "bubble": stalls.bubble_ns[rows]}
 
 
@@ -135,10 +162,12 @@ COLUMNS: dict[str, Callable[[Page, Int64s], Columns]] = {
     "steps": lambda _, rows: {"step": rows},
     "annotations": lambda page, rows: _named(page, page.trace.annotations, rows),
     "ops": lambda page, rows: _named(page, page.trace.ops, rows),
+    "frames": lambda page, rows: _named(page, page.trace.functions, rows),
     "calls": lambda page, rows: {**_named(page, page.trace.calls, rows), "around": page.around.call[rows]},
     "stalls": _of_stalls,
     "gpu": _of_gpu,
     "overlap": lambda *_: {},
+    "changes": lambda *_: {},
 }
 """What is said of the rows of a lane's source beside their times."""
 
@@ -153,6 +182,7 @@ def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:
             "group": KINDS[kind].group,
             "shades": (*shades(KINDS[kind].colour), faded(KINDS[kind].colour)),
             "ink": ink(KINDS[kind].colour),
+            "pattern": KINDS[kind].pattern,
             "byName": kind in MANY_NAMES,
             "isCopy": COPY <= kind < IDLE,
         }

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.report.timeline.lanes import Lane, LeftOut, lay_out, merged, not_drawn
+from pinprof.report.timeline.lane import Lane, LeftOut
+from pinprof.report.timeline.lanes import lay_out, merged, not_drawn
 from pinprof.report.timeline.window import Window, choose_window
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import duration

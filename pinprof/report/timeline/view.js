@@ -1,86 +1,31 @@
-// One timeline on the page: its state, and what is drawn again when the state changes.
+// One timeline on the page: what it shows, marks and tells.
 
-const LABEL_MIN = 34; // pixels; narrower rectangles have no label
-const LABEL_PADDING = 3; // pixels
-const WIDE_MARK = 160; // pixels; on what is wider, the name of a mark stands in the middle
-const EDGE = 0.01; // of a step's length, shown before and after it
 const AROUND = 0.35; // of what a finding is about, shown before and after it
-const NEAREST = 20; // ns; no view is shorter
+const BESIDE = 20; // pixels around marks that are brought into sight
 
-const made = (tag, className, text = "") => {
-  const element = document.createElement(tag);
-  element.className = className;
-  element.textContent = text;
-  return element;
-};
-
-const clamped = ([from, to], [least, most]) => {
-  const span = Math.min(Math.max(to - from, NEAREST), most - least);
-  const start = Math.min(Math.max((from + to - span) / 2, least), most - span);
-  return [start, start + span];
-};
-
-const widenedBy = ([from, to], share) => [from - share * (to - from), to + share * (to - from)];
-
-class Timeline {
-  constructor(root, data) {
-    this.root = root;
-    this.data = data;
-    this.plot = root.querySelector(".plot");
-    this.whole = widenedBy(data.whole, EDGE);
-    this.first = root.dataset.first ? JSON.parse(root.dataset.first) : widenedBy(data.view, EDGE);
-    this.view = clamped(this.first, this.whole);
-    this.folded = new Set();
-    this.hidden = new Set();
-    this.colours = coloursOf(data);
-    this.marks = [];
-    this.link = undefined;
-    this.isFound = undefined;
-    this.drawn = new Map();
-  }
-
-  get width() {
-    return Math.max(this.plot.clientWidth - ROOM.l - ROOM.r, 100);
-  }
-
-  // Draws what is to be seen of the lanes; returns when plotly is done.
-  async draw() {
-    const [from, to] = this.view;
-    const pixel = (to - from) / this.width;
-    const around = widenedBy(this.view, MARGIN);
-    this.placed = layOut(this.data, this.folded);
-    this.drawn = new Map();
-    const rows = [];
-    for (const [lane, place] of this.placed.places) {
-      const cells = cellsOf(lane, ...around, pixel, this.hidden, this.isFound);
-      if (!cells.length) continue;
-      const drawn = { cells, edges: edgesOf(cells, LEAST * pixel) };
-      this.drawn.set(lane, drawn);
-      rows.push(rowOf(this.data, this.colours, drawn, place, around, this.isFound !== undefined));
-    }
-    const { shapes, notes } = marksOf(this.marks, this.link, this.placed.places);
-    const layout = layoutOf(this.data, this.placed, this.view, shapes, this.width);
-    this.plot.style.height = `${layout.height}px`;
-    await Plotly.react(this.plot, rows, layout, {
-      displaylogo: false,
-      responsive: true,
-      doubleClick: false,
-      modeBarButtons: [["zoom2d", "pan2d"], ["toImage"]],
-    });
-    this.drawLabels(notes);
-    this.drawHeadings();
-    this.sayMerged();
-  }
-
-  // Shows a part of the trace, in ns; drawings that come in quick succession become one.
+class Timeline extends Sheet {
+  // Shows a part of the trace, in ns.
   show(view, quietly = false) {
     this.view = quietly ? view : clamped(view, this.whole); // a timeline that shares its view may end before it
+    this.stage.tip.hidden = true;
+    this.isLeading = !quietly;
     if (!quietly) this.onShow?.(this.view);
-    this.pending ??= Promise.resolve().then(() => {
-      this.pending = undefined;
-      return this.draw();
-    });
-    return this.pending;
+    return this.draw();
+  }
+
+  // Shows `factor` times as much, with the time at a place (0 to 1) of the width staying there.
+  zoom(factor, place = 0.5) {
+    const [from, to] = this.view;
+    const [least, most] = this.whole;
+    const span = Math.min(Math.max((to - from) * factor, NEAREST), most - least);
+    const start = from + place * (to - from) - place * span;
+    return this.show([start, start + span]);
+  }
+
+  // Moves by a share of what is shown.
+  move(share) {
+    const [from, to] = this.view;
+    return this.show([from + (to - from) * share, to + (to - from) * share]);
   }
 
   showStep(step) {
@@ -93,128 +38,71 @@ class Timeline {
     return referenceStep(this.data, this.view);
   }
 
-  // What is drawn at a place of the window.
-  at(event) {
-    const bounds = this.plot.getBoundingClientRect();
-    const x = event.clientX - bounds.left - ROOM.l;
-    const y = (event.clientY - bounds.top - ROOM.t) / this.rowHeight - 0.6;
-    if (x < 0 || x > this.width) return undefined;
-    for (const [lane, drawn] of this.drawn) {
-      if (Math.abs(this.placed.places.get(lane) - y) > HALF) continue;
-      return cellAt(drawn, this.view[0] + (x / this.width) * (this.view[1] - this.view[0]));
-    }
-    return undefined;
+  // Hides or shows a kind.
+  toggle(kind) {
+    if (!this.hidden.delete(kind)) this.hidden.add(kind);
+    this.rows.clear();
+    this.version += 1;
+    return this.draw();
   }
 
-  get rowHeight() {
-    return (this.placed.rows * ROW) / (this.placed.rows + 0.2);
-  }
-
-  pixelsOf(place) {
-    return ROOM.t + (place + 0.6) * this.rowHeight;
-  }
-
-  layer(name) {
-    const found = this.plot.querySelector(`:scope > .${name}`);
-    if (found) return found;
-    const layer = made("div", name);
-    this.plot.append(layer);
-    return layer;
-  }
-
-  // Names in the rectangles that are wide enough, and of what is marked, as a layer above the plot.
-  drawLabels(notes) {
-    const [from, to] = this.view;
-    const scale = this.width / (to - from);
-    const labels = document.createDocumentFragment();
-    for (const [lane, { cells, edges }] of this.drawn) {
-      const top = this.pixelsOf(this.placed.places.get(lane));
-      cells.forEach((cell, at) => {
-        const left = (Math.max(edges[2 * at], from) - from) * scale;
-        const width = (Math.min(edges[2 * at + 1], to) - from) * scale - left;
-        if (width < LABEL_MIN) return;
-        const label = made("span", "", labelOf(this.data, cell, cell.count));
-        label.style.color = this.data.kinds[cell.kind].ink;
-        if (this.isFound && !cell.found) label.style.color = "var(--muted)";
-        label.style.left = `${ROOM.l + left + LABEL_PADDING}px`;
-        label.style.top = `${top}px`;
-        label.style.width = `${width - 2 * LABEL_PADDING}px`;
-        labels.append(label);
-      });
-    }
-    for (const { what, start, end, place } of notes.filter((one) => one.start < to && one.end > from)) {
-      const mark = made("span", "mark", what);
-      const [left, right] = [Math.max(start, from), Math.min(end, to)].map((time) => ROOM.l + (time - from) * scale);
-      const isWide = right - left > WIDE_MARK;
-      mark.style.left = `${isWide ? (left + right) / 2 : Math.min(left, ROOM.l + this.width - WIDE_MARK / 2)}px`;
-      mark.classList.toggle("centred", isWide);
-      mark.style.top = `${this.pixelsOf(place)}px`;
-      labels.append(mark);
-    }
-    this.layer("labels").replaceChildren(labels);
-  }
-
-  // The names of the groups: buttons that fold their lanes.
-  drawHeadings() {
-    const layer = this.layer("headings");
-    const focused = document.activeElement?.dataset?.group;
-    layer.replaceChildren();
-    for (const { group, place, lanes } of this.placed.headings) {
-      const isFolded = this.folded.has(group);
-      const button = made("button", "", `${isFolded ? "▸" : "▾"} ${group}${isFolded ? `: ${lanes} lanes folded` : ""}`);
-      button.type = "button";
-      button.dataset.group = group;
-      button.setAttribute("aria-expanded", String(!isFolded));
-      button.style.top = `${this.pixelsOf(place)}px`;
-      button.addEventListener("click", () => {
-        if (!this.folded.delete(group)) this.folded.add(group);
-        this.draw();
-      });
-      layer.append(button);
-      if (group === focused) button.focus();
-    }
-  }
-
-  sayMerged() {
-    let [events, blocks, alone] = [0, 0, 0];
-    for (const [lane, { cells }] of this.drawn) {
-      if (lane.source === "overlap") continue;
-      for (const { count } of cells) {
-        if (count > 1) [events, blocks] = [events + count, blocks + 1];
-        else alone += 1;
-      }
-    }
-    const why = `narrower than a pixel here${this.data.lanes.some((lane) => lane.count) ? " or merged in this page" : ""}`;
-    const merged = blocks ? `, ${counted(events)} more, ${why}, as ${counted(blocks)} blocks` : "";
-    const span = `${duration(this.view[1] - this.view[0])} shown`;
-    this.root.querySelector(".drawn").textContent = `${span}: ${counted(alone)} events one by one${merged}.`;
-  }
-
-  // Marks events: [what, lane, start, end], and says what is known of the first.
+  // Marks events: [what, lanes, start, end], and says what is known of them: lists of lines, or elements.
   mark(marks, link, words) {
     this.marks = marks;
     this.link = link;
     const chosen = this.root.querySelector(".chosen");
     chosen.hidden = !words?.length;
-    chosen.replaceChildren(...(words ?? []).map(asParagraphs));
+    chosen.replaceChildren(...(words ?? []).map((one) => (one instanceof Node ? one : asParagraphs(one))));
+    if (words?.length) chosen.append(closing("close", () => this.unmark()));
+    return this.draw().then(() => words?.length && this.reveal(marks));
   }
 
-  // Marks an event and what launched it; the view is widened if the launch lies outside.
+  // Marks an event and what launched it or what it waits for, and tells of them.
   choose(cell) {
     const { lane, first } = cell;
     const own = { what: cell.count > 1 ? "block" : "chosen", lanes: [lane], start: cell.start, end: cell.end };
-    const launch = cell.count === 1 && lane.launch ? linked(this.data, lane.launch[first]) : undefined;
-    if (!launch) {
-      this.mark([own], undefined, [wordsOf(this.data, cell)]);
-      return this.show(this.view);
-    }
-    this.folded.delete(launch.lane.group);
-    const [start, end] = [launch.lane.start[launch.first], launch.lane.end[launch.first]];
-    const its = { what: "its launch", lanes: [launch.lane], start, end };
-    const launchCell = newCell(launch.lane, launch.first);
-    this.mark([own, its], { from: launch, to: cell }, [wordsOf(this.data, cell), wordsOf(this.data, launchCell)]);
+    this.chosen = { lane, at: first };
+    const column = cell.count === 1 ? (lane.launch ?? lane.awaited) : undefined;
+    const other = column && linked(this.data, column[first]);
+    if (!other) return this.mark([own], undefined, [toldOf(this, cell)]);
+    this.folded.delete(other.lane.group);
+    const its = { what: lane.launch ? "its launch" : "awaited work", lanes: [other.lane] };
+    [its.start, its.end] = [other.lane.start[other.first], other.lane.end[other.first]];
+    const link = lane.launch ? { from: other, to: cell } : undefined;
+    const told = toldOf(this, newCell(other.lane, other.first), lane.launch ? "its launch" : "awaited work");
+    return this.mark([own, its], link, [toldOf(this, cell), told]);
+  }
+
+  // Scrolls the page as far as marks are hidden, by what is told of them or by the axis; the first ones matter most.
+  reveal(marks) {
+    const reaches = marks.map(({ lanes }) => reachOf(this.placed.tops, lanes)).filter(Boolean);
+    if (!reaches.length) return;
+    const { top } = this.stage.body.getBoundingClientRect();
+    const above = this.stage.head.getBoundingClientRect().bottom + BESIDE;
+    const below = this.root.querySelector(".drawer").getBoundingClientRect().top - BESIDE;
+    const isTogether = Math.max(...reaches.flat()) - Math.min(...reaches.flat()) < below - above;
+    const [first, last] = isTogether ? [Math.min(...reaches.flat()), Math.max(...reaches.flat())] : reaches[0];
+    if (top + last > below) scrollBy(0, top + last - below);
+    else if (top + first < above) scrollBy(0, top + first - above);
+  }
+
+  unmark() {
+    this.chosen = undefined;
+    return this.mark([], undefined);
+  }
+
+  // Goes to an event and tells of it; what is wide enough to be seen stays where it is.
+  goTo(lane, at) {
+    this.folded.delete(lane.group);
     const [from, to] = this.view;
-    return this.show(start >= from && start <= to ? this.view : widenedBy([Math.min(start, from), Math.max(to, end)], EDGE));
+    const length = lane.end[at] - lane.start[at];
+    const isSeen = lane.start[at] >= from && lane.end[at] <= to && length * 50 > to - from;
+    if (!isSeen) {
+      const half = Math.max(length * 5, 5000);
+      const middle = (lane.start[at] + lane.end[at]) / 2;
+      this.show([middle - half, middle + half]);
+    }
+    return this.choose(newCell(lane, at));
   }
 
   // Zooms to the worst instance of a finding, and marks the wait, the awaited work and the bubble.
@@ -229,58 +117,41 @@ class Timeline {
       return { what, event, lanes: event ? [event.lane] : [], start, end };
     });
     for (const { lanes } of found) for (const { group } of lanes) this.folded.delete(group);
-    const words = found.filter(({ event }) => event);
-    const said = words.map(({ what, event }) => {
-      const [name, ...lines] = wordsOf(this.data, newCell(event.lane, event.first));
-      return [`${what}: ${name}`, ...lines];
-    });
-    this.mark(found, undefined, said);
+    const events = found.filter(({ event }) => event);
+    const told = events.map(({ what, event }) => toldOf(this, newCell(event.lane, event.first), what));
+    this.chosen = events.length ? { lane: events[0].event.lane, at: events[0].event.first } : undefined;
+    this.mark(found, undefined, told);
     return this.show(widenedBy(range, AROUND));
   }
 
   search(text) {
-    this.isFound = text ? searched(this.data, text) : undefined;
-    this.matches = undefined;
-    const said = this.root.querySelector(".found");
-    this.root.querySelector(".found-next").hidden = !text;
-    if (text) {
-      this.matches = this.allMatches();
-      said.textContent = this.matches.length ? `${counted(this.matches.length)} found` : "not found";
-    } else said.textContent = "";
-    this.place = -1;
-    return this.draw();
+    return this.finder.search(text);
   }
 
-  allMatches() {
-    const matches = [];
-    for (const lane of this.data.lanes) {
-      for (let at = 0; at < lane.size; at++) if (this.isFound(lane, at)) matches.push({ lane, at });
-    }
-    return matches.sort((one, other) => one.lane.start[one.at] - other.lane.start[other.at]);
+  // Shows some events among all others, which fade, and goes to the first: [{ lane, at }], or a test of (lane, at).
+  // A lane is one of data.lanes, or its number there.
+  async showEvents(which) {
+    this.root.querySelector(".find").value = "";
+    await this.finder.light(typeof which === "function" ? which : oneOf(this.data, which));
+    return this.finder.next(0);
   }
 
-  // Goes to the next event that was found, the first time to the first one in the view.
   nextMatch() {
-    if (!this.matches?.length) return;
-    const first = this.matches.findIndex(({ lane, at }) => lane.start[at] >= this.view[0]);
-    this.place = this.place < 0 ? Math.max(first, 0) : (this.place + 1) % this.matches.length;
-    const { lane, at } = this.matches[this.place];
-    this.root.querySelector(".found").textContent = `${counted(this.place + 1)} of ${counted(this.matches.length)}`;
-    this.folded.delete(lane.group);
-    const [from, to] = this.view;
-    const isSeen = lane.start[at] >= from && lane.end[at] <= to && (lane.end[at] - lane.start[at]) * 50 > to - from;
-    if (!isSeen) {
-      const half = Math.max((lane.end[at] - lane.start[at]) * 5, 5000);
-      const middle = (lane.start[at] + lane.end[at]) / 2;
-      this.view = clamped([middle - half, middle + half], this.whole);
-    }
-    this.choose(newCell(lane, at));
+    return this.finder.next();
   }
 
   clear() {
-    this.mark([], undefined);
+    this.unmark();
+    this.select(undefined);
     this.root.querySelector(".find").value = "";
     return this.search("");
+  }
+
+  // Selects a time in some lanes, and says their sums; nothing ends it.
+  select(selection) {
+    this.selection = selection;
+    showSums(this);
+    return this.draw();
   }
 }
 

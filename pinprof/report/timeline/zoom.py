@@ -10,9 +10,10 @@ from pinprof.analysis import Analysis
 from pinprof.details import Details
 from pinprof.report.elements import Markup
 from pinprof.report.instances import worst_instance
+from pinprof.report.timeline.awaited import awaited_rows
 from pinprof.report.timeline.window import choose_window
 from pinprof.rules import Finding
-from pinprof.trace.tables import NONE, Int64s, Table, Trace
+from pinprof.trace.tables import NONE, Table
 
 Highlight = tuple[str, str, int, int]
 """What is marked, in which lanes (a lane's source such as `stalls`, or `device N`), and from when to when."""
@@ -56,22 +57,13 @@ def _of_stall(analysis: Analysis, row: int) -> Marked:
     marks = [_mark("the wait", "stalls", trace.calls, call) for call in calls.tolist()]
     if why.stalls or why.drain:
         return _around(marks)
-    awaited = _awaited(trace, int(stalls.copy[row]), int(stalls.device[row]), int(stalls.awaited_end_ns[row]))
-    if awaited != NONE and (stalls.own_ns[row] or stalls.drain_ns[row]):
+    awaited = int(awaited_rows(trace, stalls, np.array([row]))[0])
+    if awaited != NONE:
         marks.append(_mark("awaited work", "gpu", trace.gpu, awaited))
     if stalls.bubble_ns[row]:
         idle = int(stalls.awaited_end_ns[row])
         marks.append(("GPU idle after", f"device {stalls.device[row]}", idle, idle + int(stalls.bubble_ns[row])))
     return _around(marks)
-
-
-def _awaited(trace: Trace, copy: int, device: int, end_ns: int) -> int:
-    """Return the activity whose end the host waited for: its own copy, else the last one to end then."""
-    gpu = trace.gpu
-    if copy != NONE and gpu.end_ns[copy] == end_ns:
-        return copy
-    rows: Int64s = np.flatnonzero((gpu.end_ns == end_ns) & (gpu.device == device))
-    return int(rows[0]) if len(rows) else NONE
 
 
 def _of_copy(details: Details, place: int) -> Marked:

@@ -6,6 +6,7 @@ from markupsafe import escape
 
 from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, note, unbroken
+from pinprof.report.source import Quoting
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.trace.headline import nothing_found
 from pinprof.report.words import MAX_CELL, cut, joint_worth, place, rates_of, site_figures, then_worth, worth
@@ -16,15 +17,17 @@ BEST = 3
 """Findings that stand on top, and whose fix is unfolded."""
 MAX_BUTTONS = 10
 """Sites of a finding that the timeline shows one by one."""
+MAX_QUOTES = 3
+"""Sites of a finding whose lines are quoted."""
 
 
-def best(number: int, analysis: Analysis) -> Iterator[Markup]:
+def best(number: int, analysis: Analysis, quoting: Quoting) -> Iterator[Markup]:
     """Yield the best findings of a trace, each with its saving and its line, linked to all that is known of it."""
     findings = analysis.findings
     if not findings:
         return
     ranked = enumerate(findings[:BEST], start=1)
-    items = Markup().join(_at_a_glance(number, rank, finding, analysis) for rank, finding in ranked)
+    items = Markup().join(_at_a_glance(number, rank, finding, analysis, quoting) for rank, finding in ranked)
     yield Markup('<ol class="best" aria-label="The best findings">{}</ol>').format(items)
     together = joint_worth(findings, analysis.profile)
     if together:
@@ -34,7 +37,7 @@ def best(number: int, analysis: Analysis) -> Iterator[Markup]:
         yield note(Markup('<a href="#findings-{}">{}</a>').format(number, counted(rest, "more finding")))
 
 
-def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis) -> Markup:
+def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
     brings = _short_worth(finding, analysis.profile.step_ns, analysis.profile.steps.whole)
     at, more = cut(str(finding.evidence.place), MAX_CELL) or "place not recorded", len(finding.sites) - 1
     return Markup(
@@ -46,7 +49,7 @@ def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis) -
         rank,
         unbroken(brings),
         finding.rule.title,
-        at,
+        quoting.linked(finding.evidence.place, at),
         f" and {counted(more, 'more site')}" if more else "",
         _in_timeline(finding, analysis),
     )
@@ -73,7 +76,7 @@ def _in_timeline(finding: Finding, analysis: Analysis) -> Markup:
     return button.format(zoom) if zoom else Markup()
 
 
-def cards(number: int, analysis: Analysis) -> Iterator[Markup]:
+def cards(number: int, analysis: Analysis, quoting: Quoting) -> Iterator[Markup]:
     """Yield all findings of a trace, the best first, and what they bring together."""
     profile, findings = analysis.profile, analysis.findings
     if not profile.gpus:
@@ -87,7 +90,7 @@ def cards(number: int, analysis: Analysis) -> Iterator[Markup]:
             yield Markup("<p>{}</p>").format(nothing_found(profile))
         return
     for rank, finding in enumerate(findings, start=1):
-        yield _card(number, rank, finding, analysis)
+        yield _card(number, rank, finding, analysis, quoting)
     together = joint_worth(findings, profile)
     if together:
         yield Markup("<p><strong>{}{}.</strong></p>").format(together[0].upper(), together[1:])
@@ -96,17 +99,19 @@ def cards(number: int, analysis: Analysis) -> Iterator[Markup]:
         yield note(f"{rates[0].upper()}{rates[1:]}.")
 
 
-def _card(number: int, rank: int, finding: Finding, analysis: Analysis) -> Markup:
+def _card(number: int, rank: int, finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
     profile, in_timeline = analysis.profile, _in_timeline(finding, analysis)
     at = "" if finding.evidence.sites else cut(place(finding.evidence.place), MAX_CELL)
     rule, further = finding.rule, then_worth(finding, profile)
-    where = Markup('<p class="place"><code>{}</code> {}</p>').format(at, in_timeline)
+    where = Markup('<p class="place"><code>{}</code> {}</p>').format(
+        quoting.linked(finding.evidence.place, at), in_timeline
+    )
     then = Markup("\n<p><strong>Then:</strong> {}</p>").format(unbroken(further))
     return Markup("""<article class="finding {severity}" id="finding-{number}-{rank}">
 <h4><span class="cost">{worth}</span> <span>{rule.title}</span>
 <span class="kind">{rule.id}{suspected}</span></h4>
 {where}
-<p>{evidence}.</p>{sites}
+{quote}<p>{evidence}.</p>{sites}
 <p><strong>Fix:</strong> {rule.fix}</p>{then}
 <details{unfolded}><summary>The fix as code, and when it is safe</summary>
 <div class="codes">{codes}</div>
@@ -120,21 +125,25 @@ def _card(number: int, rank: int, finding: Finding, analysis: Analysis) -> Marku
         suspected=", suspected" if finding.severity == "suspect" else "",
         worth=unbroken(worth(finding, profile)),
         where=where if at or in_timeline else "",
+        quote="" if finding.evidence.sites else quoting.quoted(finding.evidence.place, rule.change),
         evidence=unbroken(finding.evidence.text),
-        sites=_sites(finding, analysis) if finding.evidence.sites else "",
+        sites=_sites(finding, analysis, quoting) if finding.evidence.sites else "",
         then=then if further else "",
         unfolded=" open" if rank <= BEST else "",
         codes=_code("Before", rule.before) + _code("After", rule.code),
     )
 
 
-def _sites(finding: Finding, analysis: Analysis) -> Markup:
+def _sites(finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
     """Return the sites of a finding with several, the costliest of them with a button."""
     items = Markup().join(
-        Markup("<li>{}{} {}</li>").format(
-            Markup("<code>{}</code>: ").format(at) if (at := cut(place(site.evidence.place), MAX_CELL)) else "",
+        Markup("<li>{}{} {}{}</li>").format(
+            Markup("<code>{}</code>: ").format(quoting.linked(site.evidence.place, at))
+            if (at := cut(place(site.evidence.place), MAX_CELL))
+            else "",
             unbroken(site_figures(site)),
             _in_timeline(alone, analysis) if rank < MAX_BUTTONS else "",
+            quoting.quoted(site.evidence.place, finding.rule.change) if rank < MAX_QUOTES else "",
         )
         for rank, (site, alone) in enumerate(zip(finding.sites, finding.by_site, strict=True))
     )

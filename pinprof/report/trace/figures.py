@@ -9,16 +9,22 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import whole_cost
-from pinprof.report.charts.chart import escaped
+from pinprof.report.charts.chart import Key, bars, escaped
 from pinprof.report.charts.host import host_chart
+from pinprof.report.charts.idle import LOOKS as IDLE_LOOKS
+from pinprof.report.charts.looks import dressed
+from pinprof.report.charts.syncs import DRAIN, OVERHEAD, OWN, site_label
 from pinprof.report.elements import Markup
-from pinprof.report.timeline.kinds import BLUE, GREEN, GREY, KINDS, ORANGE, SKY, STALL, VERMILLION, YELLOW
-from pinprof.report.words import IDLE, cut, whole_place
+from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, STALL
+from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
+from pinprof.report.words import IDLE
 from pinprof.units import NS_PER_MS, counted, duration, rate, sizes
 
-Bars = tuple[str, str, Sequence[int], Sequence[str]]
-"""A series: its name, its colour, times, and what hovering says of them."""
-_IDLE_COLOURS = dict(zip(IDLE_CAUSES, (SKY, YELLOW, GREEN, VERMILLION, ORANGE, GREY), strict=True))
+Bars = tuple[Key, Sequence[int], Sequence[str]]
+"""A series: its name and looks, times, and what hovering says of them."""
+OVERLAPPED = Key(KINDS[BOTH].label, KINDS[BOTH].colour)
+EXPOSED = Key(KINDS[COPY_ONLY].label, KINDS[COPY_ONLY].colour, pattern="/")
+BUSY = Key("busy", KINDS[COMPUTE_ONLY].colour)
 TITLE_HEIGHT = 100
 """Pixels above and below a figure."""
 MOST_SITES = 12
@@ -28,7 +34,7 @@ MOST_SITES = 12
 def numbers(profile: Profile) -> dict[str, go.Figure]:
     """Return a figure for each part of the report that has numbers: `copies`, `busy`, `stalls` and `host`."""
     made = {"copies": _copies(profile), "busy": _busy(profile), "stalls": _stalls(profile), "host": _host(profile)}
-    return {name: figure for name, figure in made.items() if figure is not None}
+    return {name: dressed(figure) for name, figure in made.items() if figure is not None}
 
 
 def _copies(profile: Profile) -> go.Figure | None:
@@ -56,8 +62,8 @@ def _copies(profile: Profile) -> go.Figure | None:
         "Copy time in the trace",
         rows,
         [
-            ("overlapped", GREEN, [hidden.overlapped_ns for *_, hidden in groups], hover),
-            ("exposed", VERMILLION, [hidden.exposed_ns for *_, hidden in groups], hover),
+            (OVERLAPPED, [hidden.overlapped_ns for *_, hidden in groups], hover),
+            (EXPOSED, [hidden.exposed_ns for *_, hidden in groups], hover),
         ],
     )
 
@@ -68,16 +74,17 @@ def _busy(profile: Profile) -> go.Figure | None:
         return None
     rows = [f"GPU {gpu.device}" for gpu, _ in gpus]
     busy = [time.busy_ns for _, time in gpus]
-    series: list[Bars] = [("busy", BLUE, busy, [f"busy for {duration(time)}" for time in busy])]
+    series: list[Bars] = [(BUSY, busy, [f"busy for {duration(time)}" for time in busy])]
     if profile.withheld.causes:
         idle = [time.idle_ns for _, time in gpus]
-        series.append(("idle", GREY, idle, [f"idle for {duration(time)}" for time in idle]))
+        series.append((Key("idle", KINDS[IDLE_KIND].colour), idle, [f"idle for {duration(time)}" for time in idle]))
     else:
         for cause in IDLE_CAUSES:
             times = [dict(given(gpu.idle_by_cause) or ()).get(cause, 0) for gpu, _ in gpus]
             if any(times):
                 texts = [Markup("{}<br>{}").format(IDLE[cause], duration(time)) for time in times]
-                series.append((cause.replace("_", " "), _IDLE_COLOURS[cause], times, texts))
+                colour, pattern = IDLE_LOOKS[cause]
+                series.append((Key(f"idle: {cause.replace('_', ' ')}", colour, pattern=pattern), times, texts))
     return _stacked("Busy and idle time of the GPUs", rows, series)
 
 
@@ -87,11 +94,11 @@ def _stalls(profile: Profile) -> go.Figure | None:
     sites = [(site, cost) for site, cost in costs if cost][:MOST_SITES]
     if not profile.sites or profile.withheld.stalls or profile.withheld.drain:
         return None
-    names = [_site(number, site.cause, whole_place(site)) for number, (site, _) in enumerate(sites)]
+    names = [Markup.escape(f"{number + 1}. {site_label(site)}") for number, (site, _) in enumerate(sites)]
     parts = (
-        ("drain: for work queued before", BLUE, [cost.drain_ns for _, cost in sites]),
-        ("own: for its own copy", ORANGE, [cost.own_ns for _, cost in sites]),
-        ("overhead: in the call itself", GREY, [cost.overhead_ns for _, cost in sites]),
+        (DRAIN, [cost.drain_ns for _, cost in sites]),
+        (OWN, [cost.own_ns for _, cost in sites]),
+        (OVERHEAD, [cost.overhead_ns for _, cost in sites]),
     )
     hover = [
         Markup("{}, {}<br>the GPU is idle for {} after them<br>{}").format(
@@ -99,7 +106,7 @@ def _stalls(profile: Profile) -> go.Figure | None:
         )
         for site, cost in sites
     ]
-    figure = _stacked("Stalls of the host", names, [(name, colour, times, hover) for name, colour, times in parts])
+    figure = _stacked("Stalls of the host", names, [(key, times, hover) for key, times in parts])
     figure.update_yaxes(
         tickvals=names,
         ticktext=[
@@ -119,31 +126,28 @@ def _host(profile: Profile) -> go.Figure | None:
     return go.Figure(escaped(chart.data), {"title": {"text": "Where the host's time goes"}, "height": height})
 
 
-def _site(number: int, cause: str, at: str) -> Markup:
-    return Markup.escape(f"{number + 1}. {cause}" + (f" at {cut(at)}" if at else ""))
-
-
 def _stacked(title: str, rows: Sequence[str], series: Sequence[Bars]) -> go.Figure:
     """Return horizontal bars of stacked times, given in ns and shown in ms."""
-    bars = [
+    drawn = [
         go.Bar(
-            name=name,
-            y=list(rows),
-            x=[time / NS_PER_MS for time in times],
-            orientation="h",
-            marker={"color": colour},
-            hovertext=list(hover),
-            hovertemplate="%{y}, " + name + "<br>%{hovertext}<extra></extra>",
+            bars(
+                key.label,
+                key,
+                y=list(rows),
+                x=[time / NS_PER_MS for time in times],
+                orientation="h",
+                hovertext=list(hover),
+                hovertemplate="%{y}, " + key.label + "<br>%{hovertext}<extra></extra>",
+            )
         )
-        for name, colour, times, hover in series
+        for key, times, hover in series
     ]
     layout = {
         "title": {"text": title},
         "barmode": "stack",
         "height": 40 * len(rows) + 240,
         "legend": {"traceorder": "normal"},
-        "xaxis": {"ticksuffix": " ms"},
-        "yaxis": {"autorange": "reversed", "automargin": True},
-        "hoverlabel": {"align": "left"},
+        "xaxis": {"title": {"text": "ms in the trace"}},
+        "yaxis": {"autorange": "reversed", "showgrid": False},
     }
-    return go.Figure(bars, layout)
+    return go.Figure(drawn, layout)

@@ -8,8 +8,10 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
 from pinprof.report.elements import Column, Markup, Share, facts, lines, note, remarks, shares, table, unbroken
 from pinprof.report.page import page
+from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.tables import tables
 from pinprof.report.timeline import MAX_EVENTS, fragment
-from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
+from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
 from pinprof.report.trace.actions import best, cards
 from pinprof.report.trace.headline import headline
@@ -21,12 +23,12 @@ from pinprof.rules import Findings
 from pinprof.units import duration
 
 
-def to_html(entries: Sequence[Analysis]) -> Markup:
-    """Return the report on the traces as one page that needs nothing else."""
+def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
+    """Return the report on the traces as one page that needs nothing else; `code` says how it shows the user's code."""
     names = [PurePath(entry.profile.path).name for entry in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
     most = MAX_EVENTS // max(len(entries), 1)
-    sections = (section(number, entry, most) for number, entry in enumerate(entries, start=1))
+    sections = (section(number, entry, most, code) for number, entry in enumerate(entries, start=1))
     overview = _overview(entries) if len(entries) > 1 else Markup()
     return report_page(title, "what the host and its copies cost the step", overview + Markup().join(sections))
 
@@ -62,15 +64,21 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
     return Markup('<nav aria-label="Traces">{}</nav>\n').format(table("The traces of this page", columns, rows))
 
 
-def section(number: int, entry: Analysis, max_events: int) -> Markup:
+def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -> Markup:
     """Return the report on one trace, the page's so many-th."""
     profile, findings = entry.profile, entry.findings
     said = headline(profile, findings)
     do = unbroken(said.do)
     first = Markup('<a href="#finding-{}-{}">{}</a>').format(number, said.number, do) if said.number else do
-    charts = below(number, entry)
+    quoting = Quoting(entry.details.sources, code)
+    charts = below(number, entry, quoting)
     links = [(f"findings-{number}", "What to do")] if profile.gpus else []
-    links += [(f"timeline-{number}", "Timeline"), *((part.id, part.title) for part in charts)]
+    grids = tables(number, entry, quoting)
+    links += [
+        (f"timeline-{number}", "Timeline"),
+        *([(f"tables-{number}", "Tables")] if grids else []),
+        *((part.id, part.title) for part in charts),
+    ]
     pieces = [
         Markup('<h2 id="heading-{}">{}</h2>').format(number, PurePath(profile.path).name),
         note(_recorded(profile)),
@@ -79,11 +87,12 @@ def section(number: int, entry: Analysis, max_events: int) -> Markup:
         _missing(DISTRUST, doubts(profile)),
         facts(_summary(profile)),
         *_shares(profile),
-        *best(number, entry),
+        *best(number, entry, quoting),
         contents(links),
-        *cards(number, entry),
+        *cards(number, entry, quoting),
         Markup('<h3 id="timeline-heading-{}">Timeline</h3>').format(number),
         Markup('<div id="timeline-{}">{}</div>').format(number, fragment(entry, max_events, findings)),
+        Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, grids) if grids else "",
         *(Markup('<h3 id="{}">{}</h3>\n{}').format(*part) for part in charts),
         _missing(ABSENT, absences(profile)),
         note(Markup("Read from <code>{}</code>").format(profile.path)),
@@ -136,7 +145,8 @@ def _shares(profile: Profile) -> Iterator[Markup]:
     for mean in profile.parts:
         copies = bool(mean.both_ns + mean.copy_ns)
         parts = (
-            ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns),
+            ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns - mean.talking_ns),
+            ("collectives alone", COLLECTIVE_ONLY, mean.talking_ns),
             ("overlapped copies", BOTH, mean.both_ns),
             ("exposed copies", COPY_ONLY, mean.copy_ns),
             ("memsets", MEMSET_ONLY, mean.memset_ns),

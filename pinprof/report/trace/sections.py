@@ -10,7 +10,6 @@ from pinprof.measurement.trust.doubt import Doubt
 from pinprof.report.charts import (
     Chart,
     copies_chart,
-    host_chart,
     idle_chart,
     overlap_chart,
     shown,
@@ -18,6 +17,9 @@ from pinprof.report.charts import (
     syncs_chart,
 )
 from pinprof.report.elements import Markup, lines, note
+from pinprof.report.flame import fragment as flame
+from pinprof.report.flame import host_flame, waits_flame
+from pinprof.report.source import Quoting
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.trace.course import course_table, unlike
 from pinprof.report.trace.host import not_sampled
@@ -47,14 +49,14 @@ class PagePart(NamedTuple):
     content: Markup
 
 
-def below(number: int, analysis: Analysis) -> list[PagePart]:
+def below(number: int, analysis: Analysis, quoting: Quoting) -> list[PagePart]:
     """Return the parts of a trace's page that have something to show."""
     steps = analysis.profile.steps
     each = "each step" if steps.whole == "step" else "the whole trace"
     sections = (
         ("overlap", f"Overlap in {each}", _overlap(analysis)),
         ("copies", "Copies", _copies(analysis)),
-        ("waits", "Waits of the host", _waits(analysis.profile)),
+        ("waits", "Waits of the host", _waits(analysis.profile, quoting)),
         ("host", "Where the host's time goes", _host(analysis.profile)),
         ("idle", "Idle GPU", _idle(analysis.profile)),
         ("kernels", "Kernels", kernel_tables(analysis.profile)),
@@ -94,12 +96,14 @@ def _copies(analysis: Analysis) -> Iterator[Markup]:
         yield Markup("<h4>Why copies are exposed</h4>{}").format(reasons)
 
 
-def _waits(profile: Profile) -> Iterator[Markup]:
+def _waits(profile: Profile, quoting: Quoting) -> Iterator[Markup]:
     why = profile.withheld
     if profile.sites:
         yield _unshown(why.stalls, why.drain, why.per_step)
         yield _drawn(syncs_chart(profile))
-        yield sites_table(profile)
+        graph = waits_flame(profile)
+        yield flame(graph) if graph else Markup()
+        yield sites_table(profile, quoting)
     elsewhere = elsewhere_table(profile)
     if elsewhere:
         yield Markup("<h4>Waits seen outside of the recorded steps</h4>{}").format(elsewhere)
@@ -108,7 +112,8 @@ def _waits(profile: Profile) -> Iterator[Markup]:
 def _host(profile: Profile) -> Iterator[Markup]:
     yield from map(note, not_sampled(profile))
     if profile.host is not None:
-        yield _drawn(host_chart(profile))
+        graph = host_flame(profile)
+        yield flame(graph) if graph else Markup()
         yield called_table(profile, profile.host)
         functions = functions_table(profile, profile.host)
         yield Markup("<details><summary>By function</summary>{}</details>").format(functions)

@@ -1,6 +1,6 @@
 """The tables of the page: all numbers that the charts are drawn from, and what each means."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pinprof.analyses.host import HostSums
 from pinprof.analyses.overlap import SENTENCES
@@ -8,9 +8,10 @@ from pinprof.analyses.parts import StepParts
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import WaitSite
-from pinprof.report.charts.overlap import PATTERNS
+from pinprof.report.charts.overlap import part_times
 from pinprof.report.elements import Column, Markup, bold, details, number_columns, table
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
+from pinprof.report.source import Quoting
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.trace.elsewhere import seen_elsewhere
 from pinprof.report.trace.host import WHAT_COUNTS, by_kind, called_cells, place_cells, precision
@@ -49,45 +50,41 @@ def reasons_table(profile: Profile) -> Markup:
     return table("In the whole trace; the first reason that holds for a copy", columns, cells) if cells else Markup()
 
 
-def sites_table(profile: Profile) -> Markup:
+def sites_table(profile: Profile, quoting: Quoting) -> Markup:
     """Return the waits of the host by site, and what is surprising about them."""
-    made = _gathered_table(profile, LINE)
+    made = _gathered_table(profile, LINE, quoting)
     if called_from_several(profile.sites):
-        again = _gathered_table(profile, LIBRARY)
+        again = _gathered_table(profile, LIBRARY, quoting)
         made += Markup("<details><summary>The same by function of the libraries</summary>{}</details>").format(again)
     said = Markup().join(map(Markup("<li>{}.</li>").format, surprises(profile))) if made else ""
     return made + (Markup("<ul>{}</ul>").format(said) if said else "")
 
 
-def _gathered_table(profile: Profile, by: str) -> Markup:
+def _gathered_table(profile: Profile, by: str, quoting: Quoting) -> Markup:
     steps = profile.steps
-    columns = [Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
-    counts = ("in the trace", "per step") if steps.whole == "step" else ("in the trace",)
-    columns += number_columns(*counts, "stall", "drain", "own copy", "rest", "GPU idle after")
+    counts = ("per step", "in the trace") if steps.whole == "step" else ("in the trace",)
+    columns = [Column("wait"), Column("where"), *number_columns("stall", "GPU idle after", "drain", "own copy", "rest")]
+    columns += number_columns(*counts)
     caption = (
-        f"{OF_WHAT[steps.whole]} as traced. Drain: waiting for work queued before. Rest: the call itself. GPU idle "
-        "after: until its next work"
+        f"{OF_WHAT[steps.whole]} as traced. GPU idle after: until its next work. A stall is made of drain, waiting for "
+        "work queued before, of the call's own copy, and of the rest, the call itself"
     )
-    rows = [row for gathered in gather(profile.sites, by) for row in _gathered_rows(profile, gathered, by)]
+    rows = [row for gathered in gather(profile.sites, by) for row in _gathered_rows(profile, gathered, by, quoting)]
     return table(caption, columns, rows) if rows else Markup()
 
 
-def _gathered_rows(profile: Profile, gathered: Gathered, by: str) -> Iterator[tuple[str, ...]]:
+def _gathered_rows(profile: Profile, gathered: Gathered, by: str, quoting: Quoting) -> Iterator[tuple[str, ...]]:
     """Yield the row of a site; of several their sum, then each."""
     if len(gathered.sites) == 1:
         (site,) = gathered.sites
-        yield _site_row(profile, site, whole_place(site) or NOTHING)
+        yield _site_row(profile, site, quoting.linked(site.place, whole_place(site)) or NOTHING)
         return
     totals = [given(site.total) for site in gathered.sites]
-    count, *times = wait_cells(profile, *gathered.sites)
+    in_all = NOTHING if None in totals else f"{sum(total.count for total in totals if total):,}"
     yield (
-        bold(gathered.cause.replace("_", " ")),
-        "",
-        bold(place(gathered.at) or NOTHING),
-        f"{len(gathered.sites)} sites",
-        NOTHING if None in totals else f"{sum(total.count for total in totals if total):,}",
-        *([count] if profile.steps.whole == "step" else []),
-        *times,
+        _wait(bold(gathered.cause.replace("_", " ")), f"{len(gathered.sites)} sites"),
+        bold(quoting.linked(gathered.at, place(gathered.at)) or NOTHING),
+        *_wait_figures(profile, wait_cells(profile, *gathered.sites), in_all),
     )
     for site in gathered.sites:
         yield _site_row(profile, site, f"{INSIDE} {inner_place(site, by)}")
@@ -95,16 +92,31 @@ def _gathered_rows(profile: Profile, gathered: Gathered, by: str) -> Iterator[tu
 
 def _site_row(profile: Profile, site: WaitSite, where: str) -> tuple[str, ...]:
     by_profiler, total = site.verdict == "profiler", given(site.total)
-    count, *times = wait_cells(profile, site)
+    cells = wait_cells(profile, site)
+    named = "the profiler's own, not counted" if by_profiler else site.cause.replace("_", " ")
     return (
-        "the profiler's own, not counted" if by_profiler else site.cause.replace("_", " "),
-        "" if by_profiler else site.verdict,
+        _wait(named, "" if by_profiler else site.verdict, site.op or site.call),
         details(where, site.stack) if site.stack else where,
-        Markup("<code>{}</code>").format(site.op or site.call),
-        f"{total.count:,}" if total else NOTHING,
-        *([count] if profile.steps.whole == "step" else []),
-        *([NOTHING] * len(times) if by_profiler else times),
+        *_wait_figures(
+            profile,
+            (cells[0], *[NOTHING] * (len(cells) - 1)) if by_profiler else cells,
+            f"{total.count:,}" if total else NOTHING,
+        ),
     )
+
+
+def _wait(cause: str, verdict: str, called: str = "") -> Markup:
+    """Return what a wait is: its cause, and in small print the op or call and whether the code asks for it."""
+    code = Markup("<code>{}</code>").format(called) if called else ""
+    more = Markup(", ").join(filter(None, (code, verdict)))
+    return Markup('{} <span class="what">{}</span>').format(cause, more)
+
+
+def _wait_figures(profile: Profile, cells: Sequence[str], in_all: str) -> tuple[str, ...]:
+    """Return the figures of waits, those that decide first."""
+    count, stall, drain, own, rest, idle = cells
+    counts = (count, in_all) if profile.steps.whole == "step" else (in_all,)
+    return stall, idle, drain, own, rest, *counts
 
 
 def elsewhere_table(profile: Profile) -> Markup:
@@ -124,9 +136,8 @@ def elsewhere_table(profile: Profile) -> Markup:
         for wait in seen[:MAX_ROWS]
     ]
     first = f"; the first {MAX_ROWS} of {len(seen)}" if len(seen) > MAX_ROWS else ""
-    caption = (
-        f"In {counted(seen[0].of, 'step')} that were watched without profiler, at no line of the table above{first}"
-    )
+    watched = counted(seen[0].of, "step")
+    caption = f"Seen in {watched} without the profiler, at lines that the table above does not have{first}"
     return table(caption, columns, rows)
 
 
@@ -194,8 +205,9 @@ def parts_table(parts: StepParts, numbers: Int64s, whole: str = "step") -> Marku
 
     `whole` is what counts as a step: `StepTimes.whole`.
     """
-    columns = [Column(whole), *number_columns("length", *(KINDS[kind].label for kind in PATTERNS))]
-    times = (parts.length_ns, parts.compute_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
+    named = part_times(parts)
+    columns = [Column(whole), *number_columns("length", *(KINDS[kind].label for kind in named))]
+    times = (parts.length_ns, *named.values())
     rows = zip(numbers[parts.step].tolist(), *(time.tolist() for time in times), strict=True)
     cells = [(f"{step}", *(duration(time) for time in row)) for step, *row in list(rows)[:MAX_ROWS]]
     first = f", the first {MAX_ROWS} of {len(parts.step)}" if len(parts.step) > MAX_ROWS else ""

@@ -88,7 +88,7 @@ def _evidence(verdict: Verdict, profile: Profile) -> Iterator[str]:
     also = [cost for cost in shown(verdict) if cost.cause not in (verdict.cause, "gpu") and cost.ns >= ALSO * step]
     if also:
         costs = ", ".join(f"{cost.cause} {duration(cost.ns)}" for cost in also)
-        yield f"without each of these alone the {profile.steps.whole} would be shorter by: {costs} (they overlap)"
+        yield f"other causes cost the {profile.steps.whole}, each by itself: {costs} (they overlap)"
 
 
 def _do(findings: Findings, place: int) -> str:

@@ -69,7 +69,7 @@ def sums(chart: Chart | None, axis: str) -> dict[str, float]:
 def parts(count: int) -> StepParts:
     """Steps of 10 ms: 4 compute, 1 both, 2 copy, 3 idle."""
     ones = np.full(count, 1_000_000, np.int64)
-    return StepParts(0, np.arange(count), 10 * ones, 4 * ones, ones, 2 * ones, 0 * ones, 3 * ones)
+    return StepParts(0, np.arange(count), 10 * ones, 4 * ones, ones, 2 * ones, 0 * ones, 3 * ones, 0 * ones)
 
 
 # each chart
@@ -173,7 +173,7 @@ def test_steps_that_are_unlike_the_others_are_marked(tmp_path: Path) -> None:
     assert host["y"] == [0.1, 0.101, 0.099, 0.1, 0.3, 0.1]
     assert gpu["y"] == [0.1, 0.101, 0.099, 0.1, 0.3, 0.1][-len(gpu["y"]) :]
     assert (unlike["x"], unlike["y"]) == ([4, 5], [0.3, 0.3])  # on the GPU it is the next one that ends late
-    assert "Unlike the others: steps 4, 5" in chart.caption
+    assert "Steps 4, 5 are unlike the others" in chart.caption
 
 
 @pytest.mark.parametrize(
@@ -224,9 +224,9 @@ def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
         ("overlap", {"Each bar is a step"}),
         ("copies", {"the fastest at"}),
         ("stalls", {"the host stands"}),
-        ("causes", {"most of it"}),
-        ("busy", {"Each bar is a step", "most of it"}),
-        ("step", {"Each bar is a step", "in the middle"}),
+        ("causes", {"The largest part is"}),
+        ("busy", {"Each bar is a step", "The largest part is"}),
+        ("step", {"Each bar is a step", "The median step takes"}),
     ],
 )
 def test_what_the_trace_is_not_fit_for_is_not_drawn(

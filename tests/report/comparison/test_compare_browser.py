@@ -11,7 +11,9 @@ from pinprof.notebook import compare
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-RANGES = "() => [...document.querySelectorAll('.plot')].map((plot) => plot.layout.xaxis.range.map(Number))"
+RANGES = (
+    "() => [...document.querySelectorAll('.plot')].map(({ dataset }) => dataset.view.split(' ').map((ns) => ns / 1e6))"
+)
 
 
 @pytest.fixture(scope="module")

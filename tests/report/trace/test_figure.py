@@ -6,6 +6,7 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
+from page_reader import Page
 from recordings import ROOT, TRACES
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
@@ -13,9 +14,9 @@ import pinprof
 from pinprof.analysis import analyse
 from pinprof.errors import PinprofError, TraceError
 from pinprof.notebook import Report, analyze
-from pinprof.report.timeline import arrange
+from pinprof.report.timeline import arrange, hues
 from pinprof.report.timeline.bars import timeline_figure
-from pinprof.report.timeline.kinds import BLUE, VERMILLION
+from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
 
 RECORDED = TRACES / "readback_async.stack.json.gz"
@@ -60,8 +61,8 @@ def test_bars_lie_at_their_times_in_the_colours_of_the_page(trace: Path) -> None
     assert bars(figure, "kernel") == [(0.1, 0.3)]
     assert bars(figure, "copy HtoD pageable") == [(0.5, 0.4)]
     assert bars(figure, "pageable copy") == [(0.45, 0.43)]
-    assert {one.name: one.marker.color for one in figure.data}["kernel"] == BLUE
-    assert {one.name: one.marker.color for one in figure.data}["copy HtoD pageable"] == VERMILLION
+    assert {one.name: one.marker.color for one in figure.data}["kernel"] == hues.KERNEL
+    assert {one.name: one.marker.color for one in figure.data}["copy HtoD pageable"] == hues.COPY_OUT[0]
     assert figure.layout.meta["start_ns"] == str(1_001_000_000)
 
 
@@ -157,6 +158,17 @@ def test_a_report_has_figures_of_its_numbers(report: Report) -> None:
         assert sum(sum(one.x) for one in figures[name].data) == pytest.approx(expected / 1e6)
 
 
+def test_figures_have_the_looks_and_the_labels_of_the_page(report: Report) -> None:
+    figures = report.figures()
+    page = Page(to_html([report.analysis])).text
+    for figure in figures.values():
+        assert figure.layout.template.layout.font.family == "system-ui, sans-serif"
+        assert figure.layout.template.layout.plot_bgcolor == "#ffffff"
+    for name in ("copies", "stalls"):
+        assert all(one.name in page for one in figures[name].data)
+    assert [one.marker.pattern.shape for one in figures["stalls"].data] == [None, "/", "-"]
+
+
 def test_withheld_numbers_have_no_figure(tmp_path: Path) -> None:
     builder = training()
     for number in range(100):
@@ -188,7 +200,7 @@ def test_in_a_notebook_it_shows_itself(trace: Path) -> None:
     plotly = "application/vnd.plotly.v1+json"
     timeline, copies = ([data[plotly] for data in outputs if plotly in data] for outputs in (shown[0], shown[2]))
     assert [figure["layout"]["title"]["text"] for figure in timeline] == ["Timeline"]
-    assert [figure["data"][0]["name"] for figure in copies] == ["overlapped"]
+    assert [figure["data"][0]["name"] for figure in copies] == ["overlapped copies"]
     (report,) = shown[1]
-    assert report["text/html"].startswith("<iframe")
+    assert "<iframe" in report["text/html"]
     assert "What to do" in report["text/plain"]

@@ -221,7 +221,8 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     assert numbers["idle"] == duration(mean.idle_ns)
     bar = page[page.index(of_what(profile, mean)) :]
     alone = "kernels alone" if mean.copy_ns + mean.both_ns else "kernels"
-    for label, time in ((alone, mean.compute_ns), ("exposed copies", mean.copy_ns), ("GPU idle", mean.idle_ns)):
+    named = {alone: mean.compute_ns - mean.talking_ns, "collectives alone": mean.talking_ns}
+    for label, time in (named | {"exposed copies": mean.copy_ns, "GPU idle": mean.idle_ns}).items():
         assert f"{label}: {duration(time)} (" in bar or not time
     _is_told(told, profile)
 

@@ -1,0 +1,33 @@
+"""What an object shows of itself in a Python session: one line, and in a notebook a small table."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+MOST_ROWS = 10
+"""Of a table; the rest is counted."""
+STYLE = "text-align:left;vertical-align:top;padding:0.15em 1em 0.15em 0"
+
+
+def one_line(what: str, parts: Iterable[str]) -> str:
+    """Return the repr of an object: what it is, and what is known of it; empty parts are left out."""
+    return f"<pinprof {what}: {', '.join(filter(None, parts))}>"
+
+
+def as_table(title: str, rows: Sequence[Sequence[str]], head: Sequence[str] = ()) -> str:
+    """Return a table of plain texts as HTML for a notebook, the first column naming the rows."""
+    made = "".join(_row("th", "td", row) for row in rows[:MOST_ROWS])
+    left = len(rows) - MOST_ROWS
+    more = _row("th", "td", (f"and {left} more",)) if left > 0 else ""
+    top = f"<thead>{_row('th', 'th', head)}</thead>" if head else ""
+    caption = f'<caption style="text-align:left"><b>{_shown(title)}</b></caption>'
+    return f"<table>{caption}{top}<tbody>{made}{more}</tbody></table>"
+
+
+def _row(first: str, other: str, cells: Sequence[str]) -> str:
+    tags = (first, *[other] * (len(cells) - 1))
+    made = (f'<{tag} style="{STYLE}">{_shown(cell)}</{tag}>' for tag, cell in zip(tags, cells, strict=True))
+    return f"<tr>{''.join(made)}</tr>"
+
+
+def _shown(text: str) -> str:
+    return escape("".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text))

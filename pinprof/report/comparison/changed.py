@@ -1,0 +1,138 @@
+"""What changed between two traces, as lanes of their timelines: waits, copies and kernels."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.analyses.syncs import Site
+from pinprof.analysis import Analysis
+from pinprof.comparison import Comparison
+from pinprof.comparison.figure import ComparedFigure
+from pinprof.report.comparison.words import ARROW, amount, pair
+from pinprof.report.timeline import kinds
+from pinprof.report.timeline.lane import Lane, levels
+from pinprof.report.timeline.names import short
+from pinprof.report.words import cut, in_short
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Int64s, Table, Trace
+from pinprof.units import duration
+
+GROUP = "What changed"
+LEVELS = 2
+"""Changes of one sort that lie above each other; those of streams and threads beside these have no room."""
+WORTH = 0.1
+"""A kernel whose time per step changed by less than this share of it is the same,"""
+WORTH_OF_STEP = 0.005
+"""nor does it count if that is less than this share of the step."""
+BEFORE, AFTER = 0, 1
+
+
+class Changed(NamedTuple):
+    """Events of one trace that changed in one way."""
+
+    text: str
+    kind: int
+    start_ns: Int64s
+    end_ns: Int64s
+
+
+def changed_lanes(comparison: Comparison, sides: Sequence[Analysis], side: int) -> list[Lane]:
+    """Return the lanes of one of the two traces, `BEFORE` or `AFTER`."""
+    analysis = sides[side]
+    found = {
+        "waits": _waits(comparison, analysis, side),
+        "copies": _copies(comparison, analysis),
+        "kernels": _kernels(comparison, sides, side),
+    }
+    return [lane for label, changes in found.items() for lane in _lanes(label, changes)]
+
+
+def _lanes(label: str, changes: Iterable[Changed]) -> Iterator[Lane]:
+    listed = list(changes)
+    if not listed:
+        return
+    names = tuple(change.text for change in listed)
+    start, end = (np.concatenate([getattr(change, side) for change in listed]) for side in ("start_ns", "end_ns"))
+    lengths = [len(change.start_ns) for change in listed]
+    kind, row = np.repeat([change.kind for change in listed], lengths), np.repeat(np.arange(len(listed)), lengths)
+    order = np.argsort(start, kind="stable")
+    start, end, kind, row = start[order], end[order], kind[order], row[order]
+    level = levels(start, end, LEVELS)
+    for depth in range(LEVELS):
+        mine = level == depth
+        if mine.any():
+            ones, name = np.ones(int(mine.sum()), np.int64), label if depth == 0 else ""
+            times = start[mine], end[mine]
+            yield Lane(GROUP, name, "changes", *times, kind[mine], row[mine], ones, times[1] - times[0], names=names)
+
+
+def _kind(difference: float | None, *, is_gone: bool, is_new: bool) -> int:
+    if is_gone:
+        return kinds.GONE
+    if is_new:
+        return kinds.NEW
+    return kinds.LONGER if (difference or 0) > 0 else kinds.SHORTER
+
+
+def _waits(comparison: Comparison, analysis: Analysis, side: int) -> Iterator[Changed]:
+    syncs, calls = analysis.details.syncs, analysis.trace.calls
+    for change in comparison.waits:
+        sites = (change.before, change.after)[side]
+        if change.status in {"same", "moved"} or not sites:
+            continue
+        figure = change.bubble if change.bubble.has_changed else change.stall
+        kind = _kind(figure.difference, is_gone=change.status == "gone", is_new=change.status == "new")
+        rows = syncs.stalls.call[np.concatenate([syncs.rows[syncs.number(site)] for site in sites])]
+        what = f"{change.sites[0].cause.replace('_', ' ')}{_at(change.sites[0])}"
+        yield _of_rows(_told(kind, what, change.stall, comparison.per), kind, calls, rows)
+
+
+def _at(site: Site) -> str:
+    return f" at {cut(str(in_short(site.place)))}" if str(site.place) else ""
+
+
+def _copies(comparison: Comparison, analysis: Analysis) -> Iterator[Changed]:
+    gpu = analysis.trace.gpu
+    for change in comparison.copies:
+        direction, memory = DIRECTIONS.index(change.direction), HOST_MEMORIES.index(change.host_memory)
+        rows = np.flatnonzero((gpu.direction == direction) & (gpu.host_memory == memory))
+        if change.status == "same" or not len(rows):
+            continue
+        kind = _kind(change.time.difference, is_gone=change.status == "gone", is_new=change.status == "new")
+        named = f"{change.direction} {change.host_memory if change.host_memory != 'none' else ''}".strip()
+        yield _of_rows(_told(kind, named, change.time, comparison.per), kind, gpu, rows)
+
+
+def _told(kind: int, what: str, figure: ComparedFigure, per: str) -> str:
+    one = {kinds.GONE: figure.before, kinds.NEW: figure.after}.get(kind)
+    return f"{kinds.KINDS[kind].label}: {what}, {amount(figure.unit, one.value) if one else pair(figure)} {per}"
+
+
+def _kernels(comparison: Comparison, sides: Sequence[Analysis], side: int) -> Iterator[Changed]:
+    """Yield the kernels that changed, by name; nothing where the two traces are not of one program."""
+    if not comparison.is_same_program:
+        return
+    old, new = (_kernel_times(analysis.trace) for analysis in sides)
+    gpu = sides[side].trace.gpu
+    least = WORTH_OF_STEP * max(sum(old.values()), sum(new.values()))
+    for code, name in enumerate(gpu.names):
+        was, now = old.get(name, 0.0), new.get(name, 0.0)
+        if name not in (old, new)[side] or abs(now - was) <= max(least, WORTH * was):
+            continue
+        kind = _kind(now - was, is_gone=not now, is_new=not was)
+        times = f"{duration(was)} {ARROW} {duration(now)}" if was and now else duration(was or now)
+        rows = np.flatnonzero((gpu.name == code) & (gpu.category == KERNEL))
+        yield _of_rows(f"{kinds.KINDS[kind].label}: {short(name)}, {times} {comparison.per}", kind, gpu, rows)
+
+
+def _kernel_times(trace: Trace) -> dict[str, float]:
+    """Return how long each kernel runs in a complete step, in ns."""
+    rows = np.flatnonzero((trace.gpu.category == KERNEL) & trace.steps.holds(trace.links.activity_step))
+    steps = max(int(trace.steps.complete.sum()), 1)
+    sums = np.bincount(trace.gpu.name[rows], trace.gpu.duration_ns[rows], minlength=len(trace.gpu.names))
+    return {trace.gpu.names[code]: float(sums[code]) / steps for code in np.flatnonzero(sums).tolist()}
+
+
+def _of_rows(text: str, kind: int, table: Table, rows: Int64s) -> Changed:
+    rows = np.unique(rows[rows != NONE])
+    return Changed(text, kind, table.start_ns[rows], table.end_ns[rows])

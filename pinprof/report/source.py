@@ -1,0 +1,126 @@
+"""The user's own code on a page: the lines around a place, and links that open it in an editor."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pinprof.report.editors import Editor
+from pinprof.report.elements import Markup, note
+from pinprof.rules.rule import Change
+from pinprof.trace.lines import Place
+from pinprof.trace.sources import Sources
+from pinprof.trace.syntax import MODULE, fits
+from pinprof.units import shortened
+
+AROUND = 2
+"""Lines that are quoted before and after a place."""
+MAX_BYTES = 1_000_000
+"""Nobody reads a file in lines that is larger."""
+LONGEST = 160
+"""Characters of a line that are quoted."""
+CLOSING = {"(": 1, ")": -1}
+
+
+class Code(NamedTuple):
+    """How a page shows the code: whether it quotes it, and the editor that its links open."""
+
+    quotes: bool = True
+    editor: Editor | None = None
+
+
+PLAIN = Code()
+
+
+@dataclass(frozen=True)
+class Quoting:
+    """What a page shows of the sources of one trace."""
+
+    sources: Sources
+    code: Code = PLAIN
+
+    def linked(self, at: Place, text: str) -> str:
+        """Return the text of a place, as a link into the editor if there is one and the file is at hand."""
+        link = self.link(at)
+        made = Markup('<a class="editor" href="{}" title="open in the editor">{}</a>')
+        return made.format(link, text) if link else text
+
+    def link(self, at: Place) -> str:
+        """Return the address of a place in the editor; nothing without one, or where the file is not at hand."""
+        path = self.sources.path(at.file) if at.file and self.code.editor else None
+        return self.code.editor.link(path, at.line) if path and self.code.editor else ""
+
+    def quoted(self, at: Place, change: Change | None = None) -> Markup:
+        """Return the lines around a place, with what is to be changed; nothing where they are not at hand."""
+        if at.file is None or at.line is None or not self.code.quotes:
+            return Markup()
+        text = self._text(at.file)
+        if text is None and self._is_edited(at.file):
+            return note(f"{at.file} was changed after the recording, and is not quoted.")
+        if text is None or not fits(text, at.function or MODULE, at.line):
+            return Markup()
+        rows = list(_around(text.splitlines(), at.line))
+        if not any(number == at.line for number, _ in rows):
+            return Markup()
+        shown = Markup().join(_line(number, line, change if number == at.line else None, at) for number, line in rows)
+        label = f"Your code at {at.file}:{at.line}"
+        return Markup('<pre class="quote" tabindex="0" role="group" aria-label="{}"><code>{}</code></pre>').format(
+            label, shown
+        )
+
+    def _text(self, file: str) -> str | None:
+        """Return the text of a source file as it was recorded, if it is at hand and no larger than people write."""
+        path = self.sources.path(file)
+        with suppress(OSError):
+            return self.sources.text(file) if path and path.stat().st_size <= MAX_BYTES else None
+        return None
+
+    def _is_edited(self, file: str) -> bool:
+        path = self.sources.path(file)
+        with suppress(OSError):
+            return path is not None and self.sources.is_edited(path)
+        return False
+
+
+def _around(lines: list[str], line: int) -> Iterator[tuple[int, str]]:
+    """Yield the lines around a line with their numbers, without the indent that they share."""
+    first, last = max(line - AROUND, 1), min(line + AROUND, len(lines))
+    near = [(number, lines[number - 1].expandtabs(4).rstrip()) for number in range(first, last + 1)]
+    indent = min((len(text) - len(text.lstrip()) for _, text in near if text), default=0)
+    yield from ((number, text[indent:]) for number, text in near)
+
+
+def _line(number: int, text: str, change: Change | None, at: Place) -> Markup:
+    is_it = number == at.line
+    said, what = _marked(text, change) if change else (_plain(text), "")
+    hint = Markup('  <span class="change">\N{LEFTWARDS ARROW} {}</span>').format(what) if what else ""
+    here = Markup(' aria-current="true"') if is_it else Markup()
+    row = Markup('<span class="line"{}><span class="number">{:>4}</span> {}{}</span>\n')
+    return row.format(here, number, said, hint)
+
+
+def _marked(text: str, change: Change) -> tuple[Markup, str]:
+    """Return a line with what is to be changed marked, and what to do there; nothing where it is not in the line."""
+    code, pieces, done = text.split("#", maxsplit=1)[0], [], 0
+    for found in re.finditer(change.at, code):
+        if found.start() < done:
+            continue  # within what is marked already
+        end = _closed(code, found.end()) if found[0].endswith("(") else found.end()
+        pieces += [_plain(text[done : found.start()]), Markup("<mark>{}</mark>").format(text[found.start() : end])]
+        done = end
+    return Markup().join((*pieces, _plain(text[done:]))), change.to if pieces else ""
+
+
+def _closed(code: str, start: int) -> int:
+    """Return where the bracket is closed that is open at a place; the end of the line where it is not."""
+    depth = 1
+    for at in range(start, len(code)):
+        depth += CLOSING.get(code[at], 0)
+        if not depth:
+            return at + 1
+    return len(code.rstrip())
+
+
+def _plain(text: str) -> Markup:
+    return Markup.escape(shortened(text, LONGEST)) if text else Markup()

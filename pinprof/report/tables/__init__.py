@@ -1,0 +1,5 @@
+"""The tables of what was recorded: ops, kernels, copies, waits and collectives, to be sorted, searched and saved."""
+
+from pinprof.report.tables.fragment import tables
+
+__all__ = ["tables"]

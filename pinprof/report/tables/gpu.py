@@ -1,0 +1,176 @@
+"""The tables of GPU work: kernels, copies and collectives."""
+
+import numpy as np
+
+from pinprof.analyses.spent import Origins
+from pinprof.analysis import Analysis
+from pinprof.intervals import covered, length, union
+from pinprof.report.tables.grid import BYTES, RATE, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, shown, timed
+from pinprof.report.words import cut
+from pinprof.trace.callers import calling_function, outermost_op
+from pinprof.trace.collectives import is_collective_kernel
+from pinprof.trace.lines import Place
+from pinprof.trace.links import follow
+from pinprof.trace.tables import (
+    DIRECTIONS,
+    HOST_MEMORIES,
+    KERNEL,
+    NONE,
+    Bools,
+    Int32s,
+    Int64s,
+    Trace,
+)
+
+OF_WORK = Field("share", "of GPU work", SHARE, "the time in which GPUs work, copies with it", ("total", "whole"))
+LAUNCHED = (Field("stream", "stream"), Field("op", "launched by"), *WHERE)
+
+
+def kernels(analysis: Analysis) -> Grid | None:
+    """Return the kernels by name and stream; None without any."""
+    trace = analysis.trace
+    rows = np.flatnonzero((trace.gpu.category == KERNEL) & ~is_collective_kernel(trace.gpu))
+    if not len(rows):
+        return None
+    work = _Work(analysis, rows, (trace.gpu.name,))
+    return work.grid(
+        "kernels", "Kernels", "Kernels by name and stream", (Field("name", "kernel"), *timed(*_share(analysis)))
+    )
+
+
+def _share(analysis: Analysis) -> tuple[Field, ...]:
+    """Return the column of shares, where the time in which GPUs work is given."""
+    return () if analysis.profile.withheld.busy else (OF_WORK,)
+
+
+def copies(analysis: Analysis) -> Grid | None:
+    """Return the copies by direction, host memory, size and stream; None without any, and where they are withheld."""
+    trace, overlap = analysis.trace, analysis.details.overlap
+    if not len(overlap.row) or analysis.profile.withheld.copies:
+        return None
+    gpu, rows = trace.gpu, overlap.row
+    work = _Work(analysis, rows, (gpu.name, gpu.direction, gpu.host_memory, gpu.bytes))
+    first = rows[work.groups.first]
+    texts = {
+        "name": [DIRECTIONS[code] if code >= 0 else "other" for code in gpu.direction[first].tolist()],
+        "memory": [HOST_MEMORIES[code] if code >= 0 else "" for code in gpu.host_memory[first].tolist()],
+    }
+    texts["memory"] = ["" if text == "none" else text for text in texts["memory"]]
+    sized = [size if size >= 0 else None for size in gpu.bytes[first].tolist()]
+    sums = work.groups.sums(np.maximum(gpu.bytes[rows], 0))
+    numbers = {"size": (sized, sized), "bytes": sums}
+    exposed: tuple[Field, ...] = ()
+    if not analysis.profile.withheld.overlap:
+        exposed = (Field("exposed", "exposed", TIME, "no kernel runs beside it", adds=True),)
+        numbers["exposed"] = work.groups.sums(overlap.exposed_ns)
+    fields = (
+        Field("name", "direction"),
+        Field("memory", "host memory"),
+        Field("size", "size of one", BYTES),
+        *timed(
+            *exposed, Field("bytes", "bytes", BYTES, adds=True), Field("rate", "rate", RATE, "", ("bytes", "total"))
+        ),
+    )
+    note = "Copies by direction, host memory, size and stream, each by itself"
+    return work.grid("copies", "Copies", note, fields, texts, numbers, {"bytes": sized})
+
+
+def collectives(analysis: Analysis) -> Grid | None:
+    """Return the kernels of collectives by what they do, their group and stream; None without any."""
+    trace, gpu = analysis.trace, analysis.trace.gpu
+    rows = np.flatnonzero((gpu.category == KERNEL) & is_collective_kernel(gpu))
+    if not len(rows):
+        return None
+    work = _Work(analysis, rows, (gpu.name, gpu.collective, gpu.group))
+    first = rows[work.groups.first]
+    called = np.where(gpu.collective != NONE, gpu.collective, gpu.name)[first]
+    texts = {
+        "name": [shown(gpu.names[code]) for code in called.tolist()],
+        "group": [shown(gpu.names[code]) if code != NONE else "" for code in gpu.group[first].tolist()],
+        "kernel": [shown(gpu.names[code]) for code in gpu.name[first].tolist()],
+    }
+    exposed = work.groups.sums(_alone(trace, rows))
+    fields = (
+        Field("name", "collective"),
+        *timed(Field("exposed", "exposed", TIME, "no other kernel runs beside it", adds=True), *_share(analysis)),
+        Field("group", "ranks"),
+        Field("kernel", "kernel"),
+    )
+    note = "Collectives by name, ranks and stream; their time is also that of waiting for other ranks"
+    return work.grid("collectives", "Collectives", note, fields, texts, {"exposed": exposed})
+
+
+def _alone(trace: Trace, rows: Int64s) -> Int64s:
+    """Return how long each kernel of a collective runs with no other kernel beside it."""
+    gpu, alone = trace.gpu, np.zeros(len(rows), np.int64)
+    others = (gpu.category == KERNEL) & ~is_collective_kernel(gpu)
+    for device, mine in gpu.of_device.items():
+        beside = mine[others[mine]]
+        at = np.flatnonzero(gpu.device[rows] == device)
+        start, end = gpu.start_ns[rows[at]], gpu.end_ns[rows[at]]
+        alone[at] = end - start - covered(union(gpu.start_ns[beside], gpu.end_ns[beside]), start, end)
+    return alone
+
+
+class _Work:
+    """Rows of GPU work in groups: each is of one stream."""
+
+    def __init__(self, analysis: Analysis, rows: Int64s, keys: tuple[np.ndarray, ...]) -> None:
+        self._analysis, self._rows = analysis, rows
+        trace, gpu = analysis.trace, analysis.trace.gpu
+        self._inside: Bools = trace.steps.holds(trace.links.activity_step)
+        keyed = (*(key[rows] for key in keys), gpu.device[rows], gpu.stream[rows])
+        self.groups = Groups.by(keyed, gpu.duration_ns[rows], self._inside[rows])
+
+    def grid(
+        self,
+        name: str,
+        title: str,
+        note: str,
+        fields: tuple[Field, ...],
+        texts: dict[str, list[str]] | None = None,
+        numbers: dict[str, Scopes] | None = None,
+        seen: dict[str, list[int | None]] | None = None,
+    ) -> Grid:
+        """Return the table of the groups, whose columns are those of time and of where they come from, and more."""
+        gpu, groups = self._analysis.trace.gpu, self.groups
+        first, longest = self._rows[groups.first], self._rows[groups.longest]
+        names = [gpu.names[code] for code in gpu.name[first].tolist()]
+        device, stream = gpu.device[first].tolist(), gpu.stream[first].tolist()
+        several = len(gpu.of_device) > 1
+        lanes = [f"stream {number}" for number in stream]
+        on = [f"GPU {gpu}, {lane}" if several else lane for gpu, lane in zip(device, lanes, strict=True)]
+        from_where, places = self._launchers()
+        return Grid(
+            name,
+            title,
+            note,
+            (*fields, *LAUNCHED),
+            {"name": list(map(shown, names)), "stream": on, **from_where, **(texts or {})},
+            {**groups.timed, **(numbers or {})},
+            {"name": [cut(each) for each in names], "device": device, "stream": lanes, **(seen or {})},
+            "gpu",
+            (gpu.start_ns[longest], gpu.end_ns[longest]),
+            places,
+            (self._busy(self._inside), self._busy(np.ones(len(gpu), bool))),
+        )
+
+    def _busy(self, chosen: Bools) -> int:
+        """Return how long GPUs work on what is chosen."""
+        gpu = self._analysis.trace.gpu
+        rows = (mine[chosen[mine]] for mine in gpu.of_device.values())
+        return sum(length(union(gpu.start_ns[mine], gpu.end_ns[mine])) for mine in rows)
+
+    def _launchers(self) -> tuple[dict[str, list[str]], list[Place]]:
+        """Return the columns that say what launches most of each group, and the places."""
+        trace, launch = self._analysis.trace, self._analysis.trace.links.launch[self._rows]
+        calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
+        known = calls[calls != NONE].astype(np.int64)
+
+        def of_rows(found: Int32s) -> Int32s:
+            return np.concatenate((np.full(len(calls) - len(known), NONE, np.int32), found))[which]
+
+        op = self.groups.leading(of_rows(follow(trace.ops.name, outermost_op(trace, known))), trace.ops.names)
+        origins = Origins(trace, of_rows(calling_function(trace, known)), self._analysis.details.sources)
+        texts, places = self.groups.origins(origins)
+        return {"op": op, **texts}, places

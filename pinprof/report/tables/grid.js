@@ -1,0 +1,97 @@
+// The rows of a table: their values in the chosen scope, what a filter leaves of them, their order, and as CSV.
+
+const STEPS = 0; // of a figure's two values: in the regular steps
+const ALL = 1; // in the whole recording
+
+const readGrids = async (text) => JSON.parse(new TextDecoder().decode(await inflated(text)));
+
+const CELLS = {
+  text: String,
+  count: (value) => (value >= 100 || Number.isInteger(value) ? counted(Math.round(value)) : threeDigits(value)),
+  time: duration,
+  bytes: size,
+  rate,
+  share: percent,
+};
+
+const UNITS = { time: "_ns", bytes: "_bytes", rate: "_GB_per_s" };
+const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would compute
+
+class Grid {
+  constructor(data, steps) {
+    Object.assign(this, data);
+    this.steps = steps;
+    this.size = data.longest[0].length;
+    this.field = new Map(data.fields.map((field) => [field.key, field]));
+    this.sort = { key: "total", falls: true };
+    const { name, ...others } = data.texts;
+    this.words = name.map((one, row) => [one, ...Object.values(others).map((column) => column[row])].join("\n").toLowerCase());
+  }
+
+  // A figure of a row; undefined where there is none. What adds up is that of one step, if the scope is the steps.
+  value(row, key, scope) {
+    if (this.texts[key]) return this.texts[key][row];
+    const { ratio, adds } = this.field.get(key) ?? {};
+    if (ratio) {
+      const [part, of] = ratio.map((one) => (one === "whole" ? this.whole[scope] : this.numbers[one][scope][row]));
+      return of ? part / of : undefined;
+    }
+    const value = this.numbers[key][scope][row] ?? undefined;
+    return adds && scope === STEPS && value !== undefined ? value / this.steps : value;
+  }
+
+  // The sum of a column over rows; undefined where sums mean nothing.
+  sum(rows, key, scope) {
+    const { adds, over_rows: isWhole, ratio } = this.field.get(key);
+    if (!(adds && isWhole) && ratio?.[1] !== "whole") return undefined;
+    return rows.reduce((sum, row) => sum + (this.value(row, key, scope) ?? 0), 0);
+  }
+
+  // The rows that there are in a scope and that hold all of the words, in order.
+  rows(scope, words) {
+    const found = [];
+    for (let row = 0; row < this.size; row++) {
+      if (this.numbers.count[scope][row] && words.every((word) => this.words[row].includes(word))) found.push(row);
+    }
+    const { key, falls } = this.sort;
+    const values = new Map(found.map((row) => [row, this.value(row, key, scope)]));
+    const order = this.field.get(key).kind === "text"
+      ? (one, other) => String(values.get(one)).localeCompare(String(values.get(other)))
+      : (one, other) => (values.get(one) ?? -Infinity) - (values.get(other) ?? -Infinity);
+    return found.sort((one, other) => (falls ? -order(one, other) : order(one, other)) || one - other);
+  }
+
+  sortBy(key) {
+    const isText = this.field.get(key).kind === "text";
+    this.sort = { key, falls: this.sort.key === key ? !this.sort.falls : !isText };
+  }
+
+  // Fields that some row has; the others would be empty columns.
+  shown(rows, scope) {
+    return this.fields.filter(({ key }) => rows.some((row) => ![undefined, ""].includes(this.value(row, key, scope))));
+  }
+
+  csv(rows, scope) {
+    const cell = (value) => {
+      const text = typeof value === "string" && FORMULA.test(value) ? `'${value}` : String(value ?? "");
+      return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    const head = this.fields.map(({ title, kind }) => cell(title.replaceAll(" ", "_") + (UNITS[kind] ?? "")));
+    const lines = rows.map((row) => this.fields.map(({ key }) => cell(this.value(row, key, scope))).join(","));
+    return [head.join(","), ...lines, ""].join("\r\n");
+  }
+}
+
+// A test of the timeline's events: whether they are those of a row.
+const eventsOf = (data, grid, row) => {
+  const { name, device, stream, bytes, starts } = grid.seen;
+  const codes = name && new Set(data.names.flatMap((one, code) => (one === name[row] ? [code] : [])));
+  const times = starts && new Set(starts[row]);
+  return (lane, at) =>
+    lane.source === grid.source &&
+    (lane.count?.[at] ?? 1) === 1 &&
+    (!codes || codes.has(lane.name[at])) &&
+    (!device || (lane.device === device[row] && lane.stream === stream[row])) &&
+    (!bytes || lane.bytes[at] === (bytes[row] ?? -1) + 1) &&
+    (!times || times.has(lane.start[at]));
+};

@@ -1,0 +1,177 @@
+"""Rows of events gathered by what they have in common, with their sums in the regular steps and in the recording."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from pinprof.analyses.spent import Names, Origin, Origins
+from pinprof.report.words import place
+from pinprof.trace.lines import Place
+from pinprof.trace.tables import Bools, Int32s, Int64s
+from pinprof.units import shortened
+
+MOST_ROWS = 20_000
+"""Of a table, those of most time: each takes about 40 bytes of the page."""
+LONGEST_NAME = 300
+"""Characters of a name: that of a kernel can have thousands."""
+
+Scopes: TypeAlias = "tuple[Sequence[float | None], Sequence[float | None]]"
+"""A figure of each row: in the regular steps, and in the whole recording."""
+TEXT, COUNT, TIME, BYTES, RATE, SHARE = "text", "count", "time", "bytes", "rate", "share"
+"""What a column holds: times are ns, rates bytes per ns."""
+
+
+class Field(NamedTuple):
+    """A column."""
+
+    key: str
+    title: str
+    kind: str = TEXT
+    meaning: str = ""
+    ratio: tuple[str, str] | None = None
+    """It is the first of these columns by the second; `whole` is the time that shares are of."""
+    adds: bool = False
+    """Whether it adds up over events: that of a step is the sum divided by their number."""
+    over_rows: bool = True
+    """Whether, if so, the sum over rows means something."""
+
+
+COUNTED = Field("count", "count", COUNT, adds=True)
+MEAN = Field("mean", "mean", TIME, ratio=("total", "count"))
+LONGEST = Field("most", "longest", TIME, "press it to see the longest in the timeline")
+
+
+def timed(*more: Field, total: str = "total", meaning: str = "") -> tuple[Field, ...]:
+    """Return the columns of what takes time: how often, how long, on average and at most."""
+    return COUNTED, Field("total", total, TIME, meaning, adds=True), MEAN, LONGEST, *more
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of a page, a row for each group of events."""
+
+    name: str
+    title: str
+    note: str
+    fields: tuple[Field, ...]
+    texts: dict[str, list[str]]
+    numbers: dict[str, Scopes]
+    seen: dict[str, list[Any]]
+    """Where the timeline shows the events of each row: what they have in common there."""
+    source: str
+    """The timeline's name for what the rows are of."""
+    longest_ns: tuple[Int64s, Int64s]
+    """When the longest event of each row starts and ends."""
+    places: list[Place] = field(default_factory=list)
+    whole_ns: tuple[int, int] = (0, 0)
+    """The time that shares are of, in the regular steps and in the recording."""
+
+    def __len__(self) -> int:
+        return len(self.longest_ns[0])
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Events in groups, the group of most time first."""
+
+    first: Int64s
+    """Of each group one of its events."""
+    which: Int64s
+    """Per event its group; that of the last number is of no table."""
+    time_ns: Int64s
+    inside: Bools
+    """Whether each event is in a regular step."""
+
+    @classmethod
+    def by(cls, keys: Sequence[np.ndarray], time_ns: Int64s, inside: Bools) -> "Groups":
+        """Return events gathered by their keys."""
+        stacked = np.stack([np.asarray(key, np.int64) for key in keys])
+        _, first, which = np.unique(stacked, axis=1, return_index=True, return_inverse=True)
+        which = which.ravel()
+        total = np.bincount(which, time_ns, minlength=len(first))
+        order = np.argsort(-total, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        return cls(first[order][:MOST_ROWS], np.minimum(rank[which], MOST_ROWS), time_ns, inside)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def sums(self, values: np.ndarray | None = None) -> Scopes:
+        """Return the sums of values, by default of times."""
+        return self._of_scopes(self.time_ns if values is None else values)
+
+    @property
+    def count(self) -> Scopes:
+        """How many events each group has."""
+        return self._of_scopes(np.ones(len(self.which), np.int64))
+
+    @property
+    def most(self) -> Scopes:
+        """The longest event of each group."""
+        inside, whole = np.zeros((2, len(self) + 1), np.int64)
+        which = np.minimum(self.which, len(self))
+        np.maximum.at(inside, which[self.inside], self.time_ns[self.inside])
+        np.maximum.at(whole, which, self.time_ns)
+        return inside[: len(self)].tolist(), whole[: len(self)].tolist()
+
+    @property
+    def timed(self) -> dict[str, Scopes]:
+        """The figures of `timed()`."""
+        return {"count": self.count, "total": self.sums(), "most": self.most}
+
+    @cached_property
+    def longest(self) -> Int64s:
+        """Of each group the longest event."""
+        order = np.lexsort((self.time_ns, self.which))
+        last = np.searchsorted(self.which[order], np.arange(len(self)), side="right") - 1
+        return order[last]
+
+    @cached_property
+    def names(self) -> Names:
+        """The groups as names, to ask what leads in each."""
+        total = np.bincount(self.which, self.time_ns, minlength=len(self))[: len(self)].astype(np.int64)
+        return Names(np.arange(len(self)), self.which, np.zeros(0, np.int64), total, MOST_ROWS)
+
+    def _of_scopes(self, values: np.ndarray) -> Scopes:
+        size = len(self) + 1
+        which = np.minimum(self.which, len(self))
+        sums = (np.bincount(which[rows], values[rows], minlength=size) for rows in (self.inside, slice(None)))
+        inside, whole = (each[: len(self)].astype(np.int64).tolist() for each in sums)
+        return inside, whole
+
+    def origins(self, origins: Origins) -> tuple[dict[str, list[str]], list[Place]]:
+        """Return the columns that say where most of each group comes from, and the places."""
+        found = origins.of(self.names, self.time_ns) if len(self) else []
+        texts = {"line": [_line(each) for each in found], "module": [_module(each) for each in found]}
+        return texts, [each.place for each in found]
+
+    def leading(self, value: Int32s, names: Sequence[str]) -> list[str]:
+        """Return of each group the name of most time; nothing where there is none."""
+        if not len(self):
+            return []
+        leading, _ = self.names.leading(value, self.time_ns)
+        return [shown(names[at]) if at >= 0 else "" for at in leading[: len(self)].tolist()]
+
+
+def shown(name: str) -> str:
+    """Return a name as a table has it."""
+    return shortened(name, LONGEST_NAME)
+
+
+def _line(origin: Origin) -> str:
+    return f"{place(origin.place)}{_more(origin.places)}" if place(origin.place) else ""
+
+
+def _module(origin: Origin) -> str:
+    return f"{origin.module}{_more(origin.modules)}" if origin.module else ""
+
+
+def _more(count: int) -> str:
+    return f" and {count - 1} more" if count > 1 else ""
+
+
+WHERE = (Field("line", "line"), Field("module", "module"))

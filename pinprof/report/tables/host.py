@@ -1,0 +1,166 @@
+"""The tables of the host: ops, and the waits for the GPU."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.analyses.spent import Origins, own_times
+from pinprof.analyses.syncs import Cost, Stalls
+from pinprof.analysis import Analysis
+from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, shown, timed
+from pinprof.report.words import cut, in_short, place
+from pinprof.trace.callers import function_around
+from pinprof.trace.links import follow, step_at
+from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
+
+MOST_LEVELS = 64
+"""Ops within ops that are looked through for one of the same name."""
+MOST_SEEN = 1000
+"""Waits of a site that the timeline is told of one by one."""
+DRAINED = (
+    Field("drain", "drain", TIME, "waiting for work that was queued before", adds=True),
+    Field("own", "own copy", TIME, "waiting for the call's own copy", adds=True),
+    Field("rest", "rest", TIME, "the call itself", adds=True),
+    Field("idle", "GPU idle after", TIME, "until the GPU's next work", adds=True),
+)
+
+
+def ops(analysis: Analysis) -> Grid | None:
+    """Return the ops by name; None without any."""
+    trace, table = analysis.trace, analysis.trace.ops
+    if not len(table):
+        return None
+    own, inside = own_times(table), _inside(trace)
+    groups = Groups.by((table.name,), own, inside)
+    launched = _kernels(trace)
+    outermost = np.where(_within_same(trace), 0, table.duration_ns)
+    names = [table.names[code] for code in table.name[groups.first].tolist()]
+    texts, places = groups.origins(
+        Origins(trace, function_around(trace, np.arange(len(table))), analysis.details.sources)
+    )
+    with_all = Field("all", "with callees", TIME, "with the ops that it calls", adds=True, over_rows=False)
+    kernels = Field("kernels", "kernels", COUNT, "that it launches itself", adds=True)
+    of_host = Field("share", "of host time", SHARE, "own time, of the steps on the host", ("total", "whole"))
+    numbers = {**groups.timed, "all": groups.sums(outermost), "kernels": groups.sums(launched)}
+    longest = groups.longest
+    return Grid(
+        "ops",
+        "Ops",
+        "Ops of all host threads by name, as traced, with the profiler's cost in their times. Own time is without "
+        "the ops that an op calls",
+        (Field("name", "op"), *timed(of_host, with_all, kernels, total="own time"), *WHERE),
+        {"name": list(map(shown, names)), **texts},
+        numbers,
+        {"name": [cut(each) for each in names]},
+        "ops",
+        (table.start_ns[longest], table.end_ns[longest]),
+        places,
+        _host_times(trace),
+    )
+
+
+def _inside(trace: Trace) -> Bools:
+    """Return whether each op began in a complete step."""
+    steps, table = trace.steps, trace.ops
+    return steps.holds(step_at(steps, table.start_ns)) if steps.on_host else np.zeros(len(table), bool)
+
+
+def _host_times(trace: Trace) -> tuple[int, int]:
+    """Return how long the complete steps are on the host, and the recording."""
+    steps, table = trace.steps, trace.ops
+    inside = int((steps.end_ns - steps.start_ns)[steps.complete].sum()) if steps.on_host else 0
+    return inside, int(table.end_ns.max() - table.start_ns[0])
+
+
+def _within_same(trace: Trace) -> Bools:
+    """Return whether each op runs within one of the same name, whose time has its own in it."""
+    name, around = trace.ops.name, trace.links.op_parent
+    within = np.zeros(len(name), bool)
+    for _ in range(MOST_LEVELS):
+        if not (around != NONE).any():
+            break
+        within |= follow(name, around) == name
+        around = follow(trace.links.op_parent, around)
+    return within
+
+
+def _kernels(trace: Trace) -> Int64s:
+    """Return how many kernels each op launches itself."""
+    launch = trace.links.launch[trace.gpu.category == KERNEL]
+    op = follow(trace.links.op, launch)
+    return np.bincount(op[op != NONE], minlength=len(trace.ops)).astype(np.int64)
+
+
+def waits(analysis: Analysis) -> Grid | None:
+    """Return the waits by site, without the profiler's; None without any, and where their times are withheld."""
+    trace, syncs, why = analysis.trace, analysis.details.syncs, analysis.profile.withheld
+    numbered = [(number, site) for number, site in enumerate(syncs.sites) if site.verdict != "profiler"]
+    if not numbered or why.stalls:
+        return None
+    sites = [site for _, site in numbered]
+    rows = [syncs.rows[number] for number, _ in numbered]
+    longest = [_longest(trace, syncs.stalls, mine) for mine in rows]
+    inside = [_longest(trace, syncs.stalls, mine[trace.steps.holds(syncs.stalls.call_step[mine])]) for mine in rows]
+    costs = [(site.in_steps, site.total) for site in sites]
+    numbers: dict[str, Scopes] = {
+        "count": _each(costs, lambda cost: cost.count),
+        "total": _each(costs, lambda cost: cost.stall_ns),
+        "most": ([each.stall_ns for each in inside], [each.stall_ns for each in longest]),
+    }
+    if not why.drain:
+        numbers |= {
+            "drain": _each(costs, lambda cost: cost.drain_ns),
+            "own": _each(costs, lambda cost: cost.own_ns),
+            "rest": _each(costs, lambda cost: cost.overhead_ns),
+            "idle": _each(costs, lambda cost: cost.idle_ns),
+        }
+    calls = [trace.calls.start_ns[syncs.stalls.call[mine[:MOST_SEEN]]].tolist() for mine in rows]
+    return Grid(
+        "waits",
+        "Waits",
+        "Calls in which the host can wait for the GPU, by cause and place, as traced",
+        (
+            Field("name", "cause"),
+            *timed(*(() if why.drain else DRAINED)),
+            Field("op", "op or call"),
+            Field("line", "line"),
+            Field("library", "in"),
+            Field("verdict", "verdict"),
+        ),
+        {
+            "name": [site.cause.replace("_", " ") for site in sites],
+            "op": [shown(site.op or site.call) for site in sites],
+            "line": [place(site.place) for site in sites],
+            "library": [place(in_short(site.library)) if site.library else "" for site in sites],
+            "verdict": [site.verdict for site in sites],
+        },
+        numbers,
+        {"starts": calls},
+        "stalls",
+        (np.array([each.start_ns for each in longest]), np.array([each.end_ns for each in longest])),
+        [site.place for site in sites],
+    )
+
+
+class _Wait(NamedTuple):
+    """The longest wait of a site."""
+
+    stall_ns: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+
+
+def _longest(trace: Trace, stalls: Stalls, rows: Int64s) -> _Wait:
+    """Return the longest wait of some stalls: the calls that make and await one copy are one."""
+    if not len(rows):
+        return _Wait()
+    copy = np.where(stalls.copy[rows] != NONE, stalls.copy[rows], -2 - np.arange(len(rows)))
+    which = np.unique(copy, return_inverse=True)[1].ravel()
+    calls = stalls.call[rows[which == np.bincount(which, stalls.stall_ns[rows]).argmax()]]
+    length = int(stalls.stall_ns[np.isin(stalls.call, calls)].sum())
+    return _Wait(length, int(trace.calls.start_ns[calls].min()), int(trace.calls.end_ns[calls].max()))
+
+
+def _each(costs: list[tuple[Cost, Cost]], value: Callable[[Cost], int]) -> Scopes:
+    return [value(inside) for inside, _ in costs], [value(whole) for _, whole in costs]

@@ -1,0 +1,77 @@
+"""The colours of the page: one hue for each kind of thing, the same in the timeline and in every chart.
+
+Kinds that can lie side by side differ for people with each form of colour-blindness, and in lightness, which is what a
+grey print shows; where little, they have patterns besides. `tests/report/timeline/test_hues.py` measures that.
+"""
+
+KERNEL = "#115094"
+COLLECTIVE = "#3FAA88"
+MEMSET = "#96C8CE"
+COPY_OUT, COPY_BACK, COPY_WITHIN = ("#A04300", "#EDA326"), ("#612410", "#FFDB91"), "#AE7D30"
+"""Copies are orange and brown: to the GPU and back, each with pageable and with pinned memory; all others."""
+OVERLAPPED = "#FFC067"
+"""Copies beside kernels; exposed ones are as dark as those of pageable memory."""
+IDLE = "rgba(140,150,160,0.24)"
+"""Nothing ran: it recedes, on white and in the dark."""
+
+WAIT, COPY_WAIT, SYNC_WAIT, MEMORY_WAIT, OTHER_WAIT = "#CB61C4", "#8B2288", "#D6A3BF", "#4C2349", "#F7D4F8"
+"""Waits of the host are purple: for values that it reads, for copies, those asked for, for memory, and others."""
+PROFILER = "#818181"
+STEP = "#3B4961"
+OP, CALL = "#4EC6FB", "#67656B"
+OWN_CODE, ANNOTATION, TORCH_CODE, PACKAGES, INPUT = "#F2E755", "#8FAB52", "#A3C6DA", "#999283", "#693A04"
+"""Python code: the program's, what it annotates, torch's, that of other packages, and the DataLoader."""
+
+LONGER, SHORTER, NEW, GONE = "#D6293E", "#4A3AD6", "#FF9AA2", "#B9B2FF"
+"""Of two recordings: red is more than before, violet less; pale what only one of them has."""
+
+ORANGE, SKY, GREEN, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#D55E00"
+BLUE, PURPLE = "#0072B2", "#CC79A7"
+SLATE, PALE = "#7A8799", "#B8BEC6"
+"""For series that are no kinds of things. Masataka Okabe and Kei Ito, Color Universal Design (2008),
+https://jfly.uni-koeln.de/color/."""
+
+DARK = 0.179
+"""Relative luminance (WCAG 2) up to which white has more contrast than black."""
+ON_IDLE = "#6E7780"
+"""Reads on the colour of idle time, on white and in the dark."""
+
+
+def shades(colour: str) -> tuple[str, ...]:
+    """Return the shades of a colour as CSS colours.
+
+    Three tell neighbours of different names apart, the last is for blocks that are mostly gaps.
+    """
+    if colour == IDLE:
+        return (IDLE,) * 4
+    channels = _channels(colour)
+
+    def mixed(target: int, share: float, alpha: float = 1) -> str:
+        red, green, blue = (round(channel + (target - channel) * share) for channel in channels)
+        return f"rgba({red},{green},{blue},{alpha:g})"
+
+    return mixed(0, 0), mixed(255, 0.22), mixed(0, 0.18), mixed(0, 0, 0.65)
+
+
+def faded(colour: str) -> str:
+    """Return the colour of what was not searched for, as a CSS colour."""
+    if colour == IDLE:
+        return "rgba(140,150,160,0.1)"
+    red, green, blue = _channels(colour)
+    return f"rgba({red},{green},{blue},0.18)"
+
+
+def ink(colour: str) -> str:
+    """Return black or white, whichever reads better on a colour."""
+    if colour == IDLE:
+        return ON_IDLE
+    red, green, blue = (_linear(channel / 255) for channel in _channels(colour))
+    return "#000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > DARK else "#fff"
+
+
+def _linear(part: float) -> float:
+    return float(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)  # noqa: PLR2004  as sRGB has it
+
+
+def _channels(colour: str) -> list[int]:
+    return [int(colour[place : place + 2], 16) for place in (1, 3, 5)]

@@ -1,0 +1,115 @@
+// Keys of the timelines, which work from the whole page unless somebody writes.
+
+const KEYS = [
+  ["W S, + −, Ctrl + wheel", "zoom; at the pointer, if it is over the timeline"],
+  ["A D, ← →, Shift + wheel", "move"],
+  ["drag", "moves; with Shift, or the other tool, selects a time in some lanes for its sums"],
+  ["wheel", "zooms once the timeline was clicked; else it scrolls the page"],
+  ["click", "tells all that is known of an event; twice zooms to it, as F does"],
+  [", and .", "the event before and after the chosen one in its lane"],
+  ["Shift + ↑ ↓", "the event in the lane above and below, at the same time; without a chosen one, the first that is shown"],
+  ["PageUp PageDown", "the step before and after"],
+  ["0, Home", "all of the recording"],
+  ["Alt + ← →", "back and forward through what you looked at"],
+  ["/ and Enter", "search, and go to the next that was found"],
+  ["Esc", "clears marks, selection and search"],
+  ["?", "these keys"],
+];
+
+const showKeys = () => {
+  const old = document.querySelector("dialog.help");
+  if (old) {
+    old.showModal();
+    return;
+  }
+  const dialog = made("dialog", "help");
+  dialog.setAttribute("aria-label", "Keys of the timeline");
+  const list = made("dl", "");
+  for (const [keys, what] of KEYS) list.append(made("dt", "", keys), made("dd", "", what));
+  const close = made("button", "", "close");
+  close.type = "button";
+  close.addEventListener("click", () => dialog.close());
+  dialog.append(made("h3", "", "The timeline with keys, mouse and fingers"), list, close);
+  document.body.append(dialog);
+  dialog.showModal();
+};
+
+const HELD = {
+  "+": ["zoom", -1],
+  "=": ["zoom", -1],
+  "-": ["zoom", 1],
+  _: ["zoom", 1],
+  w: ["zoom", -1],
+  s: ["zoom", 1],
+  a: ["move", -1],
+  d: ["move", 1],
+  ArrowLeft: ["move", -1],
+  ArrowRight: ["move", 1],
+};
+
+const beside = (timeline, by) => {
+  const { lane, at } = timeline.chosen ?? {};
+  if (lane && at + by >= 0 && at + by < lane.size) timeline.goTo(lane, at + by);
+};
+
+// The first event of a lane that lasts into a time, else the last before it.
+const eventIn = (lane, start) => {
+  const at = Math.min(firstAbove(lane.end, start), lane.size - 1);
+  return at > 0 && lane.start[at] > start && lane.start[at] - start > start - lane.end[at - 1] ? at - 1 : at;
+};
+
+const goAcross = (timeline, by) => {
+  const lanes = [...timeline.placed.tops.keys()];
+  const { lane, at } = timeline.chosen ?? {};
+  const next = lane ? lanes[lanes.indexOf(lane) + by] : lanes[0];
+  if (next) timeline.goTo(next, eventIn(next, lane ? lane.start[at] : timeline.view[0]));
+};
+
+const zoomToChosen = (timeline) => {
+  const { lane, at } = timeline.chosen ?? {};
+  const { from, to } = timeline.selection ?? {};
+  if (lane) timeline.show(widenedBy([lane.start[at], lane.end[at]], AROUND));
+  else if (to > from) timeline.show([from, to]);
+};
+
+const PRESSED = {
+  f: zoomToChosen,
+  "Shift+ArrowUp": (timeline) => goAcross(timeline, -1),
+  "Shift+ArrowDown": (timeline) => goAcross(timeline, 1),
+  ",": (timeline) => beside(timeline, -1),
+  ".": (timeline) => beside(timeline, 1),
+  0: (timeline) => timeline.show(timeline.whole),
+  Home: (timeline) => timeline.show(timeline.whole),
+  PageUp: (timeline) => timeline.showStep(timeline.step - 1),
+  PageDown: (timeline) => timeline.showStep(timeline.step + 1),
+  "/": (timeline) => timeline.root.querySelector(".find").focus(),
+  Escape: (timeline) => timeline.clear(),
+};
+const OF_THE_PAGE = new Set(["PageUp", "PageDown"]); // keys that scroll it, unless the timeline has the focus
+const OF_WHAT_IS_SEEN = new Set(["Home", "ArrowLeft", "ArrowRight", "Escape"]);
+
+const isWriting = (element) => element?.closest?.("input, select, textarea, [contenteditable], dialog") != null;
+
+// Whether an element that has the focus uses a key for itself.
+const isTaken = (element, key) => element?.closest?.("pre, .scroll, .table") != null && key.startsWith("Arrow");
+
+const onAlt = (timeline, event) => {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (by && timeline.trail.go(by)) event.preventDefault();
+};
+
+// A key by its name, a letter whatever its case.
+const nameOfKey = ({ key, shiftKey }) => {
+  if (shiftKey && (key === "ArrowUp" || key === "ArrowDown")) return `Shift+${key}`;
+  return key.length === 1 ? key.toLowerCase() : key;
+};
+
+// Does what a key says; returns whether it was for the timeline.
+const press = (timeline, event) => {
+  const key = nameOfKey(event);
+  if (HELD[key]) timeline.motion.press(key, ...HELD[key]);
+  else if (PRESSED[key]) PRESSED[key](timeline);
+  else return false;
+  event.preventDefault();
+  return true;
+};

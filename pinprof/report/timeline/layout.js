@@ -1,0 +1,73 @@
+// Where things are: the lanes from the top, the window of time on their width, and the ticks of the axis.
+
+const ROW = 20; // pixels of a lane
+const BAR = 16; // pixels of its rectangles
+const HEADING = 24; // pixels of a group's name
+const GUTTER = 92; // pixels for the names of lanes
+const NARROW = 600; // pixels; on a smaller timeline the names have less room
+const NARROW_GUTTER = 66;
+const RIGHT = 8; // pixels beside the lanes
+const BELOW = 18; // pixels under the last lane, for the name of a mark
+const TICK_PIXELS = 110;
+const TICK_ROOM = 46; // pixels; a tick that is nearer to the end has no text
+const NEAREST = 20; // ns; no view is shorter
+
+// Tops of all headings and lanes, in pixels: a heading for each group, then its lanes unless it is folded.
+const layOut = (data, folded) => {
+  const headings = [];
+  const tops = new Map();
+  let top = 0;
+  for (const lane of data.lanes) {
+    if (headings.at(-1)?.group !== lane.group) {
+      headings.push({ group: lane.group, top, lanes: 0 });
+      top += HEADING;
+    }
+    headings.at(-1).lanes += 1;
+    if (folded.has(lane.group)) continue;
+    tops.set(lane, top);
+    top += ROW;
+  }
+  return { headings, tops, height: top + BELOW };
+};
+
+// The groups that are folded until somebody looks into them.
+const foldedAtFirst = (data) => {
+  const open = new Set(data.lanes.filter((lane) => lane.folded !== true).map((lane) => lane.group));
+  return new Set(data.lanes.map((lane) => lane.group).filter((group) => !open.has(group)));
+};
+
+const clamped = ([from, to], [least, most]) => {
+  const span = Math.min(Math.max(to - from, NEAREST), most - least);
+  const start = Math.min(Math.max((from + to - span) / 2, least), most - span);
+  return [start, start + span];
+};
+
+const widenedBy = ([from, to], share) => [from - share * (to - from), to + share * (to - from)];
+
+const niceStep = (least) => {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least);
+};
+
+// The step that times are read from: the one in which the view begins, or the next if that is about to begin.
+const referenceStep = (data, [from, to]) => {
+  const { start } = data.steps;
+  const next = firstAbove(start, from);
+  return next < start.length && (next === 0 || start[next] <= from + 0.05 * (to - from)) ? next : Math.max(next - 1, 0);
+};
+
+// The ticks of the axis and what it is: [{ time, text }] and a title. Several recordings may count from one time, which
+// the data then names as `since`.
+const axisOf = (data, view, width) => {
+  const step = referenceStep(data, view);
+  const zero = data.since ? 0 : (data.steps.start[step] ?? 0);
+  const [from, to] = view.map((time) => time - zero);
+  const gap = niceStep(((to - from) * TICK_PIXELS) / Math.max(width, TICK_PIXELS));
+  const [scale, unit] = TIMES.find(([one]) => Math.max(Math.abs(from), Math.abs(to)) >= one) ?? TIMES.at(-1);
+  const digits = Math.max(0, Math.ceil(Math.log10(scale / gap) - 1e-9));
+  const ticks = [];
+  for (let tick = Math.ceil(from / gap); tick * gap <= to; tick++) {
+    ticks.push({ time: tick * gap + zero, text: `${((tick * gap) / scale).toFixed(digits)} ${unit}` });
+  }
+  return { ticks, title: `since the start of ${data.since ?? data.steps.names[step] ?? "the trace"}` };
+};

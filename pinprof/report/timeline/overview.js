@@ -1,0 +1,122 @@
+// The strip above the lanes: the whole recording, and in it the window that is shown.
+
+const STRIP = 9; // pixels of a lane in the strip
+const STRIPS = 4; // lanes in it at most
+const GRIP = 6; // pixels on each side of an edge of the window in which it can be taken
+
+// What tells most: the waits of the first thread, then what each GPU does; without these the first lanes.
+const lanesOfStrip = (data) => {
+  const stalls = data.lanes.filter((lane) => lane.source === "stalls").slice(0, 1);
+  const groups = new Map();
+  for (const lane of data.lanes) if (lane.device !== undefined && !groups.has(lane.group)) groups.set(lane.group, lane);
+  for (const lane of data.lanes) if (lane.source === "overlap") groups.set(lane.group, lane);
+  const found = [...stalls, ...groups.values()].slice(0, STRIPS);
+  return found.length ? found : data.lanes.filter((lane) => lane.source !== "steps").slice(0, 2);
+};
+
+class Overview {
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.lanes = lanesOfStrip(timeline.data);
+    this.drawn = document.createElement("canvas");
+    this.state = undefined;
+  }
+
+  get height() {
+    return this.lanes.length * (STRIP + 2) + 4;
+  }
+
+  // The picture of the whole, made anew only if it would be another one.
+  picture(width, ratio, theme) {
+    const { timeline } = this;
+    const state = [width, ratio, timeline.version, theme.text, timeline.lit].join();
+    if (state === this.state) return this.drawn;
+    this.state = state;
+    [this.drawn.width, this.drawn.height] = [Math.round(width * ratio), Math.round(this.height * ratio)];
+    const context = this.drawn.getContext("2d");
+    const painter = new Painter(timeline.data, context, { view: timeline.whole, width, ratio });
+    this.lanes.forEach((lane, at) => painter.row(timeline.rowOf(lane), 2 + at * (STRIP + 2), STRIP));
+    return this.drawn;
+  }
+
+  // Places of the window's edges, in pixels.
+  edges(width) {
+    const [least, most] = this.timeline.whole;
+    return this.timeline.view.map((time) => ((Math.min(Math.max(time, least), most) - least) / (most - least)) * width);
+  }
+
+  paint(theme) {
+    const { stage } = this.timeline;
+    const { width, ratio } = stage;
+    const context = stage.cleared(stage.overview, width, this.height);
+    context.drawImage(this.picture(width, ratio, theme), 0, 0);
+    const [left, right] = this.edges(width).map((place) => Math.round(place * ratio));
+    const high = this.height * ratio;
+    context.fillStyle = theme.card;
+    context.globalAlpha = 0.6;
+    context.fillRect(0, 0, left, high);
+    context.fillRect(right, 0, width * ratio - right, high);
+    context.globalAlpha = 1;
+    context.strokeStyle = theme.link;
+    context.lineWidth = 2 * ratio;
+    context.strokeRect(left, ratio, Math.max(right - left, 2 * ratio), high - 2 * ratio);
+  }
+
+  timeAt(x) {
+    const [least, most] = this.timeline.whole;
+    return least + (x / this.timeline.stage.width) * (most - least);
+  }
+
+  // What a pointer at a place takes: an edge, the window, or nothing yet.
+  partAt(x) {
+    const [left, right] = this.edges(this.timeline.stage.width);
+    const isThin = right - left < 3 * GRIP;
+    if (!isThin && Math.abs(x - left) <= GRIP) return "left";
+    if (!isThin && Math.abs(x - right) <= GRIP) return "right";
+    return x >= left - (isThin ? GRIP : 0) && x <= right + (isThin ? GRIP : 0) ? "window" : "free";
+  }
+
+  // The view when what was taken at `began` is dragged to `x`; a new window is drawn on free ground.
+  dragged(part, view, began, x) {
+    const moved = this.timeAt(x) - this.timeAt(began);
+    if (part === "window") return view.map((time) => time + moved);
+    const sorted = (one, other) => (one < other ? [one, other] : [other, one]);
+    if (part === "left") return sorted(view[0] + moved, view[1]);
+    if (part === "right") return sorted(view[0], view[1] + moved);
+    return sorted(this.timeAt(began), this.timeAt(x));
+  }
+
+  listen() {
+    const canvas = this.timeline.stage.overview;
+    let taken;
+    const place = (event) => event.clientX - canvas.getBoundingClientRect().left;
+    canvas.addEventListener("pointerdown", (event) => {
+      const x = place(event);
+      taken = { part: this.partAt(x), view: this.timeline.view, x };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const x = place(event);
+      if (!taken) {
+        const part = this.partAt(x);
+        canvas.style.cursor = { left: "ew-resize", right: "ew-resize", window: "grab", free: "crosshair" }[part];
+      } else if (taken.part !== "free" || Math.abs(x - taken.x) >= STILL) {
+        this.timeline.show(this.dragged(taken.part, taken.view, taken.x, x));
+      }
+    });
+    const letGo = (event) => {
+      const x = place(event);
+      if (event.type === "pointerup" && taken?.part === "free" && Math.abs(x - taken.x) < STILL) this.goTo(x);
+      taken = undefined;
+    };
+    canvas.addEventListener("pointerup", letGo);
+    canvas.addEventListener("pointercancel", letGo);
+  }
+
+  // Centres the window, as long as it is, on a place.
+  goTo(x) {
+    const [from, to] = this.timeline.view;
+    const half = (to - from) / 2;
+    this.timeline.show([this.timeAt(x) - half, this.timeAt(x) + half]);
+  }
+}

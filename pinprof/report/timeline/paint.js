@@ -1,0 +1,159 @@
+// Paints lanes on a canvas. A block of events that are narrower than a pixel is as high as its share of busy time.
+
+const LABEL_MIN = 30; // pixels; narrower rectangles have no label
+const LABEL_PADDING = 4; // pixels
+const LOW = 3; // pixels; nothing is lower
+const GAP_FROM = 6; // pixels; wider rectangles leave one free, so that neighbours are told apart
+const TONES = 3; // of a kind, for neighbours of different names
+const PAPER = { text: "#1b2026", muted: "#4b545e", line: "#c9cfd6", card: "#ffffff", link: "#00568a" };
+
+const themeOf = (isPaper) => {
+  if (isPaper) return PAPER;
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+  return Object.fromEntries(Object.keys(PAPER).map((name) => [name, colour(name)]));
+};
+
+// Fills rectangles of whole pixels; neighbours that look alike become one.
+class Brush {
+  constructor(context) {
+    this.context = context;
+    this.colour = undefined;
+    this.right = -1;
+  }
+
+  fill(colour, left, top, width, height) {
+    if (colour === this.colour && left === this.right && top === this.top && height === this.height) {
+      this.right = left + width;
+      return;
+    }
+    this.flush();
+    [this.colour, this.left, this.right, this.top, this.height] = [colour, left, left + width, top, height];
+  }
+
+  flush() {
+    if (this.colour === undefined) return;
+    this.context.fillStyle = this.colour;
+    this.context.fillRect(this.left, this.top, this.right - this.left, this.height);
+    this.colour = undefined;
+  }
+}
+
+const HATCH = 6; // pixels from line to line
+const HATCHES = { "/": [[0, 1, 1, 0]], "\\": [[0, 0, 1, 1]], "|": [[0.5, 0, 0.5, 1]], "-": [[0, 0.5, 1, 0.5]] };
+const PATTERNS = new Map();
+
+// The lines on a kind that its colour alone does not tell from others, for grey prints and the colour-blind.
+const patternOf = (context, { pattern, ink }, ratio) => {
+  const key = pattern + ink + ratio;
+  if (!PATTERNS.has(key)) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = HATCH * ratio;
+    const pen = tile.getContext("2d");
+    pen.strokeStyle = ink;
+    pen.globalAlpha = 0.35;
+    pen.lineWidth = ratio;
+    for (const line of HATCHES[pattern] ?? []) {
+      const [x0, y0, x1, y1] = line.map((part) => part * HATCH * ratio);
+      pen.moveTo(x0, y0);
+      pen.lineTo(x1, y1);
+    }
+    pen.stroke();
+    PATTERNS.set(key, context.createPattern(tile, "repeat"));
+  }
+  return PATTERNS.get(key);
+};
+
+const toneOf = (kind, lane, at, isLit) => {
+  if (!isLit) return kind.shades.at(-1);
+  return kind.shades[kind.byName && lane.name ? lane.name[at] % TONES : 0];
+};
+
+// How lanes become pixels: the window of time, the width in pixels and how many of the screen's make one.
+class Painter {
+  constructor(data, context, { view, width, ratio }) {
+    Object.assign(this, { data, context, view, width, ratio });
+    this.pixel = (view[1] - view[0]) / width;
+    this.scale = (width * ratio) / (view[1] - view[0]);
+    this.brush = new Brush(context);
+    this.hatched = []; // [kind, left, top, width, height]
+  }
+
+  x(time) {
+    const shown = Math.min(Math.max(time, this.view[0]), this.view[1]);
+    return Math.round((shown - this.view[0]) * this.scale);
+  }
+
+  // Paints a row at a height; gives labels what is wide enough for one: (place, left, right).
+  row(row, top, height, label) {
+    const [from, to] = this.view;
+    const [y, full] = [Math.round(top * this.ratio), Math.round(height * this.ratio)];
+    row.walk(from - 2 * this.pixel, to, this.pixel, (first, next) => {
+      const left = this.x(row.start[first]);
+      const right = Math.max(this.x(row.rightOf(first, next, this.pixel)), left + 1);
+      const isLit = row.holdsFound(first, next);
+      const busy = row.busy[next] - row.busy[first];
+      const span = Math.max(row.end[next - 1] - row.start[first], next - first > 1 ? this.pixel : 0);
+      this.cell(row, first, next, { left, right, y, full, isLit, share: span > 0 ? Math.min(busy / span, 1) : 1 });
+      if (label && right - left >= LABEL_MIN * this.ratio) label(row.placeOf(first), left, right, isLit);
+    });
+    this.brush.flush();
+    for (const [kind, ...shape] of this.hatched.splice(0)) {
+      this.context.fillStyle = patternOf(this.context, kind, this.ratio);
+      this.context.fillRect(...shape);
+    }
+  }
+
+  cell(row, first, next, { left, right, y, full, isLit, share }) {
+    const wide = right - left >= GAP_FROM * this.ratio && row.lane.source !== "overlap" ? 1 : 0;
+    const isAlone = next - first === 1 && !row.lane.shares;
+    const least = isLit && row.found ? full : Math.min(LOW * this.ratio, full);
+    const high = Math.max(Math.round(full * share), least);
+    if (isAlone || row.kinds.length < 2) {
+      const at = row.placeOf(first);
+      const kind = this.data.kinds[row.lane.kind[at]];
+      const colour = isAlone || !isLit ? toneOf(kind, row.lane, at, isLit) : kind.shades[0];
+      const shape = [left, y + full - high, right - left - wide, high];
+      this.brush.fill(colour, ...shape);
+      if (kind.pattern && isLit && shape[2] >= HATCH * this.ratio) this.hatched.push([kind, ...shape]);
+    } else this.stack(row, first, next, { left, width: right - left - wide, bottom: y + full, high, isLit });
+  }
+
+  // The kinds of a block above each other, by their shares of its time.
+  stack(row, first, next, { left, width, bottom, high, isLit }) {
+    const all = row.busy[next] - row.busy[first];
+    let [below, sum] = [0, 0];
+    for (const [kind, sums] of row.kinds) {
+      const time = sums[next] - sums[first];
+      if (time <= 0) continue;
+      sum += time;
+      const reach = all > 0 ? Math.min(Math.round((high * sum) / all), high) : high;
+      if (reach > below) {
+        const { shades } = this.data.kinds[kind];
+        this.brush.fill(shades[isLit ? 0 : shades.length - 1], left, bottom - reach, width, reach - below);
+      }
+      below = Math.max(below, reach);
+    }
+  }
+}
+
+const WIDTHS_OF_TEXTS = new Map();
+
+const widthOf = (context, text) => {
+  let width = WIDTHS_OF_TEXTS.get(text);
+  if (width === undefined) {
+    if (WIDTHS_OF_TEXTS.size > 20_000) WIDTHS_OF_TEXTS.clear();
+    WIDTHS_OF_TEXTS.set(text, (width = context.measureText(text).width));
+  }
+  return width;
+};
+
+// As much of a text as there is room for.
+const fitted = (context, text, room) => {
+  if (widthOf(context, text) <= room) return text;
+  for (let kept = Math.floor((text.length * room) / widthOf(context, text)); kept > 1; kept--) {
+    const cut = `${text.slice(0, kept)}…`;
+    if (widthOf(context, cut) <= room) return cut;
+  }
+  return "";
+};

@@ -1,0 +1,172 @@
+// What a mouse, a pen, fingers and a wheel do to a timeline.
+
+const STILL = 4; // pixels; a pointer that moved less between down and up has clicked
+const NOTCH = 50; // pixels; a wheel scrolls more at once, a trackpad less
+const BY_WHEEL = 0.002; // of the logarithm of what is shown, by a pixel
+const BY_TRACKPAD = 0.01;
+const LINE = 16; // pixels of a line, for browsers that scroll by lines
+const PAUSE = 250; // ms between two turns of a wheel that belong together
+
+let scrolledAt = -Infinity; // when the page was scrolled with the wheel
+document.addEventListener("wheel", (event) => {
+  if (!event.defaultPrevented) scrolledAt = event.timeStamp;
+}, { passive: true });
+
+const showTip = (timeline, event) => {
+  const { tip, body, cursor, gutter } = timeline.stage;
+  const { x, place } = timeline.placeOf(event);
+  timeline.pointed = place >= 0 && place <= 1 ? place : undefined;
+  cursor.hidden = timeline.pointed === undefined;
+  cursor.style.transform = `translateX(${gutter + x}px)`;
+  const cell = event.buttons ? undefined : timeline.at(event);
+  tip.hidden = !cell;
+  timeline.plot.classList.toggle("pointed", cell !== undefined);
+  if (!cell) return;
+  const [heading, ...lines] = wordsOf(timeline.data, cell);
+  tip.replaceChildren(made("strong", "", heading), ...lines.map((line) => made("div", "", line)));
+  const box = body.getBoundingClientRect();
+  const left = event.clientX - box.left;
+  const onRight = left < box.width / 2;
+  const room = onRight ? box.width - left : left;
+  tip.style.maxWidth = `${Math.max(room - 16, Math.min(box.width, 300))}px`;
+  const start = onRight ? left + 12 : left - 12 - tip.offsetWidth;
+  tip.style.left = `${Math.max(0, Math.min(start, box.width - tip.offsetWidth))}px`;
+  const isLow = event.clientY + 24 + tip.offsetHeight > window.innerHeight && event.clientY > tip.offsetHeight + 24;
+  tip.style.top = `${event.clientY - box.top + (isLow ? -12 - tip.offsetHeight : 16)}px`;
+};
+
+const hideTip = (timeline) => {
+  timeline.pointed = undefined;
+  timeline.stage.tip.hidden = timeline.stage.cursor.hidden = true;
+};
+
+// A plain wheel scrolls the page until somebody has clicked the timeline; and a page that scrolls goes on.
+const onWheel = (timeline, event) => {
+  const unit = event.deltaMode === 0 ? 1 : LINE;
+  const [across, down] = [event.deltaX * unit, event.deltaY * unit];
+  const isPan = event.shiftKey || Math.abs(across) > Math.abs(down);
+  const isZoom = event.ctrlKey || event.metaKey;
+  const isActive = timeline.plot.contains(document.activeElement) && event.timeStamp - scrolledAt > PAUSE;
+  if (!isPan && !isZoom && !isActive) return;
+  event.preventDefault();
+  if (isPan && !isZoom) {
+    timeline.move((across || down) / timeline.width);
+    return;
+  }
+  const rate = Math.abs(down) >= NOTCH ? BY_WHEEL : BY_TRACKPAD;
+  const { place } = timeline.placeOf(event);
+  timeline.zoom(Math.exp(down * rate), Math.min(Math.max(place, 0), 1));
+};
+
+// The lanes between two heights, from what is held when a drag selects.
+const lanesBetween = ({ tops }, one, other) => {
+  const [above, below] = [Math.min(one, other), Math.max(one, other)];
+  return [...tops].filter(([, top]) => top + BAR > above && top < below).map(([lane]) => lane);
+};
+
+class Pointers {
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.down = new Map(); // by pointer: where it is
+    this.drag = undefined;
+    this.clicked = undefined;
+    const { body, head } = timeline.stage;
+    body.addEventListener("pointerdown", (event) => this.onDown(event));
+    body.addEventListener("pointermove", (event) => this.onMove(event));
+    for (const type of ["pointerup", "pointercancel"]) body.addEventListener(type, (event) => this.onUp(event));
+    body.addEventListener("pointerleave", () => hideTip(timeline));
+    body.addEventListener("dblclick", (event) => this.onDouble(event));
+    for (const part of [body, head]) {
+      part.addEventListener("wheel", (event) => onWheel(timeline, event), { passive: false });
+    }
+  }
+
+  onDown(event) {
+    if ((event.target.closest("button") && !event.shiftKey) || event.button > 1) return;
+    const { timeline } = this;
+    if (event.pointerType === "mouse") event.preventDefault(); // no text is selected
+    timeline.plot.focus({ preventScroll: true });
+    this.down.set(event.pointerId, event);
+    timeline.stage.body.setPointerCapture(event.pointerId);
+    timeline.stage.tip.hidden = true;
+    const isSelect = event.shiftKey || (timeline.tool === "select" && event.button === 0);
+    this.begin(this.down.size > 1 ? "pinch" : isSelect ? "select" : "pan", event);
+  }
+
+  begin(what, event) {
+    const { timeline } = this;
+    this.drag = { what, event, view: timeline.view, from: timeline.placeOf(event), hasMoved: what === "pinch" };
+    this.drag.fingers = [...this.down.values()].map((one) => timeline.placeOf(one));
+    timeline.plot.classList.toggle("panning", what === "pan");
+  }
+
+  onMove(event) {
+    const { timeline, drag } = this;
+    if (!this.down.has(event.pointerId)) {
+      if (event.pointerType === "mouse") showTip(timeline, event);
+      return;
+    }
+    this.down.set(event.pointerId, event);
+    const { clientX, clientY } = drag.event;
+    drag.hasMoved ||= Math.hypot(event.clientX - clientX, event.clientY - clientY) >= STILL;
+    if (!drag.hasMoved) return;
+    if (drag.what === "pinch") this.pinch();
+    else if (drag.what === "pan") this.pan(event.clientX - clientX);
+    else this.select(event, false);
+  }
+
+  pan(pixels) {
+    const { view } = this.drag;
+    const moved = (pixels / this.timeline.width) * (view[1] - view[0]);
+    this.timeline.show(view.map((time) => time - moved));
+  }
+
+  // What was under the fingers stays under them.
+  pinch() {
+    const { timeline, drag } = this;
+    const [one, other] = [...this.down.values()].map((event) => timeline.placeOf(event).x);
+    const [first, second] = drag.fingers.map(({ x }) => drag.view[0] + (x / timeline.width) * (drag.view[1] - drag.view[0]));
+    const apart = Math.abs(other - one) < 2 * STILL ? 2 * STILL : Math.abs(other - one);
+    const span = (Math.abs(second - first) / apart) * timeline.width;
+    const start = (first + second) / 2 - ((one + other) / 2 / timeline.width) * span;
+    timeline.show([start, start + span]);
+  }
+
+  select(event, isDone) {
+    const { timeline, drag } = this;
+    const place = timeline.placeOf(event);
+    const within = (time) => Math.min(Math.max(time, timeline.view[0]), timeline.view[1]);
+    const [from, to] = [within(drag.from.time), within(place.time)].sort((one, other) => one - other);
+    const lanes = lanesBetween(timeline.placed, drag.from.y, place.y);
+    if (isDone) timeline.select(lanes.length && to > from ? { from, to, lanes } : undefined);
+    else {
+      timeline.selection = { from, to, lanes };
+      timeline.draw();
+    }
+  }
+
+  onUp(event) {
+    const { timeline, drag } = this;
+    if (!this.down.delete(event.pointerId)) return;
+    timeline.plot.classList.remove("panning");
+    if (this.down.size === 1) {
+      this.begin("pan", [...this.down.values()][0]); // one finger goes on
+      this.drag.hasMoved = true;
+    } else if (event.type === "pointerup" && drag.what === "select" && drag.hasMoved) this.select(event, true);
+    else if (event.type === "pointerup" && !drag.hasMoved && event.button === 0) this.click(event);
+  }
+
+  click(event) {
+    const cell = this.timeline.at(event);
+    this.clicked = cell;
+    if (cell) this.timeline.choose(cell);
+    else this.timeline.unmark();
+  }
+
+  // Zooms to what was clicked twice; beside all, back to what was shown at first.
+  onDouble(event) {
+    if (event.target.closest("button")) return;
+    const { timeline, clicked } = this;
+    timeline.show(clicked ? widenedBy([clicked.start, clicked.end], AROUND) : timeline.first);
+  }
+}

@@ -1,0 +1,133 @@
+// What an event has to do with others: what is around it and in it, what launched it, what it launched and waits for.
+
+const NUMBERS = 2 ** 24; // more than there are events in a page
+
+// The host thread of a lane, which may have several groups of lanes; of other lanes their group.
+const threadOf = (lane) => /thread .*$/.exec(lane.group)?.[0] ?? lane.group;
+
+const NESTED = new Set(["annotations", "ops", "frames", "calls"]); // sources of events that are around each other
+const isNested = (lane) => NESTED.has(lane.source);
+
+const lanesOfThread = (data, lane) => data.lanes.filter((one) => isNested(one) && threadOf(one) === threadOf(lane));
+
+// The shortest event of the thread around this one.
+const parentOf = (data, lane, at) => {
+  const [start, end] = [lane.start[at], lane.end[at]];
+  let found;
+  let isBelow = false;
+  for (const one of lanesOfThread(data, lane)) {
+    if (one === lane) {
+      isBelow = true;
+      continue;
+    }
+    const place = firstAbove(one.start, start) - 1;
+    if (place < 0 || one.end[place] < end) continue;
+    const length = one.end[place] - one.start[place];
+    if (length === end - start && isBelow) continue; // of equal ones the upper one is around the other
+    if (!found || length <= found.lane.end[found.at] - found.lane.start[found.at]) found = { lane: one, at: place };
+  }
+  return found;
+};
+
+// The events of a lane within a time, as places from and to.
+const within = (lane, start, end) => {
+  const from = firstFrom(lane.start, start, 0, lane.size);
+  let to = firstFrom(lane.start, end, from, lane.size);
+  while (to > from && lane.end[to - 1] > end) to -= 1;
+  return [lane.size && lane.start[from] >= start ? from : Math.min(from + 1, to), to];
+};
+
+// The events directly in one, at most so many.
+const childrenOf = (data, lane, at, most) => {
+  const found = [];
+  for (const one of lanesOfThread(data, lane)) {
+    if (one === lane) continue;
+    const [from, to] = within(one, lane.start[at], lane.end[at]);
+    for (let place = from; place < to && found.length < most; place++) {
+      const parent = parentOf(data, one, place);
+      if (parent?.lane === lane && parent.at === at) found.push({ lane: one, at: place });
+    }
+  }
+  return found.sort((a, b) => a.lane.start[a.at] - b.lane.start[b.at]);
+};
+
+// GPU work by the number of its launch, sorted: made once, when first asked for.
+const launchedBy = (data) => {
+  if (data.launchedBy) return data.launchedBy;
+  const lanes = data.lanes.filter((lane) => lane.launch);
+  const keys = new Float64Array(lanes.reduce((sum, lane) => sum + lane.size, 0));
+  let used = 0;
+  for (const lane of lanes) {
+    for (let at = 0; at < lane.size; at++) {
+      if (lane.launch[at] > UNDRAWN) keys[used++] = (lane.launch[at] - 2) * NUMBERS + lane.base + at;
+    }
+  }
+  data.launchedBy = keys.subarray(0, used).sort();
+  return data.launchedBy;
+};
+
+// The GPU work that calls of an event's thread launched while it lasted: how much there is, and the first.
+const workOf = (data, lane, at, most) => {
+  const keys = launchedBy(data);
+  const found = { count: 0, time: 0, first: [], numbers: [] };
+  for (const calls of data.lanes) {
+    if (calls.source !== "calls" || threadOf(calls) !== threadOf(lane)) continue;
+    const [from, to] = calls === lane ? [at, at + 1] : within(calls, lane.start[at], lane.end[at]);
+    if (to <= from) continue;
+    const end = firstFrom(keys, (calls.base + to) * NUMBERS, 0, keys.length);
+    for (let one = firstAbove(keys, (calls.base + from) * NUMBERS - 1); one < end; one++) {
+      const work = linked(data, (keys[one] % NUMBERS) + 2);
+      found.count += 1;
+      found.time += work.lane.end[work.first] - work.lane.start[work.first];
+      if (found.first.length < most) found.first.push({ lane: work.lane, at: work.first });
+      found.numbers.push({ lane: work.lane, at: work.first });
+    }
+  }
+  return found;
+};
+
+// All events of a source that have the name of this one: how many, and their time.
+const namesakes = (data, lane, at) => {
+  const [name, found] = [lane.name?.[at], { count: 0, time: 0 }];
+  for (const one of data.lanes) {
+    if (one.source !== lane.source || !one.name || name === undefined) continue;
+    for (let place = 0; place < one.size; place++) {
+      if (one.name[place] !== name || (one.count?.[place] ?? 1) > 1) continue;
+      found.count += 1;
+      found.time += one.end[place] - one.start[place];
+    }
+  }
+  return found;
+};
+
+// What there is to go to from an event: [in words, events, how many there are in all].
+const relationsOf = (data, lane, at) => {
+  const MOST = 12;
+  const relations = [];
+  const add = (what, events, more = {}) => {
+    const known = events.filter(Boolean).map((one) => ({ lane: one.lane, at: one.at ?? one.first }));
+    if (known.length) relations.push({ what, events: known, count: known.length, ...more });
+  };
+  const launch = lane.launch && linked(data, lane.launch[at]);
+  if (launch) {
+    add("launched by", [launch]);
+    add("asked for by", [parentOf(data, launch.lane, launch.first)]);
+  }
+  if (lane.source === "stalls") {
+    add("waits for", [lane.awaited && linked(data, lane.awaited[at])]);
+    const call = eventAt(data, "calls", lane.start[at], lane.end[at]);
+    add("is the call", [call]);
+    add("asked for by", [call && parentOf(data, call.lane, call.first)]);
+  }
+  if (isNested(lane)) {
+    add("is in", [parentOf(data, lane, at)]);
+    add("holds", childrenOf(data, lane, at, MOST));
+    if (lane.source === "calls") add("is a wait", [eventAt(data, "stalls", lane.start[at], lane.end[at])]);
+    const work = workOf(data, lane, at, MOST);
+    add("launches", work.first, { count: work.count, time: work.time, all: work.numbers });
+  }
+  const beside = (by) => (at + by >= 0 && at + by < lane.size ? { lane, at: at + by } : undefined);
+  add("before it", [beside(-1)]);
+  add("after it", [beside(1)]);
+  return relations;
+};

@@ -1,0 +1,210 @@
+// What a timeline is drawn on: its state, and the drawing of it, once in a frame.
+
+const EDGE = 0.01; // of a step's length, shown before and after it
+const SETTLED = 120; // ms without a change, after which what takes time is done
+
+class Sheet {
+  constructor(root, data) {
+    this.root = root;
+    this.data = data;
+    this.plot = root.querySelector(".plot");
+    this.stage = new Stage(this.plot);
+    const [least, most] = widenedBy(data.whole, EDGE);
+    this.whole = [least, Math.max(most, least + NEAREST)];
+    this.first = root.dataset.first ? JSON.parse(root.dataset.first) : widenedBy(data.view, EDGE);
+    this.view = clamped(this.first, this.whole);
+    this.folded = foldedAtFirst(data);
+    this.hidden = new Set();
+    this.version = 0; // of what is hidden and lit
+    this.rows = new Map();
+    this.marks = [];
+    this.link = undefined;
+    this.chosen = undefined; // the event that is told about
+    this.selection = undefined; // { from, to, lanes }
+    this.tool = "pan";
+    this.isOnPaper = false;
+    this.finder = new Finder(this);
+    this.overview = new Overview(this);
+    this.placed = layOut(data, this.folded);
+    this.settled = []; // called when the view has come to rest
+  }
+
+  get width() {
+    return this.stage.width;
+  }
+
+  rowOf(lane) {
+    let row = this.rows.get(lane);
+    if (!row) {
+      row = new Row(lane, this.hidden);
+      row.light(this.finder.flags?.get(lane));
+      this.rows.set(lane, row);
+    }
+    return row;
+  }
+
+  // Draws in the next frame what is to be seen; returns when that is done.
+  draw() {
+    this.pending ??= new Promise((resolve) => requestAnimationFrame(() => {
+      this.pending = undefined;
+      this.paint();
+      resolve();
+    }));
+    this.plot.dataset.moving = "";
+    clearTimeout(this.settling);
+    this.settling = setTimeout(() => this.settle(), SETTLED);
+    return this.pending;
+  }
+
+  settle() {
+    this.paint(true);
+    this.sayDrawn();
+    for (const listener of this.settled) listener();
+    delete this.plot.dataset.moving;
+  }
+
+  // Paints the lanes on the screen, or all of them.
+  paint(isWhole = false) {
+    const { stage, view } = this;
+    const theme = themeOf(this.isOnPaper);
+    this.placed = layOut(this.data, this.folded);
+    const { tops, height } = this.placed;
+    const { width, ratio } = stage;
+    this.overview.paint(theme);
+    const { ticks, title } = axisOf(this.data, view, width);
+    const [above, below] = isWhole || this.isOnPaper ? [-Infinity, Infinity] : stage.inSight();
+    const context = stage.cleared(stage.canvas, width, height);
+    const painter = new Painter(this.data, context, { view, width, ratio });
+    this.paintGrid(painter, theme, ticks, height);
+    for (const [lane, top] of tops) if (top + ROW > above && top < below) this.paintLane(painter, theme, lane, top);
+    for (const mark of this.marks.filter(({ start, end }) => start < view[1] && end > view[0])) {
+      const reach = reachOf(tops, mark.lanes);
+      if (reach) paintMark(painter, theme, mark, reach);
+    }
+    if (this.link) paintLink(painter, theme, this.link, tops);
+    this.writeAround(ticks, title);
+    this.plot.dataset.view = view.join(" ");
+  }
+
+  paintGrid({ context, ratio, scale, view }, theme, ticks, height) {
+    context.fillStyle = theme.line;
+    for (const { time } of ticks) context.fillRect(Math.round((time - view[0]) * scale), 0, ratio, height * ratio);
+  }
+
+  paintLane(painter, theme, lane, top) {
+    const { context, ratio } = painter;
+    const labels = [];
+    painter.row(this.rowOf(lane), top, BAR, (at, left, right, isLit) => labels.push(at, left, right, isLit));
+    context.font = `${11 * ratio}px system-ui, sans-serif`;
+    context.textBaseline = "middle";
+    const middle = (top + BAR / 2 + 0.5) * ratio;
+    for (let one = 0; one < labels.length; one += 4) {
+      const [at, left, right, isLit] = labels.slice(one, one + 4);
+      const cell = { lane, first: at, last: at };
+      const text = fitted(context, labelOf(this.data, cell), right - left - 2 * LABEL_PADDING * ratio);
+      context.fillStyle = isLit ? this.data.kinds[lane.kind[at]].ink : theme.muted;
+      context.fillText(text, left + LABEL_PADDING * ratio, middle);
+    }
+  }
+
+  // Ticks, names of lanes and groups, marks and the selected area, which are elements.
+  writeAround(ticks, title) {
+    const { stage, view, placed } = this;
+    const scale = stage.width / (view[1] - view[0]);
+    const x = (time) => stage.gutter + (time - view[0]) * scale;
+    const end = stage.gutter + stage.width + RIGHT - TICK_ROOM;
+    filled(stage.ticks, "span", ticks.filter(({ time }) => x(time) < end), (span, { time, text }) => {
+      setText(span, text);
+      span.style.transform = `translateX(${x(time)}px)`;
+    });
+    setText(stage.title, title);
+    nameMarks(stage, view, this.marks, placed.tops);
+    const state = [placed.height, stage.gutter, ...this.folded].join();
+    if (state !== this.written) {
+      this.written = state;
+      this.writeNames();
+    }
+    this.writeSelection(x);
+  }
+
+  writeSelection(x) {
+    const { rubber, width, gutter } = this.stage;
+    const reach = this.selection && reachOf(this.placed.tops, this.selection.lanes);
+    rubber.hidden = !reach;
+    if (!reach) return;
+    const within = (time) => Math.min(Math.max(x(time), gutter), gutter + width);
+    const [left, right, [top, bottom]] = [within(this.selection.from), within(this.selection.to), reach];
+    rubber.hidden = right <= gutter || left >= gutter + width;
+    rubber.dataset.length = duration(this.selection.to - this.selection.from);
+    const pixels = { left, width: right - left, top, height: bottom - top };
+    for (const [side, length] of Object.entries(pixels)) rubber.style[side] = `${length}px`;
+  }
+
+  writeNames() {
+    const { stage, placed } = this;
+    const named = this.data.lanes.filter((lane) => placed.tops.has(lane) && lane.label);
+    filled(stage.names, "span", named, (span, lane) => {
+      setText(span, lane.label);
+      span.title = lane.label;
+      span.style.top = `${placed.tops.get(lane) + BAR / 2}px`;
+      span.style.width = `${stage.gutter - 6}px`;
+    });
+    const focused = document.activeElement?.dataset?.group;
+    stage.headings.replaceChildren(...placed.headings.map((heading) => this.headingOf(heading)));
+    if (focused) [...stage.headings.children].find(({ dataset }) => dataset.group === focused)?.focus();
+  }
+
+  // The name of a group: a button that folds its lanes.
+  headingOf({ group, top, lanes }) {
+    const isFolded = this.folded.has(group);
+    const button = made("button", "", `${isFolded ? "▸" : "▾"} ${group}${isFolded ? `: ${lanes} ${lanes === 1 ? "lane" : "lanes"} folded` : ""}`);
+    button.type = "button";
+    button.dataset.group = group;
+    button.setAttribute("aria-expanded", String(!isFolded));
+    button.style.top = `${top + HEADING / 2}px`;
+    button.addEventListener("click", () => {
+      if (!this.folded.delete(group)) this.folded.add(group);
+      this.draw();
+    });
+    return button;
+  }
+
+  // Where a pointer is: the time, the lane, and the place from 0 to 1 on the width.
+  placeOf(event) {
+    const bounds = this.stage.body.getBoundingClientRect();
+    const x = event.clientX - bounds.left - this.stage.gutter;
+    const y = event.clientY - bounds.top;
+    const place = x / this.width;
+    const time = this.view[0] + place * (this.view[1] - this.view[0]);
+    const lane = [...this.placed.tops].find(([, top]) => y >= top - 2 && y < top + ROW - 2)?.[0];
+    return { x, y, place, time, lane };
+  }
+
+  // What is drawn at a place of the window.
+  at(event) {
+    const { place, time, lane } = this.placeOf(event);
+    if (!lane || place < 0 || place > 1) return undefined;
+    const row = this.rowOf(lane);
+    const found = row.find(time, (this.view[1] - this.view[0]) / this.width);
+    return found && cellOf(row, ...found);
+  }
+
+  sayDrawn() {
+    let [events, blocks, alone] = [0, 0, 0];
+    const pixel = (this.view[1] - this.view[0]) / this.width;
+    for (const lane of this.placed.tops.keys()) {
+      if (lane.source === "overlap") continue;
+      const row = this.rowOf(lane);
+      const held = (first) => (lane.count ? lane.count[row.placeOf(first)] : 1);
+      row.walk(...this.view, pixel, (first, next) => {
+        if (next - first === 1 && held(first) === 1) alone += 1;
+        else [events, blocks] = [events + (next - first > 1 ? next - first : held(first)), blocks + 1];
+      });
+    }
+    const why = `narrower than a pixel here${this.data.lanes.some((lane) => lane.count) ? " or merged in this page" : ""}`;
+    const asBlocks = `${counted(blocks)} blocks, each as high as its share of busy time`;
+    const merged = blocks ? `, ${counted(events)} more, ${why}, as ${asBlocks}` : "";
+    const span = `${duration(this.view[1] - this.view[0])} shown`;
+    this.root.querySelector(".drawn").textContent = `${span}: ${counted(alone)} events one by one${merged}.`;
+  }
+}

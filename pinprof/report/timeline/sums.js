@@ -1,0 +1,145 @@
+// Sums of a selected time in some lanes: by name, by kind, by lane; and what each GPU did meanwhile.
+
+const MERGED_HERE = "merged in this page";
+const ROWS = 100; // of the table
+const COLUMNS_OF_SUMS = [
+  ["name", "name", String],
+  ["count", "count", counted],
+  ["total", "total", duration],
+  ["mean", "mean", duration],
+  ["share", "of the time", percent],
+];
+
+// What events are summed by.
+const KEYS_OF_SUMS = {
+  name: (data, lane, at) => (lane.count?.[at] > 1 ? MERGED_HERE : nameOf(data, { lane, first: at })),
+  kind: (data, lane, at) => data.kinds[lane.kind[at]].label,
+  lane: (data, lane) => `${lane.stream ?? (lane.label || lane.source)} (${lane.group})`,
+};
+
+// Calls visit(lane, at, ns within) for each event that is shown in the selection.
+const eachSelected = (timeline, { from, to, lanes }, visit) => {
+  for (const lane of lanes) {
+    for (let at = firstAbove(lane.end, from); at < lane.size && lane.start[at] < to; at++) {
+      if (timeline.hidden.has(lane.kind[at])) continue;
+      const length = lane.end[at] - lane.start[at];
+      const inside = Math.min(lane.end[at], to) - Math.max(lane.start[at], from);
+      const busy = lane.busy && length > 0 ? (lane.busy[at] * inside) / length : inside;
+      visit(lane, at, busy);
+    }
+  }
+};
+
+const sumsBy = (timeline, selection, by) => {
+  const sums = new Map();
+  const keyOf = KEYS_OF_SUMS[by];
+  const span = selection.to - selection.from;
+  eachSelected(timeline, selection, (lane, at, time) => {
+    if (lane.source === "overlap") return;
+    const name = keyOf(timeline.data, lane, at);
+    let sum = sums.get(name);
+    if (!sum) sums.set(name, (sum = { name, count: 0, total: 0 }));
+    sum.count += lane.count?.[at] ?? 1;
+    sum.total += time;
+  });
+  return [...sums.values()].map((sum) => ({ ...sum, mean: sum.total / sum.count, share: sum.total / span }));
+};
+
+// What each GPU did in the selected time, from its overlap band; nothing where the trace cannot tell.
+const gpuSums = (timeline, { from, to }) =>
+  timeline.data.lanes.filter((lane) => lane.source === "overlap").map((lane) => {
+    const times = new Map();
+    const add = (kind, time) => times.set(kind, (times.get(kind) ?? 0) + time);
+    for (let at = firstAbove(lane.end, from); at < lane.size && lane.start[at] < to; at++) {
+      const length = lane.end[at] - lane.start[at];
+      const part = length > 0 ? (Math.min(lane.end[at], to) - Math.max(lane.start[at], from)) / length : 0;
+      for (const [kind, time] of Object.entries(addShares({}, lane, at, length))) add(Number(kind), time * part);
+    }
+    const told = [...times].filter(([, time]) => time > 0).sort((one, other) => other[1] - one[1]);
+    const parts = told.map(([kind, time]) => {
+      return `${timeline.data.kinds[kind].label} ${duration(time)} (${percent(time / (to - from))})`;
+    });
+    return `${lane.group}: ${parts.length ? parts.join(", ") : "no work in this time"}`;
+  });
+
+const sortedBy = (sums, column, isDown) => {
+  const compare = (one, other) =>
+    column === "name" ? one.name.localeCompare(other.name) : one[column] - other[column];
+  return sums.sort((one, other) => (isDown ? -1 : 1) * compare(one, other));
+};
+
+const tableOfSums = (timeline, state, redraw) => {
+  const sums = sortedBy(sumsBy(timeline, timeline.selection, state.by), state.column, state.isDown);
+  const table = made("table", "");
+  const head = table.createTHead().insertRow();
+  for (const [column, title] of COLUMNS_OF_SUMS) {
+    const cell = made("th", column === "name" ? "" : "count");
+    cell.setAttribute("aria-sort", state.column === column ? (state.isDown ? "descending" : "ascending") : "none");
+    const arrow = state.column === column ? (state.isDown ? " ▾" : " ▴") : "";
+    cell.append(pressable((column === "name" ? state.by : title) + arrow, () => {
+      state.isDown = state.column === column ? !state.isDown : column !== "name";
+      state.column = column;
+      redraw();
+    }));
+    head.append(cell);
+  }
+  const body = table.createTBody();
+  for (const sum of sums.slice(0, ROWS)) {
+    const row = body.insertRow();
+    for (const [column, , format] of COLUMNS_OF_SUMS) {
+      const cell = made(column === "name" ? "th" : "td", column === "name" ? "" : "count");
+      if (column === "name") cell.append(pressable(sum.name, () => lightSum(timeline, state.by, sum.name), "event"));
+      else cell.textContent = format(sum[column]);
+      row.append(cell);
+    }
+  }
+  return [table, sums];
+};
+
+// Lights up what a row of the table sums.
+const lightSum = (timeline, by, name) => {
+  const { from, to, lanes } = timeline.selection;
+  const inside = new Set(lanes);
+  const keyOf = KEYS_OF_SUMS[by];
+  const isInside = (lane, at) => inside.has(lane) && lane.start[at] < to && lane.end[at] > from;
+  timeline.finder.light((lane, at) => isInside(lane, at) && keyOf(timeline.data, lane, at) === name);
+};
+
+const showSums = (timeline) => {
+  const panel = timeline.root.querySelector(".sums");
+  panel.hidden = !timeline.selection;
+  if (!timeline.selection) {
+    panel.replaceChildren();
+    return;
+  }
+  const { from, to, lanes } = timeline.selection;
+  const state = (timeline.sumsState ??= { by: "name", column: "total", isDown: true });
+  const redraw = () => showSums(timeline);
+  const [table, sums] = tableOfSums(timeline, state, redraw);
+  const events = sums.reduce((sum, { count }) => sum + count, 0);
+  const what = `${counted(events)} events in ${counted(lanes.length)} lanes`;
+  const heading = made("strong", "", `${duration(to - from)} selected, ${what}`);
+  const choice = made("div", "steer");
+  for (const by of Object.keys(KEYS_OF_SUMS)) {
+    const button = pressable(`by ${by}`, () => {
+      state.by = by;
+      redraw();
+    });
+    button.setAttribute("aria-pressed", String(state.by === by));
+    choice.append(button);
+  }
+  choice.append(
+    pressable("zoom to it", () => timeline.show([from, to])),
+  );
+  const frame = made("div", "frame");
+  frame.tabIndex = 0;
+  frame.append(table);
+  const lines = gpuSums(timeline, timeline.selection).map((line) => made("div", "", line));
+  const more = sums.length > ROWS ? [made("div", "drawn", `${counted(sums.length - ROWS)} more rows are not shown.`)] : [];
+  const focused = panel.contains(document.activeElement) ? document.activeElement.textContent : undefined;
+  panel.replaceChildren(heading, ...lines, choice, frame, ...more, closing("end selection", () => timeline.select(undefined)));
+  if (focused) {
+    const plain = (text) => text.replace(/ [▾▴]$/, "");
+    [...panel.querySelectorAll("button")].find((one) => plain(one.textContent) === plain(focused))?.focus();
+  }
+};

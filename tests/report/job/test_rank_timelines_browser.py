@@ -1,0 +1,86 @@
+"""Opens the page of a job in a real Chromium: from the heat map to a rank's timeline, and ranks on one axis."""
+
+from collections.abc import Iterator
+
+import pytest
+from chromium import open_file
+from playwright.sync_api import Browser, Page
+from recordings import TRACES, analysis_of
+
+from pinprof.ranks import compare_ranks, measure_rank
+from pinprof.report.job.page import to_html
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CELL = """(rank) => {
+  const canvas = document.querySelector("#job .canvas");
+  const { xaxis, yaxis, _size: size } = canvas._fullLayout;
+  const box = canvas.getBoundingClientRect();
+  return [box.left + size.l + xaxis.c2p(rank), box.top + yaxis._offset + 12];
+}"""
+SPANS = "() => [...document.querySelectorAll('.of-rank .drawn')].map((said) => said.textContent.split(' shown')[0])"
+
+
+@pytest.fixture(scope="module", params=[1440, 390])
+def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """Give the page; in the end it must have kept to itself and complained of nothing."""
+    analyses = {rank: analysis_of(TRACES / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz") for rank in (0, 1)}
+    parts = [measure_rank(each.trace) for each in analyses.values()]
+    ranks = compare_ranks(parts)
+    file = tmp_path_factory.mktemp("page") / "job.html"
+    text = to_html(ranks, parts, analyses.pop(ranks.shown_rank), others=analyses)
+    file.write_text(text, encoding="utf-8")
+    complaints: list[str] = []
+    page = browser.new_page(viewport={"width": request.param, "height": 900})
+    open_file(page, file, complaints)
+    yield page
+    page.close()
+    assert complaints == []
+
+
+def arrived(page: Page, rank: int) -> None:
+    page.wait_for_function(
+        f"() => document.activeElement.closest('.of-rank')?.dataset.rank === '{rank}' && "
+        "document.activeElement.closest('.timeline').dataset.drawn === 'true'",
+        timeout=20_000,
+    )
+
+
+def test_a_click_in_the_heat_map_leads_to_the_rank(page: Page) -> None:
+    page.locator("#job .canvas").scroll_into_view_if_needed()
+    page.wait_for_selector("#job .chart[data-drawn] .heatmaplayer image", state="attached", timeout=20_000)
+    page.evaluate("document.querySelector('#job .canvas').scrollIntoView()")
+    page.wait_for_timeout(300)
+    page.mouse.click(*page.evaluate(CELL, 0))
+    arrived(page, 0)
+
+
+def test_the_table_of_ranks_leads_to_a_rank_that_was_hidden(page: Page) -> None:
+    button = page.locator(".ranks").get_by_role("button", name="rank 1", exact=True)
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert page.locator(".of-rank[data-rank='1']").is_hidden()
+    page.locator(".to-rank[data-rank='1']").click()
+    arrived(page, 1)
+    assert button.get_attribute("aria-pressed") == "true"
+
+
+def test_zooming_one_rank_zooms_the_others(page: Page) -> None:
+    for rank in (0, 1):
+        page.locator(f".to-rank[data-rank='{rank}']").click()
+        arrived(page, rank)
+    page.keyboard.press("+")
+    page.wait_for_function(f"() => new Set(({SPANS})()).size === 1")
+    (closer, _) = page.evaluate(SPANS)
+    page.locator(".of-rank[data-rank='0'] .plot").focus()
+    page.keyboard.press("+")
+    page.wait_for_function(f"() => new Set(({SPANS})()).size === 1 && ({SPANS})()[0] !== '{closer}'")
+
+
+def test_a_rank_that_is_not_drawn_is_said_to_be_so(page: Page) -> None:
+    page.evaluate(
+        "document.dispatchEvent(new CustomEvent('picked', { detail: { x: '7', text: 'run/<b>7</b>.json' } }))"
+    )
+    said = page.locator(".rank-note")
+    assert said.text_content() == "Rank 7 is not drawn here: pinprof report run/<b>7</b>.json --html FILE draws it."
+    assert said.locator("b").count() == 0

@@ -1,0 +1,150 @@
+"""The user's own code on a page: quoted where it is the code that ran, and never anything else."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from page_reader import Page
+
+from pinprof.errors import PinprofError
+from pinprof.report.editors import EDITORS, editor_of
+from pinprof.report.source import Code, Quoting, _marked
+from pinprof.rules import RULES
+from pinprof.rules.rule import Change, Rule
+from pinprof.trace.lines import Place
+from pinprof.trace.sources import Sources
+
+RECORDED = 1_700_000_000
+PROGRAM = """\
+import torch
+
+def step(x):
+    y = x.to("cuda")  # </code><script>alert(1)</script>
+    z = model(y.cpu(), (1, 2))
+    return log(z.item(), "item(")
+
+if __name__ == "__main__":
+    step(1)
+"""
+ITEM = Change(r"\.item\(", "read it later")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working directory, with a program and a trace of it."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("train.py", PROGRAM), ("trace.json", "{}")):
+        (tmp_path / name).write_text(text)
+        os.utime(name, (RECORDED, RECORDED))
+    return tmp_path
+
+
+def quoted(line: int, function: str | None = "step", change: Change | None = None, code: Code = Code()) -> Page:  # noqa: B008
+    return Page(Quoting(Sources("trace.json"), code).quoted(Place("train.py", line, function), change))
+
+
+def lines_of(page: Page) -> list[str]:
+    return "".join(page.words).splitlines()
+
+
+def test_two_lines_around_the_place_are_quoted_and_it_is_marked(here: Path) -> None:
+    page = quoted(5)
+    assert lines_of(page) == [
+        "   3 def step(x):",
+        '   4     y = x.to("cuda")  # </code><script>alert(1)</script>',
+        "   5     z = model(y.cpu(), (1, 2))",
+        '   6     return log(z.item(), "item(")',
+        "   7 ",
+    ]
+    assert [tag for tag, attributes in page.tags if attributes.get("aria-current")] == ["span"]
+    assert not any(tag == "script" for tag, _ in page.tags)
+    assert page.misnested == []
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "marked"),
+    [(5, r"\.cpu\(", ".cpu()"), (5, r"\bmodel\(", "model(y.cpu(), (1, 2))"), (6, r"\.item\(", ".item()")],
+)
+def test_what_is_to_be_changed_is_marked_to_the_end_of_the_call(here: Path, line: int, at: str, marked: str) -> None:
+    text = str(Quoting(Sources("trace.json")).quoted(Place("train.py", line, "step"), Change(at, "do better")))
+    assert re.findall("<mark>(.*?)</mark>", text) == [marked]
+    assert "← do better" in text
+
+
+def test_all_that_is_to_be_changed_in_a_line_is_marked_once(here: Path) -> None:
+    text = "    return f(a[m], g(b[m].item()).item())"
+    marked = str(_marked(text, Change(r"\[[^\]]*\]|\.item\(|\bg\(", ""))[0])
+    assert marked == "    return f(a<mark>[m]</mark>, <mark>g(b[m].item())</mark><mark>.item()</mark>)"
+
+
+def test_a_line_without_what_the_rule_changes_has_no_hint(here: Path) -> None:
+    assert not any(tag == "mark" for tag, _ in quoted(5, change=ITEM).tags)
+    assert "read it later" not in quoted(5, change=ITEM).text
+
+
+@pytest.mark.parametrize(("line", "function"), [(5, "other"), (9, "step"), (99, "<module>"), (99, None)])
+def test_a_line_that_is_not_in_the_function_is_not_quoted(here: Path, line: int, function: str | None) -> None:
+    assert quoted(line, function).tags == []
+
+
+def test_the_first_and_the_last_lines_have_fewer_around_them(here: Path) -> None:
+    assert [line.split()[0] for line in lines_of(quoted(1, "<module>"))] == ["1", "2", "3"]
+    assert [line.split()[0] for line in lines_of(quoted(9, "<module>"))] == ["7", "8", "9"]
+
+
+def test_a_file_changed_since_is_named_and_not_quoted(here: Path) -> None:
+    os.utime("train.py", (RECORDED + 60, RECORDED + 60))
+    assert quoted(5).text == "train.py was changed after the recording, and is not quoted."
+
+
+def test_what_is_not_at_hand_too_large_or_not_wanted_is_not_quoted(here: Path) -> None:
+    assert quoted(5, code=Code(quotes=False)).tags == []
+    (here / "train.py").write_text(PROGRAM + "#" * 1_000_000)
+    os.utime("train.py", (RECORDED, RECORDED))
+    assert quoted(5).tags == []
+    (here / "train.py").unlink()
+    assert quoted(5).tags == []
+
+
+def test_only_python_is_read(here: Path) -> None:
+    (here / "secrets.env").write_text("KEY=1\n")
+    os.utime("secrets.env", (RECORDED, RECORDED))
+    assert Quoting(Sources("trace.json")).quoted(Place("secrets.env", 1, "<module>")) == ""
+
+
+def test_a_place_is_a_link_only_if_there_is_an_editor_and_the_file(here: Path) -> None:
+    place = Place("train.py", 5, "step")
+    assert Quoting(Sources("trace.json")).linked(place, "train.py:5") == "train.py:5"
+    quoting = Quoting(Sources("trace.json"), Code(editor=editor_of("vscode")))
+    ((tag, attributes),) = Page(quoting.linked(place, "<b>")).tags
+    assert (tag, attributes["href"]) == ("a", f"vscode://file{here}/train.py:5")
+    assert quoting.linked(Place("other.py", 5, "step"), "other.py:5") == "other.py:5"
+
+
+@pytest.mark.parametrize("name", EDITORS)
+def test_each_editor_gets_an_address_that_keeps_its_parts(name: str) -> None:
+    editor = editor_of(name)
+    assert editor
+    link = editor.link(Path("/home/me/a b&c#d'\"<.py"), 7)
+    assert "/home/me/a%20b%26c%23d%27%22%3C.py" in link
+    assert link.endswith("7") or name == "file"
+
+
+@pytest.mark.parametrize(
+    "text", ["javascript:alert(1)//{path}", "JavaScript:{path}", "data:text/html,{path}", "vim", "x://file", "{path}"]
+)
+def test_what_is_no_editor_is_an_error(text: str) -> None:
+    with pytest.raises(PinprofError, match="is no editor: name one of vscode, "):
+        editor_of(text)
+
+
+def test_no_text_is_no_editor() -> None:
+    assert editor_of("") is None
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.change], ids=lambda rule: rule.id)
+def test_a_rule_finds_what_it_changes_in_its_own_example(rule: Rule) -> None:
+    assert rule.change
+    assert re.search(rule.change.at, rule.before)
+    assert len(rule.change.to) < 70

@@ -1,0 +1,113 @@
+"""Python frames and ops at any depth: lanes that are folded at first, and cost the others nothing."""
+
+import base64
+import json
+import zlib
+from pathlib import Path
+
+from trace_builder import TraceBuilder
+
+from pinprof.analysis import Analysis, analyse
+from pinprof.report.timeline import arrange, fragment
+from pinprof.report.timeline.detail import FOLDED_SHARE, Detail, detailed
+from pinprof.report.timeline.kinds import KINDS
+from pinprof.report.timeline.nested import DEEPEST_FRAME, DEEPEST_OP
+from pinprof.report.timeline.payload import packed
+from pinprof.report.timeline.window import choose_window
+from pinprof.trace import read_trace
+
+STACK = (
+    "train.py(3): <module>",
+    "train.py(20): train",
+    "torch/nn/modules/module.py(1700): _call_impl",
+    "nn.Module: Linear_0",
+    "/usr/lib/python3.11/site-packages/einops/einops.py(9): rearrange",
+    "<built-in method item of Tensor object at 0x7f00>",
+)
+
+
+def recorded(folder: Path, steps: int = 4, deep: int = 7, frames: int = 20) -> Analysis:
+    """Steps of 1000 µs with a kernel, ops that are nested so deep, and so many short frames inside of the stack."""
+    builder = TraceBuilder()
+    for depth, name in enumerate(STACK):
+        builder.function(name, depth, 1000 * steps - 2 * depth)
+    for step in range(steps):
+        builder.step(step, 1000 * step + 10, 980)
+        builder.kernel(1000 * step + 500, 50, launch=1000 * step + 400)
+        for depth in range(deep):
+            builder.op(f"aten::deep{depth}", 1000 * step + 100 + depth, 200 - 2 * depth)
+        for number in range(frames):
+            builder.function("train.py(30): inner", 1000 * step + 600 + number, 0.5)
+    return analyse(read_trace(builder.write(folder / "trace.json")))
+
+
+def drawn(analysis: Analysis, most: int = 1_000_000) -> Detail:
+    return detailed(analysis.trace, analysis, choose_window(analysis.trace), most)
+
+
+def test_frames_have_a_lane_for_each_level_and_say_whose_code_they_are(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path)
+    lanes = [lane for lane in drawn(analysis).lanes if lane.source == "frames"]
+    assert {(lane.group, lane.folded) for lane in lanes} == {("Python frames, thread 100 (main)", True)}
+    names = [analysis.trace.functions.name_of(int(lane.row[0])) for lane in lanes]
+    assert names == [*STACK, "train.py(30): inner"]
+    whose = [KINDS[int(lane.kind[0])].label for lane in lanes]
+    assert whose == ["your code", "your code", "torch", "torch", "Python and other packages", "torch", "your code"]
+
+
+def test_ops_further_inside_have_lanes_of_their_own(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path)
+    lanes = [lane for lane in drawn(analysis).lanes if lane.source == "ops"]
+    assert [(lane.label, lane.folded) for lane in lanes if len(lane)] == [
+        *(("ops" if depth == 0 else "", False) for depth in range(4)),
+        *((f"depth {depth}", True) for depth in (5, 6, 7)),
+    ]
+    assert drawn(analysis).left_out == ()
+    assert "Folded at first: Python frames and ops further inside." in fragment(analysis)
+
+
+def test_a_figure_has_none_of_them(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path)
+    drawing = arrange(analysis.trace, analysis)
+    assert not any(lane.folded for lane in drawing.lanes)
+    assert [entry.what for entry in drawing.left_out] == ["ops nested deeper than 4"]
+
+
+def test_what_is_deeper_still_is_counted(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, steps=1, deep=DEEPEST_OP + 2, frames=0)
+    (left,) = drawn(analysis).left_out
+    assert (left.count, left.what) == (2, f"ops nested deeper than {DEEPEST_OP}")
+    assert DEEPEST_FRAME > DEEPEST_OP
+
+
+def test_the_page_folds_them(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path)
+    text = packed(analysis.trace, analysis, drawn(analysis), choose_window(analysis.trace))
+    block = zlib.decompress(base64.b64decode(text))
+    header = json.loads(block[4 : 4 + int.from_bytes(block[:4], "little")])
+    folded = {lane["group"] for lane in header["lanes"] if lane.get("folded")}
+    assert folded == {"Ops further inside, thread 100 (main)", "Python frames, thread 100 (main)"}
+    assert {"inner", "train", "item"} <= set(header["shorts"])
+
+
+def test_many_frames_are_merged_and_take_no_room_from_the_rest(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, steps=30, deep=2, frames=100)
+    detail = drawn(analysis, most=2000)
+    frames = [lane for lane in detail.lanes if lane.source == "frames"]
+    assert sum(int(lane.count.sum()) for lane in frames) == 30 * 100 + len(STACK)  # each is in one block
+    assert sum(map(len, frames)) <= FOLDED_SHARE * 2000
+    assert all((lane.count == 1).all() for lane in detail.lanes if not lane.folded)
+    assert (detail.narrow_ns, detail.folded_narrow_ns > 0) == (0, True)
+    said = fragment(analysis, max_events=2000)
+    assert "of them that are shorter than" in said
+    assert said.count("are merged into") == 1
+
+
+def test_of_merged_frames_the_steps_that_are_seen_at_first_stay_whole(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, steps=30, deep=2, frames=20)
+    detail = drawn(analysis, most=2000)
+    view = choose_window(analysis.trace)
+    assert detail.folded_full == tuple(range(view.first, view.last + 1))
+    inner = next(lane for lane in detail.lanes if lane.folded and len(lane.row) > len(STACK))
+    assert inner.count[view.holds(inner.start_ns, inner.end_ns)].max() == 1 < inner.count.max()
+    assert "outside of the steps shown at first are merged into" in fragment(analysis, max_events=2000)

@@ -1,0 +1,129 @@
+"""How the page is laid out in a real Chromium: nothing that decides is cut off, on no screen."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from chromium import open_file
+from playwright.sync_api import Browser, Page
+from recordings import TRACES, analysis_of
+
+from pinprof.comparison import compare
+from pinprof.report.comparison.page import to_html as compared
+from pinprof.report.elements import Markup
+from pinprof.report.trace.page import to_html
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+WAITS = "[id^=waits] ~ .table"
+SCREENS = [(1440, 900), (1280, 720), (390, 844)]
+OVERLAPPING = """() => {
+  const touch = (one, other) =>
+    one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+  const found = [];
+  for (const chart of document.querySelectorAll(".canvas")) {
+    const boxes = (what) => [...chart.querySelectorAll(what)].map((text) => text.getBoundingClientRect());
+    const titles = boxes(".xtitle, .ytitle").filter((box) => box.width);
+    const labels = boxes(".xtick text, .ytick text");
+    if (titles.some((title) => labels.some((label) => touch(title, label)))) found.push(chart.ariaLabel);
+  }
+  return found;
+}"""
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Return what opens a page on a screen; afterwards it must have kept to itself."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_page(text: Markup, screen: tuple[int, int], scheme: str = "light") -> Page:
+        file = tmp_path / "page.html"
+        file.write_text(text, encoding="utf-8")
+        width, height = screen
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        open_file(page, file, complaints)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def report() -> Markup:
+    return to_html([analysis_of(TRACES / "mask_loss.stack.json.gz")])
+
+
+def cut_off(page: Page, what: str) -> int:
+    """Return by how many pixels a part is wider than its place."""
+    return int(page.locator(what).first.evaluate("part => part.scrollWidth - part.clientWidth"))
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_all_of_the_waits_is_seen_and_nothing_hits_anything(
+    opened: Callable[..., Page], report: Markup, screen: tuple[int, int]
+) -> None:
+    page = opened(report, screen)
+    assert cut_off(page, WAITS) == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= screen[0]
+    row = page.locator(f"{WAITS} tbody tr").first
+    assert " ".join(row.inner_text().split()).startswith("mask index aten::index, hidden")
+    idle = row.locator("td").nth(2)
+    assert idle.inner_text().replace("\xa0", " ") == "45.7 µs"
+    is_list = screen[0] < 700
+    label = idle.evaluate("cell => getComputedStyle(cell, '::before').content")
+    assert label == ('"GPU idle after"' if is_list else "none")
+    for chart in page.locator(".chart").all():
+        chart.scroll_into_view_if_needed()
+        chart.locator(".main-svg").first.wait_for(state="attached")
+    assert page.evaluate(OVERLAPPING) == []
+    numbers = page.locator("figcaption", has_text="kernels alone").first.inner_text()
+    assert "\xa0%" in numbers
+    assert " %" not in numbers
+
+
+@pytest.mark.parametrize(("screen", "scheme"), [(SCREENS[0], "dark"), (SCREENS[2], "light")])
+def test_the_line_of_a_finding_is_quoted_with_what_to_change_in_sight(
+    opened: Callable[..., Page], report: Markup, screen: tuple[int, int], scheme: str
+) -> None:
+    page = opened(report, screen, scheme)
+    quote = page.locator(".finding .quote").first
+    quote.scroll_into_view_if_needed()
+    assert quote.locator(".line").count() == 5
+    line = quote.locator("[aria-current]")
+    assert line.locator("mark").all_inner_texts() == ["[labelled]", "[labelled]"]
+    hint = line.locator(".change")
+    assert hint.inner_text() == "← keep the shape: torch.where"
+    box = hint.bounding_box()
+    assert box
+    assert box["x"] + box["width"] <= screen[0]
+    assert quote.inner_text().count("\n\n\n") == 0
+
+
+def test_a_lone_card_fills_its_row(opened: Callable[..., Page]) -> None:
+    page = opened(to_html([analysis_of(TRACES / "prefetch.stack.json.gz")]), SCREENS[0])
+    assert page.locator(".best li").count() == 1
+    row, card = (page.locator(what).bounding_box() for what in (".best", ".best li"))
+    assert row
+    assert card
+    assert card["width"] == pytest.approx(row["width"], abs=2)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"), [("clean", "loss_item", "worse"), ("mask_loss", "clean", "better")]
+)
+def test_a_comparison_says_better_or_worse_and_fits_a_phone(
+    opened: Callable[..., Page], before: str, after: str, said: str
+) -> None:
+    old, new = (analysis_of(TRACES / f"{name}.json.gz") for name in (before, after))
+    page = opened(compared(old, new, compare(old, new)), SCREENS[2])
+    assert page.locator(f".{said}", has_text=said).count() >= 3
+    status = {"worse": "new", "better": "gone"}[said]
+    assert page.locator(f".{said}", has_text=status).count() >= 1
+    assert page.locator({"worse": ".better", "better": ".worse"}[said]).count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS[2][0]
+    assert cut_off(page, ".table") == 0
