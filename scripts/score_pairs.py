@@ -39,6 +39,8 @@ class Score(NamedTuple):
     host_bound: bool
     predicted: float
     after: float
+    held: bool
+    """Whether the range of the prediction holds the measured step."""
 
     @property
     def error(self) -> float:
@@ -78,6 +80,7 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
         max(rank.steps.busy_ns or 0.0 for rank in replay.ranks) < NS_BOUND * before * MS,
         prediction.predicted_ns / MS,
         after,
+        prediction.range_ns[0] <= after * MS <= prediction.range_ns[1],
     )
 
 
@@ -116,6 +119,7 @@ def main() -> None:
         )
     for name, chosen in (("all", found), ("not looked at", [each for each in found if not each.looked_at])):
         print(f"\nPredicted step after the fix, {name}, {len(chosen)} pairs: {of_errors([e.error for e in chosen])}")
+        print(f"the range holds the measured step in {sum(each.held for each in chosen)} of {len(chosen)}")
         print(f"No change predicted: {of_errors([each.before / each.after - 1 for each in chosen])}")
     for bound, chosen in (
         ("host", [each for each in found if each.host_bound]),

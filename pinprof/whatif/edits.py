@@ -111,23 +111,26 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
     """Return the program with the changes made."""
     if not edits:
         return program
-    calls = fused(_Change(details, edits).applied(program.calls), edits.fused - edits.graphed)
+    calls = fused(_Change(details, edits, program.launch_ns).applied(program.calls), edits.fused - edits.graphed)
     longer = {} if edits.fused else capturable_ns(details.trace, edits.graphed)
     return replace(program, calls=tuple(in_graphs(calls, edits.graphed, longer)))
+
+
+COPY_LAUNCHES = 2.0
+"""The call of an asynchronous copy of pinned memory takes so many times as long as a kernel's launch: 2.1 in the median
+of 46 recordings, 1.5 to 2.9 in eight of ten."""
 
 
 class _Change:
     """Applies edits to calls."""
 
-    def __init__(self, details: Details, edits: Edits) -> None:
+    def __init__(self, details: Details, edits: Edits, launch_ns: float) -> None:
         trace = details.trace
         self.trace, self.stalls, self.edits = trace, details.syncs.stalls, edits
         self.stall_of = {int(call): row for row, call in enumerate(self.stalls.call.tolist())}
         self.gbps = edits.pinned_gbps or pinned_rate(trace).gbps
         self.removed = self._removed_times()
-        launches = np.unique(trace.links.launch[trace.links.launch != NONE])
-        free = launches[~np.isin(launches, self.stalls.call)]
-        self.launch_ns = float(np.median(trace.calls.duration_ns[free])) if len(free) else DEFAULT_LAUNCH_NS
+        self.copy_call_ns = COPY_LAUNCHES * (launch_ns or DEFAULT_LAUNCH_NS)
 
     def applied(self, calls: Iterable[Call]) -> Iterable[Call]:
         """Yield the calls that are left, as they are then; the host's time before the others goes to the next."""
@@ -197,7 +200,10 @@ class _Change:
         if call.kind == STAGED and (
             stall in self.edits.unwaited or all(self._pinned(work.row, call) for work in works)
         ):
-            changed = replace(changed, kind=ISSUE, own_ns=self.launch_ns)
+            changed = replace(changed, kind=ISSUE, own_ns=self.copy_call_ns)
+        elif call.kind == ISSUE and any(work.row in self.edits.pinned for work in works):
+            recorded = float(self.trace.calls.duration_ns[call.row])  # a small copy: the driver takes it as an argument
+            changed = replace(changed, own_ns=changed.own_ns + max(self.copy_call_ns - recorded, 0.0))
         if changed.kind == ISSUE and any(work.row in self.edits.ahead for work in works):
             changed = replace(changed, kind=AHEAD)
         return changed

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from detector import FOLDER, detector
 from recordings import TRACES
-from trace_builder import SIDE, TraceBuilder
+from trace_builder import LAUNCH_US, SIDE, TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.errors import TraceError
@@ -11,6 +11,7 @@ from pinprof.measurement.profile import measure
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DTOH, HTOD
 from pinprof.whatif import PinnedRates, Prediction, Scenario, predict
+from pinprof.whatif.edits import COPY_LAUNCHES
 from pinprof.whatif.fixes import changes_of
 from pinprof.whatif.scenarios import places_in
 
@@ -113,6 +114,18 @@ def test_where_only_pageable_copies_are_launched_a_pinned_one_does_not_last_as_l
         builder.copy("HtoD (Pageable -> Device)", start + 110, 2_900, launch=start + 100, call=3_020, size=40_000_000)
     prediction = predicted(builder, tmp_path, 4.0, pin=True, pinned_gbps=40.0)
     assert prediction.predicted_ns == pytest.approx(1_050_000, rel=0.1)
+
+
+def test_a_small_copy_that_becomes_pinned_and_asynchronous_takes_a_longer_call(tmp_path: Path) -> None:
+    """Steps of 1000 us, of the host alone: ten copies of 4 kB in calls of 2 us."""
+    builder = TraceBuilder()
+    for start in range(0, 1000 * STEPS, 1000):
+        builder.step(start // 1000, start, 998)
+        for at in range(start + 10, start + 110, 10):
+            builder.copy("HtoD (Pageable -> Device)", at + 3, 1, launch=at, call=2, size=4096)
+        builder.kernel(start + 300, 10, launch=start + 200)
+    prediction = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True)
+    assert prediction.predicted_ns == pytest.approx(1_000_000 + 10 * 1000 * (COPY_LAUNCHES * LAUNCH_US - 2), rel=0.005)
 
 
 def test_what_limits_the_step_is_what_the_report_says(tmp_path: Path) -> None:
