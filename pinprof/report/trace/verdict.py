@@ -23,6 +23,8 @@ WHY = {
     "gpu": "the GPU is the limit: it works nearly all of the time",
 }
 """What each cause means."""
+MOSTLY_GPU = "the GPU's own work takes most of the time, and for the rest it waits for the host"
+"""The same of a step that a faster GPU would shorten most, and that the host bounds all the same."""
 ADVICE = {
     "launch": "launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
     "python": "take what needs no GPU out of the loop, or do it in workers",
@@ -68,7 +70,7 @@ def shown(verdict: Verdict) -> Iterator[Cost]:
 
 def _headline(verdict: Verdict, profile: Profile) -> str:
     cost, step = verdict.cost, verdict.step_ns
-    why = WHY[verdict.cause or ""]
+    why = MOSTLY_GPU if verdict.cause == "gpu" and profile.bound == "host" else WHY[verdict.cause or ""]
     if verdict.cause == "gpu" or cost is None or not step:
         mean = busiest(profile)
         busy = f" ({of_step(mean.work_ns, mean)} of the {profile.steps.whole})" if mean else ""
