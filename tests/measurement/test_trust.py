@@ -398,7 +398,8 @@ def reports(builder: TraceBuilder, folder: Path) -> tuple[Profile, str, str, dic
     analysis = analyse(read(builder, folder))
     profile, findings = analysis.profile, analysis.findings
     document = json.loads(to_json([(profile, findings)]))["traces"][0]
-    return profile, to_text(profile, findings, width=140), to_html([analysis]), document
+    page = to_html([analysis]).replace("\N{NO-BREAK SPACE}", " ")
+    return profile, to_text(profile, findings, width=140), page, document
 
 
 def withheld(profile: Profile) -> set[str]:
