@@ -216,12 +216,8 @@ def _pendulum(name: str, *more: str, **options: Any) -> Program:
 
 
 def _imagenet(arch: str) -> Program:
-    return Program(
-        f"imagenet_{arch}",
-        "examples",
-        ("main.py", "--dummy", "--arch", arch, "--batch-size", "32", "--workers", "14"),
-        folder="imagenet",
-    )
+    command = tuple(arch if part == "resnet18" else part for part in IMAGENET)
+    return Program(f"imagenet_{arch}", "examples", command, folder="imagenet")
 
 
 SOON = ("--learning-starts", "1000")
