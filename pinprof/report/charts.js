@@ -2,6 +2,8 @@
 "use strict";
 (() => {
   const PRINTED = 680; // pixels; as wide as an upright page
+  const NEAR = "60px"; // from the window: charts for which plotly is got ready
+  const SOON = "400px"; // charts that are drawn once it is
   const CONFIG = { displayModeBar: false, responsive: true };
   const charts = [...document.querySelectorAll(".chart")];
 
@@ -22,13 +24,15 @@
     }
   };
 
-  // At once where plotly is there: paper does not wait.
-  const draw = (chart) => {
-    if (window.Plotly) return paint(chart);
-    return plotly().then(
-      () => paint(chart),
-      (error) => (chart.querySelector(".canvas").textContent = `The chart cannot be drawn: ${error.message}.`),
-    );
+  // The first one waits until nobody touches the page.
+  const draw = async (chart) => {
+    try {
+      if (!window.Plotly) await plotly.atRest();
+      paint(chart);
+      watch(SOON);
+    } catch (error) {
+      chart.querySelector(".canvas").textContent = `The chart cannot be drawn: ${error.message}.`;
+    }
   };
 
   const paint = (chart) => {
@@ -52,16 +56,24 @@
     }
   };
 
-  const observer = new IntersectionObserver(
-    (entries) => {
-      for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
-        observer.unobserve(target);
-        draw(target);
-      }
-    },
-    { rootMargin: "400px" },
-  );
-  for (const chart of charts) observer.observe(chart);
+  // Draws the charts that come so near to the window; until plotly is there, only those that are all but in it.
+  let [observer, margin] = [undefined, ""];
+  const watch = (wanted) => {
+    if (wanted === margin) return;
+    observer?.disconnect();
+    margin = wanted;
+    observer = new IntersectionObserver(
+      (entries, own) => {
+        for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
+          own.unobserve(target);
+          draw(target);
+        }
+      },
+      { rootMargin: margin },
+    );
+    for (const chart of charts.filter(({ dataset }) => !dataset.drawn)) observer.observe(chart);
+  };
+  watch(NEAR);
 
   // On paper nothing can be opened, scrolled to or hovered over.
   const folded = () => document.querySelectorAll("details:not([open]):not(td details):not(.long)"); // call stacks and long tables stay folded
@@ -72,7 +84,7 @@
   addEventListener("beforeprint", () => {
     opened = [...folded()];
     for (const details of opened) details.open = true;
-    for (const chart of charts) draw(chart);
+    charts.forEach(plotly.evaluated() ? paint : draw); // at once: paper does not wait
     resized({ width: PRINTED, autosize: false });
   });
   addEventListener("afterprint", () => {

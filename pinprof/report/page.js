@@ -56,25 +56,28 @@ const steer = (timeline, number) => {
   const { root } = timeline;
   const on = (part, type, action) => root.querySelector(part).addEventListener(type, action);
   for (const button of root.querySelectorAll("[data-tool]")) {
-    button.addEventListener("click", () => chooseTool(timeline, button.dataset.tool));
+    button.addEventListener("click", () => drawnWith(timeline).forEach((one) => chooseTool(one, button.dataset.tool)));
   }
   on(".back", "click", () => timeline.trail.go(-1));
   on(".forward", "click", () => timeline.trail.go(1));
   on(".closer", "click", () => timeline.zoom(1 / ZOOM));
   on(".further", "click", () => timeline.zoom(ZOOM));
-  on(".all", "click", () => timeline.show(timeline.whole));
+  on(".all", "click", () => showAll(timeline));
   on(".previous", "click", () => timeline.showStep(timeline.step - 1));
   on(".next", "click", () => timeline.showStep(timeline.step + 1));
-  on(".find", "input", (event) => timeline.search(event.target.value.trim()));
+  on(".find", "input", (event) => searchAll(timeline, event.target.value));
   on(".find", "keydown", (event) => {
-    if (event.key === "Enter") timeline.nextMatch();
+    if (event.key === "Enter") nextMatchOfAll(timeline);
     if (event.key === "Escape") {
-      timeline.clear();
+      clearAll(timeline);
       timeline.plot.focus({ preventScroll: true });
     }
   });
   on(".found-next", "click", () => timeline.nextMatch());
-  on(".link", "click", () => copyLink(timeline, number));
+  on(".link", "click", () => {
+    const its = linkedOf(timeline);
+    copyLink(its, roots().indexOf(its.root) + 1);
+  });
   on(".save", "click", () => savePicture(timeline));
   on(".help", "click", showKeys);
   root.querySelector(".link").hidden = !isAddressed();
@@ -89,20 +92,7 @@ const steer = (timeline, number) => {
   }).observe(timeline.plot);
 };
 
-const TIMELINES = new Map(); // by their elements, as promises
-const DRAWN = new Map(); // those that are there
 const PAPER_WIDTH = 660; // pixels
-
-// Timelines of one page that share their view.
-const share = (timeline, view) => {
-  const word = timeline.root.dataset.shared;
-  if (!word) return;
-  for (const [root, other] of TIMELINES) {
-    if (root !== timeline.root && root.dataset.shared === word) other.then((one) => one.show(view, true));
-  }
-};
-
-const roots = () => [...document.querySelectorAll(".timeline")];
 
 const draw = async (root) => {
   const timeline = new Timeline(root, await readTimeline(root.querySelector(".columns").textContent));
@@ -114,18 +104,21 @@ const draw = async (root) => {
   tellStep(timeline, timeline.view);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => timeline.draw());
   DRAWN.set(root, timeline);
+  joinOthers(timeline);
   root.dataset.drawn = "true";
   return timeline;
 };
 
 const drawOnce = (root) => {
   if (!TIMELINES.has(root)) {
+    root.dataset.drawing = "true"; // charts wait for it
     const drawing = draw(root);
     TIMELINES.set(root, drawing);
-    drawing.catch((error) => {
+    const failed = (error) => {
       root.querySelector(".plot").textContent = `The timeline cannot be drawn in this browser: ${error.message}`;
       console.error(error);
-    });
+    };
+    drawing.catch(failed).finally(() => delete root.dataset.drawing);
   }
   return TIMELINES.get(root);
 };
@@ -148,6 +141,7 @@ const observer = new IntersectionObserver(
   },
   { rootMargin: "600px" },
 );
+arrangeTools();
 for (const root of roots()) observer.observe(root);
 for (const button of document.querySelectorAll("button[data-zoom]")) {
   button.addEventListener("click", () => showFinding(button));

@@ -1,15 +1,17 @@
-// Gives plotly to the charts when the first of them is to be drawn: the page has it packed, or in a notebook the cell
-// that showed the first report does.
+// Gives plotly to the charts: the page has it packed, or in a notebook the cell that showed the first report does.
 "use strict";
 const plotly = (() => {
   const EVERY = 250; // ms between questions
   const MOST = 20; // questions
-  const AFTER = 3000; // ms; then it is made ready for those who print
-  const QUIET = 1000; // ms without input
+  const AFTER = 500; // ms; then it is unpacked for those who print, which takes no long task
+  const LOOK = 50; // ms between looks at whether the page is at rest
+  const QUIET = 1000; // ms without input, where somebody may be about to steer a timeline
+  const PAUSE = 150; // ms without input, of those who have scrolled to charts alone
 
   const inflated = (text) => {
     const packed = atob(text.trim());
-    const bytes = Uint8Array.from(packed, (character) => character.charCodeAt(0));
+    const bytes = new Uint8Array(packed.length);
+    for (let at = 0; at < bytes.length; at++) bytes[at] = packed.charCodeAt(at);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
   };
 
@@ -30,26 +32,60 @@ const plotly = (() => {
       ask();
     });
 
+  let code;
   const load = async () => {
-    const script = document.createElement("script");
     const own = document.getElementById("plotly");
-    script.textContent = await inflated(own ? own.textContent : await ofNotebook());
-    document.head.append(script);
+    code = await inflated(own ? own.textContent : await ofNotebook());
+  };
+  let loading;
+  const unpacked = () => (loading ??= load());
+
+  const evaluated = () => {
+    if (!window.Plotly && code) {
+      const script = document.createElement("script");
+      script.textContent = code;
+      document.head.append(script);
+      code = undefined;
+    }
     return window.Plotly;
   };
 
-  let loading;
-  const given = () => (loading ??= load());
-
-  // It stops the page for half a second: not under somebody's hands.
-  let touched = -QUIET;
-  for (const type of ["pointermove", "pointerdown", "wheel", "keydown"]) {
-    addEventListener(type, () => (touched = performance.now()), { capture: true, passive: true });
-  }
-  const whenQuiet = () => {
-    if (performance.now() - touched > QUIET) (window.requestIdleCallback ?? setTimeout)(given);
-    else setTimeout(whenQuiet, QUIET);
+  // When somebody last touched the page, or a timeline was drawn.
+  const hasTimelines = document.querySelector(".timeline") !== null;
+  let touched = hasTimelines ? performance.now() : -QUIET;
+  let hasScrolled = false;
+  const note = ({ type }) => {
+    touched = performance.now();
+    hasScrolled ||= type === "scroll";
   };
-  addEventListener("load", () => setTimeout(whenQuiet, AFTER));
-  return given;
+  for (const type of ["pointermove", "pointerdown", "touchmove", "wheel", "keydown", "scroll"]) {
+    addEventListener(type, note, { capture: true, passive: true });
+  }
+  const isDrawing = () => document.querySelector(".timeline[data-drawing]") !== null;
+  const isTimelineSeen = () =>
+    [...document.querySelectorAll(".timeline .plot")].some((plot) => {
+      const { top, bottom } = plot.getBoundingClientRect();
+      return bottom > 0 && top < window.innerHeight;
+    });
+  const isAtRest = () => {
+    if (isDrawing()) touched = performance.now();
+    const quiet = performance.now() - touched;
+    return quiet >= QUIET || (quiet >= PAUSE && hasScrolled && !isTimelineSeen());
+  };
+
+  const waited = (time) => new Promise((resolve) => setTimeout(resolve, time));
+
+  // Evaluating it stops the page for a second or more: not under somebody's hands.
+  const atRest = async () => {
+    await unpacked();
+    while (!window.Plotly && !isAtRest()) await waited(LOOK);
+    return evaluated();
+  };
+
+  const forPaper = async () => {
+    while (isDrawing()) await waited(LOOK);
+    await unpacked().catch(() => {}); // the charts say so
+  };
+  addEventListener("load", () => setTimeout(forPaper, AFTER));
+  return { unpacked, atRest, evaluated };
 })();

@@ -7,6 +7,7 @@ from pinprof.analyses.regular import with_unlike
 from pinprof.analyses.steps import measure_steps
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, layout, line_across
+from pinprof.report.elements import Markup
 from pinprof.report.timeline import hues
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import step_known
@@ -21,6 +22,8 @@ DEVIATIONS = 6
 """nor one that differs by less than so many median deviations: about four standard deviations of a normal spread."""
 HEADROOM = 1.15
 """Room for a label above the longest step."""
+LOW = 0.2
+"""Of the height: below a line that is lower than this a label would lie on the axis."""
 FEW = 3
 """Of fewer steps none is an outlier."""
 
@@ -57,9 +60,12 @@ def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Char
         data.append(_marks(marked))
         keys.append(OUTLIER)
     known, step = step_known(profile.estimate), profile.estimate.step_ns
-    across = line_across(step / NS_PER_MS, f"{known[0]} {known[1]}", below=True) if step and known else {}
     longest = max(float(lengths.max()) for _, _, lengths in series)
     top = HEADROOM * max(longest, step or 0.0) / NS_PER_MS
+    across = {}
+    if step and known:
+        height = step / NS_PER_MS
+        across = line_across(height, _label(*known), below=height > LOW * top)
     shape = layout(240, "step", "ms", xaxis={"tickformat": "d"}, yaxis={"range": [0, top]}, **across)
     if len(host) < 12:  # noqa: PLR2004  each step has its number
         shape["xaxis"]["dtick"] = 1
@@ -112,6 +118,12 @@ def _marks(marked: list[tuple[int, int]]) -> dict[str, object]:
         "marker": {"color": OUTLIER.colour, "symbol": OUTLIER.symbol, "size": 12},
         "cliponaxis": False,
     }
+
+
+def _label(length: str, how: str) -> Markup:
+    """Return the step and how it is known; a range is on a line of its own, since all on one is wider than a phone."""
+    said, *between = how.split(" (", 1)
+    return Markup("<br>(").join([f"{length} {said}", *between])
 
 
 def _caption(lengths: Int64s, marked: list[tuple[int, int]]) -> str:

@@ -9,6 +9,7 @@ const showRank = (rank, isShown) => {
   for (const button of rankButtons.filter((one) => one.dataset.rank === rank)) {
     button.setAttribute("aria-pressed", String(isShown));
   }
+  arrangeTools();
 };
 
 // Draws the timeline of a rank, as the others that are seen show it now.

@@ -137,7 +137,8 @@ class Tables {
       const link = made("a", "editor", inShort(text));
       link.href = this.grid.links[row];
       cell.append(link);
-    } else cell.textContent = kind === "text" ? inShort(text) : text;
+    } else if (kind === "text") cell.append(made("span", "", inShort(text)));
+    else cell.textContent = text;
     if (kind === "text" && key !== "name") cell.title = text;
     if (key === "total") cell.style.setProperty("--share", `${(100 * (value ?? 0)) / most}%`);
     return cell;

@@ -78,12 +78,12 @@ const PRESSED = {
   "Shift+ArrowDown": (timeline) => goAcross(timeline, 1),
   ",": (timeline) => beside(timeline, -1),
   ".": (timeline) => beside(timeline, 1),
-  0: (timeline) => timeline.show(timeline.whole),
-  Home: (timeline) => timeline.show(timeline.whole),
+  0: showAll,
+  Home: showAll,
   PageUp: (timeline) => timeline.showStep(timeline.step - 1),
   PageDown: (timeline) => timeline.showStep(timeline.step + 1),
-  "/": (timeline) => timeline.root.querySelector(".find").focus(),
-  Escape: (timeline) => timeline.clear(),
+  "/": focusSearch,
+  Escape: clearAll,
 };
 const OF_THE_PAGE = new Set(["PageUp", "PageDown"]); // keys that scroll it, unless the timeline has the focus
 const OF_WHAT_IS_SEEN = new Set(["Home", "ArrowLeft", "ArrowRight", "Escape"]);

@@ -13,8 +13,10 @@ from trace_builder import TraceBuilder, without_known_events
 from pinprof.analyses.parts import StepParts, measure_parts
 from pinprof.analysis import analyse
 from pinprof.details import details_of
+from pinprof.measurement.known import Known
 from pinprof.measurement.profile import Profile, measure
 from pinprof.measurement.trust import FIGURES, Doubt
+from pinprof.replay.step import StepEstimate
 from pinprof.report.charts import (
     Chart,
     Key,
@@ -26,7 +28,7 @@ from pinprof.report.charts import (
     steps_chart,
     syncs_chart,
 )
-from pinprof.report.charts.chart import layout
+from pinprof.report.charts.chart import escaped, layout
 from pinprof.report.charts.copies import MAX_MARKS
 from pinprof.report.charts.overlap import MAX_BARS
 from pinprof.report.charts.syncs import MAX_SITES
@@ -174,6 +176,21 @@ def test_steps_that_are_unlike_the_others_are_marked(tmp_path: Path) -> None:
     assert gpu["y"] == [0.1, 0.101, 0.099, 0.1, 0.3, 0.1][-len(gpu["y"]) :]
     assert (unlike["x"], unlike["y"]) == ([4, 5], [0.3, 0.3])  # on the GPU it is the next one that ends late
     assert "Steps 4, 5 are unlike the others" in chart.caption
+
+
+@pytest.mark.parametrize(("step_ns", "anchor"), [(90_000, "top"), (10_000, "bottom")])
+def test_the_label_of_a_step_keeps_away_from_the_axis(tmp_path: Path, step_ns: float, anchor: str) -> None:
+    builder = TraceBuilder()
+    for step in range(3):
+        builder.step(step, 100 * step, 99)
+        builder.kernel(100 * step + 5, 50, launch=100 * step + 1)
+    trace, profile = measured(builder, tmp_path)
+    known = replace(profile, step=Known(StepEstimate(step_ns, "estimated", (step_ns - 1000, step_ns + 1000))))
+    chart = steps_chart(trace, known, None)
+    assert chart
+    (label,) = chart.layout["annotations"]
+    assert label["yanchor"] == anchor
+    assert re.fullmatch(r"[\d.]+ µs estimated without profiler<br>\([^()]+\)", escaped(label["text"]))
 
 
 @pytest.mark.parametrize(

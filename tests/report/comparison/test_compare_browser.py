@@ -71,5 +71,37 @@ def test_zooming_one_zooms_the_other(page: Page, leader: int, follower: int) -> 
     page.keyboard.press("+")
     zoomed = span(page)
     assert zoomed < 0.8 * whole
-    page.locator(".timeline").nth(follower).get_by_role("button", name="all", exact=True).click()
+    page.locator(".plot").nth(follower).focus()
+    page.keyboard.press("Home")
     assert span(page) > 1.2 * zoomed
+
+
+def test_the_first_has_the_tools_for_both(page: Page) -> None:
+    first, second = page.locator(".timeline").all()
+    for name in ("select", "back", "zoom in", "all", "copy link", "keys"):
+        assert first.get_by_role("button", name=name, exact=True).is_visible()
+        assert not second.get_by_role("button", name=name, exact=True).is_visible()
+    assert second.get_by_role("button", name="save PNG").is_visible()
+    assert [one.locator(".hint").is_visible() for one in (first, second)] == [True, False]
+    first.get_by_role("button", name="select").click()
+    assert page.locator(".plot.selecting").count() == 2
+    first.get_by_role("button", name="move").click()
+    assert page.locator(".plot.selecting").count() == 0
+
+    second.locator(".plot").focus()
+    page.keyboard.press("/")
+    assert first.locator(".find").evaluate("find => find === document.activeElement")
+    page.keyboard.type("addmm")
+    for one in (first, second):
+        one.locator(".found", has_text=" found").wait_for()
+    second.get_by_role("button", name="next", exact=True).click()
+    second.locator(".found", has_text="1 of ").wait_for()
+    first.locator(".find").press("Escape")
+    page.wait_for_function("() => [...document.querySelectorAll('.found')].every((said) => !said.textContent)")
+
+    first.get_by_role("button", name="all", exact=True).click()
+    whole = span(page)
+    first.get_by_role("button", name="zoom in").click()
+    assert span(page) < 0.8 * whole
+    first.get_by_role("button", name="back").click()
+    assert span(page) == pytest.approx(whole)

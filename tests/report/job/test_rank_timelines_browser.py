@@ -77,6 +77,15 @@ def test_zooming_one_rank_zooms_the_others(page: Page) -> None:
     page.wait_for_function(f"() => new Set(({SPANS})()).size === 1 && ({SPANS})()[0] !== '{closer}'")
 
 
+def test_the_first_rank_that_is_seen_has_the_tools(page: Page) -> None:
+    toggle = page.locator(".ranks [data-rank]").first
+    for shown in (True, False, True):
+        if toggle.get_attribute("aria-pressed") != str(shown).lower():
+            toggle.click()
+        tools = page.locator(".of-rank .find")
+        assert [tools.nth(at).is_visible() for at in range(2)] == [shown, not shown]
+
+
 def test_a_rank_that_is_not_drawn_is_said_to_be_so(page: Page) -> None:
     page.evaluate(
         "document.dispatchEvent(new CustomEvent('picked', { detail: { x: '7', text: 'run/<b>7</b>.json' } }))"

@@ -116,8 +116,18 @@ def test_a_row_leads_to_its_places_and_the_longest_to_its_own(opened: Callable[.
     page.locator(".tabs [data-grid=copies]").click()
     page.locator(".sheet tbody .longest").first.focus()
     page.keyboard.press("Enter")
-    page.wait_for_selector(".chosen:not([hidden])")
-    assert "the longest: Memcpy HtoD (Pageable -> Device)" in page.locator(".chosen").inner_text()
+    page.locator(".chosen", has_text="the longest: Memcpy HtoD (Pageable -> Device)").wait_for()
+
+
+def test_no_column_is_cut_off(opened: Callable[..., Page]) -> None:
+    page = opened(TRACES / "mask_loss.stack.json.gz")
+    for tab in page.locator(".tabs button").all():
+        tab.click()
+        for width in (1440, 1280):
+            page.set_viewport_size({"width": width, "height": 720})
+            assert page.locator(".sheet").evaluate("sheet => sheet.scrollWidth - sheet.clientWidth") == 0
+        texts = page.locator(".sheet td.text").evaluate_all("cells => cells.map((one) => [one.title, one.textContent])")
+        assert [text for title, text in texts if len(title) < len(text)] == []
 
 
 def test_a_row_that_the_timeline_does_not_draw_leads_to_where_it_is(

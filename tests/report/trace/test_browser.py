@@ -20,6 +20,8 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.notebook import analyze
+from pinprof.report.charts import Chart, shown
+from pinprof.report.charts.chart import layout
 from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import fragment
@@ -516,8 +518,8 @@ def test_a_notebook_has_plotly_once_and_each_report_its_charts(
     assert len(first) > 2_000_000
     file = tmp_path / "notebook.html"
     complaints: list[str] = []
-    for shown, drawn in ([second, first], True), ([second], False):
-        file.write_text(f"<!DOCTYPE html><meta charset=utf-8><p>cell</p>{'<p>cell</p>'.join(shown)}", encoding="utf-8")
+    for both, drawn in ([second, first], True), ([second], False):
+        file.write_text(f"<!DOCTYPE html><meta charset=utf-8><p>cell</p>{'<p>cell</p>'.join(both)}", encoding="utf-8")
         context = browser.new_context()
         page = context.new_page()
         open_file(page, file, complaints)
@@ -616,6 +618,36 @@ def draw_charts(page: Page) -> None:
         chart.locator(".main-svg").first.wait_for(state="attached")
 
 
+BAR = shown(Chart("one bar", [{"type": "bar", "x": [1], "y": [1]}], layout(240, "x", "y")))
+
+
+def test_a_chart_in_sight_does_not_stop_a_hand_on_the_timeline(opened: Opened) -> None:
+    page = opened(TRACES / "loss_item.json.gz", made=lambda analysis: BAR + fragment(analysis))
+    x, y = place_of(page, "host", 0.5)
+    chart = page.locator(".chart").bounding_box()
+    assert chart
+    assert chart["y"] + chart["height"] > 0
+    for at in range(25):  # 2 s; it waits for one without input
+        page.mouse.move(x + at, y)
+        page.wait_for_timeout(80)
+    assert page.evaluate("typeof Plotly") == "undefined"
+    page.locator(".chart .main-svg").first.wait_for(state="attached")
+
+
+def test_charts_are_soon_drawn_for_those_who_scroll_to_them(opened: Opened) -> None:
+    page = opened(
+        TRACES / "loss_item.json.gz", made=lambda analysis: fragment(analysis) + 40 * Markup("<p>-</p>\n") + BAR
+    )
+    page.locator(".chart").evaluate("chart => chart.scrollIntoView({ block: 'end' })")
+    assert not page.locator(".plot").evaluate("plot => plot.getBoundingClientRect().bottom > 0")
+    for at in range(20):  # the hand pauses, never for a second
+        page.mouse.move(300 + at, 300)
+        page.wait_for_timeout(400)
+        if page.locator(".chart .main-svg").count():
+            break
+    assert page.locator(".chart .main-svg").count()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_charts_are_drawn_when_they_come_into_sight_in_the_colours_of_the_page(opened: Opened, scheme: str) -> None:
     page = opened(TRACES / "pageable_blocking.stack.json.gz", scheme=scheme)
@@ -666,7 +698,7 @@ def test_the_first_key_leads_past_the_header_and_the_next_to_what_to_do(opened: 
 def test_on_paper_charts_and_fixes_are_there_and_controls_are_not(opened: Opened) -> None:
     page = opened(TRACES / "pageable_blocking.stack.json.gz", scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.evaluate("async () => { await plotly.unpacked(); dispatchEvent(new Event('beforeprint')); }")
     assert page.locator(".chart .main-svg").count() >= 5
     assert page.locator(".finding details:not([open]), .table details[open]").count() == 0
     assert all(box["width"] <= 680 for svg in page.locator(".main-svg").all() if (box := svg.bounding_box()))
