@@ -199,12 +199,11 @@ def judge() -> None:
 
 def left_out(rows: Sequence[Row], key: Callable[[Row], str]) -> Iterator[tuple[Row, float]]:
     """Yield each recording with the share that is learned from those with another key."""
-    for value in sorted({key(row) for row in rows}):
-        others = [row for row in rows if key(row) != value]
-        for row in rows:
-            alike = [other.share for other in others if other.way == row.way]
-            if key(row) == value and alike:
-                yield row, statistics.median(alike)
+    known = [(key(row), row.way, row.share) for row in rows]
+    for row in rows:
+        alike = [share for value, way, share in known if value != key(row) and way == row.way]
+        if alike:
+            yield row, statistics.median(alike)
 
 
 def table(label: str, judged: Sequence[tuple[Row, float]]) -> None:
