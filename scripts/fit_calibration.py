@@ -130,6 +130,7 @@ def rows_of(folder: Path, machine: str) -> Iterator[Row]:
             continue
         (program,), (rank,) = replay.programs, replay.ranks
         step = statistics.median(windows) if windows else (replay.step.step_ns or 0.0) / MS
+        steps, unfed = (replayed(program, replay.steps, speed) for speed in (1.0, math.inf))
         yield Row(
             name,
             machine,
@@ -141,14 +142,14 @@ def rows_of(folder: Path, machine: str) -> Iterator[Row]:
             round(host_ns_per_event(program), 1),
             round(program.launch_ns, 1),
             round(program.launch_spread, 4),
-            steps := replayed(program, replay.steps),
-            () if steps == (unfed := replayed(program, replay.steps, math.inf)) else unfed,
+            steps,
+            () if unfed == steps else unfed,
             rank.loader.by_workers,
             round(program.step_error, 4),
         )
 
 
-def replayed(program: Program, steps: int, input_speed: float = 1.0) -> tuple[float, ...]:
+def replayed(program: Program, steps: int, input_speed: float) -> tuple[float, ...]:
     """Return the step in ms at each of `COSTS_NS`."""
     costs = [replace(cost_of(cost), input_speed=input_speed) for cost in COSTS_NS]
     return tuple(round(pace([program], steps, cost).step_ns / MS, 4) for cost in costs)
@@ -227,8 +228,8 @@ def estimate(row: Row, share: float) -> tuple[float, float, float]:
     cost = likely_ns(share, row.host_ns, row.launch_ns, row.launch_spread)
     noise = unsure_of(row.launch_ns, row.error, row.traced / row.at(cost) - 1)
     least, most = row.at(cost * high, fed=False) * (1 - noise), row.at(cost * low) * (1 + noise)
-    most = row.traced * (1 + SHORT_OF_TRUTH) if row.by_workers else most
-    return row.at(cost), max(least, row.busy), most
+    longest = row.traced * (1 + SHORT_OF_TRUTH)
+    return row.at(cost), max(least, row.busy), longest if row.by_workers else min(most, longest)
 
 
 if __name__ == "__main__":

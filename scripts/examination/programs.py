@@ -173,6 +173,7 @@ PROGRAMS = (
     ),
 )
 
+SOON = ("--learning-starts", "1000")
 OF_MNIST = ("mnist@../../data",)
 
 
@@ -193,10 +194,9 @@ def _gan(name: str, optimizers: int = 2) -> Program:
     )
 
 
-def _graph_network(name: str, place: str = "Cora") -> Program:
-    return Program(
-        f"pyg_{name}", "pytorch_geometric", (f"{name}.py",), folder="examples", data=(f"cora@../data/{place}",)
-    )
+def _graph_network(name: str, *more: str, place: str = "Cora") -> Program:
+    command = (f"{name}.py", *more)
+    return Program(f"pyg_{name}", "pytorch_geometric", command, folder="examples", data=(f"cora@../data/{place}",))
 
 
 def _makemore(kind: str) -> Program:
@@ -210,17 +210,15 @@ def _cifar100(net: str) -> Program:
     return Program(f"cifar100_{net}", "pytorch-cifar100", command, data=("cifar100@data",), unchecked=True)
 
 
-def _pendulum(name: str, *more: str, **options: Any) -> Program:
-    command = (f"cleanrl/{name}.py", "--env-id", "Pendulum-v1", *more)
-    return Program(f"cleanrl_{name.partition('_')[0]}", "cleanrl", command, paths=(".",), **options)
+def _pendulum(name: str) -> Program:
+    command = (f"cleanrl/{name}.py", "--env-id", "Pendulum-v1", *SOON)
+    return Program(f"cleanrl_{name.partition('_')[0]}", "cleanrl", command, paths=(".",))
 
 
 def _imagenet(arch: str) -> Program:
     command = tuple(arch if part == "resnet18" else part for part in IMAGENET)
     return Program(f"imagenet_{arch}", "examples", command, folder="imagenet")
 
-
-SOON = ("--learning-starts", "1000")
 
 MORE = (
     _tutorial("feedforward", "01-basics/feedforward_neural_network"),
@@ -246,24 +244,9 @@ MORE = (
         unchecked=True,
     ),
     *(_graph_network(name) for name in ("dna", "gcn2_cora", "super_gat")),
-    Program(
-        "pyg_gat",
-        "pytorch_geometric",
-        ("gat.py", "--epochs", "20000"),
-        folder="examples",
-        data=("cora@../data/Planetoid",),
-    ),
-    Program(
-        "pyg_autoencoder",
-        "pytorch_geometric",
-        ("autoencoder.py", "--epochs", "20000"),
-        folder="examples",
-        data=("cora@../data/Planetoid",),
-    ),
-    Program("cleanrl_c51", "cleanrl", ("cleanrl/c51.py", "--learning-starts", "1000"), paths=(".",)),
-    _pendulum("ddpg_continuous_action", *SOON),
-    _pendulum("td3_continuous_action", *SOON),
-    _pendulum("sac_continuous_action", *SOON),
+    *(_graph_network(name, "--epochs", "20000", place="Planetoid") for name in ("gat", "autoencoder")),
+    Program("cleanrl_c51", "cleanrl", ("cleanrl/c51.py", *SOON), paths=(".",)),
+    *(_pendulum(f"{name}_continuous_action") for name in ("ddpg", "td3", "sac")),
     *(_imagenet(arch) for arch in ("mobilenet_v2", "resnet50", "squeezenet1_1")),
     Program(
         "word_transformer",
