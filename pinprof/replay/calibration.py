@@ -127,10 +127,10 @@ def _slower(launch_ns: float) -> float:
 
 def host_ns_per_event(program: Program) -> float:
     """Return the host's time per recorded op and call, but for rare long ones; 0 if none is recorded."""
-    calls = [call for call in program.calls if call.events > call.input_events]
+    calls = [call for call in program.calls if call.events > 0]
     if not calls:
         return 0.0
-    events = np.array([call.events - call.input_events for call in calls])
+    events = np.array([call.events for call in calls])
     own = np.array([call.gap_ns - call.input_ns - call.artefact_ns for call in calls])
     per_event = np.maximum(own, 0.0) / events
     return float(np.average(np.minimum(per_event, np.percentile(per_event, RARE)), weights=events))

@@ -61,7 +61,7 @@ class ProfilerCost:
         own = host.gap - host.input
         if self.steady:
             own = own - host.artefact
-        own = self._without_cost(own, host.events - host.input_events)
+        own = self._without_cost(own, host.events)
         python = np.minimum(host.python, np.maximum(own, 0.0))
         own = python / self.python_speed + (own - python) / self.op_speed
         loading = self._without_cost(host.input, host.input_events)

@@ -105,10 +105,11 @@ class Call:
     """The part of it in which the program does its own work: very long pauses, and long ops that launch nothing, but
     for those of torch in optimizers and backward passes."""
     events: float = 0.0
-    """What the profiler recorded in the gap, in ops: a call counts as one, a Python function by its own cost."""
+    """What the profiler recorded in the gap outside of the input, in ops: a call counts as one, a Python function by
+    its own cost."""
     input_events: float = 0.0
-    """Those of them in the time of the input: many where the process loads its own data. Ops of a DataLoader are
-    shorter than those that launch kernels, and a profiler costs less there: each counts by its share of their time."""
+    """The same in the time of the input: many where the process loads its own data. Ops of a DataLoader are shorter
+    than those that launch kernels, and a profiler costs less there: each counts by its share of their time."""
     queue: int = NONE
     own_ns: float = 0.0
     """Time that the call takes besides waiting."""
@@ -310,7 +311,6 @@ def _add_host_time(
     events -= input_events
     per_op = _per_event(np.maximum(gap - loading - artefact, 0.0), events) or 1.0
     input_events *= LOADING * min(_per_event(loading.astype(np.float64), input_events) / per_op, 1.0)
-    events += input_events
     for position, call in zip(np.flatnonzero(wanted).tolist(), calls, strict=True):
         call.gap_ns, call.input_ns = float(gap[position]), float(loading[position])
         call.artefact_ns = min(call.artefact_ns + float(artefact[position]), max(call.gap_ns - call.input_ns, 0.0))

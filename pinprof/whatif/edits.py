@@ -147,7 +147,7 @@ class _Change:
             else:
                 python += call.python_ns
                 work += call.own_work_ns * share
-            events += (call.events - call.input_events) * share + call.input_events * kept
+            events += call.events * share
             loaded += call.input_events * kept
             changed = None if self._is_removed(call) else self._changed(call)
             if changed is None:

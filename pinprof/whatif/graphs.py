@@ -48,7 +48,7 @@ def _in_one(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call],
 
 def _with_host_time(call: Call, time: float) -> Call:
     python = min(call.python_ns, max(time - call.input_ns, 0.0))
-    return replace(call, gap_ns=time, python_ns=python, artefact_ns=0.0, events=call.input_events)
+    return replace(call, gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0)
 
 
 def _prolonged(call: Call, longer: Mapping[int, float]) -> Call:

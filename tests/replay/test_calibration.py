@@ -85,8 +85,8 @@ def test_steps_that_scatter_tell_less_of_others() -> None:
 
 
 def test_ops_that_load_data_in_the_process_cost_the_profiler_their_part() -> None:
-    """Of 20 us before a call 12 load data, with four of six events; the profiler cost 1 us for each."""
-    call = Call(0, ISSUE, 20_000, input_ns=12_000, events=6, input_events=4, step=0)
+    """Of 20 us before a call 12 load data, with four events, and 8 not, with two; the profiler cost 1 us for each."""
+    call = Call(0, ISSUE, 20_000, input_ns=12_000, events=2, input_events=4, step=0)
     cost = ProfilerCost(1_000.0, 0.2)
     assert cost.before_ns(Program((call,)).host).tolist() == [20_000 - 6_000]
     assert replace(cost, input_speed=inf).before_ns(Program((call,)).host).tolist() == [8_000 - 2_000]
