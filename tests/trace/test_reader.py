@@ -508,7 +508,8 @@ def test_what_is_not_json_is_refused(tmp_path: Path, data: bytes) -> None:
     ],
 )
 def test_deeply_nested_json_is_refused(tmp_path: Path, data: bytes) -> None:
-    assert "JSON is broken" in refusal(tmp_path, data)
+    refused = refusal(tmp_path, data)  # Python 3.14 nests deeper before it gives up
+    assert any(why in refused for why in ("JSON is broken", "ends too early", "no duration events"))
 
 
 @pytest.mark.parametrize("value", [b"NaN", b"Infinity", b"-Infinity", b"N/A", b'"C:\\Qx"', b'"tab\there"'])
