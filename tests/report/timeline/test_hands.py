@@ -405,6 +405,31 @@ def test_a_tooltip_does_not_outlive_what_it_was_about(opened: Opened) -> None:
     assert not hands.page.locator(".tip").is_visible()
 
 
+def test_the_axis_says_the_time_at_the_pointer(opened: Opened) -> None:
+    hands = opened()
+    before = hands.press("0")
+    now = hands.page.locator(".plot .now")
+    assert not now.is_visible()
+    tick = hands.page.locator(".plot .ticks span", has_text="4 ms").bounding_box()
+    assert tick
+    lane = hands.place("host", 4)[1]
+    hands.page.mouse.move(tick["x"], lane)
+    assert now.inner_text().endswith(" ms")
+    assert float(now.inner_text().split()[0]) == pytest.approx(4, abs=0.02)
+    after = hands.press("d")  # which takes the time away from under the pointer
+    assert float(now.inner_text().split()[0]) == pytest.approx(4 + after[0] - before[0], abs=0.02)
+    hands.press("0")
+    area, label = hands.area(), now.bounding_box()
+    assert label
+    assert label["x"] == pytest.approx(tick["x"], abs=2)
+    hands.page.mouse.move(area["x"] + area["width"] - 2, lane)
+    label = now.bounding_box()
+    assert label
+    assert label["x"] + label["width"] <= area["x"] + area["width"] + 1
+    hands.page.mouse.move(2, 2)
+    assert not now.is_visible()
+
+
 SHARE = """([label]) => {
   const plot = document.querySelector(".plot");
   const name = [...plot.querySelectorAll(".names span")].find((one) => one.textContent === label);
