@@ -277,6 +277,12 @@ def test_a_click_tells_of_the_event_and_leads_to_its_relatives(opened: Opened) -
     assert hands.told().splitlines()[0] != chosen
     hands.press(",")
     assert hands.told().splitlines()[0] == chosen
+    hands.press("[")
+    assert hands.told().startswith("cudaLaunchKernel")
+    hands.press("]")
+    assert hands.told().splitlines()[0] == chosen
+    hands.press("]")  # which launches nothing
+    assert hands.told().splitlines()[0] == chosen
     hands.press("Shift+ArrowDown")
     assert hands.told().startswith("Memcpy DtoH")
     hands.press("Shift+ArrowUp")
@@ -296,6 +302,8 @@ def test_a_wait_leads_to_what_it_waited_for(opened: Opened) -> None:
     assert "waits for: gemm2" in told
     assert "awaited work: gemm2" in told
     assert hands.page.locator(".labels .mark").all_inner_texts() == ["chosen", "awaited work"]
+    hands.press("]")
+    assert hands.told().startswith("gemm2")
 
 
 def test_the_overview_shows_the_window_and_is_dragged_resized_and_clicked(opened: Opened) -> None:
