@@ -67,13 +67,13 @@ const steer = (timeline, number) => {
   on(".next", "click", () => timeline.showStep(timeline.step + 1));
   on(".find", "input", (event) => searchAll(timeline, event.target.value));
   on(".find", "keydown", (event) => {
-    if (event.key === "Enter") nextMatchOfAll(timeline);
+    if (event.key === "Enter") nextMatchOfAll(timeline, event.shiftKey ? -1 : 1);
     if (event.key === "Escape") {
       clearAll(timeline);
       timeline.plot.focus({ preventScroll: true });
     }
   });
-  on(".found-next", "click", () => timeline.nextMatch());
+  on(".found-next", "click", (event) => timeline.nextMatch(event.shiftKey ? -1 : 1));
   on(".link", "click", () => {
     const its = linkedOf(timeline);
     copyLink(its, roots().indexOf(its.root) + 1);

@@ -46,13 +46,14 @@ class Finder {
     return this.matches;
   }
 
-  // Goes to the next event that was found, the first time to the first one in the view.
-  next(place) {
+  // Goes to the next event that was found, or back; the first time to the first one in the view, or the last before it.
+  next(place, by = 1) {
     const { timeline } = this;
     const matches = this.inOrder();
     if (!matches.length) return undefined;
-    const first = matches.findIndex(({ lane, at }) => lane.start[at] >= timeline.view[0]);
-    this.place = place ?? (this.place < 0 ? Math.max(first, 0) : (this.place + 1) % matches.length);
+    const first = Math.max(matches.findIndex(({ lane, at }) => lane.start[at] >= timeline.view[0]), 0);
+    const last = this.place < 0 ? first - (by > 0 ? by : 0) : this.place;
+    this.place = place ?? (last + by + matches.length) % matches.length;
     const { lane, at } = matches[this.place];
     timeline.root.querySelector(".found").textContent = `${counted(this.place + 1)} of ${counted(matches.length)}`;
     return timeline.goTo(lane, at);

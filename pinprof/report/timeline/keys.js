@@ -7,11 +7,12 @@ const KEYS = [
   ["wheel", "zooms once the timeline was clicked; else it scrolls the page"],
   ["click", "tells all that is known of an event; twice zooms to it, as F does"],
   [", and .", "the event before and after the chosen one in its lane"],
+  ["[ and ]", "the launch of the chosen GPU work; the work that a call or an op launches, or a wait waits for"],
   ["Shift + ↑ ↓", "the event in the lane above and below, at the same time; without a chosen one, the first that is shown"],
   ["PageUp PageDown", "the step before and after"],
   ["0, Home", "all of the recording"],
   ["Alt + ← →", "back and forward through what you looked at"],
-  ["/ and Enter", "search, and go to the next that was found"],
+  ["/ and Enter", "search, and go to the next that was found; with Shift to the one before"],
   ["Esc", "clears marks, selection and search"],
   ["?", "these keys"],
 ];
@@ -65,6 +66,13 @@ const goAcross = (timeline, by) => {
   if (next) timeline.goTo(next, eventIn(next, lane ? lane.start[at] : timeline.view[0]));
 };
 
+// Along the arrow of the chosen event: back to its launch, or on to what it launched or waits for.
+const follow = (timeline, ...relations) => {
+  const { lane, at } = timeline.chosen ?? {};
+  const found = lane && relationsOf(timeline.data, lane, at).find(({ what }) => relations.includes(what));
+  if (found) timeline.goTo(found.events[0].lane, found.events[0].at);
+};
+
 const zoomToChosen = (timeline) => {
   const { lane, at } = timeline.chosen ?? {};
   const { from, to } = timeline.selection ?? {};
@@ -78,6 +86,8 @@ const PRESSED = {
   "Shift+ArrowDown": (timeline) => goAcross(timeline, 1),
   ",": (timeline) => beside(timeline, -1),
   ".": (timeline) => beside(timeline, 1),
+  "[": (timeline) => follow(timeline, "launched by", "is the call"),
+  "]": (timeline) => follow(timeline, "launches", "waits for", "is a wait"),
   0: showAll,
   Home: showAll,
   PageUp: (timeline) => timeline.showStep(timeline.step - 1),

@@ -69,5 +69,7 @@ const axisOf = (data, view, width) => {
   for (let tick = Math.ceil(from / gap); tick * gap <= to; tick++) {
     ticks.push({ time: tick * gap + zero, text: `${((tick * gap) / scale).toFixed(digits)} ${unit}` });
   }
-  return { ticks, title: `since the start of ${data.since ?? data.steps.names[step] ?? "the trace"}` };
+  const fine = Math.max(0, Math.ceil(Math.log10((scale * width) / (to - from)))); // digits that tell pixels apart
+  const textOf = (time) => `${((time - zero) / scale).toFixed(Math.min(fine, Math.round(Math.log10(scale))))} ${unit}`;
+  return { ticks, textOf, title: `since the start of ${data.since ?? data.steps.names[step] ?? "the trace"}` };
 };

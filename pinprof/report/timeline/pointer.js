@@ -13,11 +13,10 @@ document.addEventListener("wheel", (event) => {
 }, { passive: true });
 
 const showTip = (timeline, event) => {
-  const { tip, body, cursor, gutter } = timeline.stage;
-  const { x, place } = timeline.placeOf(event);
+  const { tip, body } = timeline.stage;
+  const { place } = timeline.placeOf(event);
   timeline.pointed = place >= 0 && place <= 1 ? place : undefined;
-  cursor.hidden = timeline.pointed === undefined;
-  cursor.style.transform = `translateX(${gutter + x}px)`;
+  timeline.writePointed();
   const cell = event.buttons ? undefined : timeline.at(event);
   tip.hidden = !cell;
   timeline.plot.classList.toggle("pointed", cell !== undefined);
@@ -37,7 +36,8 @@ const showTip = (timeline, event) => {
 
 const hideTip = (timeline) => {
   timeline.pointed = undefined;
-  timeline.stage.tip.hidden = timeline.stage.cursor.hidden = true;
+  timeline.stage.tip.hidden = true;
+  timeline.writePointed();
 };
 
 // A plain wheel scrolls the page until somebody has clicked the timeline; and a page that scrolls goes on.

@@ -26,6 +26,8 @@ class Sheet {
     this.finder = new Finder(this);
     this.overview = new Overview(this);
     this.placed = layOut(data, this.folded);
+    this.pointed = undefined; // the place from 0 to 1 on the width where a pointer is
+    this.textOf = () => "";
     this.settled = []; // called when the view has come to rest
   }
 
@@ -71,7 +73,7 @@ class Sheet {
     const { tops, height } = this.placed;
     const { width, ratio } = stage;
     this.overview.paint(theme);
-    const { ticks, title } = axisOf(this.data, view, width);
+    const { ticks, textOf, title } = axisOf(this.data, view, width);
     const [above, below] = isWhole || this.isOnPaper ? [-Infinity, Infinity] : stage.inSight();
     const context = stage.cleared(stage.canvas, width, height);
     const painter = new Painter(this.data, context, { view, width, ratio });
@@ -83,6 +85,8 @@ class Sheet {
     }
     if (this.link) paintLink(painter, theme, this.link, tops);
     this.writeAround(ticks, title);
+    this.textOf = textOf;
+    this.writePointed();
     this.plot.dataset.view = view.join(" ");
   }
 
@@ -125,6 +129,18 @@ class Sheet {
       this.writeNames();
     }
     this.writeSelection(x);
+  }
+
+  // Writes the time at the pointer on the axis.
+  writePointed() {
+    const { now, cursor, gutter, width } = this.stage;
+    now.hidden = cursor.hidden = this.pointed === undefined;
+    if (now.hidden) return;
+    const [from, to] = this.view;
+    const x = gutter + this.pointed * width;
+    cursor.style.transform = `translateX(${x}px)`;
+    setText(now, this.textOf(from + this.pointed * (to - from)));
+    now.style.transform = `translateX(${x}px) translateX(${this.pointed > 0.5 ? "-100%" : "0"})`;
   }
 
   writeSelection(x) {

@@ -25,7 +25,9 @@ class Stage {
     this.overview = made("canvas", "overview");
     this.overview.setAttribute("aria-hidden", "true");
     this.ticks = made("div", "ticks");
-    this.head.append(this.overview, this.ticks);
+    this.now = made("div", "now"); // the time at the pointer
+    this.now.setAttribute("aria-hidden", "true");
+    this.head.append(this.overview, this.ticks, this.now);
     this.body = made("div", "body");
     this.canvas = made("canvas", "rows");
     this.canvas.setAttribute("aria-hidden", "true");
@@ -36,7 +38,7 @@ class Stage {
     this.cursor = made("div", "cursor");
     this.tip = made("div", "tip");
     this.title = made("div", "xtitle");
-    this.tip.hidden = this.rubber.hidden = this.cursor.hidden = true;
+    this.tip.hidden = this.rubber.hidden = this.cursor.hidden = this.now.hidden = true;
     this.body.append(this.canvas, this.names, this.rubber, this.cursor, this.labels, this.headings, this.tip);
     plot.replaceChildren(this.head, this.body, this.title);
     this.paperWidth = undefined;

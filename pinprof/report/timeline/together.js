@@ -47,7 +47,8 @@ const searchAll = (timeline, text) => {
   }
 };
 
-const nextMatchOfAll = (timeline) => (drawnWith(timeline).find(({ finder }) => finder.count) ?? timeline).nextMatch();
+const nextMatchOfAll = (timeline, by) =>
+  (drawnWith(timeline).find(({ finder }) => finder.count) ?? timeline).nextMatch(by);
 
 const clearAll = (timeline) => drawnWith(timeline).forEach((one) => one.clear());
 

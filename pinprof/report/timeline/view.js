@@ -136,8 +136,8 @@ class Timeline extends Sheet {
     return this.finder.next(0);
   }
 
-  nextMatch() {
-    return this.finder.next();
+  nextMatch(by) {
+    return this.finder.next(undefined, by);
   }
 
   clear() {

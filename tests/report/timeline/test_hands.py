@@ -277,6 +277,12 @@ def test_a_click_tells_of_the_event_and_leads_to_its_relatives(opened: Opened) -
     assert hands.told().splitlines()[0] != chosen
     hands.press(",")
     assert hands.told().splitlines()[0] == chosen
+    hands.press("[")
+    assert hands.told().startswith("cudaLaunchKernel")
+    hands.press("]")
+    assert hands.told().splitlines()[0] == chosen
+    hands.press("]")  # which launches nothing
+    assert hands.told().splitlines()[0] == chosen
     hands.press("Shift+ArrowDown")
     assert hands.told().startswith("Memcpy DtoH")
     hands.press("Shift+ArrowUp")
@@ -296,6 +302,8 @@ def test_a_wait_leads_to_what_it_waited_for(opened: Opened) -> None:
     assert "waits for: gemm2" in told
     assert "awaited work: gemm2" in told
     assert hands.page.locator(".labels .mark").all_inner_texts() == ["chosen", "awaited work"]
+    hands.press("]")
+    assert hands.told().startswith("gemm2")
 
 
 def test_the_overview_shows_the_window_and_is_dragged_resized_and_clicked(opened: Opened) -> None:
@@ -403,6 +411,31 @@ def test_a_tooltip_does_not_outlive_what_it_was_about(opened: Opened) -> None:
     hands.press("PageDown")  # of the page, without the focus
     hands.press("d")
     assert not hands.page.locator(".tip").is_visible()
+
+
+def test_the_axis_says_the_time_at_the_pointer(opened: Opened) -> None:
+    hands = opened()
+    before = hands.press("0")
+    now = hands.page.locator(".plot .now")
+    assert not now.is_visible()
+    tick = hands.page.locator(".plot .ticks span", has_text="4 ms").bounding_box()
+    assert tick
+    lane = hands.place("host", 4)[1]
+    hands.page.mouse.move(tick["x"], lane)
+    assert now.inner_text().endswith(" ms")
+    assert float(now.inner_text().split()[0]) == pytest.approx(4, abs=0.02)
+    after = hands.press("d")  # which takes the time away from under the pointer
+    assert float(now.inner_text().split()[0]) == pytest.approx(4 + after[0] - before[0], abs=0.02)
+    hands.press("0")
+    area, label = hands.area(), now.bounding_box()
+    assert label
+    assert label["x"] == pytest.approx(tick["x"], abs=2)
+    hands.page.mouse.move(area["x"] + area["width"] - 2, lane)
+    label = now.bounding_box()
+    assert label
+    assert label["x"] + label["width"] <= area["x"] + area["width"] + 1
+    hands.page.mouse.move(2, 2)
+    assert not now.is_visible()
 
 
 SHARE = """([label]) => {

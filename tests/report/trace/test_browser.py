@@ -283,6 +283,11 @@ def test_searching_counts_and_goes_to_what_was_found(opened: Opened) -> None:
     assert page.locator(".found").inner_text().split(" of ")[1] == str(page.locator("select.step option").count() - 1)
     assert page.locator(".chosen").inner_text().startswith("aten::item")
     assert view(page) == before  # it is wide enough to be seen
+    places = [page.locator(".found").inner_text().split()[0]]
+    for key in ("Enter", "Shift+Enter", "Shift+Enter"):
+        find.press(key)
+        places.append(page.locator(".found").inner_text().split()[0])
+    assert [places[2], len(set(places))] == [places[0], 3]  # on, back, and back once more
     assert page.locator(".labels .mark").all_inner_texts() == ["chosen"]
     find.fill("no such name")
     page.wait_for_function("() => document.querySelector('.found').textContent == 'not found'")
