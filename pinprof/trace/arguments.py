@@ -23,7 +23,7 @@ from pinprof.trace.scan.rows import CALL_CATEGORIES, category_name
 from pinprof.trace.scan.salvage import salvage
 from pinprof.trace.scan.unpack import Unpacked
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s, Table, Trace
-from pinprof.urls import is_url, shown
+from pinprof.urls import STANDARD_INPUT, is_url, shown
 
 TABLES = {
     "ops": ("cpu_op",),
@@ -33,6 +33,7 @@ TABLES = {
     "gpu": CATEGORIES,
 }
 """The tables of a trace whose events can be looked up, with their categories."""
+PIPE = "the trace came through a pipe; save it, and make the page from the file to see them"
 SEEDS = np.random.default_rng()
 """A trace cannot be written to make its events collide: every process has other keys."""
 
@@ -71,16 +72,16 @@ def look_up(trace: Trace, wanted: Mapping[str, Bools]) -> Iterator[Found]:
 
 def _check_again(path: str) -> None:
     """Raise TraceError if what is read of this name is not a file of this machine."""
-    if path == shown("-"):
-        raise TraceError("the trace came through a pipe")
+    if path == shown(STANDARD_INPUT):
+        raise TraceError(PIPE)
     if is_url(path):
-        raise TraceError("the trace came from a URL")
+        raise TraceError("the trace came from a URL; download it, and make the page from the file to see them")
     try:
         is_file = stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116  Path would change the name
     except (OSError, ValueError):
         raise TraceError("the file of the trace is gone") from None
     if not is_file:
-        raise TraceError("the trace came through a pipe")
+        raise TraceError(PIPE)
 
 
 class _Sought:

@@ -24,14 +24,21 @@ const ownOf = (data, lane, at) => {
 
 const WITH_ARGS = new Set(["annotations", "ops", "frames", "calls", "gpu"]);
 
+// The op in which a call was made, perhaps by frames and annotations in it.
+const opAround = (data, call) => {
+  let found = parentOf(data, call.lane, call.first);
+  while (found && found.lane.source !== "ops") found = parentOf(data, found.lane, found.at);
+  return found;
+};
+
 // Of GPU work the inputs of the op that asked for it, too.
 const recordedOf = (data, lane, at) => {
   if (!WITH_ARGS.has(lane.source)) return NOTHING_RECORDED;
   if (data.args.why) return { lines: [`its args are not in this page: ${data.args.why}`], others: [] };
   const { lines, others } = ownOf(data, lane, at);
   const launch = lane.launch && linked(data, lane.launch[at]);
-  const asker = launch && parentOf(data, launch.lane, launch.first);
-  if (asker?.lane.source !== "ops" || (asker.lane.count?.[asker.at] ?? 1) > 1) return { lines, others };
+  const asker = launch && opAround(data, launch);
+  if (!asker || (asker.lane.count?.[asker.at] ?? 1) > 1) return { lines, others };
   const inputs = ownOf(data, asker.lane, asker.at).lines.filter((line) => line.startsWith("inputs: "));
   const name = labelOf(data, { lane: asker.lane, first: asker.at, last: asker.at });
   return { lines: [...lines, ...inputs.map((line) => line.replace("inputs:", `inputs of ${name}:`))], others };
