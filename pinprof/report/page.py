@@ -16,7 +16,20 @@ CHART = '<figure class="chart'
 """How each chart begins."""
 PARTS = (
     *("data", "words", "cells", "rows", "layout", "stage", "paint", "marks", "overview", "finder"),
-    *("related", "told", "sums", "sheet", "view", "motion", "pointer", "together", "keys", "link", "picture"),
+    *(
+        "related",
+        "recorded",
+        "told",
+        "sums",
+        "sheet",
+        "view",
+        "motion",
+        "pointer",
+        "together",
+        "keys",
+        "link",
+        "picture",
+    ),
 )
 SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "flame/flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""

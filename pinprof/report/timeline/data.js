@@ -42,15 +42,20 @@ const summed = (differences) => {
   return sums;
 };
 
+const LATER = /^(set|own \d+)$/; // columns that are read when they are first asked for
+
 const readLane = (bytes, lane, base) => {
   const columns = {};
-  for (const [name, column] of Object.entries(lane.columns)) columns[name] = readColumn(bytes, column);
+  for (const [name, column] of Object.entries(lane.columns)) {
+    if (!LATER.test(name)) columns[name] = readColumn(bytes, column);
+  }
   const { gap, length, ...others } = columns;
   for (const link of ["launch", "awaited"]) if (others[link]) others[link] = summed(others[link]);
   const named = Object.entries(others).filter(([name]) => name.startsWith("share "));
   if (named.length) others.shares = named.map(([name, column]) => [Number(name.slice("share ".length)), column]);
   const isPlain = others.kind.every((kind) => kind === others.kind[0]);
-  return { ...lane, ...others, ...readTimes(gap, length), base, size: gap.length, isPlain };
+  const later = (name) => (lane.columns[name] ? readColumn(bytes, lane.columns[name]) : undefined);
+  return { ...lane, ...others, ...readTimes(gap, length), base, size: gap.length, isPlain, later };
 };
 
 // All that the page knows of a trace: the header of payload.py, with lanes that have their columns.

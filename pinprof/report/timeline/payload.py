@@ -8,6 +8,7 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import Doubted
+from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.awaited import awaited_rows
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.columns import PackedColumns
@@ -43,6 +44,7 @@ class Page(NamedTuple):
     """The same per GPU activity."""
     around: Surroundings
     names: "_Interned"
+    args: Arguments
 
     @property
     def withheld(self) -> Doubted:
@@ -62,7 +64,7 @@ def packed(
     calls, work = (
         _numbers(detail.lanes, source, len(table)) for source, table in (("calls", trace.calls), ("gpu", trace.gpu))
     )
-    page = Page(trace, analysis, calls, work, Surroundings.of(trace, analysis), names)
+    page = Page(trace, analysis, calls, work, Surroundings.of(trace, analysis), names, Arguments(trace, detail.lanes))
     lanes = [_lane(page, lane, block, view.start_ns) for lane in detail.lanes]
     for place, times in detail.shares.items():
         lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(BAND, times, strict=True)}
@@ -74,6 +76,7 @@ def packed(
         "names": [cut(name) for name in names.numbers],
         "shorts": [short(name) for name in names.numbers],
         "around": page.around.lines,
+        "args": page.args.header,
         "kinds": _kinds(detail),
         "reasons": [reason.replace("_", " ") for reason in REASONS],
         "steps": _steps(trace, view.start_ns),
@@ -118,6 +121,7 @@ def _lane(page: Page, lane: Lane, block: PackedColumns, zero_ns: int) -> dict[st
         columns[name] = block.add_signed(np.diff(values, prepend=0)) if name in LINKS else block.add(values)
     if lane.names:
         columns["name"] = block.add(page.names.codes(lane.names, lane.row))
+    columns |= page.args.columns(lane, block)
     place: dict[str, Any] = {}
     if lane.source == "gpu":
         gpu, row = page.trace.gpu, lane.row[0]

@@ -50,7 +50,8 @@ const namesakesLine = (timeline, lane, at) => {
 const toldOf = (timeline, cell, what = "") => {
   const { data } = timeline;
   const [heading, ...lines] = wordsOf(data, cell);
-  const item = asParagraphs([what ? `${what}: ${heading}` : heading, ...lines]);
+  const recorded = cell.count === 1 ? recordedOf(data, cell.lane, cell.first) : NOTHING_RECORDED;
+  const item = asParagraphs([what ? `${what}: ${heading}` : heading, ...lines, ...recorded.lines]);
   const list = made("ul", "related");
   const { lane, first: at } = cell;
   const zoom = pressable("zoom to it", () => timeline.show(widenedBy([cell.start, cell.end], AROUND)));
@@ -61,6 +62,6 @@ const toldOf = (timeline, cell, what = "") => {
     if (lane.name) list.append(...namesakesLine(timeline, lane, at));
   }
   list.append(line);
-  item.append(list);
+  item.append(list, ...othersOf(timeline, recorded.others));
   return item;
 };

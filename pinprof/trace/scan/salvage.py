@@ -5,8 +5,8 @@ Versions of torch have left quotes, backslashes and control characters in names 
 
 import json
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,10 @@ NAME = re.compile(rb'("name"\s*:\s*")(.*?)("\s*(?:,\s*"(?:ph|cat|pid|tid|ts|dur|
 QUOTE = re.compile(rb'(?<!\\)((?:\\\\)*)"')
 
 
+Decode: TypeAlias = Callable[[bytes], Event | None]
+"""Returns the event in a JSON text, None if it is not one."""
+
+
 class Salvaged(NamedTuple):
     """What was found in a text."""
 
@@ -42,10 +46,10 @@ class Salvaged(NamedTuple):
     """Whether the list ends where it should: else the rest is the beginning of another event, or nothing."""
 
 
-def salvage(text: bytes, *, is_last: bool) -> Salvaged:
+def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Salvaged:
     """Return the events in a text that begins with one; `is_last`: the list ends in it, or should.
 
-    Each event is read by itself; one that is not JSON is repaired where possible, and otherwise counted.
+    Each event is read by itself, by `decode`; one that is not JSON is repaired where possible, and otherwise counted.
     """
     cuts = [0, *(match.end() for match in BETWEEN.finditer(text))]
     bounds = [*cuts[1:], len(text)]
@@ -54,8 +58,8 @@ def salvage(text: bytes, *, is_last: bool) -> Salvaged:
     events: list[Event] = []
     repaired = malformed = place = 0
     while place < len(cuts):
-        event, width = _event(text, cuts[place], bounds[place : place + MOST_JOINED])
-        if event is None and (event := _repaired(_stripped(text[cuts[place] : bounds[place]]))):
+        event, width = _event(text, cuts[place], bounds[place : place + MOST_JOINED], decode)
+        if event is None and (event := _repaired(_stripped(text[cuts[place] : bounds[place]]), decode)):
             repaired += 1
         if event is not None:
             events.append(event)
@@ -66,10 +70,10 @@ def salvage(text: bytes, *, is_last: bool) -> Salvaged:
     return Salvaged(events, repaired, malformed, rest, closed=rest.lstrip(b" \t\r\n,").startswith(b"]"))
 
 
-def _event(text: bytes, begin: int, ends: list[int]) -> tuple[Event | None, int]:
+def _event(text: bytes, begin: int, ends: list[int], decode: Decode) -> tuple[Event | None, int]:
     """Return the event that ends at the first of these places at which it is whole, and how many places that takes."""
     for width, end in enumerate(ends, start=1):
-        event = decode_event(_stripped(text[begin:end]))
+        event = decode(_stripped(text[begin:end]))
         if event is not None:
             return event, width
     return None, 1
@@ -85,14 +89,14 @@ def _whole(text: bytes) -> int:
         return json.JSONDecoder().raw_decode(text.decode("latin-1"))[1]
     except (ValueError, RecursionError):
         ends = (match.start() + 1 for match, _ in zip(LIST_END.finditer(text), range(MOST_RESTS), strict=False))
-        return next((end for end in ends if _repaired(text[:end])), 0)
+        return next((end for end in ends if _repaired(text[:end], decode_event)), 0)
 
 
-def _repaired(text: bytes) -> Event | None:
+def _repaired(text: bytes, decode: Decode) -> Event | None:
     """Return an event whose text is not JSON, None if its meaning is unclear."""
     for repair in (_without_controls, _with_escapes, _with_quoted_name):
         text = repair(text)
-        event = decode_event(text)
+        event = decode(text)
         if event is not None:
             return event
     return None

@@ -1,0 +1,219 @@
+"""Looks up in a file what it says of single events beside their times: the args, as they stand there.
+
+Reading keeps the few that are measured. A page tells all of them, of the events that it draws; so the file is read once
+more when a page is made, and nobody else pays for it.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from pinprof.errors import TraceError
+from pinprof.trace.files import open_trace
+from pinprof.trace.reader import LIST_START
+from pinprof.trace.scan.blocks import Blocks, list_end
+from pinprof.trace.scan.decimals import nanoseconds
+from pinprof.trace.scan.events import Event, LooseFile
+from pinprof.trace.scan.rows import CALL_CATEGORIES, category_name
+from pinprof.trace.scan.salvage import salvage
+from pinprof.trace.scan.unpack import Unpacked
+from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s, Table, Trace
+from pinprof.urls import STANDARD_INPUT, is_url, shown
+
+TABLES = {
+    "ops": ("cpu_op",),
+    "annotations": ("user_annotation",),
+    "functions": ("python_function",),
+    "calls": CALL_CATEGORIES,
+    "gpu": CATEGORIES,
+}
+"""The tables of a trace whose events can be looked up, with their categories."""
+PIPE = "the trace came through a pipe; save it, and make the page from the file to see them"
+SEEDS = np.random.default_rng()
+"""A trace cannot be written to make its events collide: every process has other keys."""
+
+Keys: TypeAlias = npt.NDArray[np.uint64]
+
+
+class Found(NamedTuple):
+    """What the file says of an event."""
+
+    table: str
+    row: int
+    args: bytes
+    """JSON, as it stands in the file; empty without any."""
+
+
+class Recorded(Event, gc=False):
+    """An event whose args are not looked into."""
+
+    args: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)  # type: ignore[assignment]  # as they stand
+
+
+def look_up(trace: Trace, wanted: Mapping[str, Bools]) -> Iterator[Found]:
+    """Yield what the trace's file says of the wanted rows of its tables (`TABLES`), in the order of the file.
+
+    Raises TraceError, without the file's name, if the file cannot be read again: it is a pipe, a URL, or gone. Of a
+    file that has changed since, events that are not those of the trace are passed over.
+    """
+    if not any(rows.any() for rows in wanted.values()):
+        return
+    _check_again(trace.path)
+    sought = _Sought(trace, wanted)
+    with open_trace(trace.path) as stream:
+        for events in _events(Unpacked(stream)):
+            yield from sought.among(events)
+
+
+def _check_again(path: str) -> None:
+    """Raise TraceError if what is read of this name is not a file of this machine."""
+    if path == shown(STANDARD_INPUT):
+        raise TraceError(PIPE)
+    if is_url(path):
+        raise TraceError("the trace came from a URL; download it, and make the page from the file to see them")
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116  Path would change the name
+    except (OSError, ValueError):
+        raise TraceError("the file of the trace is gone") from None
+    if not is_file:
+        raise TraceError(PIPE)
+
+
+class _Sought:
+    """The events of a trace, found again by their table, name and times; of equal ones the order tells."""
+
+    def __init__(self, trace: Trace, wanted: Mapping[str, Bools]) -> None:
+        self._tables = tuple(wanted)
+        self._names: dict[str, int] = {}
+        self._of_category: dict[str | None, int] = {}
+        tables: list[Table] = [getattr(trace, name) for name in self._tables]
+        for table in tables:
+            for name in table.names:
+                self._names.setdefault(name, len(self._names))
+        self._factors = SEEDS.integers(1 << 64, size=4, dtype=np.uint64, endpoint=False) | np.uint64(1)
+        keys = [self._keys_of_table(number, table) for number, table in enumerate(tables)]
+        key = np.concatenate(keys)
+        order = np.argsort(key, kind="stable")  # equal events stay in the order of their table, which is the file's
+        self._key = key[order]
+        self._table = np.repeat(np.arange(len(tables)), [len(table) for table in tables])[order]
+        self._row = np.concatenate([np.arange(len(table)) for table in tables])[order]
+        self._is_wanted = np.concatenate([wanted[name] for name in self._tables])[order]
+        same = self._key[1:] == self._key[:-1]
+        self._is_one_of_many = np.append(same, False) | np.append(False, same)
+        self._given: dict[int, int] = {}
+        """Of events that equal others, how many were given, by the place of the first."""
+
+    def among(self, events: list[Recorded]) -> Iterator[Found]:
+        """Yield those of these events that are wanted; each of the file must be given once, in order."""
+        events = [event for event in events if event.ph == "X"]
+        table = np.array([self._table_of(event.cat) for event in events], np.int64)
+        name = np.array([self._names.get(event.name, NONE) for event in events], np.int64)
+        start, has_start = nanoseconds([bytes(event.ts) for event in events])
+        duration, has_duration = nanoseconds([bytes(event.dur) for event in events])
+        usable = np.flatnonzero((table != NONE) & (name != NONE) & has_start & has_duration)
+        place = self._places(self._keys(*(column[usable] for column in (table, name, start, duration))))
+        is_sought = place != NONE
+        is_sought[is_sought] = self._is_wanted[place[is_sought]]
+        place, usable = place[is_sought], usable[is_sought]
+        found = zip(self._table[place].tolist(), self._row[place].tolist(), usable.tolist(), strict=True)
+        for of, row, number in found:
+            yield Found(self._tables[of], row, bytes(events[number].args))
+
+    def _table_of(self, category: str | None) -> int:
+        if category not in self._of_category:
+            name = category_name(category or "")
+            found = (number for number, table in enumerate(self._tables) if name in TABLES[table])
+            self._of_category[category] = next(found, NONE)
+        return self._of_category[category]
+
+    def _places(self, key: Keys) -> Int64s:
+        """Return where events with these keys are, -1 for those that are not; of equal ones each is given once."""
+        if not len(self._key):
+            return np.full(len(key), NONE)
+        place = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
+        place[self._key[place] != key] = NONE
+        for at in np.flatnonzero((place != NONE) & self._is_one_of_many[place]).tolist():
+            first = int(place[at])
+            place[at] += self._given.setdefault(first, 0)
+            self._given[first] += 1
+            if place[at] >= len(self._key) or self._key[place[at]] != key[at]:
+                place[at] = NONE
+        return place
+
+    def _keys_of_table(self, number: int, table: Table) -> Keys:
+        codes = np.array([self._names[name] for name in table.names], np.int64)
+        name = codes[table.name] if len(codes) else np.zeros(0, np.int64)
+        return self._keys(np.full(len(table), number), name, table.start_ns, table.duration_ns)
+
+    def _keys(self, *columns: Int64s) -> Keys:
+        return sum(
+            (column.astype(np.uint64) * factor for column, factor in zip(columns, self._factors, strict=True)),
+            np.zeros(len(columns[0]), np.uint64),
+        )
+
+
+def _events(content: Unpacked) -> Iterator[list[Recorded]]:
+    """Yield all events of a file, as reading finds them."""
+    blocks = Blocks(content)
+    for block in blocks:
+        text = bytes(memoryview(block.buffer)[block.begin : block.end]).rstrip(b" \t\r\n").removesuffix(b",")
+        yield _decoded(b"[%b]" % text, text, is_last=False)
+    if blocks.whole is not None:
+        yield _of_whole(blocks.whole.removeprefix(b"\xef\xbb\xbf"))
+        return
+    text = b"[" + blocks.rest
+    try:
+        text = text[: list_end(text)]
+    except (ValueError, RecursionError):
+        yield _salvaged(blocks.rest, is_last=True)
+    else:
+        yield _decoded(text, blocks.rest, is_last=True)
+
+
+def _decoded(data: bytes, bare: bytes, *, is_last: bool) -> list[Recorded]:
+    """Return the events of a JSON list, which is `bare` without its brackets if it is not JSON."""
+    try:
+        return _LIST.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return _each(_ENTRIES.decode(data))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _salvaged(bare, is_last=is_last)
+
+
+def _of_whole(data: bytes) -> list[Recorded]:
+    """Return the events of a file that is read in one piece."""
+    try:
+        if data.lstrip().startswith(b"["):
+            return _each(_ENTRIES.decode(data))
+        return _each(msgspec.json.decode(data, type=LooseFile).events or [])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        begin = LIST_START.search(data)
+        return _salvaged(data[begin.end() :].lstrip(), is_last=True) if begin else []
+
+
+def _each(entries: list[msgspec.Raw]) -> list[Recorded]:
+    return [event for event in map(_one, entries) if event is not None]
+
+
+def _salvaged(text: bytes, *, is_last: bool) -> list[Recorded]:
+    return [event for event in salvage(text, is_last=is_last, decode=_one).events if isinstance(event, Recorded)]
+
+
+def _one(data: bytes | msgspec.Raw) -> Recorded | None:
+    """Return the event in a JSON text, None if it is not one."""
+    try:
+        return _ONE.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+_ONE = msgspec.json.Decoder(Recorded)
+_LIST = msgspec.json.Decoder(list[Recorded])
+_ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
