@@ -29,6 +29,7 @@ from pinprof.report.comparison.words import (
     where,
 )
 from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.sites import cause_of
 from pinprof.report.trace.step import bound
 from pinprof.report.words import MAX_CELL, NOTHING, cut, doubts, printable, steps
 from pinprof.units import counted
@@ -116,7 +117,7 @@ def _waits(comparison: Comparison) -> Iterable[RenderableType]:
         site = change.sites[0]
         rows.add_row(
             changed(change),
-            site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
+            cause_of(site),
             cut(where(change), MAX_CELL),
             cut(site.op or site.call, MAX_CELL),
             *map(pair, (change.count, change.stall, change.bubble)),
@@ -136,7 +137,7 @@ def _findings(comparison: Comparison) -> Iterable[RenderableType]:
     rows = table("", "finding", "in", "fixing it saves", text_columns=3)
     for change in listed[:MAX_ROWS]:
         rule = change.findings[0].rule
-        rows.add_row(changed(change), f"{rule.id} {rule.title}", where(change), saving(change))
+        rows.add_row(changed(change), f"{rule.id} {change.findings[0].title}", where(change), saving(change))
     if listed:
         yield rows
     yield from _rest(len(listed), len(comparison.findings) - len(listed), "finding")

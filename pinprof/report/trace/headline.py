@@ -154,4 +154,4 @@ def _first(findings: Findings, step: float | None) -> tuple[str, int]:
         brings = "fixing it alone saves nothing"
         if findings.joint and findings.joint.saving_ns:
             brings += f", all findings together {duration(findings.joint.saving_ns)}"
-    return f"First: {first.rule.title}{printable(at_sites(first))}; {brings}.", place + 1
+    return f"First: {first.title}{printable(at_sites(first))}; {brings}.", place + 1

@@ -12,10 +12,10 @@ from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import WaitSite
 from pinprof.measurement.trust import Doubt
+from pinprof.phrases import PARTS
 from pinprof.report.layout import bullet, fact, laid_out, section, table
-from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
+from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, cause_of, gather, inner_place
 from pinprof.report.trace.course import ledger, regular, unlike
 from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
 from pinprof.report.trace.headline import nothing_found
@@ -223,9 +223,7 @@ def _waits(profile: Profile, waits_by: str, *, full: bool) -> Iterable[Renderabl
     yield section(f"Waits of the host, {profile.steps.per} as traced")
     for number, meaning in waits_in_all(profile):
         yield fact(number, meaning)
-    rows = table(
-        "cause", "in", "op or call", "count", "stall", "drain", "own", "rest", "GPU idle after", text_columns=3
-    )
+    rows = table("wait", "in", "op or call", "count", "host waits", *PARTS.values(), "GPU idle after", text_columns=3)
     together = gather(listed, waits_by)
     most, within = (len(sites), len(sites)) if full else (MAX_SITES, MAX_WITHIN)
     for gathered in together[:most]:
@@ -261,7 +259,7 @@ def _gathered_rows(profile: Profile, gathered: Gathered, by: str, most: int) -> 
     """Yield the row of a site; of several their sum, then so many of the costliest, then what is left of them."""
     first, *others = gathered.sites
     if not others:
-        yield _cause(first), whole_place(first) or NOTHING, first.op or first.call, *wait_cells(profile, first)
+        yield cause_of(first), whole_place(first) or NOTHING, first.op or first.call, *wait_cells(profile, first)
         return
     sums = wait_cells(profile, *gathered.sites)
     yield (
@@ -272,13 +270,9 @@ def _gathered_rows(profile: Profile, gathered: Gathered, by: str, most: int) -> 
     )
     for site in gathered.sites[:most]:
         where = inner_place(site, by)
-        yield f"  {_cause(site)}", f"  {where}", site.op or site.call, *wait_cells(profile, site)
+        yield f"  {cause_of(site)}", f"  {where}", site.op or site.call, *wait_cells(profile, site)
     if left := gathered.sites[most:]:
         yield "  more", NOTHING, counted(len(left), "site"), *wait_cells(profile, *left)
-
-
-def _cause(site: WaitSite) -> str:
-    return site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})"
 
 
 def _input(profile: Profile) -> Iterable[RenderableType]:
@@ -317,7 +311,7 @@ def _idle(profile: Profile) -> Iterable[RenderableType]:
         share = time.idle_ns / time.span_ns if time.span_ns else 0.0
         yield fact(duration(time.idle_ns), f"GPU {gpu.device} has nothing to run ({percent(share)} of its span)")
         for cause, idle in given(gpu.idle_by_cause) or ():
-            yield bullet(f"{duration(idle)} {cause}: {IDLE[cause]}")
+            yield bullet(f"{duration(idle)}: {IDLE[cause]}")
         outside = idle_outside(profile, gpu)
         if outside:
             whole = profile.steps.whole
@@ -336,7 +330,7 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield bullet(nothing_found(profile))
     for finding in findings:
         style = SEVERITY_STYLES[finding.severity]
-        what = (f"{finding.rule.id} {finding.rule.title}", "bold")
+        what = (f"{finding.rule.id} {finding.title}", "bold")
         yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
         yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
         yield from _finding_sites(finding)

@@ -97,7 +97,7 @@ def _do(findings: Findings, place: int) -> str:
     finding = findings[place]
     saving = f"; saves {duration(finding.saving.saving_ns)}" if finding.saving and finding.saving.saving_ns else ""
     saving = saving or (f"; {untold(finding)}" if finding.most_ns else "")
-    return f"{finding.rule.title}{printable(at_sites(finding))} ({finding.rule.id}){saving}"
+    return f"{finding.title}{printable(at_sites(finding))} ({finding.rule.id}){saving}"
 
 
 def _advice(profile: Profile, cause: str) -> str:

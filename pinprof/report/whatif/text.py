@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.analyses.syncs import Site
+from pinprof.phrases import WAITS
 from pinprof.report.layout import bullet, fact, laid_out, section, table
 from pinprof.report.words import BOUNDS, place, printable, saved
 from pinprof.rules.sums import at, within
@@ -151,7 +152,7 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
     yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"
     if change.blockers:
-        held = listed([f"{each.what}{at(each.place)}" for each in change.blockers], MAX_SITES)
+        held = listed([f"{WAITS.get(each.what, each.what)}{at(each.place)}" for each in change.blockers], MAX_SITES)
         yield f"what one graph cannot hold, and --drop-syncs all takes out as far as it is a wait: {held}"
 
 
@@ -169,7 +170,7 @@ def _pinned(trace: Trace, scenario: Scenario | None) -> str:
 def _at(sites: Sequence[Site]) -> str:
     if not sites:
         return ""
-    named = list(dict.fromkeys(f"{site.cause} {where(site)}" for site in sites))
+    named = list(dict.fromkeys(f"{WAITS[site.cause]} {where(site)}" for site in sites))
     more = f", and {len(named) - MAX_SITES} more" if len(named) > MAX_SITES else ""
     return f": {', '.join(named[:MAX_SITES])}{more}"
 

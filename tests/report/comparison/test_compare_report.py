@@ -12,6 +12,7 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import Comparison, compare
+from pinprof.phrases import uncoded
 from pinprof.report.comparison.json import to_json
 from pinprof.report.comparison.page import to_html, typical_step
 from pinprof.report.comparison.text import to_text
@@ -69,7 +70,7 @@ def test_the_page_says_what_the_terminal_says(before: str, after: str) -> None:
     assert verdict(made) in " ".join(text.split())
     assert len(page.figures) == 2
     for change in made.findings:
-        assert change.findings[0].rule.title in page.text
+        assert uncoded(change.findings[0].title) in page.text
 
 
 def test_programs_read_the_same_numbers() -> None:

@@ -10,6 +10,7 @@ from job_builder import job, rank_trace
 from page_reader import Page
 from trace_builder import TraceBuilder
 
+from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import analyse
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
@@ -167,7 +168,9 @@ def test_findings_of_one_rule_that_share_a_site_are_one_with_the_sites_of_all_ra
     assert (shared.ranks, shared.finding.evidence.cost_ns, apart.ranks) == ((0, 1), 55, (2,))
     sites = [(each.site.evidence.function, each.site.evidence.cost_ns, each.ranks) for each in shared.sites]
     assert sites == [("b", 50, (0, 1)), ("a", 30, (0,)), ("c", 5, (1,))]
-    assert "ranks 0, 1: explicit synchronization (PIN210) in b and 2 more sites" in to_text(ranks, parts)
+    assert "ranks 0, 1: `torch.cuda.synchronize()` waits for the GPU (PIN210) in b and 2 more sites" in to_text(
+        ranks, parts
+    )
 
 
 # the console
@@ -220,7 +223,7 @@ def test_text_says_once_which_ranks_lack_figures(tmp_path: Path) -> None:
     parts[1:3] = without_stalls(tmp_path, 4)[1:3]
     text = to_text(compare_ranks(parts), parts)
     assert text.count("launches") == 1
-    assert "  - ranks 1, 2: launches: some are lost (not shown: " in text
+    assert "  - ranks 1, 2: launches: some are lost. This trace cannot tell " in text
 
 
 def test_many_findings_are_counted(tmp_path: Path) -> None:
@@ -244,9 +247,9 @@ def test_the_chart_has_a_line_for_each_cause_and_a_column_for_each_rank(tmp_path
         "GPU: own work": [0.1] * 4,
         "copies exposed": [0.05] * 4,
         "host runs no op": [0.113, 0.113, 0.61, 0.113],
-        "stall: device synchronize": [0.755, 0.755, 0.165, 0.755],
-        "stall: pageable copy": [0.056] * 4,
-        "idle: sync bubble": [0.18, 0.18, 0.77, 0.18],
+        "host waits: torch.cuda.synchronize()": [0.755, 0.755, 0.165, 0.755],
+        "host waits: pageable copy": [0.056] * 4,
+        "idle: the GPU waits while the host waits for it": [0.18, 0.18, 0.77, 0.18],
         "NCCL overlapped": [0.02] * 4,
         "NCCL exposed": [0.67, 0.67, 0.08, 0.67],
         "waited for others": [0.59, 0.59, 0.0, 0.59],
@@ -282,10 +285,10 @@ def test_the_order_is_by_rank_or_by_the_step_alone(tmp_path: Path) -> None:
 def test_many_causes_of_stalls_share_a_line(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 2)
     row = compare_ranks(parts).rows[0]
-    stalls = tuple((f"cause{number}", 1e6 - number) for number in range(MAX_STALLS + 2))
+    stalls = tuple((cause, 1e6 - number) for number, cause in enumerate(CAUSES[: MAX_STALLS + 2]))
     lines = {line.name: line.times for line in cause_lines([replace(row, stalls=stalls)])}
-    assert lines["stall: cause0"] == (1e6,)
-    assert lines["stall: others"] == (2e6 - 2 * MAX_STALLS - 1,)
+    assert lines["host waits: .item()"] == (1e6,)
+    assert lines["host waits: others"] == (2e6 - 2 * MAX_STALLS - 1,)
 
 
 def test_without_any_time_there_is_no_chart(tmp_path: Path) -> None:
@@ -321,7 +324,7 @@ def test_the_page_says_who_holds_up_the_job_then_shows_that_rank(tmp_path: Path)
 def test_the_page_of_a_balanced_job_names_nobody_and_what_all_share(tmp_path: Path) -> None:
     text = Page(page_of(tmp_path, 2)).text
     assert "No rank holds up the others" in text
-    assert "On all ranks: explicit synchronization" in text
+    assert "On all ranks: torch.cuda.synchronize() waits for the GPU" in text
     assert "slowest" not in text
 
 

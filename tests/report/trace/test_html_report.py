@@ -130,7 +130,7 @@ def test_a_finding_is_coloured_by_what_its_fix_saves() -> None:
 
 def test_what_all_fixes_bring_together_follows_them() -> None:
     text = Page(to_html([analysis_of(TRACES / "pairs" / "everything_at_once.before.json.gz")])).text
-    assert text.index("single values read on the host PIN201") < text.rindex("All of these together: 3.")
+    assert text.index(".item() waits for the GPU PIN201") < text.rindex("All of these together: 3.")
 
 
 def test_a_finding_lists_all_its_sites_and_shows_the_costliest_in_the_timeline(tmp_path: Path) -> None:
