@@ -148,7 +148,7 @@ def _report_each(
 
     if wanted.text:
         for each in measured:
-            print_report(each.profile, each.findings, wanted.of_text)
+            print_report(each.profile, each.findings, wanted.of_text, wanted.html.code)
         print_hta(hta)
     if wanted.json_file:
         write(wanted.json_file, to_json([(each.profile, each.findings) for each in measured], hta=hta))
@@ -158,6 +158,7 @@ def _report_each(
 
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
     from pinprof.ranks import compare_ranks, number_of
+    from pinprof.report.job import brief
     from pinprof.report.job.page import to_html
     from pinprof.report.job.text import to_text
     from pinprof.report.job.timelines import ranks_to_draw
@@ -172,8 +173,9 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     hta = wanted.hta([path for path, _ in measured], numbers)
     if wanted.text:
         width, color = page_options()
-        show(to_text(ranks, parts, width=width, color=color) + "\n")
-        print_report(shown[1].profile, shown[1].findings, wanted.of_text)
+        text = to_text if wanted.of_text.full else brief.to_text
+        show(text(ranks, parts, width=width, color=color) + "\n")
+        print_report(shown[1].profile, shown[1].findings, wanted.of_text, wanted.html.code)
         print_hta(hta)
     if wanted.json_file:
         write(wanted.json_file, to_json([(part.profile, part.findings) for part in parts], ranks, hta))

@@ -80,7 +80,9 @@ def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str
         emoji=False,
     )
     for part in parts:
-        console.print(_fitted(part, width) if isinstance(part, _Rows) else part)
+        whole = isinstance(part, Text)  # words in it are no wider than the terminal, or a path, which is never broken
+        shown = _fitted(part, width) if isinstance(part, _Rows) else part
+        console.print(shown, overflow="ignore" if whole else None, crop=not whole)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

@@ -244,8 +244,9 @@ def untellable(entry: Doubt) -> str:
 
 
 def begun(sentence: str) -> str:
-    """Return words with a capital at the beginning, unless they begin with a command."""
-    return sentence if sentence.startswith(("pinprof", "`", "with_stack")) else sentence[:1].upper() + sentence[1:]
+    """Return words with a capital at the beginning, unless they begin with a command or with code."""
+    first = sentence.split(" ", 1)[0].rstrip(",:;")
+    return sentence[:1].upper() + sentence[1:] if first.isalpha() and first != "pinprof" else sentence
 
 
 def either(names: Sequence[str]) -> str:

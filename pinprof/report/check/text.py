@@ -27,10 +27,11 @@ def to_text(checked: Sequence[Checked], *, width: int = 100, color: bool = False
 
 
 def _text(checked: Sequence[Checked]) -> Iterable[RenderableType]:
+    yield _summary(checked)
+    yield Text("")
     for trace in checked:
         yield from _trace(trace)
     yield from _what_to_do(checked)
-    yield _summary(checked)
 
 
 def _trace(trace: Checked) -> Iterable[RenderableType]:

@@ -1,4 +1,4 @@
-"""A comparison of two traces for the terminal."""
+"""A comparison of two traces for the terminal, in full."""
 
 from collections.abc import Iterable, Iterator
 
@@ -39,7 +39,7 @@ MAX_ROWS = 12
 
 
 def to_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
-    """Return the comparison as text for a terminal of this width, with ANSI colours if asked for."""
+    """Return the full comparison as text for a terminal of this width, with ANSI colours if asked for."""
     return laid_out(_parts(comparison), width=width, color=color)
 
 
@@ -112,7 +112,7 @@ def _copies(comparison: Comparison) -> Iterable[RenderableType]:
 def _waits(comparison: Comparison) -> Iterable[RenderableType]:
     yield section(f"Waits of the host, {comparison.per}")
     listed = [change for change in comparison.waits if change.status != SAME]
-    rows = table("", "cause", "in", "op or call", "count", "stall", "GPU idle after", text_columns=4)
+    rows = table("", "wait", "in", "op or call", "count", "host waits", "GPU idle after", text_columns=4)
     for change in listed[:MAX_ROWS]:
         site = change.sites[0]
         rows.add_row(

@@ -1,4 +1,4 @@
-"""The ranks of a job for the terminal: who holds up the others, each rank in figures, and what all have in common."""
+"""The ranks of a job for the terminal in full: who holds up the others, each rank, and what all have in common."""
 
 from collections.abc import Iterator, Sequence
 

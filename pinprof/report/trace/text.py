@@ -1,4 +1,4 @@
-"""The report for the terminal: the number first, then what it means, then what to do."""
+"""The report for the terminal in full: the verdict, what to do, then all tables."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,6 +23,7 @@ from pinprof.report.trace.host import TITLE, by_kind, called_cells, matters, not
 from pinprof.report.trace.spent_text import kernels_section, ops_section
 from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
 from pinprof.report.trace.verdict import told
+from pinprof.report.trace.where import step_bar
 from pinprof.report.words import (
     ABSENT,
     DISTRUST,
@@ -75,17 +76,20 @@ def to_text(
     waits_by: str = LINE,
     full: bool = False,
 ) -> str:
-    """Return the report on one trace as text for a terminal of this width, with ANSI colours if asked for.
+    """Return the full report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
     Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. With `full`
     the tables of waits, kernels and ops have all rows.
     """
-    return laid_out(_parts(profile, findings, waits_by, full=full), width=width, color=color)
+    return laid_out(_parts(profile, findings, waits_by, width, full=full), width=width, color=color)
 
 
-def _parts(profile: Profile, findings: Findings, waits_by: str, *, full: bool) -> Iterable[RenderableType]:
+def _parts(profile: Profile, findings: Findings, waits_by: str, width: int, *, full: bool) -> Iterable[RenderableType]:
     yield _heading(profile)
     yield from _verdict(profile, findings)
+    yield from _bar(profile, findings, width)
+    if profile.gpus:
+        yield from _findings(profile, findings)
     yield from _missing(DISTRUST, doubts(profile))
     yield from _summary(profile)
     if profile.course:
@@ -105,8 +109,6 @@ def _parts(profile: Profile, findings: Findings, waits_by: str, *, full: bool) -
         yield from kernels_section(profile, full=full)
     if profile.counts.get("cpu_op"):
         yield from ops_section(profile, full=full)
-    if profile.gpus:
-        yield from _findings(profile, findings)
     yield from _missing(ABSENT, absences(profile))
 
 
@@ -118,6 +120,13 @@ def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield Padding(Text(f"{verdict.headline[0].upper()}{verdict.headline[1:]}.", "bold"), (0, 0, 0, 2))
     yield from (bullet(f"{line}.") for line in verdict.evidence)
     yield bullet(f"first: {verdict.do}.")
+
+
+def _bar(profile: Profile, findings: Findings, width: int) -> Iterable[RenderableType]:
+    bar = list(step_bar(profile, width, findings.verdict.cause))
+    if bar:
+        yield Text("")
+    yield from bar
 
 
 def _missing(title: str, entries: Sequence[Doubt]) -> Iterable[RenderableType]:
