@@ -237,7 +237,7 @@ def _say_what_to_do(analysis: "Analysis", page: str) -> None:
     from pinprof.report.trace.next import next_command
 
     command = next_command(analysis.profile, analysis.findings)
-    say(f"Next: open {shlex.quote(page)}; try the change before you make it: {command}")
+    say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))
 
 
 def _behind(args: tuple[str, ...], script: str, status: int) -> str:

@@ -1,6 +1,7 @@
 """A whole as one bar of characters, with a legend that names its parts."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -28,12 +29,9 @@ def drawn(parts: Sequence[Part], width: int) -> str:
     whole = sum(part.ns for part in shown)
     if not whole:
         return ""
-    free = width - len(shown)
-    ends, at = [], 0.0
-    for part in shown:
-        at += part.ns
-        ends.append(round(at / whole * free))
-    lengths = [end - start + 1 for start, end in zip([0, *ends], ends, strict=False)]
+    ends = [round(at / whole * width) for at in accumulate(part.ns for part in shown)]
+    lengths = [max(end - start, 1) for start, end in zip([0, *ends], ends, strict=False)]
+    lengths[lengths.index(max(lengths))] -= sum(lengths) - width  # what the least parts have too much
     return "".join(part.mark * length for part, length in zip(shown, lengths, strict=True))
 
 

@@ -80,10 +80,14 @@ def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str
         emoji=False,
     )
     for part in parts:
-        whole = isinstance(part, Text)  # words in it are no wider than the terminal, or a path, which is never broken
-        shown = _fitted(part, width) if isinstance(part, _Rows) else part
-        console.print(shown, overflow="ignore" if whole else None, crop=not whole)
+        whole = isinstance(part, Text) and bool(part.no_wrap)
+        console.print(_fitted(part, width) if isinstance(part, _Rows) else part, crop=not whole)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def unbroken(text: str, style: str = "") -> Text:
+    """Return a line that is never broken, such as one with a path that people copy."""
+    return Text(printable(text), style, no_wrap=True, overflow="ignore")
 
 
 def section(title: str) -> Text:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.check import Checked, CodePlace, LimitVerdict
-from pinprof.report.layout import laid_out
+from pinprof.report.layout import laid_out, unbroken
 from pinprof.report.words import place, printable
 from pinprof.rules import RULES
 from pinprof.units import counted
@@ -35,7 +35,7 @@ def _text(checked: Sequence[Checked]) -> Iterable[RenderableType]:
 
 
 def _trace(trace: Checked) -> Iterable[RenderableType]:
-    yield Text(printable(trace.path), "bold")
+    yield unbroken(trace.path, "bold")
     said: set[tuple[CodePlace, ...]] = set()
     for verdict in trace.verdicts:
         yield from _verdict(verdict, repeated=verdict.places in said)

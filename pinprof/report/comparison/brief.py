@@ -13,7 +13,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.phrases import WAITS
 from pinprof.report.bar import drawn, legend
 from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, change_of, how_sure, pair, saving, verdict, where
-from pinprof.report.layout import hanging, laid_out
+from pinprof.report.layout import hanging, laid_out, unbroken
 from pinprof.report.trace.step import busiest
 from pinprof.report.trace.where import step_parts
 from pinprof.report.words import MAX_CELL, NOTHING, begun, cut, doubts, printable
@@ -32,7 +32,7 @@ def to_text(comparison: Comparison, *, width: int = 100, color: bool = False) ->
 
 
 def _parts(comparison: Comparison, width: int) -> Iterator[RenderableType]:
-    yield Text(printable(f"{comparison.before.path} {ARROW} {comparison.after.path}"), "dim")
+    yield unbroken(f"{comparison.before.path} {ARROW} {comparison.after.path}", "dim")
     yield Text(f"{verdict(comparison)}.", "bold")
     yield from _bars(comparison, width)
     lines = [*_waits(comparison), *_copies(comparison), *_findings(comparison)]

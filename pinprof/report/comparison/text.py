@@ -28,10 +28,10 @@ from pinprof.report.comparison.words import (
     verdict,
     where,
 )
-from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.layout import bullet, fact, laid_out, section, table, unbroken
 from pinprof.report.sites import cause_of
 from pinprof.report.trace.step import bound
-from pinprof.report.words import MAX_CELL, NOTHING, cut, doubts, printable, steps
+from pinprof.report.words import MAX_CELL, NOTHING, cut, doubts, steps
 from pinprof.units import counted
 
 MAX_ROWS = 12
@@ -44,7 +44,7 @@ def to_text(comparison: Comparison, *, width: int = 100, color: bool = False) ->
 
 
 def _parts(comparison: Comparison) -> Iterator[RenderableType]:
-    yield Text(printable(f"{comparison.before.path} {ARROW} {comparison.after.path}"), "bold")
+    yield unbroken(f"{comparison.before.path} {ARROW} {comparison.after.path}", "bold")
     yield Text(f"{verdict(comparison)}.")
     yield from _step(comparison)
     yield from _doubts(comparison)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from pinprof.measurement.profile import Profile
 from pinprof.phrases import SLOW
-from pinprof.report.layout import hanging, laid_out
+from pinprof.report.layout import hanging, laid_out, unbroken
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.changes import change_lines, chosen
 from pinprof.report.trace.course import OF_STEPS, often
@@ -24,6 +24,12 @@ from pinprof.units import between, counted, duration, percent
 
 LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
+OF_TORCH = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function")
+"""Categories of events of which a recording has some, where anything ran in it."""
+ESTIMATED = "the step is estimated from the trace: pinprof run and pinprof.profile measure it"
+NO_LINES = "this trace has no lines of waits and copies: pinprof run and pinprof.profile record them"
+PAUSES = "PIN603"
+"""The rule that tells where the host runs nothing, as the headline does."""
 MATTERS = 0.05
 """Steps unlike the others are named if they add at least this share to each step."""
 
@@ -37,10 +43,10 @@ def to_text(profile: Profile, findings: Findings, *, width: int = 100, color: bo
 
 
 def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
-    yield from (Text(line, "dim") for line in _of_what(profile, width))
+    yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
     shown = chosen(findings, profile)
-    yield from _advice(profile, findings, any_shown=bool(shown))
+    yield from _advice(profile, findings, shown)
     if shown:
         yield Text("\nWhat to change", "bold")
     quoting = Quoting(Sources(profile.path), code)
@@ -63,6 +69,8 @@ def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[Ren
 
 def verdict_line(profile: Profile, findings: Findings) -> str:
     """Return how long a step takes and why, without the last full stop."""
+    if not any(profile.counts.get(category) for category in OF_TORCH):
+        return "No event of torch is in this trace: it is not a recording of torch.profiler, or nothing ran in it"
     verdict, mean = findings.verdict, busiest(profile)
     if verdict.cause is None or verdict.step_ns is None:
         return headline(profile, findings).what.rstrip(".")
@@ -86,10 +94,10 @@ def _of_what(profile: Profile, width: int) -> list[str]:
     return [line] if cell_len(line) <= width or not details else [path, details]
 
 
-def _advice(profile: Profile, findings: Findings, *, any_shown: bool) -> Iterator[RenderableType]:
+def _advice(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
     """Yield what to do where no finding tells it, or something else comes before the findings."""
     said = headline(profile, findings)
-    if said.number is not None and any_shown:
+    if shown and (said.number is not None or any(finding.rule.id == PAUSES for finding in shown)):
         return
     verdict = told(profile, findings)
     if said.number is not None:
@@ -117,26 +125,25 @@ def _together(profile: Profile, findings: Findings, shown: list[Finding]) -> Ite
 
 def _notes(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
     """Yield what changes what one may believe, and what the recorded steps do not show."""
-    notes = list(_believed(profile, shown))
-    notes += _unlike(profile)
-    notes += _elsewhere(profile)
-    notes += filter(None, [rates_of(findings, profile)])
-    if notes:
+    notes = [*_believed(profile, shown), *_unlike(profile), *_elsewhere(profile), rates_of(findings, profile)]
+    said = " ".join(f"{begun(note)}." for note in notes if note)
+    if said:
         yield Text("")
-    for note in notes:
-        yield hanging(Text("Note: ", "bold"), Text(f"{printable(note)}."))
+        yield hanging(Text("Note: ", "bold"), Text(printable(said)))
 
 
 def _believed(profile: Profile, shown: list[Finding]) -> Iterator[str]:
-    grave = [entry for entry in doubts(profile) if not (entry.check == "profiler_cost" and _is_measured(profile))]
+    said = {"no_gpu", "no_step_marks"} if not profile.gpus else set()  # the first lines say it
+    said |= {"profiler_cost"} if _is_measured(profile) else set()
+    grave = [entry for entry in doubts(profile) if entry.check not in said]
     if grave:
         first, *others = grave
-        also = f". Also: {'; '.join(entry.what for entry in others)} (--full)" if others else ""
-        yield f"{first.what}: {consequence(first)}{also}"
+        yield ESTIMATED if first.check == "profiler_cost" else f"{first.what}: {consequence(first)}"
+        if others:
+            yield f"also: {'; '.join(entry.what for entry in others)}; see --full"
     if any(finding.evidence.line is None and finding.rule.family in LINES for finding in shown):
-        yield from (
-            f"{entry.what}: {consequence(entry)}" for entry in absences(profile) if entry.check == "source_lines"
-        )
+        lines = [entry for entry in absences(profile) if entry.check == "source_lines"]
+        yield from (f"{entry.effect}: {entry.remedy}" if profile.info.by_pinprof else NO_LINES for entry in lines)
 
 
 def _is_measured(profile: Profile) -> bool:

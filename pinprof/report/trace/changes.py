@@ -19,7 +19,7 @@ MOST = 3
 WORTH = 0.01
 """One that saves a smaller share of the step is left to the full report."""
 INDENT = 5
-LONGEST = 160
+LONGEST = 220
 """Characters of what was seen of a finding without a place."""
 LEAST_CODE = 24
 """Characters of a line of code that tell it; with less room it stands below its place."""
@@ -86,6 +86,8 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
     """Yield the place of a finding with its line of code, as far as they are known."""
     at = finding.evidence.place
     named = printable(str(at)) if at.line is not None else printable(place(at))
+    if not named and finding.rule.family == "gpu":
+        return  # what its title says, and the name of a kernel
     if not named:
         yield Padding(Text(seen(finding), "dim"), (0, 0, 0, INDENT))
         return

@@ -22,7 +22,12 @@ OPTIONS = {
 
 
 def next_command(profile: Profile, findings: Findings) -> str:
-    """Return the command that predicts the first change worth doing; without one, that which compares all changes."""
+    """Return the command that predicts the first change worth doing; without one, that which compares all changes.
+
+    Nothing where the trace is not fit for predictions.
+    """
+    if not profile.gpus or profile.withheld.estimate:
+        return ""
     options = next(filter(None, map(options_of, chosen(findings, profile))), "")
     return f"pinprof whatif {shlex.quote(profile.path)} {options}".rstrip()
 

@@ -14,7 +14,7 @@ from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
 from pinprof.phrases import PARTS
-from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.layout import bullet, fact, laid_out, section, table, unbroken
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, cause_of, gather, inner_place
 from pinprof.report.trace.course import ledger, regular, unlike
 from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
@@ -85,7 +85,7 @@ def to_text(
 
 
 def _parts(profile: Profile, findings: Findings, waits_by: str, width: int, *, full: bool) -> Iterable[RenderableType]:
-    yield _heading(profile)
+    yield from _heading(profile)
     yield from _verdict(profile, findings)
     yield from _bar(profile, findings, width)
     if profile.gpus:
@@ -136,11 +136,11 @@ def _missing(title: str, entries: Sequence[Doubt]) -> Iterable[RenderableType]:
             yield bullet(f"{entry.what}: {consequence(entry)}.")
 
 
-def _heading(profile: Profile) -> Text:
+def _heading(profile: Profile) -> Iterable[RenderableType]:
     gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in profile.info.devices}))
     torch = f"torch {profile.info.torch_version}" if profile.info.torch_version else ""
-    details = " · ".join(printable(part) for part in (gpus, torch, steps(profile)) if part)
-    return Text.assemble((printable(profile.path), "bold"), f"\n{details}")
+    yield unbroken(profile.path, "bold")
+    yield Text(" · ".join(printable(part) for part in (gpus, torch, steps(profile)) if part))
 
 
 def _summary(profile: Profile) -> Iterable[RenderableType]:

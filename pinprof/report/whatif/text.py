@@ -7,7 +7,7 @@ from rich.text import Text
 
 from pinprof.analyses.syncs import Site
 from pinprof.phrases import WAITS
-from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.layout import bullet, fact, laid_out, section, table, unbroken
 from pinprof.report.words import BOUNDS, place, printable, saved
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
@@ -99,7 +99,7 @@ def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[Ren
 
 def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
     for trace in traces[:MAX_RANKS]:
-        yield Text(printable(trace.path), "bold")
+        yield unbroken(trace.path, "bold")
     if len(traces) > MAX_RANKS:
         yield Text(f"and {counted(len(traces) - MAX_RANKS, 'more rank')}", "bold")
     size = traces[0].info.world_size
