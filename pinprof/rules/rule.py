@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 from pinprof.details import Details
 from pinprof.glance import as_table, one_line
 from pinprof.measurement.profile import Profile
+from pinprof.phrases import uncoded
 from pinprof.trace.lines import Placed
 from pinprof.units import counted, duration
 from pinprof.verdict import UNTOLD, Verdict
@@ -223,7 +224,12 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     def _repr_html_(self) -> str:
         """Return the findings as a table, the largest saving first, for a notebook."""
         rows = [
-            (finding.rule.id, finding.title, str(finding.evidence.place), _saves(finding.saving) or "not known")
+            (
+                finding.rule.id,
+                uncoded(finding.title),
+                str(finding.evidence.place),
+                _saves(finding.saving) or "not known",
+            )
             for finding in self
         ]
         together = f", which together save {duration(self.joint.saving_ns)}" if self.joint else ""

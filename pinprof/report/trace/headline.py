@@ -50,11 +50,12 @@ def headline(profile: Profile, findings: Findings) -> Headline:
 def length_of(profile: Profile) -> str:
     """Return how long a step takes: without the profiler where that is known, else as traced."""
     known, step = step_known(profile.estimate), profile.step_ns
-    per = "per step" if profile.steps.whole == "step" else "for the whole trace, in which no step was found"
+    is_step = profile.steps.whole == "step"
+    per = "per step" if is_step else "for the whole trace, in which no step was found"
     if known:
         return f"{known[0]} {per}" + (" (estimated)" if profile.estimate.source == "estimated" else "")
     if step:
-        return f"{duration(step)} as traced {per}"
+        return f"{duration(step)} {per} as traced" if is_step else f"{duration(step)} as traced {per}"
     return f"The length of the {profile.steps.whole} is not known"
 
 

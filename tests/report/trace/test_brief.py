@@ -74,7 +74,7 @@ def test_a_trace_of_the_host_alone_says_how_to_record_the_gpu_once(tmp_path: Pat
         builder.step(number, 100 * number, 90)
         builder.op("aten::add", 100 * number + 10, 5)
     text = text_of(builder, tmp_path)
-    assert "100 µs as traced per step; no work of a GPU was recorded." in text
+    assert "100 µs per step as traced; no work of a GPU was recorded." in text
     assert text.count("ProfilerActivity.CUDA") == 1
     assert "█" not in text
 

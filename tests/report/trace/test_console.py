@@ -28,7 +28,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def text_of(path: Path, **options: Any) -> str:
     trace = read_trace(path)
     profile = measure(trace)
-    return to_text(profile, find(profile, trace), width=WIDTH, **options).replace(f"{path.parent}/", "")
+    return to_text(profile, find(profile, trace), **{"width": WIDTH, **options}).replace(f"{path.parent}/", "")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_waits_in_libraries_stand_below_the_line_that_calls_them(
 
 
 def test_waits_in_libraries_are_added_up_by_function_if_asked(tmp_path: Path) -> None:
-    text = text_of(detector().write(tmp_path / "detector.json"), waits_by="library")
+    text = text_of(detector().write(tmp_path / "detector.json"), waits_by="library", width=160)
     (row,) = (line for line in text.splitlines() if "batched_nms" in line and "2 sites" in line)
     assert row.lstrip().startswith("`nonzero()`")
     assert " 100 µs " in row
