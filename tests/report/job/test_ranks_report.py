@@ -16,6 +16,7 @@ from pinprof.measurement.trust import Doubt
 from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
 from pinprof.report.charts import Chart, ranks_chart, shown
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
+from pinprof.report.job import brief
 from pinprof.report.job.page import MAX_ROWS, to_html
 from pinprof.report.job.text import LISTED, MAX_FINDINGS, to_text
 from pinprof.report.job.words import clocks, nobody, numbers, spread
@@ -414,3 +415,25 @@ def test_the_report_on_a_rank_names_its_gpu_that_is_idle_after_waits(tmp_path: P
         builder.kernel(start + 500, 50, launch=start + 495, device=1)
     part = measure_rank(read_trace(builder.write(tmp_path / "rank.json")))
     assert "GPU 1 is idle for 440 µs after them" in console_text(part.profile, part.findings)
+
+
+def test_the_short_report_on_a_job_begins_with_who_holds_it_up(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 4, slowest=2)
+    ranks = compare_ranks(parts)
+    head, verdict, *lines = brief.to_text(ranks, parts, width=300).splitlines()
+    assert head == "4 ranks of one job"
+    assert verdict.startswith("Rank 2 holds up the others by ")
+    bars = [line for line in lines if "█" in line]
+    assert [line.split()[1] for line in bars] == ["0", "1", "2", "3"]
+    assert [line.endswith("holds up the others") for line in bars] == [False, False, True, False]
+    assert bars[2].count("█") == brief.LONGEST > bars[0].count("█")
+    narrow = brief.to_text(ranks, parts, width=80)
+    assert max(map(len, narrow.splitlines())) <= 80
+
+
+def test_the_short_report_on_a_large_job_counts_the_ranks_that_need_less(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 20, slowest=7)
+    text = brief.to_text(compare_ranks(parts), parts)
+    assert text.count("█ ") == brief.MAX_ROWS
+    assert "  rank  7  ██" in text
+    assert "  and 12 more ranks\n" in text
