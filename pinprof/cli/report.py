@@ -63,12 +63,12 @@ def report(
     job: JobOptions,
     force: bool,
 ) -> None:
-    """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
+    """Say why the step of a trace is slow, and what to change.
 
     TRACE is a Kineto (Chrome) trace, .json, .json.gz or .json.zst: a file, a URL (s3://, gs://, https://), - for
     standard input, or a folder or a quoted pattern. pinprof names and skips the files in a folder that are not traces.
-    The report gives the numbers first, then what they mean, then what to do. It never shows a time that the profiler
-    inflates as the step's own.
+    The report says in a few lines why the step is slow, where it goes, and what to change; --full prints all tables.
+    It never shows a time that the profiler inflates as the step's own.
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
     why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine or on a

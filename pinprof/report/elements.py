@@ -66,7 +66,7 @@ def lines(pieces: Iterable[str]) -> Markup:
 
 def bold(text: str) -> Markup:
     """Return a text in bold."""
-    return Markup("<b>{}</b>").format(text)
+    return Markup("<b>{}</b>").format(unbroken(text))
 
 
 def note(text: str) -> Markup:

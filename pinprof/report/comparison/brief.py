@@ -42,7 +42,7 @@ def _parts(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     for status, line in lines:
         yield hanging(Text(f"  {status:<8}", {GONE: "green", NEW: "red"}.get(status, "")), Text(printable(line)))
     yield from _notes(comparison)
-    yield Text("\n--full: all figures, copies, waits and findings", "dim")
+    yield Text("\nAll figures, copies, waits and findings: pinprof compare --full.", "dim")
 
 
 def _bars(comparison: Comparison, width: int) -> Iterator[RenderableType]:

@@ -54,8 +54,8 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
         yield from change_lines(number, finding, profile, quoting, width)
     yield from _together(profile, findings, shown)
     yield from _notes(profile, findings, shown)
-    rule = f"pinprof explain {shown[0].rule.id}: the fix as code; " if shown else ""
-    yield Text(f"\n{rule}--full: all tables", "dim")
+    rule = f"The fix as code: pinprof explain {shown[0].rule.id}. " if shown else ""
+    yield Text(f"\n{rule}All tables: pinprof report --full.", "dim")
 
 
 def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[RenderableType]:

@@ -11,7 +11,7 @@ from pinprof.measurement.sums import WaitSite
 from pinprof.phrases import EXPOSED, PARTS, WAITING, WAITS
 from pinprof.phrases import IDLE as IDLE_NAMES
 from pinprof.report.charts.overlap import part_times
-from pinprof.report.elements import Column, Markup, bold, details, number_columns, table
+from pinprof.report.elements import Column, Markup, bold, details, number_columns, table, unbroken
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.source import Quoting
 from pinprof.report.timeline.kinds import KINDS
@@ -58,7 +58,7 @@ def sites_table(profile: Profile, quoting: Quoting) -> Markup:
     if called_from_several(profile.sites):
         again = _gathered_table(profile, LIBRARY, quoting)
         made += Markup("<details><summary>The same by function of the libraries</summary>{}</details>").format(again)
-    said = Markup().join(map(Markup("<li>{}.</li>").format, surprises(profile))) if made else ""
+    said = Markup().join(map(Markup("<li>{}.</li>").format, map(unbroken, surprises(profile)))) if made else ""
     return made + (Markup("<ul>{}</ul>").format(said) if said else "")
 
 
@@ -111,7 +111,7 @@ def _wait(cause: str, verdict: str, called: str = "") -> Markup:
     """Return what a wait is: its cause, and in small print the op or call and whether the code asks for it."""
     code = Markup("<code>{}</code>").format(called) if called else ""
     more = Markup(", ").join(filter(None, (code, verdict)))
-    return Markup('{} <span class="what">{}</span>').format(cause, more)
+    return Markup('{} <span class="what">{}</span>').format(unbroken(cause), more)
 
 
 def _wait_figures(profile: Profile, cells: Sequence[str], in_all: str) -> tuple[str, ...]:

@@ -9,6 +9,9 @@ from page_reader import Page
 from recordings import TRACES, analysis_of
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
+from pinprof.analyses.idle import IDLE_CAUSES
+from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.elements import Column, Markup, Share, facts, shares, table, unbroken
 from pinprof.report.page import page
@@ -283,3 +286,11 @@ def test_the_page_shows_waits_once_where_no_library_is_called_from_several_lines
     page = to_html([entry_of(detector(WAITS[:4]).write(tmp_path / "trace.json"))])
     assert "in detection/roi_heads.py:32 (fastrcnn_loss)" in page
     assert "The same by function of the libraries" not in page
+
+
+@pytest.mark.parametrize("name", ["mask_loss.stack", "loss_item_host_work.stack", "pageable_blocking"])
+def test_the_page_names_what_waits_as_people_write_it(name: str) -> None:
+    text = Page(to_html([analysis_of(TRACES / f"{name}.json.gz")])).text
+    assert "`" not in text  # what is code stands as code
+    codes = (code for code in (*CAUSES, *IDLE_CAUSES, *REASONS) if "_" in code)
+    assert not [code for code in codes if code in text]
