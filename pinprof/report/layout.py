@@ -81,7 +81,8 @@ def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str
     )
     for part in parts:
         whole = isinstance(part, Text) and bool(part.no_wrap)
-        console.print(_fitted(part, width) if isinstance(part, _Rows) else part, crop=not whole)
+        shown = _fitted(part, width) if isinstance(part, _Rows) else part
+        console.print(shown, no_wrap=whole or None, overflow="ignore" if whole else None, crop=not whole)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.report.layout import laid_out, table, whole_words
+from pinprof.report.layout import laid_out, table, unbroken, whole_words
 
 PLACE = "pinprof/workloads/loaders.py:45 (step)"
 
@@ -44,3 +44,8 @@ def test_where_texts_would_have_no_room_rows_stand_below_each_other(width: int) 
 
 def test_a_table_without_rows_is_laid_out_at_any_width() -> None:
     assert laid_out([table("cause", "in", "stall")], width=10, color=False).strip() == ""
+
+
+def test_a_line_that_people_copy_is_never_broken() -> None:
+    path = f"{'folder/' * 20}trace.json.gz -> other file.json.gz"
+    assert laid_out([unbroken(path, "bold")], width=40, color=False) == f"{path}\n"
