@@ -80,6 +80,7 @@ __all__ = [
     "timeline",
 ]
 
+_OWN = ("__all__", "__doc__", "__file__", "__name__", "__path__", "__version__")
 _ROOMS = {
     "ComparisonReport": "pinprof.notebook",
     "Finding": "pinprof.rules",
@@ -117,5 +118,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return all names, also those not imported so far."""
-    return sorted({*globals(), *__all__})
+    """Return the public names, also those not imported so far."""
+    return sorted({*__all__, *_OWN, "hta"})

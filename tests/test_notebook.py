@@ -262,7 +262,7 @@ def test_traces_profiles_and_findings_say_in_one_line_and_in_a_table_what_they_a
     found = "<pinprof findings, 3: PIN102 saves 1.89 ms, PIN101 saves 1.77 ms, PIN701, together 2.81 ms>"
     assert repr(report.findings) == found
     table = Page(report.findings._repr_html_())
-    assert table.text.startswith("3 findings, which together save 2.81 ms rule what where fixing it PIN102 blocking")
+    assert table.text.startswith("3 findings, which together save 2.81 ms rule what where fixing it PIN102 copies")
     assert table.misnested == []
     for shown in (report.trace, report.profile):
         assert "ms" in Page(shown._repr_html_()).text

@@ -71,3 +71,7 @@ def test_the_room_for_hta_is_reached_without_loading_hta() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["trace_analysis", "False", "True"]
+
+
+def test_a_listing_has_public_names_alone() -> None:
+    assert {name for name in dir(pinprof) if not name.startswith("__")} == {*pinprof.__all__, "hta"}

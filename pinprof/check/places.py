@@ -8,6 +8,7 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import Cost, Site
 from pinprof.details import Details
+from pinprof.phrases import EXPOSED, WAITS
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
 from pinprof.rules.sums import idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.lines import Place, Placed
@@ -43,12 +44,12 @@ def site_place(details: Details, *sites: Site) -> CodePlace:
     """Return the place of sites, which is that of the first, with their cost per complete step."""
     first, steps, cost = sites[0], details.steps, Cost.of(site.in_steps for site in sites)
     times = steps.divisor
-    causes = ", ".join(dict.fromkeys(site.cause for site in sites))
+    causes = ", ".join(dict.fromkeys(WAITS[site.cause] for site in sites))
     return CodePlace(
         *first.place,
         _rule(details, first),
         _subject(sites),
-        f"{ops_of(sites)} ({causes}){within(sites)}: {how_many(cost.count / times)} {steps.per}; as traced, the host "
+        f"{causes} ({ops_of(sites)}){within(sites)}: {how_many(cost.count / times)} {steps.per}; as traced, the host "
         f"waits {duration(cost.stall_ns / times)} and "
         f"{idle_gpu(len(details.devices), [(site, site.total) for site in sites])} idle for "
         f"{duration(cost.idle_ns / times)} {in_or_after([cost])} {'it' if len(sites) == 1 else 'them'}",
@@ -75,7 +76,7 @@ def finding_places(findings: Iterable[Finding]) -> tuple[CodePlace, ...]:
             *site.evidence.place,
             finding.rule.id,
             finding.rule.title,
-            f"{finding.rule.title}: {site.evidence.text}",
+            f"{finding.title}: {site.evidence.text}",
         )
         for finding in findings
         for site in finding.sites
@@ -106,7 +107,7 @@ def copy_places(details: Details, chosen: Bools, weight: Int64s, steps: int | No
         mine = position[rows_by_kind[index]]
         origin, direction, memory, reason = different[:, index].tolist()
         texts = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
-        message = f"{_amount(details, mine, texts, steps)} ({texts[2].replace('_', ' ')})"
+        message = f"{_amount(details, mine, texts, steps)} ({EXPOSED[texts[2]]})"
         subject = " ".join((*texts, "copies"))
         rule = rule_of_exposure(details, texts[2], texts[0])
         places.append(CodePlace(*sources[int(origin)], rule, subject, message))

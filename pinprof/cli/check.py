@@ -119,8 +119,8 @@ def _limits(
         fail(f"{config}: has no table [tool.pinprof.check]; add one, e.g. with max-hidden-syncs = 0")
     limits = replace(kept or Limits(), **given)
     if not limits and not is_compared:
-        where = f"{path} has none in [tool.pinprof.check]" if path else "no pyproject.toml here or above has any"
-        fail(f"no limit is set, so nothing could fail ({where}): set one, e.g. --max-hidden-syncs 0, or use --baseline")
+        file = str(path) if path else "pyproject.toml"
+        fail(f"no limit is set: give one (--max-hidden-syncs 0), or --baseline, or [tool.pinprof.check] in {file}")
     return limits, str(path) if path else None
 
 

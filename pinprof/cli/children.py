@@ -5,16 +5,15 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import click
-
+from pinprof.cli.job import report_ranks
 from pinprof.cli.machine import MachineFile
-from pinprof.cli.report import report
 from pinprof.cli.terminal import say
 from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.units import counted
 
 if TYPE_CHECKING:
     from pinprof.capture.notes import ChildRun
+    from pinprof.report.source import Code
 
 
 SHOWN = 4
@@ -22,7 +21,11 @@ SHOWN = 4
 
 
 def report_children(
-    children: "Sequence[ChildRun]", page: str, of_ranks: str, machine: MachineFile | None = None
+    children: "Sequence[ChildRun]",
+    page: str,
+    of_ranks: str,
+    machine: MachineFile | None = None,
+    code: "Code | None" = None,
 ) -> None:
     """Report on the ranks that the script started, as on those of a launcher; without ranks, on each child.
 
@@ -33,14 +36,14 @@ def report_children(
     paths = traces_of(ranks)
     if len(paths) > 1:
         say(f"Wrote the traces of {counted(len(paths), 'rank')}; to report on them again: {of_ranks}")
-        click.get_current_context().invoke(report, traces=tuple(paths), html_file=page, machine=machine, force=True)
+        report_ranks(paths, page, machine, code)
         _say_others([child for child in children if child.rank is None])
         return
     shown = traces_of(children)[:SHOWN]
     analyses = [read(path, analysing(machine)) for path in shown]
     for analysis in analyses:
-        print_report(analysis.profile, analysis.findings)
-    write_page(page, analyses)
+        print_report(analysis.profile, analysis.findings, code=code)
+    write_page(page, analyses, code)
     say(f"Wrote {', '.join(shown)}")
     _say_others([child for child in children if child.path and os.path.relpath(child.path) not in shown])
 

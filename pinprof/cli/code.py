@@ -15,7 +15,9 @@ VARIABLE = "PINPROF_EDITOR"
 HTML = click.option(
     "--html", "html_file", metavar="FILE", help="Also write a page with charts and an interactive timeline."
 )
-NO_SOURCE = click.option("--no-source", is_flag=True, help="Quote no lines of your code in the page, to share it.")
+NO_SOURCE = click.option(
+    "--no-source", is_flag=True, help="Quote no lines of your code, so that you can share the report."
+)
 EDITOR = click.option(
     "--editor",
     metavar="NAME",

@@ -17,9 +17,10 @@ from pinprof.urls import STANDARD_INPUT
 @click.argument("after", type=click.Path())
 @click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only the JSON.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with both timelines on one time axis.")
+@click.option("--full", is_flag=True, help="Print all tables: figures, copies, waits and findings.")
 @jobs_option
 @force_option
-def compare(before: str, after: str, json_file: str | None, html_file: str | None, *, force: bool) -> None:
+def compare(before: str, after: str, json_file: str | None, html_file: str | None, *, full: bool, force: bool) -> None:
     """Show what changed between the traces BEFORE and AFTER: the step, copies and their overlap, waits, findings.
 
     A difference counts if it exceeds the noise, which is the spread over the steps of the recordings. The spread of a
@@ -33,6 +34,7 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
     \b
     Examples:
       pinprof compare before.json.gz after.json.gz
+      pinprof compare before.json.gz after.json.gz --full
       pinprof compare before.json.gz after.json.gz --html compare.html
       pinprof compare before.json.gz after.json.gz --json - | jq .sentence
       ssh host cat after.json.gz | pinprof compare before.json.gz -
@@ -45,10 +47,11 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
     old, new = (read(one_trace(side), analysing()) for side in (before, after))
     made = compared(old, new)
     if "-" not in (json_file, html_file):
+        from pinprof.report.comparison import brief
         from pinprof.report.comparison.text import to_text
 
         width, color = page_options()
-        show(to_text(made, width=width, color=color))
+        show((to_text if full else brief.to_text)(made, width=width, color=color) + "\n" * (not full))
     if json_file:
         from pinprof.report.comparison.json import to_json
 

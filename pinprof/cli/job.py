@@ -4,6 +4,7 @@ import platform
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pinprof.capture.agreement import Agreement, Written
     from pinprof.cli.machine import MachineFile
     from pinprof.errors import PinprofError
+    from pinprof.report.source import Code
 
 TRACES_WITHIN_S = 300.0
 """How long rank 0 waits for the other traces after it has written its own."""
@@ -24,7 +26,9 @@ VISIBLE_WITHIN_S = 5.0
 """How long a file that another machine wrote to a shared folder may take to appear here."""
 
 
-def report_job(agreement: "Agreement", page: str, later: str, machine: "MachineFile | None" = None) -> bool:
+def report_job(
+    agreement: "Agreement", page: str, later: str, machine: "MachineFile | None" = None, code: "Code | None" = None
+) -> bool:
     """Report on the traces of all ranks once they are written; return whether there are several.
 
     `later` is the command that repeats this report.
@@ -37,8 +41,15 @@ def report_job(agreement: "Agreement", page: str, later: str, machine: "MachineF
         _say_what_is_missing(rank, written.get(rank))
     if len(here) > 1:
         say(f"Wrote the traces of {counted(len(here), 'rank')}; to report on them again: {later}")
-        click.get_current_context().invoke(report, traces=tuple(here), html_file=page, machine=machine, force=True)
+        report_ranks(here, page, machine, code)
     return len(here) > 1
+
+
+def report_ranks(paths: "Sequence[str]", page: str, machine: "MachineFile | None", code: "Code | None") -> None:
+    """Report on these traces as `pinprof report` does, and write the page."""
+    hidden = code is not None and not code.quotes
+    options = {"html_file": page, "machine": machine, "no_source": hidden, "force": True}
+    click.get_current_context().invoke(report, traces=tuple(paths), **options)
 
 
 def _await_visible(written: "dict[int, Written]") -> None:

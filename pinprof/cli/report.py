@@ -63,12 +63,12 @@ def report(
     job: JobOptions,
     force: bool,
 ) -> None:
-    """Measure traces: steps, copies and their overlap, waits of the host, idle time of the GPU.
+    """Say why the step of a trace is slow, and what to change.
 
     TRACE is a Kineto (Chrome) trace, .json, .json.gz or .json.zst: a file, a URL (s3://, gs://, https://), - for
     standard input, or a folder or a quoted pattern. pinprof names and skips the files in a folder that are not traces.
-    The report gives the numbers first, then what they mean, then what to do. It never shows a time that the profiler
-    inflates as the step's own.
+    The report says in a few lines why the step is slow, where it goes, and what to change; --full prints all tables.
+    It never shows a time that the profiler inflates as the step's own.
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
     why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine or on a
@@ -148,7 +148,7 @@ def _report_each(
 
     if wanted.text:
         for each in measured:
-            print_report(each.profile, each.findings, wanted.of_text)
+            print_report(each.profile, each.findings, wanted.of_text, wanted.html.code)
         print_hta(hta)
     if wanted.json_file:
         write(wanted.json_file, to_json([(each.profile, each.findings) for each in measured], hta=hta))
@@ -158,6 +158,7 @@ def _report_each(
 
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
     from pinprof.ranks import compare_ranks, number_of
+    from pinprof.report.job import brief
     from pinprof.report.job.page import to_html
     from pinprof.report.job.text import to_text
     from pinprof.report.job.timelines import ranks_to_draw
@@ -172,8 +173,9 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     hta = wanted.hta([path for path, _ in measured], numbers)
     if wanted.text:
         width, color = page_options()
-        show(to_text(ranks, parts, width=width, color=color) + "\n")
-        print_report(shown[1].profile, shown[1].findings, wanted.of_text)
+        text = to_text if wanted.of_text.full else brief.to_text
+        show(text(ranks, parts, width=width, color=color) + "\n")
+        print_report(shown[1].profile, shown[1].findings, wanted.of_text, wanted.html.code)
         print_hta(hta)
     if wanted.json_file:
         write(wanted.json_file, to_json([(part.profile, part.findings) for part in parts], ranks, hta))

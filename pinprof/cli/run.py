@@ -1,27 +1,34 @@
 """`pinprof run`: records a training script."""
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
 
 from pinprof.cli.children import report_children, say_where_children, traces_of
-from pinprof.cli.job import command_for, give_up, report_job, say_where
+from pinprof.cli.code import NO_SOURCE, code_of
+from pinprof.cli.job import give_up, report_job, say_where
 from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals
 from pinprof.cli.traces import analysing, print_report, read, write_page
+from pinprof.cli.written import Outputs, name_of, outputs_of, rank_of_job
 from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
+    from pinprof.analysis import Analysis
     from pinprof.capture.agreement import Agreement
-    from pinprof.capture.job import Rank
     from pinprof.capture.script import ScriptRun
+    from pinprof.report.source import Code
 
+WRONG_USAGE = 2
+"""Exit status of a script that refuses its arguments, as argparse does."""
+TRACE_NAMES = (".json", ".json.gz", ".json.zst")
 WINDOWS = ("plain", "lean", "lines")
 """What a recording does with the steps of a program."""
 
@@ -126,6 +133,7 @@ class _BeforeScript(click.Command):
     help="Record nothing; run the script to its end and find host memory that it uses before an asynchronous copy has "
     "ended.",
 )
+@NO_SOURCE
 @machine_option
 @force_option
 def run(
@@ -179,18 +187,21 @@ def run(
     if guard:
         _run_guarded(script, args, module=options["module"])
     chosen = _windows(windows)
-    name = _name_of(script, args, module=options["module"])
-    outputs = _outputs(output, f"pinprof-{name}.json.gz", of_job=job_report)
+    name = name_of(script, args, module=options["module"])
+    outputs = outputs_of(output, f"pinprof-{name}.json.gz", of_job=job_report)
     check_outputs(
         (outputs.trace, outputs.page if outputs.is_first else None),
         force=force,
         reads=(None if options["module"] else script, machine and machine.path),
     )
+    if not options["module"]:
+        _refuse_no_script(script)
     from pinprof.capture.agreement import agreement_of_process
 
     agreement = agreement_of_process()
     if outputs.is_first:
         _say_without_gpu()
+    code = code_of(quotes=not options.pop("no_source"))
     outcome = _recorded(
         outputs,
         agreement,
@@ -204,19 +215,46 @@ def run(
     for remark in outcome.remarks:
         say(remark)
     if not outcome.path and traces_of(outcome.children):
-        report_children(outcome.children, outputs.page, outputs.again, machine)
+        report_children(outcome.children, outputs.page, outputs.again, machine, code)
     elif outcome.path and not outputs.is_first:
         say_where(outputs.trace, os.environ.get("LOCAL_RANK"))
     elif outcome.path and (
-        agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again, machine))
+        agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again, machine, code))
     ):
-        _report(outputs, outcome.marker, machine)
+        analysis = _report(outputs, outcome.marker, machine, code)
         say_where_children(outcome.children)
         if agreement is not None and not (job_report and agreement.in_contact):
             say(f"Next, once all ranks have written theirs: {outputs.again}")
+        else:
+            _say_what_to_do(analysis, outputs.page)
     if outcome.exit_status:
-        say(f"The script failed with exit status {outcome.exit_status}.")
+        say(f"The script failed with exit status {outcome.exit_status}.{_behind(args, script, outcome.exit_status)}")
     sys.exit(outcome.exit_status)
+
+
+def _say_what_to_do(analysis: "Analysis", page: str) -> None:
+    """Name the next commands: the page, and the prediction of the first change."""
+    from pinprof.report.trace.next import next_command
+
+    command = next_command(analysis.profile, analysis.findings)
+    say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))
+
+
+def _behind(args: tuple[str, ...], script: str, status: int) -> str:
+    """Return that options of pinprof stand behind a script that refused its arguments; nothing if none does."""
+    own = {name for param in click.get_current_context().command.params for name in param.opts}
+    wrong = next((word for word in args if word.partition("=")[0] in own), None)
+    if status != WRONG_USAGE or wrong is None:
+        return ""
+    return f" {wrong} went to it: options of pinprof come before the script, pinprof run {wrong} ... {script}"
+
+
+def _refuse_no_script(script: str) -> None:
+    """Refuse what cannot be run before torch is loaded, which takes seconds."""
+    if not Path(script).is_file():
+        fail(f"{script}: no such script")
+    if script.endswith(TRACE_NAMES):
+        fail(f"{script}: is no Python script; to report on a trace: pinprof report {shlex.quote(script)}")
 
 
 def _say_without_gpu() -> None:
@@ -227,25 +265,7 @@ def _say_without_gpu() -> None:
         say("torch finds no GPU here: the report will have steps and host times, but no copies, kernels or waits")
 
 
-class _Outputs(NamedTuple):
-    """The files that a process writes; in a job of several ranks their names contain its rank."""
-
-    trace: str
-    page: str
-    is_first: bool
-    """Whether this process reports."""
-    again: str
-    """The command that reports on the traces of all ranks."""
-
-
-def _outputs(output: str | None, name: str, *, of_job: bool) -> _Outputs:
-    base, rank = _base(output, name), _rank_of_job()
-    trace = _path_of(base, rank)
-    again = command_for(base, is_folder=_is_folder(output))
-    return _Outputs(trace, _page_of(base if of_job else trace), rank is None or rank.rank == 0, again)
-
-
-def _recorded(outputs: _Outputs, agreement: "Agreement | None", **options: Any) -> "ScriptRun":
+def _recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) -> "ScriptRun":
     """Run and record the script, and tell the other ranks of its job how that ended."""
     from pinprof.capture.script import run_script
 
@@ -266,13 +286,14 @@ def _recorded(outputs: _Outputs, agreement: "Agreement | None", **options: Any) 
     return outcome
 
 
-def _report(outputs: _Outputs, marker: str, machine: MachineFile | None) -> None:
-    """Report on one trace."""
+def _report(outputs: Outputs, marker: str, machine: MachineFile | None, code: "Code") -> "Analysis":
+    """Report on one trace, and return what was found."""
     path = outputs.trace
     analysis = read(path, analysing(machine))
-    print_report(analysis.profile, analysis.findings)
-    write_page(outputs.page, [analysis])
+    print_report(analysis.profile, analysis.findings, code=code)
+    write_page(outputs.page, [analysis], code)
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another)")
+    return analysis
 
 
 def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoReturn:
@@ -285,7 +306,7 @@ def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoRetur
     from pinprof.races.script import run_guarded
     from pinprof.races.watching import Guard
 
-    job = _rank_of_job()
+    job = rank_of_job()
     of_rank = f"Rank {job.rank}: " if job else ""
     watching = Guard("collect", on_found=lambda found: say(of_rank + found.headline))
     with usual_signals():
@@ -296,14 +317,6 @@ def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoRetur
     elif watching.violations:
         say(f"Next: pinprof explain {watching.violations[0].rule.id}")
     sys.exit(status)
-
-
-def _name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
-    """Return what to call the outputs after: the script, also where a launcher starts it, or the module."""
-    from pinprof.capture.commands import LAUNCHERS
-
-    started = next((word for word in args if word.endswith(".py")), None) if module and script in LAUNCHERS else None
-    return script.rpartition(".")[2] if module and started is None else Path(started or script).stem
 
 
 def _timing(steps: int | None, *, is_wanted: bool) -> dict[str, float]:
@@ -319,42 +332,6 @@ def _windows(text: str) -> set[str]:
     if not chosen <= set(WINDOWS) or "lean" not in chosen:
         fail(f"--windows {text}: must contain lean, and may contain only {', '.join(WINDOWS)}")
     return chosen
-
-
-def _base(output: str | None, name: str) -> Path:
-    """Return the trace to write, without the number of a rank; make its folder, where it gets this name."""
-    if output == "-":
-        fail("standard output cannot hold a recording; name a file")
-    if output is None or not _is_folder(output):
-        return Path(output or name)
-    folder = Path(output)
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        fail(f"{output}: cannot make this folder ({error.strerror})")
-    return folder / name
-
-
-def _is_folder(output: str | None) -> bool:
-    return output is not None and (output.endswith(("/", os.sep)) or Path(output).is_dir())
-
-
-def _rank_of_job() -> "Rank | None":
-    """Return the rank of this process if its job has several."""
-    from pinprof.capture.job import rank_of_process
-
-    rank = rank_of_process()
-    return rank if rank and rank.world_size > 1 else None
-
-
-def _path_of(base: Path, rank: "Rank | None") -> str:
-    from pinprof.capture.job import path_of_rank
-
-    return str(base if rank is None else path_of_rank(base, rank.rank))
-
-
-def _page_of(path: str | Path) -> str:
-    return str(path).removesuffix(".gz").removesuffix(".json") + ".html"
 
 
 WINDOW_NAMES = {

@@ -20,8 +20,14 @@ from pinprof.urls import local_path, redacted
 
 UNUSABLE = 2
 """Exit code for unusable input and wrong usage."""
-PIPED_WIDTH = 120
-"""Columns of a text if standard output is not a terminal."""
+PIPED_WIDTH = 100
+"""Columns of a text if standard output is not a terminal, and COLUMNS does not say more."""
+NARROWEST, WIDEST = 40, 10_000
+"""Columns that a text is laid out for, whatever the terminal says."""
+PLAIN = str.maketrans(
+    {"█": "#", "▓": "=", "▒": "~", "░": ".", "─": "-", "→": "->", "·": "|", "…": "...", "µ": "u", "±": "+-", "←": "<-"}
+)
+"""What stands for our characters where a stream cannot encode them."""
 BY_SIGNAL = 128
 """What a shell adds to the number of the signal that ended a program, for its exit code."""
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -213,7 +219,7 @@ def write(path: str, text: str) -> None:
 def show(text: str | bytes) -> None:
     """Write to standard output, unless its reader has closed it. Raises PinprofError if it is full."""
     try:
-        click.echo(text, nl=False)
+        click.echo(_encodable(text) if isinstance(text, str) else text, nl=False, color=True)
     except BrokenPipeError:
         _give_up_output()
     except OSError as error:
@@ -221,11 +227,38 @@ def show(text: str | bytes) -> None:
         raise PinprofError(f"standard output: cannot be written ({error.strerror or error})") from error
 
 
+def _encodable(text: str) -> str:
+    """Return a text with plain characters for ours if standard output cannot encode it."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return text.translate(PLAIN)
+    return text
+
+
 def page_options() -> tuple[int, bool]:
-    """Return the width of standard output in columns, and whether it shows colours."""
-    if not sys.stdout.isatty():
-        return PIPED_WIDTH, False
-    return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns, not os.environ.get("NO_COLOR")
+    """Return the width of standard output in columns, and whether it shows colours.
+
+    The environment's COLUMNS holds for a pipe, too. NO_COLOR takes colours away, FORCE_COLOR and CLICOLOR_FORCE bring
+    them to a pipe; a terminal that is TERM=dumb has none.
+    """
+    is_terminal = sys.stdout.isatty()
+    size = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns if is_terminal else _columns()
+    return max(size, NARROWEST), _has_colors(is_terminal=is_terminal)
+
+
+def _columns() -> int:
+    """Return the columns that the environment names, else those of a pipe."""
+    named = os.environ.get("COLUMNS", "")
+    return int(named) if named.isascii() and named.isdigit() and 0 < int(named) <= WIDEST else PIPED_WIDTH
+
+
+def _has_colors(*, is_terminal: bool) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if any(os.environ.get(name, "0") not in {"", "0"} for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+        return True
+    return is_terminal and os.environ.get("TERM") != "dumb"
 
 
 def say(text: str) -> None:

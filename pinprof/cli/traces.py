@@ -179,17 +179,17 @@ RUN = click.option(
 class TextOptions(NamedTuple):
     """How much the text of a report has."""
 
-    waits_by: str = "line"
-    """Waits in libraries are added up by `line` or `library`."""
+    waits_by: str | None = None
+    """Waits in libraries are added up by `line` or `library`; None: by line, and only in the full report."""
     full: bool = False
-    """Whether the tables of waits, kernels and ops have all rows."""
+    """Whether the text has all tables with all rows."""
 
 
 def text_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options about the text of a report to a command, which gets them as `text`."""
 
     @wraps(command)
-    def with_text(*args: Any, waits_by: str, full: bool, **options: Any) -> None:
+    def with_text(*args: Any, waits_by: str | None, full: bool, **options: Any) -> None:
         command(*args, text=TextOptions(waits_by, full), **options)
 
     return WAITS_BY(FULL(with_text))
@@ -198,11 +198,10 @@ def text_options(command: Callable[..., None]) -> Callable[..., None]:
 WAITS_BY = click.option(
     "--waits-by",
     type=click.Choice(["line", "library"]),
-    default="line",
-    show_default=True,
-    help="Add up waits in libraries by the line of your code that calls them, or by the library's function.",
+    help="Print the tables, and add up waits in libraries by the line of your code that calls them, as --full does, or "
+    "by the library's function.",
 )
-FULL = click.option("--full", is_flag=True, help="Print all rows of the tables of waits, kernels and ops.")
+FULL = click.option("--full", is_flag=True, help="Print all tables: the step, copies, waits, idle time, kernels, ops.")
 
 
 def say_what_has_no_effect(job: JobOptions) -> None:
@@ -258,12 +257,23 @@ def one_trace(argument: str) -> str:
     return paths[0]
 
 
-def print_report(profile: "Profile", findings: "Findings", text: TextOptions = TextOptions()) -> None:  # noqa: B008
-    """Print the report on a trace, as wide as the terminal."""
+def print_report(
+    profile: "Profile",
+    findings: "Findings",
+    text: TextOptions = TextOptions(),  # noqa: B008
+    code: "Code | None" = None,
+) -> None:
+    """Print the report on a trace, as wide as the terminal; the short one unless its tables are asked for."""
+    from pinprof.report.trace import brief
     from pinprof.report.trace.text import to_text
 
     width, color = page_options()
-    show(to_text(profile, findings, width=width, color=color, **text._asdict()) + "\n")
+    if text.full or text.waits_by:
+        waits_by = text.waits_by or "line"
+        said = to_text(profile, findings, width=width, color=color, waits_by=waits_by, full=text.full)
+    else:
+        said = brief.to_text(profile, findings, width=width, color=color, code=code or code_of())
+    show(said + "\n")
 
 
 def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = None) -> None:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 LEAST, MOST = 1e-6, 1e9
 """The bounds of a plausible time, rate or speed."""
-ALIKE = 1.01
-"""Of two changes whose steps differ by less than this, the simpler one is advised."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -172,14 +170,11 @@ def _next(
     traces: Sequence[str], now: "Prediction", named: "list[tuple[str, str, Prediction]] | None", *, several: bool
 ) -> str:
     """Return the next command: the change that alone saves most, in full, else the verification of its result."""
-    from pinprof.report.whatif.text import is_saving
+    from pinprof.report.whatif.text import best_of
 
-    if named is not None and not any(is_saving(now, made) for _, _, made in named):
-        return f"pinprof report {shlex.join(traces)}"
     if named is not None:
-        least = min(made.predicted_ns for _, _, made in named[:-1])
-        best = next(each for each in named if each[2].predicted_ns <= ALIKE * least)
-        return f"pinprof whatif {shlex.join(traces)} {best[1]}"
+        best = best_of(now, named)
+        return f"pinprof whatif {shlex.join(traces)} {best[1]}" if best else f"pinprof report {shlex.join(traces)}"
     if several:
         return (
             "change the code, record it again, and run: pinprof whatif with the new traces, for the step as it is then"

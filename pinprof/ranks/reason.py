@@ -6,6 +6,7 @@ from statistics import median
 from pinprof.analyses.pause import MEANING
 from pinprof.measurement.known import given
 from pinprof.measurement.sums import WaitSite
+from pinprof.phrases import WAITS
 from pinprof.ranks.part import RankPart
 from pinprof.ranks.table import RankRow
 from pinprof.rules.sums import within
@@ -36,7 +37,7 @@ def reason_of(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) ->
     if worst is not None:
         site = stalls[worst]
         where = (f" at {site.place}" if site.line is not None else f" in {site.op or site.call}") + within([site])
-        ways.append((stall_more[worst], f"its host waits in {site.cause}{where}"))
+        ways.append((stall_more[worst], f"its host waits in {WAITS[site.cause]}{where}"))
     if pause:
         ways.append((pause_more, f"its host runs no op and no call, {pause.between}: {MEANING}"))
     most, reason = max(ways)

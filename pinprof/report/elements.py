@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 import markupsafe
 
+from pinprof.phrases import uncoded
 from pinprof.report.words import printable
 from pinprof.units import percent
 
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B(?:/s)?\b|B\b))")
+CODE = re.compile(r"`([^`]+)`")
 MOST_BESIDE = 3
 """Columns that a phone shows beside each other."""
 
@@ -45,10 +47,16 @@ class Share(NamedTuple):
 
 
 def unbroken(text: str) -> Markup:
-    """Return a plain text as HTML whose numbers keep their units at the ends of lines; HTML as it is."""
+    """Return a plain text as HTML whose numbers keep their units at the ends of lines; HTML as it is.
+
+    What stands in backticks is code.
+    """
     if isinstance(text, Markup):
         return text
-    return Markup("\N{NO-BREAK SPACE}").join(BEFORE_UNIT.split(printable(text)))
+    pieces = (Markup("\N{NO-BREAK SPACE}").join(BEFORE_UNIT.split(piece)) for piece in CODE.split(printable(text)))
+    return Markup().join(
+        Markup("<code>{}</code>").format(piece) if number % 2 else piece for number, piece in enumerate(pieces)
+    )
 
 
 def lines(pieces: Iterable[str]) -> Markup:
@@ -58,7 +66,7 @@ def lines(pieces: Iterable[str]) -> Markup:
 
 def bold(text: str) -> Markup:
     """Return a text in bold."""
-    return Markup("<b>{}</b>").format(text)
+    return Markup("<b>{}</b>").format(unbroken(text))
 
 
 def note(text: str) -> Markup:
@@ -92,7 +100,7 @@ def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]
     return Markup(
         '<div class="table{3}" role="region" aria-label="{0}" tabindex="0"><table>\n<caption>{4}</caption>\n'
         "<thead><tr>{1}</tr></thead>\n<tbody>\n{2}\n</tbody></table></div>"
-    ).format(caption, head, body, " stack" if is_stacked else "", unbroken(caption))
+    ).format(uncoded(caption), head, body, " stack" if is_stacked else "", unbroken(caption))
 
 
 def _row(columns: Sequence[Column], row: Sequence[str], *, is_stacked: bool) -> Markup:

@@ -1,7 +1,10 @@
 """How texts for the terminal are laid out: sections, facts with the number first, bullets and tables."""
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
@@ -15,8 +18,13 @@ from rich.text import Text
 
 from pinprof.report.words import printable
 
-LEAST_TEXT = 16
-"""Columns of a terminal that a longer text needs to be read."""
+LONGEST_WORD = 60
+"""Characters of a word that a wide terminal shows as it is; of a longer one a part is left out, see `whole_words`."""
+SHORT_WORD = 24
+"""The same where a table would have no room otherwise."""
+
+
+WORD = re.compile(r"\S+")
 
 
 class _Screen(Console):
@@ -33,7 +41,29 @@ class _Rows(Table):
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
         """Add a row."""
-        super().add_row(*(printable(cell) if isinstance(cell, str) else cell for cell in cells), **more)
+        super().add_row(*(whole_words(printable(cell)) if isinstance(cell, str) else cell for cell in cells), **more)
+
+
+def whole_words(text: str, longest: int = LONGEST_WORD) -> str:
+    """Return a text whose words are short enough for one line: of a path the end is kept, of a name both ends."""
+    return WORD.sub(lambda word: _kept(word[0], longest), text) if len(text) > longest else text
+
+
+def _kept(word: str, longest: int) -> str:
+    if len(word) <= longest:
+        return word
+    if "/" in word:
+        return _end_of_path(word, longest)
+    half = longest // 2
+    return f"{word[:half]}…{word[half + 1 - longest :]}"
+
+
+def _end_of_path(path: str, longest: int) -> str:
+    """Return the last parts of a path that have room: at least its folder and file, with the line."""
+    at = path.rfind("/", 0, path.rfind("/"))
+    while (before := path.rfind("/", 0, max(at, 0))) >= 0 and len(path) - before < longest:
+        at = before
+    return f"…{path[at:]}" if at > 0 else path
 
 
 def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
@@ -50,8 +80,15 @@ def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str
         emoji=False,
     )
     for part in parts:
-        console.print(_fitted(part, width) if isinstance(part, Table) else part)
+        whole = isinstance(part, Text) and bool(part.no_wrap)
+        shown = _fitted(part, width) if isinstance(part, _Rows) else part
+        console.print(shown, no_wrap=whole or None, overflow="ignore" if whole else None, crop=not whole)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def unbroken(text: str, style: str = "") -> Text:
+    """Return a line that is never broken, such as one with a path that people copy."""
+    return Text(printable(text), style, no_wrap=True, overflow="ignore")
 
 
 def section(title: str) -> Text:
@@ -59,14 +96,23 @@ def section(title: str) -> Text:
     return Text(f"\n{title}", "bold underline")
 
 
-def fact(number: str, meaning: str) -> Text:
+def fact(number: str, meaning: str) -> RenderableType:
     """Return a number and what it means."""
-    return Text.assemble((f"{printable(number):>9}", "bold"), f"  {printable(meaning)}")
+    return hanging(Text(f"{printable(number):>9}  ", "bold"), Text(printable(meaning)))
 
 
-def bullet(text: str) -> Padding:
+def bullet(text: str) -> RenderableType:
     """Return one sentence of a list."""
-    return Padding(Text(f"- {printable(text)}"), (0, 0, 0, 2))
+    return hanging(Text("  - "), Text(printable(text)))
+
+
+def hanging(begin: Text, text: Text) -> Table:
+    """Return a text whose further lines begin below its first word."""
+    row = Table.grid()
+    row.add_column(no_wrap=True)
+    row.add_column()
+    row.add_row(begin, text)
+    return row
 
 
 def table(*columns: str, text_columns: int = 2) -> Table:
@@ -79,21 +125,43 @@ def table(*columns: str, text_columns: int = 2) -> Table:
 
 
 def _fitted(rows: Table, width: int) -> RenderableType:
-    """Return a table whose numbers stay whole; where texts have no room beside them, its rows below each other."""
+    """Return a table whose numbers and words stay whole; where they have no room, its rows below each other."""
     if _needs(rows) > width:
         for column in filter(_is_number, rows.columns):
             column.header = "\n".join(wrap(str(column.header), _longest(column.cells), break_long_words=False))
-    if _needs(rows) > width:
+    shown = rows if _needs(rows) <= width else _shortened(rows)
+    if _needs(shown) > width:
         return Group(*_one_below_the_other(rows, width))
-    return rows
+    for column in shown.columns:
+        if not _is_number(column):
+            column.min_width = _longest_word(column)
+    return shown
+
+
+def _shortened(rows: Table) -> Table:
+    """Return the same table with short words in its texts."""
+    made = copy(rows)
+    made.columns = [
+        column
+        if _is_number(column)
+        else replace(column, _cells=[whole_words(str(cell), SHORT_WORD) for cell in column.cells])
+        for column in rows.columns
+    ]
+    return made
 
 
 def _needs(rows: Table) -> int:
     """Return the columns of a terminal that a table needs."""
-    longest = ((column, _longest((*str(column.header).split("\n"), *column.cells))) for column in rows.columns)
-    least = [length if _is_number(column) else min(length, LEAST_TEXT) for column, length in longest]
+    least = [
+        _longest((*str(column.header).split("\n"), *column.cells)) if _is_number(column) else _longest_word(column)
+        for column in rows.columns
+    ]
     _, right, _, left = rows.padding
     return sum(least) + (right + 1 + left) * (len(least) - 1) + 2 * rows.show_edge
+
+
+def _longest_word(column: Column) -> int:
+    return _longest(word for text in (column.header, *column.cells) for word in str(text).split())
 
 
 def _longest(texts: Iterable[object]) -> int:

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pinprof.analyses.syncs import BareSite
 from pinprof.measurement.sums import WaitSite, whole_cost
+from pinprof.phrases import WAITING, WAITS
 from pinprof.report.words import in_short, place
 from pinprof.trace.lines import Place
 from pinprof.units import counted
@@ -22,9 +24,9 @@ class Gathered:
 
     @property
     def cause(self) -> str:
-        """The cause of all of them, or how many there are."""
+        """The cause of all of them in plain words, or how many there are."""
         causes = {site.cause for site in self.sites}
-        return self.sites[0].cause if len(causes) == 1 else counted(len(causes), "cause")
+        return WAITS[self.sites[0].cause] if len(causes) == 1 else counted(len(causes), "cause")
 
 
 def gather(sites: Iterable[WaitSite], by: str = LINE) -> list[Gathered]:
@@ -41,6 +43,12 @@ def gather(sites: Iterable[WaitSite], by: str = LINE) -> list[Gathered]:
         together.setdefault(at if at in in_libraries else number, []).append(site)
     made = [Gathered(place_of(members[0]), tuple(members)) for members in together.values()]
     return sorted(made, key=_rank)
+
+
+def cause_of(site: BareSite) -> str:
+    """Return why a site waits, in plain words, and whether the code asked for that."""
+    asked = WAITING[site.verdict]
+    return WAITS[site.cause] + (f" ({asked})" if asked else "")
 
 
 def _function(site: WaitSite) -> Place:

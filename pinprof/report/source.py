@@ -1,4 +1,4 @@
-"""The user's own code on a page: the lines around a place, and links that open it in an editor."""
+"""The user's own code in a report: the lines around a place, and links that open it in an editor."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pinprof.report.editors import Editor
 from pinprof.report.elements import Markup, note
+from pinprof.report.words import printable
 from pinprof.rules.rule import Change
 from pinprof.trace.lines import Place
 from pinprof.trace.sources import Sources
@@ -68,6 +69,16 @@ class Quoting:
         return Markup('<pre class="quote" tabindex="0" role="group" aria-label="{}"><code>{}</code></pre>').format(
             label, shown
         )
+
+    def line(self, at: Place) -> str:
+        """Return the line of code at a place without its indent; nothing where it is not at hand as it ran."""
+        if at.file is None or at.line is None or not self.code.quotes:
+            return ""
+        text = self._text(at.file)
+        if text is None or not fits(text, at.function or MODULE, at.line):
+            return ""
+        lines = text.splitlines()
+        return printable(shortened(lines[at.line - 1].strip().expandtabs(4), LONGEST)) if at.line <= len(lines) else ""
 
     def _text(self, file: str) -> str | None:
         """Return the text of a source file as it was recorded, if it is at hand and no larger than people write."""

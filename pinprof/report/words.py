@@ -8,6 +8,7 @@ from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
+from pinprof.phrases import WAITS
 from pinprof.replay import StepEstimate
 from pinprof.rules import Finding, Findings, FoundSite, Saving
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
@@ -160,8 +161,9 @@ def _named_together(sites: Sequence[WaitSite]) -> str:
 
 
 def _named(site: WaitSite) -> str:
-    where = f"{site.cause}{at(site.place)}{within([site])}"
-    return where if where != site.cause else f"{site.cause} ({shortened(site.op or site.call, LONGEST_NAME)})"
+    name = WAITS[site.cause]
+    where = f"{name}{at(site.place)}{within([site])}"
+    return where if where != name else f"{name} ({shortened(site.op or site.call, LONGEST_NAME)})"
 
 
 def copy_cells(profile: Profile, separator: str = "") -> Iterator[list[str]]:
@@ -229,10 +231,27 @@ def absences(profile: Profile) -> tuple[Doubt, ...]:
 
 
 def consequence(entry: Doubt) -> str:
-    """Return what follows from it for the report, and the way out."""
+    """Return what follows from it for the report, and the way out, as sentences without the last full stop."""
+    return ". ".join(filter(None, (entry.effect, untellable(entry), begun(entry.remedy))))
+
+
+def untellable(entry: Doubt) -> str:
+    """Return which figures a trace cannot tell because of it; nothing where it tells all."""
     figures = [words for figure, words in FIGURES.items() if figure in entry.withholds]
-    shown = f" (not shown: {'all figures' if len(figures) == len(FIGURES) else ', '.join(figures)})" if figures else ""
-    return f"{entry.effect}{shown}; {entry.remedy}"
+    if not figures:
+        return ""
+    return f"This trace cannot tell {'any figure' if len(figures) == len(FIGURES) else either(figures)}"
+
+
+def begun(sentence: str) -> str:
+    """Return words with a capital at the beginning, unless they begin with a command or with code."""
+    first = sentence.split(" ", 1)[0].rstrip(",:;")
+    return sentence[:1].upper() + sentence[1:] if first.isalpha() and first != "pinprof" else sentence
+
+
+def either(names: Sequence[str]) -> str:
+    """Return names as people list what none is true of: "a, b or c"."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def step_known(step: StepEstimate) -> tuple[str, str] | None:

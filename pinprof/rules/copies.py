@@ -223,7 +223,7 @@ RULES = (
     ),
     Rule(
         id="PIN102",
-        title="blocking copies to the GPU",
+        title="copies to the GPU without `non_blocking=True`",
         looks_at="HtoD copies after which the host waits for the stream: an asynchronous copy and a synchronize in the "
         "same op.",
         why="A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels "
@@ -239,7 +239,7 @@ RULES = (
     ),
     Rule(
         id="PIN103",
-        title="pinning in the main thread",
+        title="`.pin_memory()` in the training loop",
         looks_at="aten::pin_memory on the main thread within the step, outside of a DataLoader.",
         why="x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have "
         "to allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the pageable copy "
@@ -276,7 +276,7 @@ RULES = (
     ),
     Rule(
         id="PIN105",
-        title="batches that pin_memory does not pin",
+        title="batches that `pin_memory=True` does not pin",
         looks_at="Batches copied from pageable memory although their DataLoader has pin_memory=True: pinprof recorded "
         "so, or aten::pin_memory, a thread that pins or torch's Python function for it are in the trace.",
         why="A DataLoader pins tensors, and those in lists, tuples, mappings and named tuples. An object of any other "
@@ -316,7 +316,7 @@ RULES = (
     ),
     Rule(
         id="PIN107",
-        title="pinned, but slow",
+        title="slow copies of pinned memory",
         looks_at="Pinned copies of 1 MiB and more at less than half of the best rate in the trace, or below 10 GB/s.",
         why="Pinned memory should be copied at the speed of the link: about 12 GB/s on PCIe 3.0 x16, 25 on 4.0, 55 on "
         "5.0.",
@@ -332,7 +332,7 @@ RULES = (
     ),
     Rule(
         id="PIN108",
-        title="read-backs into pageable memory",
+        title="copies to the host into pageable memory",
         looks_at="DtoH copies whose host side is pageable, the time in which no kernel hides them, and how long they "
         "block the host.",
         why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "

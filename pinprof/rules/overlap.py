@@ -77,7 +77,7 @@ def _cold(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULES = (
     Rule(
         id="PIN301",
-        title="copies on the compute stream",
+        title="copies on the stream of the kernels",
         looks_at="HtoD copies on the stream of the kernels around them, and the kernel time per step that could hide "
         "them.",
         why="Work on one stream runs one after the other: a copy on the stream of the kernels never overlaps them.",
@@ -123,7 +123,7 @@ RULES = (
     ),
     Rule(
         id="PIN303",
-        title="device memory allocated and freed while training",
+        title="GPU memory is allocated and freed in the training loop",
         looks_at="cudaMalloc, cudaFree and their like in the complete steps; in all of a trace in which no step was "
         "found.",
         why="cudaMalloc and cudaFree stop the host, and cudaFree waits for the device. PyTorch's allocator keeps "
@@ -140,7 +140,7 @@ RULES = (
     ),
     Rule(
         id="PIN304",
-        title="a recording that began cold",
+        title="the recording began cold",
         looks_at="Code for the GPU that is loaded within the recorded steps (CUPTI's overhead records, from CUDA 12.4 "
         "on).",
         why="CUDA loads each kernel when it is first launched. These steps show costs that later ones do not have.",

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 from pinprof.details import Details
 from pinprof.glance import as_table, one_line
 from pinprof.measurement.profile import Profile
+from pinprof.phrases import uncoded
 from pinprof.trace.lines import Placed
 from pinprof.units import counted, duration
 from pinprof.verdict import UNTOLD, Verdict
@@ -50,6 +51,8 @@ class Evidence(Placed):
     sites: "tuple[Evidence, ...]" = ()
     """What is seen of each site, the costliest first, where one fix is for several: all else here is of all of them,
     but for the place, which is that of the costliest with a line."""
+    title: str = ""
+    """What the finding is called, where that is more exact than the title of its rule."""
 
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
@@ -161,6 +164,11 @@ class Finding:
     """If only one of `evidence.sites` were fixed, in their order; empty where no replay was made of one."""
 
     @property
+    def title(self) -> str:
+        """What is found, in the user's own words; text in backticks is code."""
+        return self.evidence.title or self.rule.title
+
+    @property
     def sites(self) -> tuple[FoundSite, ...]:
         """Where it holds, the costliest first: at least one."""
         places = self.evidence.sites
@@ -216,7 +224,12 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     def _repr_html_(self) -> str:
         """Return the findings as a table, the largest saving first, for a notebook."""
         rows = [
-            (finding.rule.id, finding.rule.title, str(finding.evidence.place), _saves(finding.saving) or "not known")
+            (
+                finding.rule.id,
+                uncoded(finding.title),
+                str(finding.evidence.place),
+                _saves(finding.saving) or "not known",
+            )
             for finding in self
         ]
         together = f", which together save {duration(self.joint.saving_ns)}" if self.joint else ""

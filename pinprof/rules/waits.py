@@ -10,6 +10,7 @@ from typing import TypedDict
 from pinprof.analyses.syncs import ALLOCATIONS, Site
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.phrases import WAITS
 from pinprof.rules.rule import Change, Evidence, Look, Rule
 from pinprof.rules.sites import as_one
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
@@ -20,6 +21,15 @@ from pinprof.units import duration, how_many, shortened
 from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
+CALLED = frozenset(
+    (
+        *("item", "bool", "tolist", "to_cpu", "print", "nonzero", "mask_index", "masked_select", "unique", "equal"),
+        *("repeat_interleave", "device_synchronize", "stream_synchronize", "event_synchronize"),
+    )
+)
+"""Causes of waits that are something that people call."""
+MAX_CAUSES = 2
+"""A title names so many causes."""
 MAX_NAMED = 4
 """Sites of one finding that are named."""
 
@@ -101,9 +111,19 @@ def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]
         f"{_named(lines)}: {how_many(count)} {profile.steps.per}; as traced, the host waits {duration(stall)} and "
         f"{left}{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
         *at_line.place,
+        title=_title(sites),
         figures=f"{ops_of(sites)}{within(sites)}, {how_many(count)} {profile.steps.per}, as traced stall "
         f"{duration(stall)} and idle {duration(idle)}",
     )
+
+
+def _title(sites: Sequence[Site]) -> str:
+    """Return what waits, as people write it; nothing where the title of the rule tells it as well."""
+    causes = list(dict.fromkeys(site.cause for site in sites))
+    if len(causes) > MAX_CAUSES or not CALLED.issuperset(causes):
+        return ""
+    verb = "wait" if len(causes) > 1 else "waits"
+    return f"{' and '.join(WAITS[cause] for cause in causes)} {verb} for the GPU"
 
 
 def _named(lines: Sequence[Sequence[Site]]) -> str:
@@ -144,7 +164,7 @@ def _once_or_often(profile: Profile, sites: Sequence[Site]) -> str:
 RULES = (
     Rule(
         id="PIN201",
-        title="single values read on the host",
+        title="`.item()` waits for the GPU",
         looks_at="aten::item: x.item(), float(x), int(x), and what calls them: indexing by a tensor of one number, "
         "range(x), 1.0 in x, GradScaler.step without a fused optimizer.",
         why="The value does not exist before all work queued for it is done: the host waits for the whole stream, and "
@@ -166,7 +186,7 @@ RULES = (
     ),
     Rule(
         id="PIN202",
-        title="decisions on values of the GPU",
+        title="`if tensor:` waits for the GPU",
         looks_at="aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) on CUDA tensors, validation of "
         "distributions, clip_grad_norm_(error_if_nonfinite=True).",
         why="Python can only branch once it knows the value, and so waits for all work queued before.",
@@ -211,7 +231,7 @@ RULES = (
     ),
     Rule(
         id="PIN203",
-        title="tensors read on the host",
+        title="`.cpu()` or `.tolist()` waits for the GPU",
         looks_at="x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors, and copies to the host "
         "after which the host waits for the stream (host.copy_(x)).",
         why="The copy waits for all work queued before, mostly goes into fresh pageable memory, and the host waits for "
@@ -226,7 +246,7 @@ RULES = (
     ),
     Rule(
         id="PIN204",
-        title="printing of CUDA tensors",
+        title="`print(tensor)` waits for the GPU",
         looks_at="print(x), f'{x}', repr(x) and loggers that are given tensors of the GPU.",
         why="To format a tensor torch asks for its smallest and largest values, what is finite, and each element that "
         "is shown: dozens of waits for one line of text.",
@@ -240,7 +260,7 @@ RULES = (
     ),
     Rule(
         id="PIN205",
-        title="masks and positions",
+        title="`x[mask]` or `nonzero()` waits for the GPU",
         looks_at="aten::nonzero and what needs it: x[mask], x[mask] = y, torch.masked_select, torch.where(mask) alone.",
         why="The result's size depends on the values: the host must know it to allocate, and waits for the mask.",
         fix="Keep the shape: choose by the mask with torch.where, and sum what it leaves; multiplied by the mask, a "
@@ -263,7 +283,7 @@ RULES = (
     ),
     Rule(
         id="PIN206",
-        title="unique values",
+        title="`unique()` waits for the GPU",
         looks_at="torch.unique, unique_consecutive and isin.",
         why="The number of unique values is the size of the result: the host waits to learn it.",
         fix="Keep it out of the step, do it on the host in the DataLoader's workers, or mark first occurrences in a "
@@ -281,7 +301,7 @@ RULES = (
     ),
     Rule(
         id="PIN207",
-        title="repeats of unknown number",
+        title="`repeat_interleave()` waits for the GPU",
         looks_at="torch.repeat_interleave with a tensor of repeats and no output_size.",
         why="The sum of the repeats is the size of the result: the host waits for it, and once more to check their "
         "signs.",
@@ -295,7 +315,7 @@ RULES = (
     ),
     Rule(
         id="PIN208",
-        title="comparisons for the host",
+        title="`torch.equal()` waits for the GPU",
         looks_at="torch.equal and torch.allclose on CUDA tensors.",
         why="They return a Python bool: the host waits for all work queued before.",
         fix="Compare on the GPU and keep the result there; leave torch.equal and torch.allclose to tests.",
@@ -307,7 +327,7 @@ RULES = (
     ),
     Rule(
         id="PIN209",
-        title="tensors made of Python values",
+        title="`torch.tensor()` copies Python values to the GPU",
         looks_at="torch.tensor(values, device='cuda'), torch.as_tensor, x.new_tensor, and indexing of a CUDA tensor by "
         "a list.",
         why="The values are put into a pageable tensor on the host and copied by a blocking copy, after all work "
@@ -331,7 +351,7 @@ RULES = (
     ),
     Rule(
         id="PIN210",
-        title="explicit synchronization",
+        title="`synchronize()` waits for the GPU",
         looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), of the user's own or of a "
         "library, that leave the GPU idle.",
         why="They stop the host until the GPU has caught up; the next kernels are queued late.",
@@ -364,7 +384,7 @@ RULES = (
     ),
     Rule(
         id="PIN211",
-        title="pinned memory allocated while training",
+        title="pinned memory is allocated in the training loop",
         looks_at="cudaHostAlloc and cudaFreeHost in the complete steps; in all of a trace in which no step was found.",
         why="Pinning pages takes milliseconds and a lock of the driver, which holds up other threads; freeing them "
         "waits for the device.",
@@ -390,7 +410,7 @@ RULES = (
     ),
     Rule(
         id="PIN212",
-        title="collectives that stop the host",
+        title="a collective makes the host wait",
         looks_at="Synchronization inside of collectives: dist.barrier(), TORCH_NCCL_BLOCKING_WAIT=1.",
         why="NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have come.",
         fix="No barrier in the step; unset TORCH_NCCL_BLOCKING_WAIT.",
@@ -404,7 +424,7 @@ RULES = (
     ),
     Rule(
         id="PIN213",
-        title="launches that wait for their kernels",
+        title="`CUDA_LAUNCH_BLOCKING=1` waits for every kernel",
         looks_at="Launch calls that return only after their kernel has ended.",
         why="CUDA_LAUNCH_BLOCKING=1 makes each launch wait: host and GPU work in turns. It is for finding errors.",
         fix="Unset it for training.",
@@ -416,7 +436,7 @@ RULES = (
     ),
     Rule(
         id="PIN214",
-        title="waits within an op",
+        title="an op waits for the GPU",
         looks_at="Calls that block within an op, by the op's own doing: ops of libraries and extensions, synchronizes "
         "in what torch.compile made, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, "
         "masked_fill and index_fill with a value on the GPU, one_hot without num_classes, quantile).",

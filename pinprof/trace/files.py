@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, Protocol, cast
 
 from pinprof.errors import TraceError
+from pinprof.trace.guess import refused_name
 from pinprof.trace.remote import WEB, RemoteFiles, open_url
 from pinprof.trace.scan.unpack import is_packed
 from pinprof.trace.start import START_BYTES, check_start
@@ -161,7 +162,7 @@ def _standard_input() -> BinaryIO:
 
 def _open_file(path: str) -> BinaryIO:
     try:
-        return open(path, "rb")  # noqa: PTH123  what the caller closes; Path would change the name
+        stream = open(path, "rb")  # noqa: PTH123, SIM115  what the caller closes; Path would change the name
     except FileNotFoundError:
         raise TraceError("no such file") from None
     except IsADirectoryError:
@@ -170,6 +171,10 @@ def _open_file(path: str) -> BinaryIO:
         raise TraceError(f"cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise TraceError(f"is not a valid file name ({error})") from None
+    if why := refused_name(path):
+        stream.close()
+        raise TraceError(why)
+    return stream
 
 
 def trace_files(argument: str) -> list[str]:

@@ -21,7 +21,26 @@ STARTS = (
     (b'{"type":', "an export of nsys as JSON lines"),
 )
 """How files begin, and what they are then."""
+ANOTHER = "pinprof reads traces of torch.profiler: pinprof run records one"
+NAMES = (
+    (".py", "is a Python script, not a trace; to record it: pinprof run {}"),
+    (".nsys-rep", f"is a report of Nsight Systems; {ANOTHER}"),
+    (".qdrep", f"is a report of Nsight Systems; {ANOTHER}"),
+    (".ncu-rep", f"is a report of Nsight Compute; {ANOTHER}"),
+    (".ipynb", "is a notebook, not a trace; pinprof.profile records a loop in one"),
+)
+"""How names of files end, and what they are then; the name follows."""
+EVENTS = "tfevents"
+OF_TENSORBOARD = "is an event file of TensorBoard; the trace is a .pt.trace.json beside it, in plugins/profile"
 TAR_MAGIC, TAR_AT = b"ustar", 257
+
+
+def refused_name(path: str) -> str:
+    """Return what a file is whose name tells that it is no trace; else nothing."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    if EVENTS in name and not name.endswith((".json", ".json.gz")):
+        return OF_TENSORBOARD
+    return next((what.format(path) for end, what in NAMES if name.endswith(end)), "")
 
 
 def what_it_seems(data: bytes) -> str:

@@ -96,7 +96,7 @@ def test_the_sites_behind_a_limit_are_named_the_longest_stall_first(tmp_path: Pa
     assert (first.file, first.line, first.function, first.rule) == ("train.py", None, "train", "PIN101")
     assert second.rule == "PIN201"
     assert second.message == (
-        "aten::item (item): 1 per step; as traced, the host waits 60.0 µs and the GPU is idle for 198 µs after it"
+        "`.item()` (aten::item): 1 per step; as traced, the host waits 60.0 µs and the GPU is idle for 198 µs after it"
     )
 
 
@@ -104,7 +104,7 @@ def test_the_copies_behind_a_limit_are_named_by_who_made_them(tmp_path: Path) ->
     first, second = verdict_of(with_waits(), tmp_path, max_exposed_ms=0).places
     assert (first.file, first.function, first.rule) == ("train.py", "train", "PIN101")
     assert first.message == (
-        "HtoD copies of pageable memory: 1 per step, 977 KiB, exposed for 200 µs of 200 µs (pageable)"
+        "HtoD copies of pageable memory: 1 per step, 977 KiB, exposed for 200 µs of 200 µs (the memory is not pinned)"
     )
     assert (second.rule, second.subject) == (None, "DtoH pinned same_stream copies")
 
@@ -818,14 +818,14 @@ def new_waits(before: TraceBuilder, now: TraceBuilder, folder: Path, *, of_old_p
 def test_a_wait_in_another_function_of_a_library_is_new(tmp_path: Path) -> None:
     (said,) = new_waits(detector(WAITS[:3]), detector(WAITS[:4]), tmp_path, of_old_pinprof=False)
     assert said.startswith(
-        "aten::nonzero (nonzero) within fastrcnn_loss (torchvision/models/detection/roi_heads.py:32): 1 per step; "
+        "`nonzero()` (aten::nonzero) within fastrcnn_loss (torchvision/models/detection/roi_heads.py:32): 1 per step; "
     )
 
 
 def test_a_baseline_that_does_not_tell_libraries_knows_all_that_a_line_calls(tmp_path: Path) -> None:
     assert new_waits(detector(WAITS[:3]), detector(WAITS[:4]), tmp_path, of_old_pinprof=True) == ()
     (said,) = new_waits(detector(WAITS[:1]), detector(WAITS[:2]), tmp_path, of_old_pinprof=True)
-    assert said.startswith("aten::nonzero (nonzero) within __call__")
+    assert said.startswith("`nonzero()` (aten::nonzero) within __call__")
 
 
 def test_what_one_line_calls_in_libraries_is_one_place_of_a_limit(tmp_path: Path) -> None:
@@ -837,5 +837,5 @@ def test_what_one_line_calls_in_libraries_is_one_place_of_a_limit(tmp_path: Path
         ("train.py:60", "PIN205"),
     ]
     masks = next(place for place in verdict.places if (place.line, place.rule) == (30, "PIN205"))
-    assert masks.message.startswith("aten::nonzero, aten::index (nonzero, mask_index) within __call__ (torchvision/")
+    assert masks.message.startswith("`nonzero()`, `x[mask]` (aten::nonzero, aten::index) within __call__ (torchvision/")
     assert ": 5 per step; as traced, the host waits 250 µs" in masks.message

@@ -46,8 +46,8 @@ def in_every_format(*words: object) -> tuple[int, str]:
     text = invoke("check", *words)
     assert text.exit_code in {0, 1, 2}
     broken, unknown = text.exit_code == 1, text.exit_code == 2
-    assert (" failed" in text.stdout.splitlines()[-1]) == broken
-    assert (" passed." in text.stdout.splitlines()[-1]) == (not broken and not unknown)
+    assert (" failed" in text.stdout.splitlines()[0]) == broken
+    assert (" passed." in text.stdout.splitlines()[0]) == (not broken and not unknown)
 
     github = invoke("check", *words, "--format", "github")
     assert any(line.startswith("::error ") for line in github.stdout.split("\n")) == (broken or unknown)
@@ -105,7 +105,7 @@ def test_a_rank_that_is_no_trace_is_no_pass(folder: Path, content: bytes) -> Non
     assert in_every_format("run", *KEPT, "--some-ranks")[0] == 2
     code, text = in_every_format("run", *BROKEN)
     assert code == 1
-    assert text.endswith("1 of 2 checks failed; 1 could not be judged.\n")
+    assert text.startswith("1 of 2 checks failed; 1 could not be judged.\n")
     assert "Not judged: run/rank1.json: " in invoke("check", "run", *BROKEN).stderr
 
 
@@ -175,7 +175,7 @@ def test_a_trace_of_the_host_alone_or_of_nothing_keeps_no_limit(folder: Path, li
     for name in ("host.json", "empty.json"):
         code, text = in_every_format(name, f"--{limit}", "0.5")
         assert code == 2
-        assert "is not known" in text or name == "empty.json"
+        assert "is not known" in " ".join(text.split()) or name == "empty.json"
 
 
 def test_a_trace_without_steps_is_judged_as_one(folder: Path) -> None:

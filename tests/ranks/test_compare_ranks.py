@@ -63,7 +63,7 @@ def test_the_rank_that_begins_late_is_named_with_what_it_does(tmp_path: Path) ->
 def test_a_wait_that_only_one_rank_has_is_the_reason(tmp_path: Path) -> None:
     found = compared(tmp_path, rank(0, 10), rank(1, 600, wait=True))
     assert found.slowest_rank == 1
-    assert found.reason in {"its host waits in item in aten::item", "its GPU works longer"}
+    assert found.reason in {"its host waits in `.item()` in aten::item", "its GPU works longer"}
 
 
 def launching(number: int, every: float) -> TraceBuilder:
@@ -173,7 +173,7 @@ def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> N
 def test_the_rank_with_the_pageable_batch_is_named_with_its_wait() -> None:
     found = recorded("pageable_rank.rank?.before")
     assert found.slowest_rank == 1
-    assert found.reason == "its host waits in blocking_copy_htod in aten::to"
+    assert found.reason == "its host waits in blocking copy to the GPU in aten::to"
 
 
 @pytest.mark.slow

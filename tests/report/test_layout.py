@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.report.layout import laid_out, table
+from pinprof.report.layout import laid_out, table, unbroken, whole_words
 
 PLACE = "pinprof/workloads/loaders.py:45 (step)"
 
@@ -19,11 +19,18 @@ def test_a_table_that_fits_is_one() -> None:
     assert row.split() == ["pageable_copy", *PLACE.split(), "10.6", "ms", "549", "µs"]
 
 
-def test_texts_fold_so_that_numbers_stay_whole() -> None:
-    text = laid(53)
+def test_texts_take_lines_so_that_numbers_stay_whole() -> None:
+    text = laid(70)
     assert "10.6 ms   549 µs" in text
     assert "GPU idle after" not in text  # a heading of several words may take several lines
+    assert "pinprof/workloads/loaders.py:45 " in text
     assert PLACE not in text
+
+
+def test_a_path_loses_its_beginning_and_a_name_its_middle() -> None:
+    assert "…/workloads/loaders.py:45 " in laid(66)
+    assert whole_words(f"at {'a' * 99} and b/{'c' * 99}.py:7", 10) == f"at aaaaa…aaaa and b/{'c' * 99}.py:7"
+    assert whole_words("a/b/c/d.py:7", 10) == "…/c/d.py:7"
 
 
 @pytest.mark.parametrize("width", [30, 46, 52])
@@ -37,3 +44,8 @@ def test_where_texts_would_have_no_room_rows_stand_below_each_other(width: int) 
 
 def test_a_table_without_rows_is_laid_out_at_any_width() -> None:
     assert laid_out([table("cause", "in", "stall")], width=10, color=False).strip() == ""
+
+
+def test_a_line_that_people_copy_is_never_broken() -> None:
+    path = f"{'folder/' * 20}trace.json.gz -> other file.json.gz"
+    assert laid_out([unbroken(path, "bold")], width=40, color=False) == f"{path}\n"

@@ -25,7 +25,7 @@ def test_waits_of_one_line_stand_together_the_costliest_line_first(tmp_path: Pat
         ("train.py:60", 1),  # 320 µs
         ("train.py:32", 1),  # 140 µs
     ]
-    assert [each.cause for each in gathered] == ["3 causes", "nonzero", "item"]
+    assert [each.cause for each in gathered] == ["3 causes", "`nonzero()`", "`.item()`"]
 
 
 def test_by_library_each_function_stands_with_all_that_call_it(tmp_path: Path) -> None:

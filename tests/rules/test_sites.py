@@ -188,7 +188,7 @@ def test_as_many_as_are_listed_leave_no_rest(tmp_path: Path) -> None:
 def test_the_headline_counts_the_sites(tmp_path: Path) -> None:
     analysis = analysed(one_after_another(10), tmp_path)
     said = headline(analysis.profile, analysis.findings).do
-    assert said.startswith("First: single values read on the host in value")
+    assert said.startswith("First: `.item()` waits for the GPU in value")
     assert "() and 9 more sites; fixing it saves " in said
 
 

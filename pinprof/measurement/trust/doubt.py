@@ -11,15 +11,15 @@ from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Trace
 
 FIGURES = {
-    "step": "step",
-    "estimate": "estimated step and savings",
+    "step": "the step",
+    "estimate": "the step without the profiler and what a change saves",
     "per_step": "sums per step",
     "busy": "busy and idle time",
     "copies": "copies",
     "overlap": "overlap",
     "causes": "causes of idle and exposed time",
-    "stalls": "stalls",
-    "drain": "drain and bubbles of stalls",
+    "stalls": "how long the host waits",
+    "drain": "what waits leave idle",
 }
 """The figures that a report withholds, each as a whole, and what they are in words."""
 STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = FIGURES

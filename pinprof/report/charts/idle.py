@@ -2,6 +2,7 @@
 
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
+from pinprof.phrases import IDLE as IDLE_NAMES
 from pinprof.report.charts.chart import Chart, Key, bars, layout
 from pinprof.report.timeline import hues
 from pinprof.report.words import IDLE
@@ -32,7 +33,7 @@ def idle_chart(profile: Profile) -> Chart | None:
     keys, data = [], []
     for cause in present:
         colour, pattern = LOOKS[cause]
-        name = cause.replace("_", " ")
+        name = IDLE_NAMES[cause]
         keys.append(Key(f"{name}: {duration(sums[cause])} ({percent(sums[cause] / span)})", colour, pattern=pattern))
         times = [causes.get(cause, 0) for causes in by_device]
         hover = [
@@ -43,8 +44,7 @@ def idle_chart(profile: Profile) -> Chart | None:
         y = [f"GPU {device.device} " for device in devices]
         data.append(bars(name, keys[-1], x=x, y=y, orientation="h", hovertext=hover, hoverinfo="text"))
     caption = (
-        f"Idle for {duration(idle)} of {duration(span)} ({percent(idle / span)}). The largest part is "
-        f"{present[0].replace('_', ' ')}: {IDLE[present[0]]}."
+        f"Idle for {duration(idle)} of {duration(span)} ({percent(idle / span)}). The largest part: {IDLE[present[0]]}."
     )
     shape = layout(70 + 44 * len(devices), "ms in the trace", "", barmode="stack", yaxis={"autorange": "reversed"})
     return Chart(caption, data, shape, tuple(keys))

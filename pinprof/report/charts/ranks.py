@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analyses.idle import IDLE_CAUSES
+from pinprof.phrases import IDLE, wait_label
 from pinprof.ranks import SKEWED, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout
 from pinprof.report.elements import Markup
@@ -102,7 +103,7 @@ def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
     yield from _stalls(rows)
     for cause in IDLE_CAUSES:
         yield line(
-            f"idle: {cause.replace('_', ' ')}", (None if row.idle_ns is None else _of(row.idle, cause) for row in rows)
+            f"idle: the GPU {IDLE[cause]}", (None if row.idle_ns is None else _of(row.idle, cause) for row in rows)
         )
     yield line("NCCL overlapped", (row.overlapped_communication_ns for row in rows))
     yield line("NCCL exposed", (row.exposed_communication_ns for row in rows))
@@ -123,10 +124,10 @@ def _stalls(rows: Sequence[RankRow]) -> Iterator[Line]:
     drawn, rest = causes[:MAX_STALLS], causes[MAX_STALLS:]
     for cause in drawn:
         times = (None if row.stall_ns is None else _of(row.stalls, cause) for row in rows)
-        yield Line(f"stall: {cause.replace('_', ' ')}", tuple(times))
+        yield Line(f"host waits: {wait_label(cause)}", tuple(times))
     if rest:
         sums = (None if row.stall_ns is None else _of(row.stalls, *rest) for row in rows)
-        yield Line("stall: others", tuple(sums))
+        yield Line("host waits: others", tuple(sums))
 
 
 def _of(times: TimesPerStep, *causes: str) -> float:

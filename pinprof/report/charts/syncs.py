@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pinprof.analyses.syncs import Cost
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import WaitSite
+from pinprof.phrases import wait_label
 from pinprof.report.charts.chart import Chart, Key, bars, layout
 from pinprof.report.timeline import hues
 from pinprof.report.words import idle_after, in_short
@@ -17,10 +18,10 @@ LONGEST = 44
 """Characters of a place that fit a phone."""
 ROW = 58
 """Pixels of one site."""
-DRAIN = Key("stall: waiting for earlier work (drain)", hues.WAIT)
-OWN = Key("stall: its own copy", hues.COPY_OUT[0], pattern="/")
-OVERHEAD = Key("stall: the rest of the call", hues.CALL, pattern="-")
-BUBBLE = Key("GPU idle after it (bubble)", hues.IDLE, pattern="\\")
+DRAIN = Key("host waits: for earlier work", hues.WAIT)
+OWN = Key("host waits: for its own copy", hues.COPY_OUT[0], pattern="/")
+OVERHEAD = Key("host waits: in the call", hues.CALL, pattern="-")
+BUBBLE = Key("GPU idle after it", hues.IDLE, pattern="\\")
 
 
 def syncs_chart(profile: Profile) -> Chart | None:
@@ -75,4 +76,4 @@ def site_label(site: WaitSite) -> str:
     known = [str(at) for at in (site.place, site.library and in_short(site.library)) if at and str(at)]
     where = " > ".join(known) or site.op or site.call
     where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]
-    return f"{site.cause.replace('_', ' ')}: {where}"
+    return f"{wait_label(site.cause)}: {where}"

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.check import Checked, CodePlace, LimitVerdict
-from pinprof.report.layout import laid_out
+from pinprof.report.layout import laid_out, unbroken
 from pinprof.report.words import place, printable
 from pinprof.rules import RULES
 from pinprof.units import counted
@@ -27,14 +27,15 @@ def to_text(checked: Sequence[Checked], *, width: int = 100, color: bool = False
 
 
 def _text(checked: Sequence[Checked]) -> Iterable[RenderableType]:
+    yield _summary(checked)
+    yield Text("")
     for trace in checked:
         yield from _trace(trace)
     yield from _what_to_do(checked)
-    yield _summary(checked)
 
 
 def _trace(trace: Checked) -> Iterable[RenderableType]:
-    yield Text(printable(trace.path), "bold")
+    yield unbroken(trace.path, "bold")
     said: set[tuple[CodePlace, ...]] = set()
     for verdict in trace.verdicts:
         yield from _verdict(verdict, repeated=verdict.places in said)

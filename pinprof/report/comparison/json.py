@@ -118,7 +118,7 @@ def _finding(change: FindingChange) -> dict[str, Any]:
     return {
         "change": change.status,
         "rule": rule.id,
-        "title": rule.title,
+        "title": change.findings[0].title,
         "before": [_found(each) for each in change.before],
         "after": [_found(each) for each in change.after],
         "saving_ms": _figure(change.saving),

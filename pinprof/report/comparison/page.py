@@ -10,6 +10,7 @@ from pinprof.analysis import Analysis
 from pinprof.comparison import ComparedFigure, Comparison, FindingChange, WaitChange
 from pinprof.comparison.changes import CopyChange
 from pinprof.measurement.profile import Profile
+from pinprof.phrases import WAITS
 from pinprof.report.comparison.changed import changed_lanes
 from pinprof.report.comparison.words import (
     AFTER,
@@ -150,7 +151,7 @@ def _findings(comparison: Comparison) -> Iterator[Markup]:
         rows = (
             (
                 _change(change),
-                f"{change.findings[0].rule.id} {change.findings[0].rule.title}",
+                f"{change.findings[0].rule.id} {change.findings[0].title}",
                 where(change),
                 saving(change),
             )
@@ -168,7 +169,7 @@ def _waits(comparison: Comparison) -> Iterator[Markup]:
         rows = (
             (
                 _change(change),
-                change.sites[0].cause.replace("_", " "),
+                WAITS[change.sites[0].cause],
                 f" {ARROW} ".join(dict.fromkeys(site.verdict for site in (*change.before[:1], *change.after[:1]))),
                 where(change),
                 Markup("<code>{}</code>").format(change.sites[0].op or change.sites[0].call),

@@ -1,4 +1,4 @@
-"""A comparison of two traces for the terminal."""
+"""A comparison of two traces for the terminal, in full."""
 
 from collections.abc import Iterable, Iterator
 
@@ -28,9 +28,10 @@ from pinprof.report.comparison.words import (
     verdict,
     where,
 )
-from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.report.layout import bullet, fact, laid_out, section, table, unbroken
+from pinprof.report.sites import cause_of
 from pinprof.report.trace.step import bound
-from pinprof.report.words import MAX_CELL, NOTHING, cut, doubts, printable, steps
+from pinprof.report.words import MAX_CELL, NOTHING, cut, doubts, steps
 from pinprof.units import counted
 
 MAX_ROWS = 12
@@ -38,12 +39,12 @@ MAX_ROWS = 12
 
 
 def to_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
-    """Return the comparison as text for a terminal of this width, with ANSI colours if asked for."""
+    """Return the full comparison as text for a terminal of this width, with ANSI colours if asked for."""
     return laid_out(_parts(comparison), width=width, color=color)
 
 
 def _parts(comparison: Comparison) -> Iterator[RenderableType]:
-    yield Text(printable(f"{comparison.before.path} {ARROW} {comparison.after.path}"), "bold")
+    yield unbroken(f"{comparison.before.path} {ARROW} {comparison.after.path}", "bold")
     yield Text(f"{verdict(comparison)}.")
     yield from _step(comparison)
     yield from _doubts(comparison)
@@ -111,12 +112,12 @@ def _copies(comparison: Comparison) -> Iterable[RenderableType]:
 def _waits(comparison: Comparison) -> Iterable[RenderableType]:
     yield section(f"Waits of the host, {comparison.per}")
     listed = [change for change in comparison.waits if change.status != SAME]
-    rows = table("", "cause", "in", "op or call", "count", "stall", "GPU idle after", text_columns=4)
+    rows = table("", "wait", "in", "op or call", "count", "host waits", "GPU idle after", text_columns=4)
     for change in listed[:MAX_ROWS]:
         site = change.sites[0]
         rows.add_row(
             changed(change),
-            site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})",
+            cause_of(site),
             cut(where(change), MAX_CELL),
             cut(site.op or site.call, MAX_CELL),
             *map(pair, (change.count, change.stall, change.bubble)),
@@ -136,7 +137,7 @@ def _findings(comparison: Comparison) -> Iterable[RenderableType]:
     rows = table("", "finding", "in", "fixing it saves", text_columns=3)
     for change in listed[:MAX_ROWS]:
         rule = change.findings[0].rule
-        rows.add_row(changed(change), f"{rule.id} {rule.title}", where(change), saving(change))
+        rows.add_row(changed(change), f"{rule.id} {change.findings[0].title}", where(change), saving(change))
     if listed:
         yield rows
     yield from _rest(len(listed), len(comparison.findings) - len(listed), "finding")

@@ -40,7 +40,7 @@ def _shared(shared: SharedFinding) -> dict[str, Any]:
     return {
         "rule": finding.rule.id,
         "family": finding.rule.family,
-        "title": finding.rule.title,
+        "title": finding.title,
         **at.place._asdict(),
         "cost_ms": maybe_ms(at.cost_ns),
         "saving_ms": maybe_ms(finding.saving.saving_ns) if finding.saving else None,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from pinprof.analysis import Analysis
+from pinprof.phrases import IDLE, WAITS
 from pinprof.ranks import RankPart, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts import ranks_chart, shown
 from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, remarks, table, unbroken
@@ -107,7 +108,7 @@ def _headline(ranks: Ranks) -> Markup:
         if ranks.findings:
             first = ranks.findings[0]
             at = f" in {finding_in(first)}" if finding_in(first) else ""
-            link, do = "job-findings", f"On {numbers(first.ranks, len(ranks.rows))}: {first.finding.rule.title}{at}."
+            link, do = "job-findings", f"On {numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
     else:
         what = f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
         link, do = "trace-1", f"See what rank {slowest.rank} does."
@@ -182,11 +183,7 @@ def _cells(row: RankRow, shown: Sequence[str], drawn: Collection[int], *, is_slo
     number = button.format(row.rank) if len(drawn) > 1 and row.rank in drawn else str(row.rank)
     return (
         Markup('<span class="together">{},&nbsp;slowest</span>').format(number) if is_slowest else number,
-        *(
-            unbroken(_mostly(time_of(row), CAUSES[title](row) if title in CAUSES else ()))
-            for title, time_of in COLUMNS
-            if title in shown
-        ),
+        *(unbroken(_mostly(time_of(row), _causes(title, row))) for title, time_of in COLUMNS if title in shown),
         unbroken(percent(row.last)),
         Markup(".<wbr>").join(PurePath(row.path).name.split(".")),
     )
@@ -196,9 +193,17 @@ def _time(ns: float | None) -> str:
     return NOTHING if ns is None else duration(ns)
 
 
-def _mostly(ns: float | None, causes: TimesPerStep) -> str:
+def _causes(title: str, row: RankRow) -> list[str]:
+    """Return the causes of what a column has of a rank, the main one first."""
+    if title not in CAUSES:
+        return []
+    names = IDLE if title == "GPU idle" else WAITS
+    return [names[cause] for cause, _ in CAUSES[title](row)]
+
+
+def _mostly(ns: float | None, causes: Sequence[str]) -> str:
     """Return a time and its main cause."""
-    return f"{_time(ns)}, {causes[0][0].replace('_', ' ')}" if causes else _time(ns)
+    return f"{_time(ns)}, {causes[0]}" if causes else _time(ns)
 
 
 def _collectives(ranks: Ranks) -> Markup:
@@ -231,7 +236,7 @@ def _findings(ranks: Ranks) -> Markup:
     rows = [
         (
             numbers(shared.ranks, len(ranks.rows)),
-            f"{shared.finding.rule.title} ({shared.finding.rule.id})",
+            f"{shared.finding.title} ({shared.finding.rule.id})",
             finding_in(shared) or NOTHING,
             duration(shared.finding.evidence.cost_ns),
             duration(shared.finding.saving.saving_ns) if shared.finding.saving else NOTHING,

@@ -1,4 +1,4 @@
-"""The ranks of a job for the terminal: who holds up the others, each rank in figures, and what all have in common."""
+"""The ranks of a job for the terminal in full: who holds up the others, each rank, and what all have in common."""
 
 from collections.abc import Iterator, Sequence
 
@@ -127,6 +127,6 @@ def _findings(ranks: Ranks) -> Iterator[RenderableType]:
     for shared in ranks.findings[:MAX_FINDINGS]:
         rule, where = shared.finding.rule, finding_in(shared)
         at = f" in {where}" if where else ""
-        yield bullet(f"{numbers(shared.ranks, len(ranks.rows))}: {rule.title} ({rule.id}){at}")
+        yield bullet(f"{numbers(shared.ranks, len(ranks.rows))}: {shared.finding.title} ({rule.id}){at}")
     if len(ranks.findings) > MAX_FINDINGS:
         yield bullet(f"and {len(ranks.findings) - MAX_FINDINGS} more; the page and the JSON report have them")

@@ -34,7 +34,7 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
         }
         if places[order[at]] is None:
             args["shown_at"] = "the first complete step: it has no single place"
-        return Label(f"{finding.rule.id} {finding.rule.title}", args)
+        return Label(f"{finding.rule.id} {finding.title}", args)
 
     yield Track("findings, each at its worst place", time[order], time[order], describe, instants=True)
 

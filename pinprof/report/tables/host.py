@@ -8,6 +8,7 @@ import numpy as np
 from pinprof.analyses.spent import Origins, own_times
 from pinprof.analyses.syncs import Cost, Stalls
 from pinprof.analysis import Analysis
+from pinprof.phrases import wait_label
 from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, shown, timed
 from pinprof.report.words import cut, in_short, place
 from pinprof.trace.callers import function_around
@@ -19,9 +20,9 @@ MOST_LEVELS = 64
 MOST_SEEN = 1000
 """Waits of a site that the timeline is told of one by one."""
 DRAINED = (
-    Field("drain", "drain", TIME, "waiting for work that was queued before", adds=True),
-    Field("own", "own copy", TIME, "waiting for the call's own copy", adds=True),
-    Field("rest", "rest", TIME, "the call itself", adds=True),
+    Field("drain", "for earlier work", TIME, "waiting for work that was queued before", adds=True),
+    Field("own", "for its own copy", TIME, "waiting for the call's own copy", adds=True),
+    Field("rest", "in the call", TIME, "the call itself", adds=True),
     Field("idle", "GPU idle after", TIME, "until the GPU's next work", adds=True),
 )
 
@@ -129,7 +130,7 @@ def waits(analysis: Analysis) -> Grid | None:
             Field("verdict", "verdict"),
         ),
         {
-            "name": [site.cause.replace("_", " ") for site in sites],
+            "name": [wait_label(site.cause) for site in sites],
             "op": [shown(site.op or site.call) for site in sites],
             "line": [place(site.place) for site in sites],
             "library": [place(in_short(site.library)) if site.library else "" for site in sites],

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analysis import Analysis
+from pinprof.phrases import EXPOSED
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.kinds import KINDS, PROFILER, STALL
@@ -165,7 +166,7 @@ def _exposure(facts: Facts, row: int, length: int) -> Values:
     exposed = int(overlap.exposed_ns[place])
     if exposed == 0:
         return {"overlapped": ""}
-    reason = None if why.causes else REASONS[overlap.reason[place]].replace("_", " ")
+    reason = None if why.causes else EXPOSED[REASONS[overlap.reason[place]]]
     return {"exposed": exposed, "share": exposed / length, "reason": reason}
 
 

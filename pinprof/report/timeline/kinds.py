@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from pinprof.analyses.syncs import ALLOCATIONS, CAUSES
+from pinprof.phrases import wait_label
 from pinprof.report.timeline import hues
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
@@ -85,7 +86,7 @@ GONE, NEW, SHORTER, LONGER = range(IDLE + len(BAND_KINDS), IDLE + len(BAND_KINDS
 
 KINDS: tuple[Kind, ...] = (
     *HOST_KINDS,
-    *(Kind(cause.replace("_", " "), "Stalls", _STALL_COLOURS.get(cause, hues.OTHER_WAIT)) for cause in CAUSES),
+    *(Kind(wait_label(cause), "Stalls", _STALL_COLOURS.get(cause, hues.OTHER_WAIT)) for cause in CAUSES),
     *GPU_KINDS,
     *(_copy(direction, memory) for direction in DIRECTIONS for memory in HOST_MEMORIES),
     *BAND_KINDS,

@@ -8,6 +8,7 @@ import numpy as np
 from pinprof.analyses.overlap import REASONS
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import Doubted
+from pinprof.phrases import EXPOSED
 from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.awaited import awaited_rows
 from pinprof.report.timeline.calls import Surroundings
@@ -78,7 +79,7 @@ def packed(
         "around": page.around.lines,
         "args": page.args.header,
         "kinds": _kinds(detail),
-        "reasons": [reason.replace("_", " ") for reason in REASONS],
+        "reasons": [EXPOSED[reason] for reason in REASONS],
         "steps": _steps(trace, view.start_ns),
         "whole": [detail.window.start_ns - view.start_ns, detail.window.end_ns - view.start_ns],
         "view": [0, view.span_ns],

@@ -48,7 +48,7 @@ def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis, q
         number,
         rank,
         unbroken(brings),
-        finding.rule.title,
+        unbroken(finding.title),
         quoting.linked(finding.evidence.place, at),
         f" and {counted(more, 'more site')}" if more else "",
         _in_timeline(finding, analysis),
@@ -108,7 +108,7 @@ def _card(number: int, rank: int, finding: Finding, analysis: Analysis, quoting:
     )
     then = Markup("\n<p><strong>Then:</strong> {}</p>").format(unbroken(further))
     return Markup("""<article class="finding {severity}" id="finding-{number}-{rank}">
-<h4><span class="cost">{worth}</span> <span>{rule.title}</span>
+<h4><span class="cost">{worth}</span> <span>{title}</span>
 <span class="kind">{rule.id}{suspected}</span></h4>
 {where}
 {quote}<p>{evidence}.</p>{sites}
@@ -121,6 +121,7 @@ def _card(number: int, rank: int, finding: Finding, analysis: Analysis, quoting:
         number=number,
         rank=rank,
         rule=rule,
+        title=unbroken(finding.title),
         severity=finding.severity,
         suspected=", suspected" if finding.severity == "suspect" else "",
         worth=unbroken(worth(finding, profile)),

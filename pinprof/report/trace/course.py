@@ -54,7 +54,7 @@ def unlike(course: Course) -> Iterator[Fact]:
         yield Fact(
             row.reason,
             duration(row.per_step_ns),
-            f"added per step by {OF_STEPS[row.reason]}: {_how_much(row)}{_at(row.places)}",
+            f"added per step by {OF_STEPS[row.reason]}: {often(row)}{_at(row.places)}",
         )
     if course.unavoidable:
         yield Fact("recorded", NOTHING, f"the recorded steps may contain such work: {course.unavoidable}")
@@ -85,9 +85,10 @@ def course_table(profile: Profile) -> Markup:
     return table(f"The run took {duration(course.wall_ns)} until pinprof ended it, or it ended", columns, rows)
 
 
-def _how_much(row: Irregular) -> str:
-    often = f"every {row.every} steps" if row.every else f"in {counted(row.count, 'step')}"
-    return f"{duration(row.ns / row.count)} more {often}"
+def often(row: Irregular) -> str:
+    """Return how much longer steps of a kind are, and how often they come."""
+    when = f"every {row.every} steps" if row.every else f"in {counted(row.count, 'step')}"
+    return f"{duration(row.ns / row.count)} more {when}"
 
 
 def _of_what(entry: Entry) -> str:

@@ -9,6 +9,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import whole_cost
+from pinprof.phrases import IDLE as IDLE_NAMES
 from pinprof.report.charts.chart import Key, bars, escaped
 from pinprof.report.charts.host import host_chart
 from pinprof.report.charts.idle import LOOKS as IDLE_LOOKS
@@ -84,7 +85,7 @@ def _busy(profile: Profile) -> go.Figure | None:
             if any(times):
                 texts = [Markup("{}<br>{}").format(IDLE[cause], duration(time)) for time in times]
                 colour, pattern = IDLE_LOOKS[cause]
-                series.append((Key(f"idle: {cause.replace('_', ' ')}", colour, pattern=pattern), times, texts))
+                series.append((Key(f"idle: {IDLE_NAMES[cause]}", colour, pattern=pattern), times, texts))
     return _stacked("Busy and idle time of the GPUs", rows, series)
 
 

@@ -11,7 +11,7 @@ def finding_fields(finding: Finding, step_ns: float | None) -> dict[str, Any]:
     return {
         "rule": finding.rule.id,
         "family": finding.rule.family,
-        "title": finding.rule.title,
+        "title": finding.title,
         "severity": finding.severity,
         **finding.evidence.place._asdict(),
         "evidence": finding.evidence.text,

@@ -41,18 +41,22 @@ class Headline(NamedTuple):
 
 def headline(profile: Profile, findings: Findings) -> Headline:
     """Return the sentence on a trace."""
-    known, step = step_known(profile.estimate), profile.step_ns
-    per = "per step" if profile.steps.whole == "step" else "for the whole trace, in which no step was found"
-    if known:
-        length = f"{known[0]} {per}" + (" (estimated)" if profile.estimate.source == "estimated" else "")
-    elif step:
-        length = f"{duration(step)} {per} as traced"
-    else:
-        length = f"The length of the {profile.steps.whole} is not known"
-    mean = busiest(profile)
+    length, mean = length_of(profile), busiest(profile)
     where = ", and ".join(_lost(profile, mean) if mean else []) or _working(profile, mean)
     what = f"{length}; {where}." if where else f"{length}."
-    return Headline(what, *_do(profile, findings, step))
+    return Headline(what, *_do(profile, findings, profile.step_ns))
+
+
+def length_of(profile: Profile) -> str:
+    """Return how long a step takes: without the profiler where that is known, else as traced."""
+    known, step = step_known(profile.estimate), profile.step_ns
+    is_step = profile.steps.whole == "step"
+    per = "per step" if is_step else "for the whole trace, in which no step was found"
+    if known:
+        return f"{known[0]} {per}" + (" (estimated)" if profile.estimate.source == "estimated" else "")
+    if step:
+        return f"{duration(step)} {per} as traced" if is_step else f"{duration(step)} as traced {per}"
+    return f"The length of the {profile.steps.whole} is not known"
 
 
 def _lost(profile: Profile, mean: MeanStep) -> list[str]:
@@ -154,4 +158,4 @@ def _first(findings: Findings, step: float | None) -> tuple[str, int]:
         brings = "fixing it alone saves nothing"
         if findings.joint and findings.joint.saving_ns:
             brings += f", all findings together {duration(findings.joint.saving_ns)}"
-    return f"First: {first.rule.title}{printable(at_sites(first))}; {brings}.", place + 1
+    return f"First: {first.title}{printable(at_sites(first))}; {brings}.", place + 1

@@ -8,8 +8,10 @@ from pinprof.analyses.parts import StepParts
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import WaitSite
+from pinprof.phrases import EXPOSED, PARTS, WAITING, WAITS
+from pinprof.phrases import IDLE as IDLE_NAMES
 from pinprof.report.charts.overlap import part_times
-from pinprof.report.elements import Column, Markup, bold, details, number_columns, table
+from pinprof.report.elements import Column, Markup, bold, details, number_columns, table, unbroken
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.source import Quoting
 from pinprof.report.timeline.kinds import KINDS
@@ -44,7 +46,7 @@ def reasons_table(profile: Profile) -> Markup:
     """Return why copies are exposed; nothing where that is withheld."""
     columns = [Column("reason"), *number_columns("copies", "exposed"), Column("meaning")]
     cells = [
-        (reason.replace("_", " "), f"{count:,}", duration(time), SENTENCES[reason])
+        (EXPOSED[reason], f"{count:,}", duration(time), SENTENCES[reason])
         for reason, count, time in exposed_rows(profile)
     ]
     return table("In the whole trace; the first reason that holds for a copy", columns, cells) if cells else Markup()
@@ -56,18 +58,18 @@ def sites_table(profile: Profile, quoting: Quoting) -> Markup:
     if called_from_several(profile.sites):
         again = _gathered_table(profile, LIBRARY, quoting)
         made += Markup("<details><summary>The same by function of the libraries</summary>{}</details>").format(again)
-    said = Markup().join(map(Markup("<li>{}.</li>").format, surprises(profile))) if made else ""
+    said = Markup().join(map(Markup("<li>{}.</li>").format, map(unbroken, surprises(profile)))) if made else ""
     return made + (Markup("<ul>{}</ul>").format(said) if said else "")
 
 
 def _gathered_table(profile: Profile, by: str, quoting: Quoting) -> Markup:
     steps = profile.steps
     counts = ("per step", "in the trace") if steps.whole == "step" else ("in the trace",)
-    columns = [Column("wait"), Column("where"), *number_columns("stall", "GPU idle after", "drain", "own copy", "rest")]
+    columns = [Column("wait"), Column("where"), *number_columns("host waits", "GPU idle after", *PARTS.values())]
     columns += number_columns(*counts)
     caption = (
-        f"{OF_WHAT[steps.whole]} as traced. GPU idle after: until its next work. A stall is made of drain, waiting for "
-        "work queued before, of the call's own copy, and of the rest, the call itself"
+        f"{OF_WHAT[steps.whole]} as traced. GPU idle after: until its next work. The host waits for work that was "
+        "queued earlier, for the copy that the call itself makes, and in the call itself"
     )
     rows = [row for gathered in gather(profile.sites, by) for row in _gathered_rows(profile, gathered, by, quoting)]
     return table(caption, columns, rows) if rows else Markup()
@@ -82,7 +84,7 @@ def _gathered_rows(profile: Profile, gathered: Gathered, by: str, quoting: Quoti
     totals = [given(site.total) for site in gathered.sites]
     in_all = NOTHING if None in totals else f"{sum(total.count for total in totals if total):,}"
     yield (
-        _wait(bold(gathered.cause.replace("_", " ")), f"{len(gathered.sites)} sites"),
+        _wait(bold(gathered.cause), f"{len(gathered.sites)} sites"),
         bold(quoting.linked(gathered.at, place(gathered.at)) or NOTHING),
         *_wait_figures(profile, wait_cells(profile, *gathered.sites), in_all),
     )
@@ -93,9 +95,9 @@ def _gathered_rows(profile: Profile, gathered: Gathered, by: str, quoting: Quoti
 def _site_row(profile: Profile, site: WaitSite, where: str) -> tuple[str, ...]:
     by_profiler, total = site.verdict == "profiler", given(site.total)
     cells = wait_cells(profile, site)
-    named = "the profiler's own, not counted" if by_profiler else site.cause.replace("_", " ")
+    named = "the profiler's own, not counted" if by_profiler else WAITS[site.cause]
     return (
-        _wait(named, "" if by_profiler else site.verdict, site.op or site.call),
+        _wait(named, "" if by_profiler else WAITING[site.verdict], site.op or site.call),
         details(where, site.stack) if site.stack else where,
         *_wait_figures(
             profile,
@@ -109,7 +111,7 @@ def _wait(cause: str, verdict: str, called: str = "") -> Markup:
     """Return what a wait is: its cause, and in small print the op or call and whether the code asks for it."""
     code = Markup("<code>{}</code>").format(called) if called else ""
     more = Markup(", ").join(filter(None, (code, verdict)))
-    return Markup('{} <span class="what">{}</span>').format(cause, more)
+    return Markup('{} <span class="what">{}</span>').format(unbroken(cause), more)
 
 
 def _wait_figures(profile: Profile, cells: Sequence[str], in_all: str) -> tuple[str, ...]:
@@ -163,7 +165,7 @@ def idle_table(profile: Profile) -> Markup:
     """Return the idle time of each GPU by cause; nothing where that is withheld."""
     columns = [Column("GPU"), Column("cause"), *number_columns("time", "of its span"), Column("meaning")]
     rows = [
-        (str(gpu.device), cause.replace("_", " "), duration(idle), percent(idle / time.span_ns), IDLE[cause])
+        (str(gpu.device), IDLE_NAMES[cause], duration(idle), percent(idle / time.span_ns), IDLE[cause])
         for gpu in profile.gpus
         if (time := given(gpu.time))
         for cause, idle in given(gpu.idle_by_cause) or ()

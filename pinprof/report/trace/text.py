@@ -1,4 +1,4 @@
-"""The report for the terminal: the number first, then what it means, then what to do."""
+"""The report for the terminal in full: the verdict, what to do, then all tables."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,10 +12,10 @@ from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import WaitSite
 from pinprof.measurement.trust import Doubt
-from pinprof.report.layout import bullet, fact, laid_out, section, table
-from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
+from pinprof.phrases import PARTS
+from pinprof.report.layout import bullet, fact, laid_out, section, table, unbroken
+from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, cause_of, gather, inner_place
 from pinprof.report.trace.course import ledger, regular, unlike
 from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
 from pinprof.report.trace.headline import nothing_found
@@ -23,6 +23,7 @@ from pinprof.report.trace.host import TITLE, by_kind, called_cells, matters, not
 from pinprof.report.trace.spent_text import kernels_section, ops_section
 from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
 from pinprof.report.trace.verdict import told
+from pinprof.report.trace.where import step_bar
 from pinprof.report.words import (
     ABSENT,
     DISTRUST,
@@ -75,17 +76,20 @@ def to_text(
     waits_by: str = LINE,
     full: bool = False,
 ) -> str:
-    """Return the report on one trace as text for a terminal of this width, with ANSI colours if asked for.
+    """Return the full report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
     Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. With `full`
     the tables of waits, kernels and ops have all rows.
     """
-    return laid_out(_parts(profile, findings, waits_by, full=full), width=width, color=color)
+    return laid_out(_parts(profile, findings, waits_by, width, full=full), width=width, color=color)
 
 
-def _parts(profile: Profile, findings: Findings, waits_by: str, *, full: bool) -> Iterable[RenderableType]:
-    yield _heading(profile)
+def _parts(profile: Profile, findings: Findings, waits_by: str, width: int, *, full: bool) -> Iterable[RenderableType]:
+    yield from _heading(profile)
     yield from _verdict(profile, findings)
+    yield from _bar(profile, findings, width)
+    if profile.gpus:
+        yield from _findings(profile, findings)
     yield from _missing(DISTRUST, doubts(profile))
     yield from _summary(profile)
     if profile.course:
@@ -105,8 +109,6 @@ def _parts(profile: Profile, findings: Findings, waits_by: str, *, full: bool) -
         yield from kernels_section(profile, full=full)
     if profile.counts.get("cpu_op"):
         yield from ops_section(profile, full=full)
-    if profile.gpus:
-        yield from _findings(profile, findings)
     yield from _missing(ABSENT, absences(profile))
 
 
@@ -120,6 +122,13 @@ def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield bullet(f"first: {verdict.do}.")
 
 
+def _bar(profile: Profile, findings: Findings, width: int) -> Iterable[RenderableType]:
+    bar = list(step_bar(profile, width, findings.verdict.cause))
+    if bar:
+        yield Text("")
+    yield from bar
+
+
 def _missing(title: str, entries: Sequence[Doubt]) -> Iterable[RenderableType]:
     if entries:
         yield section(title)
@@ -127,11 +136,11 @@ def _missing(title: str, entries: Sequence[Doubt]) -> Iterable[RenderableType]:
             yield bullet(f"{entry.what}: {consequence(entry)}.")
 
 
-def _heading(profile: Profile) -> Text:
+def _heading(profile: Profile) -> Iterable[RenderableType]:
     gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in profile.info.devices}))
     torch = f"torch {profile.info.torch_version}" if profile.info.torch_version else ""
-    details = " · ".join(printable(part) for part in (gpus, torch, steps(profile)) if part)
-    return Text.assemble((printable(profile.path), "bold"), f"\n{details}")
+    yield unbroken(profile.path, "bold")
+    yield Text(" · ".join(printable(part) for part in (gpus, torch, steps(profile)) if part))
 
 
 def _summary(profile: Profile) -> Iterable[RenderableType]:
@@ -223,9 +232,7 @@ def _waits(profile: Profile, waits_by: str, *, full: bool) -> Iterable[Renderabl
     yield section(f"Waits of the host, {profile.steps.per} as traced")
     for number, meaning in waits_in_all(profile):
         yield fact(number, meaning)
-    rows = table(
-        "cause", "in", "op or call", "count", "stall", "drain", "own", "rest", "GPU idle after", text_columns=3
-    )
+    rows = table("wait", "in", "op or call", "count", "host waits", *PARTS.values(), "GPU idle after", text_columns=3)
     together = gather(listed, waits_by)
     most, within = (len(sites), len(sites)) if full else (MAX_SITES, MAX_WITHIN)
     for gathered in together[:most]:
@@ -261,7 +268,7 @@ def _gathered_rows(profile: Profile, gathered: Gathered, by: str, most: int) -> 
     """Yield the row of a site; of several their sum, then so many of the costliest, then what is left of them."""
     first, *others = gathered.sites
     if not others:
-        yield _cause(first), whole_place(first) or NOTHING, first.op or first.call, *wait_cells(profile, first)
+        yield cause_of(first), whole_place(first) or NOTHING, first.op or first.call, *wait_cells(profile, first)
         return
     sums = wait_cells(profile, *gathered.sites)
     yield (
@@ -272,13 +279,9 @@ def _gathered_rows(profile: Profile, gathered: Gathered, by: str, most: int) -> 
     )
     for site in gathered.sites[:most]:
         where = inner_place(site, by)
-        yield f"  {_cause(site)}", f"  {where}", site.op or site.call, *wait_cells(profile, site)
+        yield f"  {cause_of(site)}", f"  {where}", site.op or site.call, *wait_cells(profile, site)
     if left := gathered.sites[most:]:
         yield "  more", NOTHING, counted(len(left), "site"), *wait_cells(profile, *left)
-
-
-def _cause(site: WaitSite) -> str:
-    return site.cause if site.verdict == "hidden" else f"{site.cause} ({site.verdict})"
 
 
 def _input(profile: Profile) -> Iterable[RenderableType]:
@@ -317,7 +320,7 @@ def _idle(profile: Profile) -> Iterable[RenderableType]:
         share = time.idle_ns / time.span_ns if time.span_ns else 0.0
         yield fact(duration(time.idle_ns), f"GPU {gpu.device} has nothing to run ({percent(share)} of its span)")
         for cause, idle in given(gpu.idle_by_cause) or ():
-            yield bullet(f"{duration(idle)} {cause}: {IDLE[cause]}")
+            yield bullet(f"{duration(idle)}: {IDLE[cause]}")
         outside = idle_outside(profile, gpu)
         if outside:
             whole = profile.steps.whole
@@ -336,7 +339,7 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield bullet(nothing_found(profile))
     for finding in findings:
         style = SEVERITY_STYLES[finding.severity]
-        what = (f"{finding.rule.id} {finding.rule.title}", "bold")
+        what = (f"{finding.rule.id} {finding.title}", "bold")
         yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
         yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
         yield from _finding_sites(finding)

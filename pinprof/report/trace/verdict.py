@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pinprof.measurement.profile import Profile
+from pinprof.phrases import LOST
 from pinprof.report.trace.headline import host_alone
 from pinprof.report.trace.step import busiest, of_step
 from pinprof.report.words import at_sites, printable, untold
@@ -89,7 +90,7 @@ def _evidence(verdict: Verdict, profile: Profile) -> Iterator[str]:
         yield f"the GPU works for {of_step(mean.work_ns, mean)} of the {profile.steps.whole}"
     also = [cost for cost in shown(verdict) if cost.cause not in (verdict.cause, "gpu") and cost.ns >= ALSO * step]
     if also:
-        costs = ", ".join(f"{cost.cause} {duration(cost.ns)}" for cost in also)
+        costs = ", ".join(f"{LOST[cost.cause]} {duration(cost.ns)}" for cost in also)
         yield f"other causes cost the {profile.steps.whole}, each by itself: {costs} (they overlap)"
 
 
@@ -97,7 +98,7 @@ def _do(findings: Findings, place: int) -> str:
     finding = findings[place]
     saving = f"; saves {duration(finding.saving.saving_ns)}" if finding.saving and finding.saving.saving_ns else ""
     saving = saving or (f"; {untold(finding)}" if finding.most_ns else "")
-    return f"{finding.rule.title}{printable(at_sites(finding))} ({finding.rule.id}){saving}"
+    return f"{finding.title}{printable(at_sites(finding))} ({finding.rule.id}){saving}"
 
 
 def _advice(profile: Profile, cause: str) -> str:

@@ -6,7 +6,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.analyses.syncs import Site
-from pinprof.report.layout import bullet, fact, laid_out, section, table
+from pinprof.phrases import WAITS
+from pinprof.report.layout import bullet, fact, laid_out, section, table, unbroken
 from pinprof.report.words import BOUNDS, place, printable, saved
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
@@ -26,6 +27,10 @@ SOURCES = {
     "given": "as given with --step-ms",
     "estimated": "estimated without profiler",
 }
+ALIKE = 1.01
+"""Of two changes whose steps differ by less than this, the simpler one is advised."""
+SMALL = 0.01
+"""A change that saves less than this share of the step is not what to do first."""
 NOTHING = 0.002
 """A step that changes by less than this share stays as it is."""
 
@@ -76,6 +81,7 @@ def to_text(ranks: Sequence[RankChanges], prediction: Prediction, *, width: int 
 
 def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[RenderableType]:
     yield from _title([trace for trace, _ in ranks])
+    yield Text(f"{_verdict(prediction, _whole([trace for trace, _ in ranks]))}.", "bold")
     yield section("Step")
     yield from _step(prediction, _whole([trace for trace, _ in ranks]))
     yield section("What changes")
@@ -93,7 +99,7 @@ def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[Ren
 
 def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
     for trace in traces[:MAX_RANKS]:
-        yield Text(printable(trace.path), "bold")
+        yield unbroken(trace.path, "bold")
     if len(traces) > MAX_RANKS:
         yield Text(f"and {counted(len(traces) - MAX_RANKS, 'more rank')}", "bold")
     size = traces[0].info.world_size
@@ -120,13 +126,20 @@ def _whole(traces: Sequence[Trace]) -> str:
     return "trace" if any(trace.steps.source == WHOLE_TRACE for trace in traces) else "step"
 
 
+def _verdict(prediction: Prediction, whole: str) -> str:
+    """Return what the change brings, without the last full stop."""
+    before, after = prediction.baseline_ns, prediction.predicted_ns
+    brings = difference(before, after, is_certain=prediction.is_certain, whole=whole)
+    return f"{duration(before)} now, {duration(after)} after the change: {brings}"
+
+
 def _step(prediction: Prediction, whole: str) -> Iterator[RenderableType]:
     before, after = prediction.baseline_ns, prediction.predicted_ns
     yield fact(duration(before), f"now, {SOURCES[prediction.baseline_source]}")
     brings = difference(before, after, is_certain=prediction.is_certain, whole=whole)
     yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
     for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
-        yield fact(bound, f"{when}: {BOUNDS[bound]}")
+        yield fact(bound.replace("gpu", "GPU"), f"{when}: {BOUNDS[bound]}")
 
 
 def difference(before_ns: float, after_ns: float, *, is_certain: bool, whole: str = "step") -> str:
@@ -151,7 +164,7 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
     yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"
     if change.blockers:
-        held = listed([f"{each.what}{at(each.place)}" for each in change.blockers], MAX_SITES)
+        held = listed([f"{WAITS.get(each.what, each.what)}{at(each.place)}" for each in change.blockers], MAX_SITES)
         yield f"what one graph cannot hold, and --drop-syncs all takes out as far as it is a wait: {held}"
 
 
@@ -169,7 +182,7 @@ def _pinned(trace: Trace, scenario: Scenario | None) -> str:
 def _at(sites: Sequence[Site]) -> str:
     if not sites:
         return ""
-    named = list(dict.fromkeys(f"{site.cause} {where(site)}" for site in sites))
+    named = list(dict.fromkeys(f"{WAITS[site.cause]} {where(site)}" for site in sites))
     more = f", and {len(named) - MAX_SITES} more" if len(named) > MAX_SITES else ""
     return f": {', '.join(named[:MAX_SITES])}{more}"
 
@@ -204,10 +217,34 @@ def is_saving(now: Prediction, made: Prediction) -> bool:
     return made.baseline_ns - made.predicted_ns > max(off, NOTHING * now.baseline_ns)
 
 
+def best_of(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> tuple[str, str, Prediction] | None:
+    """Return the smallest change that saves about as much as any does alone; None if none saves a measurable time.
+
+    The last of them is all together.
+    """
+    if not any(is_saving(now, made) for _, _, made in named):
+        return None
+    least = min(made.predicted_ns for _, _, made in named[:-1])
+    return next(each for each in named if each[2].predicted_ns <= ALIKE * least)
+
+
+def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
+    """Return which change saves most, without the last full stop."""
+    best = best_of(now, named)
+    if best is None:
+        return "None of these changes saves a measurable time: pinprof report says what limits the step"
+    name, options, made = best
+    if made.baseline_ns - made.predicted_ns < SMALL * made.baseline_ns:
+        return "None of these changes saves 1 % of the step: pinprof report says what limits it"
+    step = between(made.baseline_ns, made.predicted_ns)
+    return f"{name[:1].upper()}{name[1:]} would save most: {step} per step ({options})"
+
+
 def _overview(
     traces: Sequence[Trace], now: Prediction, named: Sequence[tuple[str, str, Prediction]]
 ) -> Iterator[RenderableType]:
     yield from _title(traces)
+    yield Text(f"{_best(now, named)}.", "bold")
     yield section("Step")
     yield fact(duration(now.baseline_ns), f"now, {SOURCES[now.baseline_source]}; {BOUNDS[now.bound_before]}")
     off = abs(now.predicted_ns - now.baseline_ns)
@@ -225,8 +262,6 @@ def _overview(
             "-" if none else percent(saving / made.baseline_ns),
         )
     yield rows
-    if not any(is_saving(now, made) for _, _, made in named):
-        yield bullet("none of these saves a measurable time: the report says what limits the step")
     if off >= NOTHING * now.baseline_ns:
         replayed = duration(now.predicted_ns)
         yield bullet(f"the unchanged program replays at {replayed}: savings up to {duration(off)} are noise")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from pinprof.phrases import WAITS
 from pinprof.report.layout import bullet, fact, laid_out, section
 from pinprof.report.whatif.json import change_fields, prediction_fields, wait_fields
 from pinprof.report.whatif.text import SOURCES, change_lines, difference, where
@@ -65,7 +66,7 @@ def _changes(before: Trace, verified: Verification) -> Iterator[RenderableType]:
     for change in verified.changes:
         yield from map(bullet, change_lines(before, change))
     for site in verified.new_waits:
-        yield bullet(f"new, and not in the prediction: {site.cause} {where(site)}")
+        yield bullet(f"new, and not in the prediction: {WAITS[site.cause]} {where(site)}")
 
 
 def to_json(verified: Verification) -> str:

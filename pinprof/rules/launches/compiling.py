@@ -103,7 +103,7 @@ def _made(trace: Trace, again: Bools) -> str:
 RULES = (
     Rule(
         id="PIN605",
-        title="compiling again in the steps",
+        title="`torch.compile` compiles again in the steps",
         looks_at="What torch records of Dynamo's and Inductor's work, and calls that capture CUDA graphs, in steps "
         "that follow one in which compiled code ran. Lookups that find the code do not count.",
         why="torch.compile makes code for what it saw: shapes, numbers, flags. Where a guard on one of these fails it "

@@ -65,7 +65,7 @@ def _named(profile: Profile, lines: Sequence[tuple[CalledLine, int]]) -> str:
 RULES = (
     Rule(
         id="PIN603",
-        title="Python in which the host runs no op",
+        title="the GPU waits for Python code",
         looks_at="Long pauses between ops on the training threads, and samples of the main thread's Python without the "
         "profiler.",
         why="While the host computes in Python, sleeps, or waits for something else than the GPU, it launches nothing: "

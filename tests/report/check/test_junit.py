@@ -19,7 +19,7 @@ def test_a_trace_is_a_suite_and_a_limit_a_case(tmp_path: Path) -> None:
     failure = bad.find("failure")
     assert failure is not None
     assert failure.attrib["message"] == "2 hidden waits of the host per step, at most 0 allowed"
-    assert "train (train.py): PIN201 aten::item (item): 1 per step" in (failure.text or "")
+    assert "train (train.py): PIN201 `.item()` (aten::item): 1 per step" in (failure.text or "")
 
 
 def test_findings_without_a_limit_are_output(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_prefetch_takes_away_the_wait_and_the_pageable_copies() -> None:
     before, after = (analysis_of(TRACES / f"{name}.stack.json.gz") for name in ("pageable_blocking", "prefetch"))
     old, new = told(before, after, BEFORE), told(before, after, AFTER)
     assert old["waits"] == [
-        ("gone after: blocking copy htod at workloads/copies.py:23, 10.9 ms per step", 6)
+        ("gone after: blocking copy to the GPU at workloads/copies.py:23, 10.9 ms per step", 6)
     ]  # the copy and its wait
     assert old["copies"] == [("gone after: HtoD pageable, 2.78 ms per step", 3)]
     assert "waits" not in new

@@ -12,6 +12,8 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import Comparison, compare
+from pinprof.phrases import uncoded
+from pinprof.report.comparison import brief
 from pinprof.report.comparison.json import to_json
 from pinprof.report.comparison.page import to_html, typical_step
 from pinprof.report.comparison.text import to_text
@@ -56,6 +58,20 @@ def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[s
     golden(f"compare-{before}-{after}.txt", to_text(made, width=WIDTH))
 
 
+@pytest.mark.parametrize(("before", "after"), PAIRS)
+def test_a_short_comparison_reads_as_kept(before: str, after: str, golden: Callable[[str, str], None]) -> None:
+    text = brief.to_text(compare(recorded(before), recorded(after)), width=WIDTH)
+    golden(f"compare-brief-{before}-{after}.txt", text)
+    assert len(text.splitlines()) <= 22
+    assert max(map(len, text.splitlines())) <= WIDTH
+
+
+def test_a_short_comparison_of_the_host_alone_has_no_bars(tmp_path: Path) -> None:
+    text = brief.to_text(compare(host_alone(tmp_path), recorded("clean")), width=WIDTH)
+    assert "█" not in text
+    assert "Note: " in text
+
+
 def test_a_trace_of_the_host_alone_reads_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     made = compare(host_alone(tmp_path), recorded("clean"))
     golden("compare-host-alone.txt", to_text(made, width=WIDTH))
@@ -69,7 +85,7 @@ def test_the_page_says_what_the_terminal_says(before: str, after: str) -> None:
     assert verdict(made) in " ".join(text.split())
     assert len(page.figures) == 2
     for change in made.findings:
-        assert change.findings[0].rule.title in page.text
+        assert uncoded(change.findings[0].title) in page.text
 
 
 def test_programs_read_the_same_numbers() -> None:

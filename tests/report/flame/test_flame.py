@@ -92,8 +92,8 @@ def test_samples_are_gathered_by_line(tmp_path: Path) -> None:
 def test_waits_stand_below_the_code_that_leads_to_them(tmp_path: Path) -> None:
     analysis = waiting(tmp_path)
     paths = paths_of(waits_flame(analysis.profile))
-    item = "all waits > <module> > loop > log > item > item: aten::item"
-    sync = "all waits > <module> > loop > device synchronize: cudaDeviceSynchronize"
+    item = "all waits > <module> > loop > log > item > .item(): aten::item"
+    sync = "all waits > <module> > loop > torch.cuda.synchronize(): cudaDeviceSynchronize"
     assert set(paths) == {item, sync}
     count = analysis.profile.steps.count
     for cause, path in (("item", item), ("device_synchronize", sync)):

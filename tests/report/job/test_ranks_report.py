@@ -10,11 +10,13 @@ from job_builder import job, rank_trace
 from page_reader import Page
 from trace_builder import TraceBuilder
 
+from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import analyse
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
 from pinprof.report.charts import Chart, ranks_chart, shown
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
+from pinprof.report.job import brief
 from pinprof.report.job.page import MAX_ROWS, to_html
 from pinprof.report.job.text import LISTED, MAX_FINDINGS, to_text
 from pinprof.report.job.words import clocks, nobody, numbers, spread
@@ -167,7 +169,9 @@ def test_findings_of_one_rule_that_share_a_site_are_one_with_the_sites_of_all_ra
     assert (shared.ranks, shared.finding.evidence.cost_ns, apart.ranks) == ((0, 1), 55, (2,))
     sites = [(each.site.evidence.function, each.site.evidence.cost_ns, each.ranks) for each in shared.sites]
     assert sites == [("b", 50, (0, 1)), ("a", 30, (0,)), ("c", 5, (1,))]
-    assert "ranks 0, 1: explicit synchronization (PIN210) in b and 2 more sites" in to_text(ranks, parts)
+    assert "ranks 0, 1: `torch.cuda.synchronize()` waits for the GPU (PIN210) in b and 2 more sites" in to_text(
+        ranks, parts
+    )
 
 
 # the console
@@ -220,7 +224,7 @@ def test_text_says_once_which_ranks_lack_figures(tmp_path: Path) -> None:
     parts[1:3] = without_stalls(tmp_path, 4)[1:3]
     text = to_text(compare_ranks(parts), parts)
     assert text.count("launches") == 1
-    assert "  - ranks 1, 2: launches: some are lost (not shown: " in text
+    assert "  - ranks 1, 2: launches: some are lost. This trace cannot tell " in text
 
 
 def test_many_findings_are_counted(tmp_path: Path) -> None:
@@ -244,9 +248,9 @@ def test_the_chart_has_a_line_for_each_cause_and_a_column_for_each_rank(tmp_path
         "GPU: own work": [0.1] * 4,
         "copies exposed": [0.05] * 4,
         "host runs no op": [0.113, 0.113, 0.61, 0.113],
-        "stall: device synchronize": [0.755, 0.755, 0.165, 0.755],
-        "stall: pageable copy": [0.056] * 4,
-        "idle: sync bubble": [0.18, 0.18, 0.77, 0.18],
+        "host waits: torch.cuda.synchronize()": [0.755, 0.755, 0.165, 0.755],
+        "host waits: pageable copy": [0.056] * 4,
+        "idle: the GPU waits while the host waits for it": [0.18, 0.18, 0.77, 0.18],
         "NCCL overlapped": [0.02] * 4,
         "NCCL exposed": [0.67, 0.67, 0.08, 0.67],
         "waited for others": [0.59, 0.59, 0.0, 0.59],
@@ -282,10 +286,10 @@ def test_the_order_is_by_rank_or_by_the_step_alone(tmp_path: Path) -> None:
 def test_many_causes_of_stalls_share_a_line(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 2)
     row = compare_ranks(parts).rows[0]
-    stalls = tuple((f"cause{number}", 1e6 - number) for number in range(MAX_STALLS + 2))
+    stalls = tuple((cause, 1e6 - number) for number, cause in enumerate(CAUSES[: MAX_STALLS + 2]))
     lines = {line.name: line.times for line in cause_lines([replace(row, stalls=stalls)])}
-    assert lines["stall: cause0"] == (1e6,)
-    assert lines["stall: others"] == (2e6 - 2 * MAX_STALLS - 1,)
+    assert lines["host waits: .item()"] == (1e6,)
+    assert lines["host waits: others"] == (2e6 - 2 * MAX_STALLS - 1,)
 
 
 def test_without_any_time_there_is_no_chart(tmp_path: Path) -> None:
@@ -321,7 +325,7 @@ def test_the_page_says_who_holds_up_the_job_then_shows_that_rank(tmp_path: Path)
 def test_the_page_of_a_balanced_job_names_nobody_and_what_all_share(tmp_path: Path) -> None:
     text = Page(page_of(tmp_path, 2)).text
     assert "No rank holds up the others" in text
-    assert "On all ranks: explicit synchronization" in text
+    assert "On all ranks: torch.cuda.synchronize() waits for the GPU" in text
     assert "slowest" not in text
 
 
@@ -411,3 +415,25 @@ def test_the_report_on_a_rank_names_its_gpu_that_is_idle_after_waits(tmp_path: P
         builder.kernel(start + 500, 50, launch=start + 495, device=1)
     part = measure_rank(read_trace(builder.write(tmp_path / "rank.json")))
     assert "GPU 1 is idle for 440 µs after them" in console_text(part.profile, part.findings)
+
+
+def test_the_short_report_on_a_job_begins_with_who_holds_it_up(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 4, slowest=2)
+    ranks = compare_ranks(parts)
+    head, verdict, *lines = brief.to_text(ranks, parts, width=300).splitlines()
+    assert head == "4 ranks of one job"
+    assert verdict.startswith("Rank 2 holds up the others by ")
+    bars = [line for line in lines if "█" in line]
+    assert [line.split()[1] for line in bars] == ["0", "1", "2", "3"]
+    assert [line.endswith("holds up the others") for line in bars] == [False, False, True, False]
+    assert bars[2].count("█") == brief.LONGEST > bars[0].count("█")
+    narrow = brief.to_text(ranks, parts, width=80)
+    assert max(map(len, narrow.splitlines())) <= 80
+
+
+def test_the_short_report_on_a_large_job_counts_the_ranks_that_need_less(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 20, slowest=7)
+    text = brief.to_text(compare_ranks(parts), parts)
+    assert text.count("█ ") == brief.MAX_ROWS
+    assert "  rank  7  ██" in text
+    assert "  and 12 more ranks\n" in text

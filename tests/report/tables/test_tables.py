@@ -81,7 +81,7 @@ def test_ops_have_their_own_time_and_that_with_callees_which_recursion_does_not_
 
 def test_waits_are_those_of_the_sites_without_the_profilers(training: Analysis) -> None:
     assert figures(waits(training), "name", "op", "count", "total", "most") == [
-        ("device synchronize", "cudaDeviceSynchronize", (3, 3), (300 * US, 300 * US), (100 * US, 100 * US))
+        ("torch.cuda.synchronize()", "cudaDeviceSynchronize", (3, 3), (300 * US, 300 * US), (100 * US, 100 * US))
     ]
 
 

@@ -298,7 +298,7 @@ def test_a_wait_leads_to_what_it_waited_for(opened: Opened) -> None:
     hands.press("0")
     hands.page.mouse.click(*hands.place("stalls", 1.5))
     told = hands.told()
-    assert told.startswith("device synchronize: cudaDeviceSynchronize")
+    assert told.startswith("torch.cuda.synchronize(): cudaDeviceSynchronize")
     assert "waits for: gemm2" in told
     assert "awaited work: gemm2" in told
     assert hands.page.locator(".labels .mark").all_inner_texts() == ["chosen", "awaited work"]

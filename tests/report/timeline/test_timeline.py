@@ -15,6 +15,7 @@ from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
+from pinprof.phrases import wait_label
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, hues, kinds
 from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.timeline.columns import PackedColumns
@@ -158,12 +159,12 @@ def test_stalls_are_coloured_by_cause(tmp_path: Path) -> None:
     builder.call("cudaStreamSynchronize", 910, 60)
     *_, drawing = drawn(builder, tmp_path)
     stalls = lane_named(drawing, "stalls")
-    assert {kinds.KINDS[kind] for kind in stalls.kind} == {kinds.Kind("item", "Stalls", hues.WAIT)}
+    assert {kinds.KINDS[kind] for kind in stalls.kind} == {kinds.Kind(".item()", "Stalls", hues.WAIT)}
 
 
 def test_each_code_has_its_kind() -> None:
     for code, cause in enumerate(CAUSES):
-        assert kinds.KINDS[kinds.STALL + code].label == cause.replace("_", " ")
+        assert kinds.KINDS[kinds.STALL + code].label == wait_label(cause)
     pinned = kinds.COPY + DIRECTIONS.index("DtoH") * len(HOST_MEMORIES) + HOST_MEMORIES.index("pinned")
     assert kinds.KINDS[pinned].label == "copy DtoH pinned"
     assert [kinds.KINDS[code].label for code in (kinds.KERNEL_KIND, kinds.MEMSET_KIND)] == ["kernel", "memset"]
@@ -337,7 +338,7 @@ def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
         "<b>Memcpy HtoD (Pageable -&gt; Device)</b>",
         "starts 920 µs into ProfilerStep#0",
         "lasts 10.0 µs: 48.0 MiB at 5033 GB/s",
-        "exposed for 10.0 µs (100 %): pageable",
+        "exposed for 10.0 µs (100 %): the memory is not pinned",
         "stream 7 of GPU 0",
         "launched 20.0 µs earlier by cudaMemcpyAsync",
         "in aten::to, aten::copy_",
@@ -363,9 +364,9 @@ def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) ->
     builder.call("cudaDeviceSynchronize", 920, 60)
     builder.kernel(1000, 50, launch=985)
     trace, analysis = measured(builder, tmp_path)
-    (text,) = hovers(timeline_figure(trace, analysis), "device synchronize")
+    (text,) = hovers(timeline_figure(trace, analysis), "torch.cuda.synchronize()")
     assert text.split("<br>") == [
-        "<b>device synchronize: cudaDeviceSynchronize</b>",
+        "<b>torch.cuda.synchronize(): cudaDeviceSynchronize</b>",
         "starts 920 µs into ProfilerStep#0",
         "the host waits 60.0 µs: 40.0 µs for work queued before, 20.0 µs in the call itself",
         "then the GPU is idle for 40.0 µs",

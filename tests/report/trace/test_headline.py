@@ -49,7 +49,7 @@ def said(trace: Trace) -> tuple[Headline, str, str]:
 
 def test_a_host_that_sleeps_is_told_so_and_not_to_launch_fewer_kernels(tmp_path: Path) -> None:
     top, text, page = said(recorded(tmp_path))
-    assert top.do == "First: Python in which the host runs no op; fixing it saves 8.71 ms (87 %)."
+    assert top.do == "First: the GPU waits for Python code; fixing it saves 8.71 ms (87 %)."
     assert PAUSE in text
     assert page.count(PAUSE) == 1  # under what to do
     assert "CUDA graphs" not in page
@@ -65,7 +65,7 @@ def test_an_op_of_the_host_comes_before_a_wait_that_saves_less(tmp_path: Path) -
 def test_a_long_pause_comes_before_a_finding_that_saves_less(tmp_path: Path) -> None:
     top, text, page = said(recorded(tmp_path, item=True))
     assert top.number == 1
-    assert top.do.startswith("First: Python in which the host runs no op")
+    assert top.do.startswith("First: the GPU waits for Python code")
     assert PAUSE in text
     assert "PIN201" in text
     assert page.count(PAUSE) == 1

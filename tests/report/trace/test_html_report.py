@@ -9,6 +9,9 @@ from page_reader import Page
 from recordings import TRACES, analysis_of
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
+from pinprof.analyses.idle import IDLE_CAUSES
+from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.elements import Column, Markup, Share, facts, shares, table, unbroken
 from pinprof.report.page import page
@@ -130,7 +133,7 @@ def test_a_finding_is_coloured_by_what_its_fix_saves() -> None:
 
 def test_what_all_fixes_bring_together_follows_them() -> None:
     text = Page(to_html([analysis_of(TRACES / "pairs" / "everything_at_once.before.json.gz")])).text
-    assert text.index("single values read on the host PIN201") < text.rindex("All of these together: 3.")
+    assert text.index(".item() waits for the GPU PIN201") < text.rindex("All of these together: 3.")
 
 
 def test_a_finding_lists_all_its_sites_and_shows_the_costliest_in_the_timeline(tmp_path: Path) -> None:
@@ -283,3 +286,11 @@ def test_the_page_shows_waits_once_where_no_library_is_called_from_several_lines
     page = to_html([entry_of(detector(WAITS[:4]).write(tmp_path / "trace.json"))])
     assert "in detection/roi_heads.py:32 (fastrcnn_loss)" in page
     assert "The same by function of the libraries" not in page
+
+
+@pytest.mark.parametrize("name", ["mask_loss.stack", "loss_item_host_work.stack", "pageable_blocking"])
+def test_the_page_names_what_waits_as_people_write_it(name: str) -> None:
+    text = Page(to_html([analysis_of(TRACES / f"{name}.json.gz")])).text
+    assert "`" not in text  # what is code stands as code
+    codes = (code for code in (*CAUSES, *IDLE_CAUSES, *REASONS) if "_" in code)
+    assert not [code for code in codes if code in text]

@@ -1,0 +1,168 @@
+"""The report in some twenty lines: the verdict, the step as a bar, what to change, and what to know of the trace."""
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.text import Text
+
+from pinprof.measurement.profile import Profile
+from pinprof.phrases import SLOW
+from pinprof.report.layout import hanging, laid_out, unbroken
+from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.trace.changes import change_lines, chosen
+from pinprof.report.trace.course import OF_STEPS, often
+from pinprof.report.trace.elsewhere import seen_elsewhere
+from pinprof.report.trace.headline import headline, length_of
+from pinprof.report.trace.step import busiest, of_step
+from pinprof.report.trace.verdict import told
+from pinprof.report.trace.where import step_bar
+from pinprof.report.words import absences, begun, consequence, doubts, joint_worth, place, printable, rates_of, steps
+from pinprof.rules import Finding, Findings
+from pinprof.trace.sources import Sources
+from pinprof.units import between, counted, duration, percent
+
+LINES = ("copies", "waits")
+"""Families of rules whose findings are at a line of the program."""
+OF_TORCH = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function")
+"""Categories of events of which a recording has some, where anything ran in it."""
+ESTIMATED = "the step is estimated from the trace: pinprof run and pinprof.profile measure it"
+NO_LINES = "this trace has no lines of waits and copies: pinprof run and pinprof.profile record them"
+PAUSES = "PIN603"
+"""The rule that tells where the host runs nothing, as the headline does."""
+MATTERS = 0.05
+"""Steps unlike the others are named if they add at least this share to each step."""
+
+
+def to_text(profile: Profile, findings: Findings, *, width: int = 100, color: bool = False, code: Code = PLAIN) -> str:
+    """Return the short report on one trace as text for a terminal of this width, with ANSI colours if asked for.
+
+    `code` says whether the lines to change are quoted.
+    """
+    return laid_out(_parts(profile, findings, width, code), width=width, color=color)
+
+
+def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
+    yield from (unbroken(line, "dim") for line in _of_what(profile, width))
+    yield from conclusion(profile, findings, width)
+    shown = chosen(findings, profile)
+    yield from _advice(profile, findings, shown)
+    if shown:
+        yield Text("\nWhat to change", "bold")
+    quoting = Quoting(Sources(profile.path), code)
+    for number, finding in enumerate(shown, start=1):
+        yield from change_lines(number, finding, profile, quoting, width)
+    yield from _together(profile, findings, shown)
+    yield from _notes(profile, findings, shown)
+    rule = f"The fix as code: pinprof explain {shown[0].rule.id}. " if shown else ""
+    yield Text(f"\n{rule}All tables: pinprof report --full.", "dim")
+
+
+def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[RenderableType]:
+    """Yield the verdict in one sentence, and the step as a bar."""
+    yield Text(printable(f"{verdict_line(profile, findings)}."), "bold")
+    bar = list(step_bar(profile, width, findings.verdict.cause))
+    if bar:
+        yield Text("")
+    yield from bar
+
+
+def verdict_line(profile: Profile, findings: Findings) -> str:
+    """Return how long a step takes and why, without the last full stop."""
+    if not any(profile.counts.get(category) for category in OF_TORCH):
+        return "No event of torch is in this trace: it is not a recording of torch.profiler, or nothing ran in it"
+    verdict, mean = findings.verdict, busiest(profile)
+    if verdict.cause is None or verdict.step_ns is None:
+        return headline(profile, findings).what.rstrip(".")
+    why, cost, step = SLOW[verdict.cause], verdict.cost, verdict.step_ns
+    if verdict.cause == "gpu" or cost is None:
+        if mean is None:
+            return f"{length_of(profile)}: {why}"
+        works = f"the GPU works for {of_step(mean.work_ns, mean)} of it"
+        return f"{length_of(profile)}: {works}" + (", and waits for the host" if profile.bound == "host" else "")
+    more = "to each beside" if cost.cause == "irregular" else "of it"
+    verb = "That adds" if cost.cause == "irregular" else "That costs"
+    share = "" if cost.cause == "irregular" else f" ({percent(cost.ns / step)})"
+    return f"{length_of(profile)}: {why}. {verb} {duration(cost.ns)} {more}{share}"
+
+
+def _of_what(profile: Profile, width: int) -> list[str]:
+    """Return the trace and how it was recorded, in one line where that fits."""
+    gpus = ", ".join(sorted({device.name for device in profile.info.devices if device.name}))
+    path, details = printable(profile.path), " · ".join(printable(part) for part in (gpus, steps(profile)) if part)
+    line = " · ".join(filter(None, (path, details)))
+    return [line] if cell_len(line) <= width or not details else [path, details]
+
+
+def _advice(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
+    """Yield what to do where no finding tells it, or something else comes before the findings."""
+    said = headline(profile, findings)
+    if shown and (said.number is not None or any(finding.rule.id == PAUSES for finding in shown)):
+        return
+    verdict = told(profile, findings)
+    if said.number is not None:
+        yield Text("\nNo single change saves a measurable time.")
+    elif verdict and verdict.finding is None:
+        yield Text(f"\n{printable(begun(verdict.do))}.")
+    else:
+        yield Text(f"\n{printable(said.do)}")
+
+
+def _together(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
+    step, joint = profile.step_ns, findings.joint
+    together = ""
+    if joint_worth(findings, profile) and step and joint and joint.saving_ns and shown:
+        after = f"{between(step, step - joint.saving_ns)} {profile.steps.per}"
+        together = f"all of these together: {after}, {percent(joint.saving_ns / step)} less"
+    left = len(findings) - len(shown)
+    more = f"{counted(left, 'more finding')} that {'saves' if left == 1 else 'save'} less: --full" if left else ""
+    if left and not shown:
+        more = f"{counted(left, 'finding')} {'saves' if left == 1 else 'save'} next to nothing: --full"
+    for text in (together, more):
+        if text:
+            yield hanging(Text("  "), Text(f"{begun(text)}."))
+
+
+def _notes(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
+    """Yield what changes what one may believe, and what the recorded steps do not show."""
+    notes = [*_believed(profile, shown), *_unlike(profile), *_elsewhere(profile), rates_of(findings, profile)]
+    said = " ".join(f"{begun(note)}." for note in notes if note)
+    if said:
+        yield Text("")
+        yield hanging(Text("Note: ", "bold"), Text(printable(said)))
+
+
+def _believed(profile: Profile, shown: list[Finding]) -> Iterator[str]:
+    said = {"no_gpu", "no_step_marks"} if not profile.gpus else set()  # the first lines say it
+    said |= {"profiler_cost"} if _is_measured(profile) else set()
+    grave = [entry for entry in doubts(profile) if entry.check not in said]
+    if grave:
+        first, *others = grave
+        yield ESTIMATED if first.check == "profiler_cost" else f"{first.what}: {consequence(first)}"
+        if others:
+            yield f"also: {'; '.join(entry.what for entry in others)}; see --full"
+    if any(finding.evidence.line is None and finding.rule.family in LINES for finding in shown):
+        lines = [entry for entry in absences(profile) if entry.check == "source_lines"]
+        yield from (f"{entry.effect}: {entry.remedy}" if profile.info.by_pinprof else NO_LINES for entry in lines)
+
+
+def _is_measured(profile: Profile) -> bool:
+    """Return whether nothing in the short report has the profiler's cost in it."""
+    return profile.estimate.step_ns is not None and profile.estimate.source != "estimated"
+
+
+def _unlike(profile: Profile) -> Iterator[str]:
+    step = profile.step_ns
+    for row in profile.course.irregular if profile.course and step else ():
+        if step and row.per_step_ns >= MATTERS * step:
+            yield f"{OF_STEPS[row.reason]} adds {duration(row.per_step_ns)} to each step on average: {often(row)}"
+
+
+def _elsewhere(profile: Profile) -> Iterator[str]:
+    seen = seen_elsewhere(profile)
+    if seen:
+        first, more = seen[0], len(seen) - 1
+        also = f", and at {counted(more, 'more line')} (--full)" if more else ""
+        called = f"`{first.called}` at " if first.called else ""
+        where = f"{called}{place(first.place)}, {first.how_often}"
+        yield f"the host also waits outside of the recorded steps: {where}{also}"

@@ -1,0 +1,103 @@
+"""The findings worth doing in a terminal: what each saves, where it is with the line of code, and what to change."""
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from pinprof.measurement.profile import Profile
+from pinprof.report.layout import hanging, whole_words
+from pinprof.report.source import Quoting
+from pinprof.report.words import begun, place, printable, untold
+from pinprof.rules import Finding, Findings, finding_of_verdict
+from pinprof.units import counted, duration, percent, shortened
+
+MOST = 3
+"""Findings that are named."""
+WORTH = 0.01
+"""One that saves a smaller share of the step is left to the full report."""
+INDENT = 5
+LONGEST = 220
+"""Characters of what was seen of a finding without a place."""
+LEAST_CODE = 24
+"""Characters of a line of code that tell it; with less room it stands below its place."""
+
+
+def chosen(findings: Findings, profile: Profile) -> list[Finding]:
+    """Return the findings worth doing: that of the verdict first, then those that save most.
+
+    Where none alone saves much but all do together, the first ones.
+    """
+    of_verdict, step = finding_of_verdict(findings), profile.step_ns or 0.0
+    first = [] if of_verdict is None else [findings[of_verdict]]
+    ordered = first + [each for place, each in enumerate(findings) if place != of_verdict]
+    worth = [finding for finding in ordered if _brings(finding) >= WORTH * step]
+    joint = findings.joint.saving_ns if findings.joint else 0.0
+    return (worth or (ordered if joint >= WORTH * step > 0 else []))[:MOST]
+
+
+def _brings(finding: Finding) -> float:
+    """Return what a fix saves in ns, at most or for certain; one whose worth nothing tells may be worth any time."""
+    if finding.saving is not None:
+        return finding.saving.saving_ns
+    if finding.most_ns is not None:
+        return finding.most_ns
+    return finding.evidence.cost_ns or float("inf")
+
+
+def change_lines(
+    number: int, finding: Finding, profile: Profile, quoting: Quoting, width: int
+) -> Iterator[RenderableType]:
+    """Yield a finding in up to three lines for a terminal of this width."""
+    what = Text.assemble((saves(finding, profile), "green"), f": {finding.title} ", (f"({finding.rule.id})", "dim"))
+    yield hanging(Text(f"{number:>3}. "), what)
+    yield from _where(finding, quoting, width)
+    yield hanging(Text(" " * INDENT + "→ "), Text(begun(to_do(finding))))
+
+
+def saves(finding: Finding, profile: Profile) -> str:
+    """Return what fixing a finding alone saves, with its share of the step."""
+    saving, step = finding.saving, profile.step_ns
+    if saving is None:
+        return untold(finding) or f"{duration(finding.evidence.cost_ns)} of idle GPU or copies go with it"
+    if not saving.saving_ns:
+        return "saves nothing alone"
+    verb = "may save" if saving.range_ns[0] <= 0 else "saves"
+    return f"{verb} {duration(saving.saving_ns)}" + (f", {percent(saving.saving_ns / step)}" if step else "")
+
+
+def to_do(finding: Finding) -> str:
+    """Return what to change, in a few words."""
+    if finding.rule.change:
+        return finding.rule.change.to
+    return finding.rule.fix.split(". ")[0].rstrip(".")
+
+
+def seen(finding: Finding) -> str:
+    """Return what was seen of a finding that has no place, in a line or two."""
+    first, *more = printable(finding.evidence.text).split("; ")
+    both = "; ".join((first, *more[:1]))
+    return both if len(both) <= LONGEST else shortened(first, LONGEST)
+
+
+def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
+    """Yield the place of a finding with its line of code, as far as they are known."""
+    at = finding.evidence.place
+    named = printable(str(at)) if at.line is not None else printable(place(at))
+    if not named and finding.rule.family == "gpu":
+        return  # what its title says, and the name of a kernel
+    if not named:
+        yield Padding(Text(seen(finding), "dim"), (0, 0, 0, INDENT))
+        return
+    more = len(finding.sites) - 1
+    others = f"  and {counted(more, 'more place')}" if more else ""
+    where, code = whole_words(named, max(width - INDENT - 1, LEAST_CODE)), quoting.line(at)
+    room = width - INDENT - cell_len(where) - cell_len(others) - 2
+    if code and room < LEAST_CODE:
+        yield Padding(Text(where + others, "dim"), (0, 0, 0, INDENT))
+        yield Padding(Text(shortened(code, width - INDENT - 2)), (0, 0, 0, INDENT + 2))
+        return
+    shown = f"  {code if cell_len(code) <= room else code[: room - 1] + '…'}" if code else ""
+    yield Padding(Text.assemble((where, "dim"), shown, (others, "dim")), (0, 0, 0, INDENT))

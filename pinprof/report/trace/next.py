@@ -1,0 +1,40 @@
+"""What to do after a report: the change to try first, as options of `pinprof whatif`."""
+
+import shlex
+
+from pinprof.measurement.profile import Profile
+from pinprof.report.trace.changes import chosen
+from pinprof.rules import Finding, Findings
+
+PINNED = "--pin --non-blocking"
+OPTIONS = {
+    "PIN101": PINNED,
+    "PIN102": PINNED,
+    "PIN104": PINNED,
+    "PIN105": PINNED,
+    "PIN301": "--overlap-copies",
+    "PIN302": "--overlap-copies",
+    "PIN303": "--drop-allocs",
+    "PIN601": "--cuda-graph step",
+    "PIN602": "--fused-optimizer",
+}
+"""What makes the change of a rule in the recorded program."""
+
+
+def next_command(profile: Profile, findings: Findings) -> str:
+    """Return the command that predicts the first change worth doing; without one, that which compares all changes.
+
+    Nothing where the trace is not fit for predictions.
+    """
+    if not profile.gpus or profile.withheld.estimate:
+        return ""
+    options = next(filter(None, map(options_of, chosen(findings, profile))), "")
+    return f"pinprof whatif {shlex.quote(profile.path)} {options}".rstrip()
+
+
+def options_of(finding: Finding) -> str:
+    """Return the options of `pinprof whatif` for the change that a finding asks for; nothing where there are none."""
+    if finding.rule.family == "waits" and finding.saving is not None:
+        named = finding.evidence.place.names
+        return f"--drop-syncs {shlex.quote(named[0])}" if named and not finding.evidence.sites else "--drop-syncs all"
+    return OPTIONS.get(finding.rule.id, "")

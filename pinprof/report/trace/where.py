@@ -1,0 +1,63 @@
+"""Where the step goes, as one bar for the terminal."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from pinprof.analyses.parts import MeanStep
+from pinprof.measurement.profile import Profile
+from pinprof.phrases import IDLE
+from pinprof.report.bar import Part, drawn, legend
+from pinprof.report.trace.step import MOST, OUTSIDE, busiest, idle_times, of_step
+
+WIDEST = 96
+"""Columns of a bar; a wider one tells no more."""
+INDENT = 2
+KERNEL, COLLECTIVE, COPY, MEMSET, NOTHING = "█▒▓=░"
+"""What draws the parts of a step."""
+LATE_PYTHON = "waits for Python code"
+"""What the GPU does where launches come late because the host runs no op."""
+CAUSES = IDLE | {OUTSIDE: "before its first work and after its last"}
+
+
+def step_bar(profile: Profile, width: int, cause: str | None = None) -> Iterator[RenderableType]:
+    """Yield the step of the GPU that works most as a bar with its legend; nothing where that is not known.
+
+    `cause` is that of the verdict.
+    """
+    mean = busiest(profile)
+    if mean is None or not mean.length_ns:
+        return
+    room = min(width - 2 * INDENT, WIDEST)
+    parts = step_parts(profile, mean, cause)
+    yield Padding(Text(drawn(parts, room)), (0, 0, 0, INDENT))
+    for line in legend(parts, room):
+        yield Padding(Text(line), (0, 0, 0, INDENT))
+    others = [of_step(each.idle_ns, each) for each in profile.parts if each is not mean]
+    if others:
+        named = "the other GPU is" if len(others) == 1 else f"the other {len(others)} GPUs are"
+        yield Padding(Text(f"This is GPU {mean.device}; {named} idle for {', '.join(others)}."), (0, 0, 0, INDENT))
+
+
+def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> list[Part]:
+    """Return the parts of a mean step, which add up to it."""
+    return [
+        Part("kernels", KERNEL, mean.compute_ns - mean.talking_ns + mean.both_ns),
+        Part("collectives alone", COLLECTIVE, mean.talking_ns),
+        Part("copies alone", COPY, mean.copy_ns),
+        Part("memsets", MEMSET, mean.memset_ns),
+        Part("GPU idle", NOTHING, mean.idle_ns, why_idle(profile, mean, cause)),
+    ]
+
+
+def why_idle(profile: Profile, mean: MeanStep, of_step: str | None = None) -> str:
+    """Return what the GPU does while it is idle; nothing where that is not known."""
+    times = idle_times(profile, next(gpu for gpu in profile.gpus if gpu.device == mean.device))
+    if profile.withheld.causes or not any(times.values()):
+        return ""
+    cause = max(times, key=lambda cause: times[cause])
+    return ("mostly " if times[cause] < MOST * sum(times.values()) else "") + (
+        LATE_PYTHON if (cause, of_step) == ("host_wait", "python") else CAUSES[cause]
+    )

@@ -1,0 +1,133 @@
+"""`pinprof` alone, with a file instead of a command, with a wrong word; its help by use; completion."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from command_line import copying_trace, invoke, is_one_line_error
+
+from pinprof.cli import main
+from pinprof.cli.group import SECTIONS
+from pinprof.cli.terminal import page_options
+
+
+def test_alone_it_says_what_to_try() -> None:
+    result = invoke()
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert [line.split()[:2] for line in result.stdout.splitlines() if line.startswith("  ")] == [
+        ["pinprof", name] for name in ("run", "report", "whatif")
+    ]
+    assert "pinprof --help" in result.stdout
+
+
+def test_help_has_each_command_once_by_use() -> None:
+    named = [name for _, commands in SECTIONS for name, _ in commands]
+    assert sorted(named) == sorted(set(named))
+    text = invoke("--help").stdout
+    for name in main.commands:
+        assert sum(line.startswith(f"  {name} ") for line in text.splitlines()) == 1
+    assert text.index("Record and report:") < text.index("Change and compare:") < text.index("Look closer:")
+    assert "_PINPROF_COMPLETE=bash_source" in text
+
+
+def test_a_trace_alone_is_reported_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = copying_trace(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    expected = invoke("report", trace.name, "--full")
+    for words in ((trace.name,), (".",), ("*.json.gz",), (f"file://{trace}",)):
+        assert invoke(*words).exit_code == 0
+    assert invoke(trace.name, "--full").stdout == expected.stdout
+    assert invoke("-", given=trace.read_bytes()).exit_code == 0
+
+
+def test_a_script_alone_is_run(tmp_path: Path) -> None:
+    result = invoke(tmp_path / "train.py", "--epochs", "1")
+    assert is_one_line_error(result)
+    assert result.stderr == f"Error: {tmp_path}/train.py: no such script\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("repotr", "neither a command nor a file; did you mean pinprof report?"),
+        ("Whatif", "neither a command nor a file; did you mean pinprof whatif?"),
+        ("xyzzy", "xyzzy is neither a command nor a file (pinprof --help explains)"),
+        ("no.json", "no.json: no such file"),
+    ],
+)
+def test_a_wrong_word_is_one_line(word: str, said: str) -> None:
+    result = invoke(word)
+    assert is_one_line_error(result)
+    assert said in result.stderr.replace("main --help", "pinprof --help")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("train.py", "is a Python script, not a trace; to record it: pinprof run "),
+        ("job.nsys-rep", "is a report of Nsight Systems; pinprof reads traces of torch.profiler"),
+        ("events.out.tfevents.1.host", "is an event file of TensorBoard; the trace is a .pt.trace.json beside it"),
+        ("train.ipynb", "is a notebook, not a trace"),
+    ],
+)
+def test_a_file_that_its_name_tells_to_be_no_trace_is_named(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / name).write_bytes(b"anything")
+    result = invoke("report", tmp_path / name)
+    assert is_one_line_error(result)
+    assert said in result.stderr
+
+
+def test_a_trace_given_to_run_is_named(tmp_path: Path) -> None:
+    trace = copying_trace(tmp_path)
+    result = invoke("run", trace)
+    assert is_one_line_error(result)
+    assert f"is no Python script; to report on a trace: pinprof report {trace}" in result.stderr
+
+
+def test_a_wrong_option_is_one_line_with_the_right_one(tmp_path: Path) -> None:
+    result = invoke("report", copying_trace(tmp_path), "--htlm", "x.html")
+    assert is_one_line_error(result)
+    assert "--html" in result.stderr
+
+
+COLORFUL = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS")
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, (100, False)),
+        ({"COLUMNS": "72"}, (72, False)),
+        ({"COLUMNS": "wide"}, (100, False)),
+        ({"COLUMNS": "7"}, (40, False)),
+        ({"FORCE_COLOR": "1"}, (100, True)),
+        ({"CLICOLOR_FORCE": "1"}, (100, True)),
+        ({"CLICOLOR_FORCE": "0"}, (100, False)),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, (100, False)),
+    ],
+)
+def test_a_pipe_has_the_width_and_the_colours_that_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    environment: Mapping[str, str],
+    expected: tuple[int, bool],
+) -> None:
+    for name in COLORFUL:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with capfd.disabled():
+        pass
+    assert page_options() == expected
+
+
+def test_a_stream_of_ascii_gets_plain_characters(tmp_path: Path) -> None:
+    from click.testing import CliRunner  # noqa: PLC0415  with an encoding of its own
+
+    trace = copying_trace(tmp_path)
+    result = CliRunner(charset="ascii").invoke(main, ["report", str(trace)])
+    assert result.exit_code == 0
+    assert result.stdout.isascii()
+    assert "#" in result.stdout
+    assert "\\u" not in result.stdout

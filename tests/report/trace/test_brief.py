@@ -1,0 +1,151 @@
+"""The short report: what it says, in how many lines, and that it says where to change what."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from detector import detector
+from recordings import TRACES, analysis_of
+from trace_builder import TraceBuilder, without_known_events
+
+from pinprof.analyses.idle import IDLE_CAUSES
+from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.syncs import CAUSES
+from pinprof.analysis import analyse
+from pinprof.report.source import Code
+from pinprof.report.trace.brief import to_text
+from pinprof.report.trace.next import next_command
+from pinprof.report.trace.text import to_text as to_full_text
+from pinprof.trace import read_trace
+
+WIDTH = 100
+NAMES = (
+    "clean",
+    "empty_cache",
+    "loss_item_host_work.stack",
+    "mask_loss.stack",
+    "pageable_blocking.stack",
+    "small_kernels",
+    "launches/bert.before",
+    "pairs/everything_at_once.before",
+    "ranks/sleeping_rank.rank1.before",
+)
+CODES = [code for code in (*CAUSES, *IDLE_CAUSES, *REASONS) if "_" in code]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Find no source: whether the project's files are older than its traces depends on how it was checked out."""
+    monkeypatch.chdir(tmp_path)
+
+
+def text_of(builder: TraceBuilder, folder: Path, width: int = WIDTH, code: Code = Code()) -> str:  # noqa: B008
+    analysis = analyse(read_trace(builder.write(folder / "trace.json")))
+    return to_text(analysis.profile, analysis.findings, width=width, code=code).replace(f"{folder}/", "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_short_report_reads_as_kept(name: str, golden: Callable[[str, str], None]) -> None:
+    analysis = analysis_of(TRACES / f"{name}.json.gz")
+    text = to_text(analysis.profile, analysis.findings, width=WIDTH).replace(f"{TRACES}/", "")
+    golden(f"brief-{name.replace('/', '-')}.txt", text)
+    assert len(text.splitlines()) <= 26
+    assert max(map(len, text.splitlines())) <= WIDTH
+    full = to_full_text(analysis.profile, analysis.findings, width=WIDTH, full=True)
+    assert not [code for code in CODES if code in text + full]
+
+
+def test_a_trace_of_two_gpus_names_the_one_that_is_drawn(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 100, 500, launch=start + 50)
+        builder.kernel(start + 100, 300, launch=start + 60, device=1)
+    text = text_of(builder, tmp_path)
+    assert "This is GPU 0; the other GPU is idle for 70 %." in text
+    assert text.count("the host runs no op and no call") == 1  # once, by the finding
+
+
+def test_a_trace_of_the_host_alone_says_how_to_record_the_gpu_once(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 100 * number, 90)
+        builder.op("aten::add", 100 * number + 10, 5)
+    text = text_of(builder, tmp_path)
+    assert "100 µs per step as traced; no work of a GPU was recorded." in text
+    assert text.count("ProfilerActivity.CUDA") == 1
+    assert "█" not in text
+
+
+def test_a_trace_of_something_else_is_said_to_be_that(tmp_path: Path) -> None:
+    assert "\nNo event of torch is in this trace" in text_of(without_known_events(), tmp_path)
+
+
+def test_a_trace_that_is_less_than_it_seems_says_what_it_cannot_tell(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        builder.step(number, 1000 * number, 990)
+        builder.kernel(1000 * number + 100, 300, launch=1000 * number + 50)
+        builder.call("cudaLaunchKernel", 1000 * number + 600, 5)
+    text = " ".join(text_of(builder, tmp_path).split())
+    assert "Note: No GPU work of 3 launches (43 %): the GPU worked where it seems idle. This trace cannot tell" in text
+    assert "what waits leave idle. Record again, fewer steps or without stacks" in text
+    assert "not shown" not in text
+
+
+SOURCE = "\ndef train():\n    for x in loader:\n        losses.append(loss(model(x)).item())\n"
+
+
+def waiting(folder: Path) -> TraceBuilder:
+    """Return steps that wait at a line of a source file, which this writes before the trace."""
+    (folder / "train.py").write_text(SOURCE)
+    os.utime(folder / "train.py", (1, 1))
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.function("train.py(2): train", start + 1, 980)
+        builder.kernel(start + 10, 300, launch=start + 5)
+        builder.op("aten::item", start + 20, 400)
+        builder.call("cudaStreamSynchronize", start + 25, 390)
+        builder.function("<built-in method item of Tensor object at 0x7f00>", start + 15, 410)
+        builder.kernel(start + 600, 380, launch=start + 590)
+    return builder
+
+
+def test_the_line_to_change_is_quoted_unless_it_is_to_be_shared(tmp_path: Path) -> None:
+    text = text_of(waiting(tmp_path), tmp_path)
+    assert "`.item()` waits for the GPU (PIN201)\n     train.py:4  losses.append(loss(model(x)).item())\n" in text
+    shared = text_of(waiting(tmp_path), tmp_path, code=Code(quotes=False))
+    assert "     train.py:4\n" in shared
+    assert "losses" not in shared
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_place_stays_whole_at_any_width(tmp_path: Path, width: int) -> None:
+    text = text_of(waiting(tmp_path), tmp_path, width)
+    assert "     train.py:4" in text
+    assert max(map(len, text.splitlines()[1:])) <= width
+
+
+def test_what_comes_next_makes_the_first_change(tmp_path: Path) -> None:
+    nexts = {}
+    for name in ("loss_item_host_work", "pageable_blocking", "small_kernels", "empty_cache", "mask_loss.stack"):
+        analysis = analysis_of(TRACES / f"{name}.json.gz")
+        command = next_command(analysis.profile, analysis.findings)
+        nexts[name] = command.removeprefix(f"pinprof whatif {TRACES}/{name}.json.gz").strip()
+    assert nexts == {
+        "loss_item_host_work": "--drop-syncs pinprof/workloads/waits.py:58",
+        "pageable_blocking": "--pin --non-blocking",
+        "small_kernels": "--cuda-graph step",
+        "empty_cache": "--drop-allocs",
+        "mask_loss.stack": "--drop-syncs all",
+    }
+    analysis = analyse(read_trace(without_known_events().write(tmp_path / "empty.json")))
+    assert next_command(analysis.profile, analysis.findings) == ""
+
+
+def test_a_finding_without_a_line_says_what_was_seen(tmp_path: Path) -> None:
+    assert "the host runs no op and no call for 1.28 ms per step" in text_of(detector(), tmp_path)
