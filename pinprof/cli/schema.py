@@ -2,8 +2,8 @@
 
 import click
 
-from pinprof.cli.names import closest
-from pinprof.cli.terminal import fail, show
+from pinprof.cli.names import chosen
+from pinprof.cli.terminal import show
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -32,7 +32,5 @@ def schema(name: str | None) -> None:
         for known, document in DOCUMENTS.items():
             show(f"{known:8} {document.meaning}\n")
         return
-    found = closest(name, DOCUMENTS)
-    if found is None:
-        fail(f"{name}: there is no such schema; there are {', '.join(DOCUMENTS)}")
+    found = chosen(name, DOCUMENTS, f"schema; there are {', '.join(DOCUMENTS)}")
     show(json.dumps(to_schema(DOCUMENTS[found]), indent=2, ensure_ascii=False) + "\n")
