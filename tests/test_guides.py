@@ -67,6 +67,40 @@ def test_a_guide_looks_plain_in_a_terminal() -> None:
     assert to_list(guides(), width=90).count("\n") >= len(ORDER)
 
 
+SAMPLE = re.compile(r"<!-- output of pinprof (.*) -->\n```text\n(.*?)```", re.DOTALL)
+SHOWN = 14
+"""Lines of an output that the README shows."""
+
+
+def test_the_readme_shows_what_pinprof_prints(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    monkeypatch.chdir(ROOT)
+    text = README.read_text()
+    found = SAMPLE.search(text)
+    assert found
+    printed = invoke(*found[1].split()).stdout.splitlines(keepends=True)
+    sample = "".join(printed[:SHOWN])
+    if pytestconfig.getoption("--update-golden"):
+        README.write_text(text := text[: found.start(2)] + sample + text[found.end(2) :])
+    assert sample in text
+
+
+def test_the_readme_can_be_read_in_three_minutes() -> None:
+    assert len(README.read_text().splitlines()) <= 220
+
+
+def test_the_readme_lists_the_guides() -> None:
+    listed = re.findall(r"^\| \[(.*?)\]\(pinprof/guides/(.*?)\.md\) \| (.*) \|$", README.read_text(), re.MULTILINE)
+    assert listed == [(guide.title, guide.name, guide.summary) for guide in guides()]
+
+
+def test_the_readme_says_what_each_dependency_is_for() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    needed = project.split("\ndependencies = [")[1].split("\ndev = [")[0]
+    packages = set(re.findall(r'^\s*(?:\w+ = \[)?"([\w.-]+)[>=]', needed, re.MULTILINE))
+    table = README.read_text().split("## What it depends on")[1].split("## ")[0]
+    assert packages == set(re.findall(r"`([\w.-]+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
+
+
 # ---------------------------------------------------------------- links
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|src=\"([^\"]+)\"")
