@@ -101,6 +101,20 @@ def test_the_readme_says_what_each_dependency_is_for() -> None:
     assert packages == set(re.findall(r"`([\w.-]+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
 
 
+def test_the_guide_on_waits_names_every_cause_with_its_rule() -> None:
+    """Those that PIN213 is for are of an environment variable, not of code."""
+    text = (ROOT / "pinprof" / "guides" / "hidden-synchronizations.md").read_text()
+    told = {
+        (cause, rule)
+        for _, causes, rules in re.findall(r"^\| (.*) \| (.*) \| (PIN.*) \|$", text, re.MULTILINE)
+        for cause in re.findall(r"`(\w+)`", causes)
+        for rule in re.findall(r"PIN\d+", rules)
+    }
+    known = {(cause, rule.id) for rule in RULES for cause in rule.causes if rule.id != "PIN213"}
+    assert known <= told
+    assert {cause for cause, _ in told} == {cause for cause, _ in known}
+
+
 # ---------------------------------------------------------------- links
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|src=\"([^\"]+)\"")
@@ -239,9 +253,9 @@ def look_at(block: Block) -> None:
             assert hasattr(pinprof, node.attr) or node.attr == "hta"
 
 
-def names() -> dict[str, Any]:
+def names(device: str = "cpu") -> dict[str, Any]:
     """Return what the code takes as given: a training loop, as its reader has one."""
-    model = torch.nn.Linear(4, 2)
+    model = torch.nn.Linear(4, 2, device=device)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
     def train_step(model: torch.nn.Module, batch: torch.Tensor) -> None:
@@ -254,12 +268,55 @@ def names() -> dict[str, Any]:
         "pytest": pytest,
         "torch": torch,
         "model": model,
-        "batch": torch.ones(8, 4),
+        "batch": torch.ones(8, 4, device=device),
         "loader": DataLoader(torch.ones(800, 4), batch_size=8),  # type: ignore[arg-type]
-        "train": lambda batch: train_step(model, batch),
+        "train": lambda *given: train_step(model, given[0] if len(given) == 1 else torch.ones(8, 4, device=device)),
         "train_step": train_step,
         "Trainer": lambda *_, **options: options,
     }
+
+
+GIVEN = """
+import pytest
+import torch
+
+@pytest.fixture
+def model():
+    return torch.nn.Linear(4, 2, device="cuda")
+
+@pytest.fixture
+def batch():
+    return torch.ones(8, 4, device="cuda")
+
+@pytest.fixture
+def batches(batch):
+    return [batch] * 3
+
+def train_step(model, batch):
+    model(batch).sum().backward()
+
+def train_epoch(model, batches):
+    for batch in batches:
+        train_step(model, batch)
+
+def validate(model):
+    next(iter(model.parameters())).sum().item()
+
+"""
+"""What the tests in the guides take as given."""
+
+
+@pytest.mark.gpu
+@each_text
+def test_code_for_a_gpu_runs(path: Path, pytester: pytest.Pytester) -> None:
+    for block in blocks(path):
+        if block.language != "python" or "gpu" not in block.marks:
+            continue
+        if "def test_" in block.text:
+            pytester.makepyfile(GIVEN + block.text)
+            pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+        else:
+            exec(block.text, names("cuda"))
 
 
 def test_an_option_that_does_not_exist_is_noticed() -> None:
