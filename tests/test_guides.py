@@ -22,7 +22,7 @@ from pinprof.rules import RULES
 
 TEXTS = [README, *GUIDES]
 GENERATED = {"json", "json-fields"}
-MOST_LINES, WIDEST_CODE = 200, 100
+MOST_LINES, WIDEST_CODE = 200, 88
 PYTHON = {"PYTHONPATH=.", "python"}
 OTHERS = {"cd", "dask", "export", "gzip", "head", "jq", "pip", "source", "ssh"}
 """Commands that are not ours."""
