@@ -17,7 +17,7 @@ import termios
 from pathlib import Path
 
 from chromium import chromium
-from playwright.sync_api import Browser, ViewportSize
+from playwright.sync_api import Browser
 from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
@@ -25,10 +25,13 @@ from rich.text import Text
 RECORDING = "traces/loss_item_host_work.stack.json.gz"
 GUIDES = Path("pinprof/guides")
 COLUMNS, LINES = 104, 30
-WINDOW: ViewportSize = {"width": 1200, "height": 780}
+WIDTH = 1280
 TERMINAL = """\
 <body style="margin: 0; background: {background}">
-<pre style="color: {foreground}; margin: 0; padding: 16px; font: 14px/1.45 'DejaVu Sans Mono', monospace">{code}</pre>
+<style>
+pre {{ display: inline-block; margin: 0; padding: 16px 24px; font: 14px/1.45 'DejaVu Sans Mono', monospace }}
+</style>
+<pre style="color: {foreground}">{code}</pre>
 """
 
 
@@ -63,13 +66,13 @@ def main() -> None:
         shown = report("--html", str(page)).splitlines()[:LINES]
         terminal.write_text(as_html("\n".join([f"$ pinprof report {Path(RECORDING).name}", *shown])))
         take(browser, terminal, "terminal.png", "pre")
-        take(browser, page, "page.png", "body")
-        take(browser, page, "timeline.png", "#timeline-heading-1")
+        take(browser, page, "page.png", "body", 1060)
+        take(browser, page, "timeline.png", "#timeline-heading-1", 780)
 
 
-def take(browser: Browser, file: Path, name: str, element: str) -> None:
+def take(browser: Browser, file: Path, name: str, element: str, height: int = 800) -> None:
     """Take the picture of a window with an element at its top; of a terminal, of the text alone."""
-    tab = browser.new_page(viewport=WINDOW)
+    tab = browser.new_page(viewport={"width": WIDTH, "height": height})
     tab.goto(file.as_uri())
     shown = tab.locator(element)
     shown.evaluate("element => element.scrollIntoView()")

@@ -13,6 +13,7 @@ from pinprof.cli import main
 
 README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "pinprof" / "guides").glob("*.md"))
+FILE = re.compile(r"\.(py|json|json\.gz)$")
 FENCED = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -74,6 +75,8 @@ def parse(words: tuple[str, ...]) -> None:
     """Parse the words of a pinprof command as click does, without running it. Raises click.UsageError."""
     command: click.Command = main
     rest = list(words)
+    if rest and FILE.search(rest[0]):  # a file means a command
+        rest.insert(0, "run" if rest[0].endswith(".py") else "report")
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
         found = command.get_command(click.Context(command), name)
