@@ -79,7 +79,7 @@ def test_the_readme_shows_what_pinprof_prints(monkeypatch: pytest.MonkeyPatch, p
     found = SAMPLE.search(text)
     assert found
     printed = invoke(*found[1].split()).stdout.splitlines(keepends=True)
-    sample = "".join(printed[:SHOWN])
+    sample = "".join(printed[:SHOWN]).rstrip() + "\n"
     if pytestconfig.getoption("--update-golden"):
         README.write_text(text := text[: found.start(2)] + sample + text[found.end(2) :])
     assert sample in text
