@@ -1,4 +1,4 @@
-"""Makes of a recorded bench its page, and the tables of the README: verdicts, and figures beside the published ones.
+"""Makes of a recorded bench its page, and the tables of traces/BENCH.md: verdicts, and figures beside published ones.
 
 PYTHONPATH=. python scripts/bench_page.py traces/bench.json traces/bench.html > bench.md
 """

@@ -3,7 +3,6 @@
 Each of the first took minutes, or would not have ended.
 """
 
-import json
 import os
 import threading
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from time import process_time
 
 import pytest
 from command_line import invoke, is_one_line_error
+from fitting import fitting
 from trace_builder import TraceBuilder
 
 from pinprof.trace import files
@@ -75,7 +75,7 @@ def test_long_names_are_cut_for_people_and_whole_in_json(tmp_path: Path) -> None
     result = invoke("report", trace, "--html", str(page))
     assert len(result.stdout) < 20_000
     assert "x" * 3_000 not in page.read_text()
-    sites = json.loads(invoke("report", trace, "--json", "-").stdout)["traces"][0]["syncs"]["sites"]
+    sites = fitting(invoke("report", trace, "--json", "-").stdout)["traces"][0]["syncs"]["sites"]
     assert {site["op"] for site in sites} == {LONG}
 
 

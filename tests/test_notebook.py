@@ -1,6 +1,5 @@
 """The report as an object, and the one call that records a step."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from fitting import fitting
 from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
@@ -64,7 +64,7 @@ def test_a_report_can_rest_on_the_bench_of_a_machine(tmp_path: Path) -> None:
     assert f"c{rates}" in " ".join(str(report).split())
     assert f"C{rates}." in report._repr_html_()
     report.json(tmp_path / "report.json")
-    assert json.loads((tmp_path / "report.json").read_text())["machine"] == {"gpu": "NVIDIA H100 80GB HBM3"}
+    assert fitting((tmp_path / "report.json").read_text())["machine"] == {"gpu": "NVIDIA H100 80GB HBM3"}
     with pytest.raises(PinprofError, match="No such file or directory; measure it with: pinprof bench --json"):
         analyze(TRACE, machine=tmp_path / "missing.json")
 
@@ -126,7 +126,7 @@ def test_the_files_are_the_page_and_the_json(report: Report, tmp_path: Path) -> 
     report.html(tmp_path / "out.html")
     report.json(tmp_path / "out.json")
     assert (tmp_path / "out.html").read_text().startswith("<!DOCTYPE html>")
-    assert json.loads((tmp_path / "out.json").read_text())["schema"].startswith("pinprof.report/")
+    assert fitting((tmp_path / "out.json").read_text())["schema"].startswith("pinprof.report/")
 
 
 def test_reading_and_showing_load_no_torch() -> None:
@@ -236,7 +236,7 @@ def test_a_comparison_shows_itself_and_writes_what_the_command_writes(report: Re
     made.html(tmp_path / "page.html")
     made.json(tmp_path / "made.json")
     assert (tmp_path / "page.html").read_text() == frame["srcdoc"]
-    assert json.loads((tmp_path / "made.json").read_text())["schema"] == "pinprof.compare/1"
+    assert fitting((tmp_path / "made.json").read_text())["schema"] == "pinprof.compare/1"
     with pytest.raises(PinprofError, match="exists already"):
         made.json(tmp_path / "made.json")
 

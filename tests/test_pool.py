@@ -1,6 +1,5 @@
 """The traces of a job measured in processes of this machine and on a Dask cluster, some of which die meanwhile."""
 
-import json
 import os
 import pickle
 import signal
@@ -18,6 +17,7 @@ import pytest
 from bench_builder import H200, BenchBuilder, gbps
 from click.testing import CliRunner, Result
 from command_line import copying_trace
+from fitting import fitting
 from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
@@ -251,7 +251,7 @@ def test_a_program_measures_a_job_with_a_client_of_its_own(client: Any, tmp_path
     assert list(report.skipped) == [str(tmp_path / "broken.json")]
     assert client.status == "running"
     report.json(tmp_path / "job.json")
-    assert json.loads((tmp_path / "job.json").read_text())["ranks"]["world_size"] == 3
+    assert fitting((tmp_path / "job.json").read_text())["ranks"]["world_size"] == 3
 
 
 def test_what_is_no_job_is_an_error(tmp_path: Path) -> None:

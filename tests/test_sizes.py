@@ -1,11 +1,11 @@
 """Copies of which the trace does not tell the size, or tells one that no copy has: unknown is not nothing."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fitting import fitting
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.copies import Copied
@@ -108,7 +108,7 @@ def test_recorded_sizes_are_not_reported(tmp_path: Path) -> None:
 
 def test_json_has_null_for_a_size_that_is_unknown(tmp_path: Path) -> None:
     analysis = analysed(copying(None), tmp_path)
-    document: dict[str, Any] = json.loads(to_json([(analysis.profile, analysis.findings)]))
+    document: dict[str, Any] = fitting(to_json([(analysis.profile, analysis.findings)]))
     (copies,) = document["traces"][0]["copies"]
     assert (copies["bytes"], copies["unsized"], copies["bandwidth_gbps"]) == (None, 3, None)
 

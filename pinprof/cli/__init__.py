@@ -10,6 +10,7 @@ from pinprof.cli.export import export
 from pinprof.cli.group import Pinprof
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
+from pinprof.cli.schema import schema
 from pinprof.cli.whatif import verify, whatif
 from pinprof.cli.workload import workload
 from pinprof.version import VERSION
@@ -38,5 +39,5 @@ def main() -> None:
     """  # noqa: D301  click looks for the backspace itself
 
 
-for _command in (run, report, timeline, whatif, verify, compare, explain, check, export, bench, workload):
+for _command in (run, report, timeline, whatif, verify, compare, explain, check, export, bench, workload, schema):
     main.add_command(_command)

@@ -17,7 +17,7 @@ Try:
   pinprof report trace.json.gz       report on a trace that torch.profiler wrote
   pinprof whatif trace.json.gz       predict what a change of the code would bring
 
-Help: pinprof --help lists all commands, pinprof COMMAND --help explains one.
+Help: pinprof --help lists all commands, and pinprof explain all guides and rules.
 """
 SECTIONS = (
     (
@@ -25,7 +25,7 @@ SECTIONS = (
         (
             ("run", "Run a training script, record some of its steps, and report on them."),
             ("report", "Say why a recorded step is slow, and what to change."),
-            ("explain", "Explain a rule in full: what it looks at, why it costs, what to write instead."),
+            ("explain", "Explain a rule, or show a guide, such as recording or what-if."),
         ),
     ),
     (
@@ -42,6 +42,7 @@ SECTIONS = (
         (
             ("timeline", "Draw the interactive timeline of a trace."),
             ("export", "Write a trace again with pinprof's own tracks, for Perfetto."),
+            ("schema", "Print the JSON Schema of what a command writes with --json."),
         ),
     ),
     (

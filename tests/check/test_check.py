@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from check_traces import checked, hidden_copy, item, measured, pageable, plain, with_waits
 from detector import WAITS, detector
+from fitting import fitting
 from one_after_another import STEP_US, STEPS, one_after_another
 from recordings import TRACES, WORKLOADS, analysis_of, mostly_slow
 from trace_builder import TraceBuilder, without_known_events
@@ -230,7 +231,7 @@ def test_every_quantity_has_a_limit() -> None:
 def report_of(builder: TraceBuilder, folder: Path, **changes: Any) -> Path:
     trace = read_trace(builder.write(folder / "before.json"))
     profile = measure(trace)
-    document = json.loads(to_json([(profile, find(profile, trace))]))
+    document = fitting(to_json([(profile, find(profile, trace))]))
     document["traces"][0].update(changes)
     path = folder / "baseline.json"
     path.write_text(json.dumps(document))
@@ -400,7 +401,7 @@ def test_traces_are_matched_by_rank_else_by_position(tmp_path: Path) -> None:
         builder = plain()
         builder.metadata["distributedInfo"] = {"rank": rank, "world_size": 3}
         now.append(measured(builder, tmp_path))
-    report = json.loads(report_of(plain(), tmp_path).read_text())
+    report = fitting(report_of(plain(), tmp_path).read_text())
     report["traces"] = [report["traces"][0] | {"rank": rank, "path": f"rank{rank}"} for rank in (0, 1, 2)]
     path = tmp_path / "three.json"
     path.write_text(json.dumps(report))
@@ -798,7 +799,7 @@ def test_a_wrong_config_is_one_line_with_the_file_and_the_key(tmp_path: Path, te
 
 def without_libraries(report: Path) -> Path:
     """Turn a report into one of a pinprof that did not tell waits apart by library."""
-    document = json.loads(report.read_text())
+    document = fitting(report.read_text())
     for site in document["traces"][0]["syncs"]["sites"]:
         del site["library"]
     report.write_text(json.dumps(document))

@@ -13,6 +13,7 @@ import torch
 from bench_builder import H200, BenchBuilder, gbps
 from command_line import copying_trace, invoke, is_one_line_error
 from detector import detector
+from fitting import fitting
 from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
@@ -117,11 +118,11 @@ def test_report_writes_json_beside_the_text(trace: Path, tmp_path: Path) -> None
     result = invoke("report", trace, "--json", out)
     assert result.exit_code == 0
     assert f"Wrote {out}" in result.stderr
-    assert json.loads(out.read_text())["schema"] == "pinprof.report/1"
+    assert fitting(out.read_text())["schema"] == "pinprof.report/1"
 
 
 def test_report_prints_nothing_but_json_to_standard_output(trace: Path) -> None:
-    assert len(json.loads(invoke("report", trace, "--json", "-").stdout)["traces"]) == 1
+    assert len(fitting(invoke("report", trace, "--json", "-").stdout)["traces"]) == 1
 
 
 def test_report_of_a_folder_has_every_trace_in_it_and_skips_the_rest_with_a_word(trace: Path) -> None:
@@ -129,7 +130,7 @@ def test_report_of_a_folder_has_every_trace_in_it_and_skips_the_rest_with_a_word
     (trace.parent / "notes.json").write_text("{}")
     (trace.parent / "README.md").write_text("no trace by its name")
     result = invoke("report", trace.parent, "--json", "-")
-    assert len(json.loads(result.stdout)["traces"]) == 2
+    assert len(fitting(result.stdout)["traces"]) == 2
     assert result.stderr.count("Skipped: ") == 1
     assert "notes.json" in result.stderr
 
@@ -386,7 +387,7 @@ def test_whatif_without_an_option_compares_the_usual_changes(trace: Path) -> Non
     assert result.exit_code == 0
     assert "--overlap-copies" in result.stdout
     assert f"Next: pinprof whatif {trace} --" in result.stderr
-    document = json.loads(invoke("whatif", trace, "--json", "-").stdout)
+    document = fitting(invoke("whatif", trace, "--json", "-").stdout)
     assert len(document["scenarios"]) == 10
     assert document["scenario"]["pin"] is False
 
@@ -404,7 +405,7 @@ def test_whatif_of_a_step_that_no_change_shortens_goes_on_with_its_report(tmp_pa
 
 
 def test_whatif_takes_the_step_as_given(trace: Path) -> None:
-    document = json.loads(invoke("whatif", trace, "--step-ms", "0.95", "--gpu-speed", "2", "--json", "-").stdout)
+    document = fitting(invoke("whatif", trace, "--step-ms", "0.95", "--gpu-speed", "2", "--json", "-").stdout)
     assert (document["baseline_step_ms"], document["baseline_source"]) == (0.95, "given")
     assert document["scenario"]["gpu_speed"] == 2
 
@@ -413,7 +414,7 @@ def test_whatif_writes_json_and_keeps_what_is_there(trace: Path, tmp_path: Path)
     out = tmp_path / "out.json"
     words = ("whatif", trace, "--pin", "--json", out)
     assert invoke(*words).exit_code == 0
-    assert json.loads(out.read_text())["schema"] == "pinprof.whatif/1"
+    assert fitting(out.read_text())["schema"] == "pinprof.whatif/1"
     assert is_one_line_error(invoke(*words))
     assert invoke(*words, "--force").exit_code == 0
 
@@ -438,11 +439,11 @@ def test_rates_of_a_machine_take_the_place_of_the_usual_ones(trace: Path, tmp_pa
     result = invoke("whatif", trace, "--pin", "--machine", file, "--json", tmp_path / "out.json")
     assert result.exit_code == 0
     assert "at the rates measured on NVIDIA H200" in " ".join(result.stdout.split())
-    document = json.loads((tmp_path / "out.json").read_text())
+    document = fitting((tmp_path / "out.json").read_text())
     assert document["scenario"]["machine"] == {"gpu": "NVIDIA H200", "htod": [[1 << 20, 20], [1 << 30, 50]], "dtoh": []}
     given = invoke("whatif", trace, "--pin", "--machine", file, "--pinned-gbps", 40)
     assert "at 40.0 GB/s" in given.stdout
-    usual = json.loads(invoke("whatif", trace, "--machine", file, "--json", "-").stdout)
+    usual = fitting(invoke("whatif", trace, "--machine", file, "--json", "-").stdout)
     assert f"--pin --machine {file}" in [scenario["options"] for scenario in usual["scenarios"]]
     assert "--pin" in invoke("whatif", trace, "--non-blocking", "--machine", file).stderr
 
@@ -535,11 +536,11 @@ def test_the_environment_can_name_the_bench(trace: Path, bench: Path, monkeypatc
     given = invoke("report", trace, "--machine", bench, "--json", "-").stdout
     monkeypatch.setenv("PINPROF_MACHINE", str(bench))
     assert invoke("report", trace, "--json", "-").stdout == given
-    usual = json.loads(invoke("whatif", trace, "--json", "-").stdout)
+    usual = fitting(invoke("whatif", trace, "--json", "-").stdout)
     assert f"--pin --machine {bench}" in [scenario["options"] for scenario in usual["scenarios"]]
     assert "at the rates measured on NVIDIA A100" in " ".join(invoke("whatif", trace, "--pin").stdout.split())
     unpinned = invoke("whatif", trace, "--non-blocking", "--json", "-")  # that is no mistake of the one who called
-    assert json.loads(unpinned.stdout)["scenario"]["machine"] is None
+    assert fitting(unpinned.stdout)["scenario"]["machine"] is None
     assert "NVIDIA A100" not in unpinned.stderr
 
 
@@ -573,7 +574,7 @@ def test_a_place_without_a_wait_is_one_line_with_the_places_there_are() -> None:
 
 def test_the_end_of_a_path_is_enough_if_it_is_clear() -> None:
     words = ("whatif", TRACES / "mask_loss.json.gz", "--json", "-", "--drop-syncs")
-    document = json.loads(invoke(*words, "waits.py:84").stdout)
+    document = fitting(invoke(*words, "waits.py:84").stdout)
     assert document["scenario"]["drop_syncs"] == ["pinprof/workloads/waits.py:84"]
     assert is_one_line_error(invoke(*words, "aits.py:84"))
 
@@ -597,7 +598,7 @@ def test_whatif_replays_the_ranks_of_a_job_together() -> None:
     assert "rank 0\n  - no copy to pin" in result.stdout
     assert "rank 1\n  - 1 copy of pageable memory per step" in result.stdout
     assert "Next: change the code" in result.stderr
-    document = json.loads(invoke("whatif", *ranks, "--pin", "--json", "-").stdout)
+    document = fitting(invoke("whatif", *ranks, "--pin", "--json", "-").stdout)
     assert document["paths"] == [str(rank) for rank in ranks]
     assert [(change["rank"], change["per_step"]) for change in document["changes"]] == [(0, 0), (1, 1)]
 
@@ -622,9 +623,9 @@ def test_verify_compares_and_writes_json(tmp_path: Path) -> None:
     fixed = "1 wait of the host per step dropped: `.item()` at pinprof/workloads/waits.py:43 (step)"
     assert fixed in " ".join(result.stdout.split())
     assert f"Next: pinprof whatif {after}" in result.stderr
-    assert json.loads(out.read_text())["schema"] == "pinprof.verify/1"
+    assert fitting(out.read_text())["schema"] == "pinprof.verify/1"
     assert is_one_line_error(invoke("verify", before, after, "--json", out))
-    assert json.loads(invoke("verify", before, after, "--json", "-").stdout)["error_fraction"] < 0.05
+    assert fitting(invoke("verify", before, after, "--json", "-").stdout)["error_fraction"] < 0.05
 
 
 def test_compare_says_what_changed_and_what_comes_next() -> None:
@@ -642,9 +643,9 @@ def test_compare_writes_json_and_a_page(trace: Path, tmp_path: Path) -> None:
     result = invoke("compare", trace, trace, "--json", out, "--html", page)
     assert result.exit_code == 0
     assert result.stderr.splitlines() == [f"Wrote {out}", f"Wrote {page}"]
-    assert json.loads(out.read_text())["schema"] == "pinprof.compare/1"
+    assert fitting(out.read_text())["schema"] == "pinprof.compare/1"
     assert page.read_text().count('<div class="timeline"') == 2
-    assert json.loads(invoke("compare", trace, trace, "--json", "-").stdout)["verdict"] == "same"
+    assert fitting(invoke("compare", trace, trace, "--json", "-").stdout)["verdict"] == "same"
 
 
 def test_compare_overwrites_nothing_without_force(trace: Path, tmp_path: Path) -> None:
@@ -695,7 +696,7 @@ def test_run_lets_the_script_finish_if_asked_and_stores_the_marker_that_was_aske
     done = run_program(tmp_path, "run", *options, "-o", "out.json", "train.py", "1000")
     assert done.returncode == 0, done.stderr
     assert "finished" in done.stdout
-    report = json.loads(invoke("report", tmp_path / "out.json", "--json", "-").stdout)
+    report = fitting(invoke("report", tmp_path / "out.json", "--json", "-").stdout)
     steps = report["traces"][0]["steps"]
     assert (steps["marker"], steps["step_marker"]) == ("ProfilerStep#N", "SGD.zero_grad()")
 
@@ -763,7 +764,7 @@ def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Pat
     assert "finished" not in done.stdout
     traces = {f"pinprof-train.rank{rank}.json.gz" for rank in (0, 1)}
     assert {path.name for path in tmp_path.iterdir()} == {"train.py", "pinprof-train.rank0.html", *traces}
-    report = json.loads(invoke("report", *(tmp_path / name for name in sorted(traces)), "--json", "-").stdout)
+    report = fitting(invoke("report", *(tmp_path / name for name in sorted(traces)), "--json", "-").stdout)
     assert [(trace["rank"], trace["world_size"]) for trace in report["traces"]] == [(0, 2), (1, 2)]
     documents = [json.loads(gzip.decompress((tmp_path / name).read_bytes())) for name in sorted(traces)]
     first, second = (
@@ -820,7 +821,7 @@ def test_run_finds_the_blocking_copy_and_the_item_on_the_gpu(tmp_path: Path) -> 
     done = run_program(tmp_path, "run", "--steps", "3", "train.py", "1000000")
     assert done.returncode == 0, done.stderr
     report = run_program(tmp_path, "report", "pinprof-train.json.gz", "--json", "-")
-    (recorded,) = json.loads(report.stdout)["traces"]
+    (recorded,) = fitting(report.stdout)["traces"]
     causes = {site["cause"]: site for site in recorded["syncs"]["sites"]}
     assert causes["item"]["per_step"] == causes["blocking_copy_htod"]["per_step"] == 1
     assert causes["item"]["file"] == "train.py"
@@ -843,7 +844,7 @@ def test_a_report_on_the_ranks_of_a_job_names_the_slowest_and_shows_it(tmp_path:
     assert result.stdout.count("complete steps") == 1
     assert str(RANKS[1]) in result.stdout
     assert f"Skipped: {broken}: is not JSON" in result.stderr
-    document = json.loads((tmp_path / "job.json").read_text())
+    document = fitting((tmp_path / "job.json").read_text())
     assert [trace["rank"] for trace in document["traces"]] == [0, 1]
     assert document["ranks"]["slowest_rank"] == 1
     assert document["ranks"]["skew_ms"] == pytest.approx(20, rel=0.3)
@@ -872,7 +873,7 @@ def test_traces_that_are_no_job_have_a_page_of_their_own_too(tmp_path: Path) -> 
     assert result.stderr.count("Not the ranks of one job") == 1
     read = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert [attributes["id"] for tag, attributes in read.tags if tag == "section"] == ["trace-1", "trace-2"]
-    assert len(json.loads((tmp_path / "report.json").read_text())["traces"]) == 2
+    assert len(fitting((tmp_path / "report.json").read_text())["traces"]) == 2
 
 
 def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
@@ -891,7 +892,7 @@ def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named(tmp_p
             (tmp_path / path.name).symlink_to(path)
     result = invoke("report", tmp_path, "--json", "-")
     assert result.exit_code == 0
-    shown = json.loads(result.stdout)
+    shown = fitting(result.stdout)
     why = "These are 3 runs; this is run 3, the last recorded of the 3 with 2 ranks, and --run N shows another:"
     assert f"{why}\n  run 1: 2 ranks, recorded 2026-" in result.stderr
     assert shown["ranks"]["choice"][0] == why
@@ -915,9 +916,9 @@ def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:
         builder.op("aten::add", 0, 10)
         builder.write(tmp_path / f"gpu{rank + 4}.json")
     result = invoke("report", tmp_path, "--rank-from", r"gpu(\d+)", "--json", "-")
-    assert [row["rank"] for row in json.loads(result.stdout)["ranks"]["rows"]] == [4, 5]
+    assert [row["rank"] for row in fitting(result.stdout)["ranks"]["rows"]] == [4, 5]
     result = invoke("report", tmp_path, "--rank-from", "order", "--json", "-")
-    assert [trace["rank"] for trace in json.loads(result.stdout)["traces"]] == [0, 1]
+    assert [trace["rank"] for trace in fitting(result.stdout)["traces"]] == [0, 1]
     assert "is unknown; say with --rank-from how to find it" in invoke("report", tmp_path).stderr
     assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "gpu"))
     alone = invoke("report", next(tmp_path.iterdir()), "--rank-from", "order", "--run", 1)

@@ -1,11 +1,11 @@
 """What `pinprof report --hta` adds."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from fitting import fitting
 from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
@@ -82,7 +82,7 @@ def run(*arguments: str) -> Result:
 def report(*arguments: str) -> dict[str, Any]:
     result = CliRunner().invoke(main, ["report", *arguments, "--json", "-"])
     assert result.exit_code == 0
-    return json.loads(result.stdout)
+    return fitting(result.stdout)
 
 
 def test_the_report_has_a_section_with_hta_only(tmp_path: Path) -> None:

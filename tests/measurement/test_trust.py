@@ -1,13 +1,13 @@
 """Each check on a trace that fires it and on a near miss, and what reports then show."""
 
 import gzip
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fitting import fitting
 from recordings import CORPUS, OF_OTHERS, RECORDINGS, TRACES, mostly_slow, recorded_details, recorded_profile
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
@@ -397,7 +397,7 @@ def copying(*, every_second_is_lost: bool) -> TraceBuilder:
 def reports(builder: TraceBuilder, folder: Path) -> tuple[Profile, str, str, dict[str, Any]]:
     analysis = analyse(read(builder, folder))
     profile, findings = analysis.profile, analysis.findings
-    document = json.loads(to_json([(profile, findings)]))["traces"][0]
+    document = fitting(to_json([(profile, findings)]))["traces"][0]
     page = to_html([analysis]).replace("\N{NO-BREAK SPACE}", " ")
     return profile, to_text(profile, findings, width=140), page, document
 

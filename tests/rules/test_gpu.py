@@ -1,10 +1,10 @@
 """Rules of the GPU's own time, each with a scene that fires it and scenes that nearly do."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fitting import fitting
 from page_reader import Page
 from trace_builder import TraceBuilder
 
@@ -197,7 +197,7 @@ def test_what_float32_saves_is_bounded_by_a_step_without_these_kernels(tmp_path:
         Page(to_html([analysis])).text.replace("\N{NO-BREAK SPACE}", " "),
     ):
         assert f"saves at most {duration(finding.most_ns)}" in text
-    (told,) = json.loads(to_json([(analysis.profile, analysis.findings)]))["traces"]
+    (told,) = fitting(to_json([(analysis.profile, analysis.findings)]))["traces"]
     (told,) = [each for each in told["findings"] if each["rule"] == "PIN701"]
     assert (told["saving_ms"], told["at_most_ms"]) == (None, pytest.approx(0.6, rel=0.1))
 

@@ -1,11 +1,11 @@
 """Rules of the host's launches, each with a scene that fires it and one that nearly does."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
+from fitting import fitting
 from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.measurement.profile import measure
@@ -287,7 +287,7 @@ def test_what_a_graph_cannot_hold_is_named(tmp_path: Path) -> None:
 
 def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:
     trace = read(looping_optimizer, tmp_path)
-    (told,) = json.loads(to_json([(measure(trace), Findings())]))["traces"]
+    (told,) = fitting(to_json([(measure(trace), Findings())]))["traces"]
     launched = told["launches"]
     assert (launched["per_step"], launched["median_kernel_us"], launched["host_us_per_launch"]) == (30, 2, 30)
     assert [(each["phase"], each["launches"], each["kernel_ms"]) for each in launched["phases"]] == [
@@ -395,7 +395,7 @@ def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_h
 
     trace = read(scene, tmp_path)
     profile = measure(trace)
-    (told,) = json.loads(to_json([(profile, find(profile, trace))]))["traces"]
+    (told,) = fitting(to_json([(profile, find(profile, trace))]))["traces"]
     launched = told["launches"]
     assert [(each["name"], each["launches"], each["kernel_ms"]) for each in launched["ops"]] == [
         ("aten::add", 20, 0.04),
@@ -408,5 +408,5 @@ def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_h
 
 
 def test_without_stacks_no_modules_launch_and_without_findings_no_blockers_are_known(tmp_path: Path) -> None:
-    (told,) = json.loads(to_json([(measure(read(small_kernels, tmp_path)), Findings())]))["traces"]
+    (told,) = fitting(to_json([(measure(read(small_kernels, tmp_path)), Findings())]))["traces"]
     assert (told["launches"]["modules"], told["launches"]["blockers"]) == ([], None)

@@ -1,4 +1,4 @@
-"""What the bench of a machine says, in the words that the terminal, the page and the README share."""
+"""What the bench of a machine says, in the words that the terminal, the page and traces/BENCH.md share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple

@@ -1,12 +1,12 @@
 """What the bench of a machine reads like, in the terminal and for programs."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from bench_builder import H200, BenchBuilder, ms
 from bench_example import example
+from fitting import fitting
 
 from pinprof.bench.results import from_json
 from pinprof.report.bench.json import to_json
@@ -55,7 +55,7 @@ def test_what_a_file_holds_does_no_harm_to_a_terminal() -> None:
 
 
 def test_programs_read_figures_verdicts_and_advice() -> None:
-    document = json.loads(to_json(example()))
+    document = fitting(to_json(example()))
     assert document["schema"] == "pinprof.bench/1"
     assert document["link"]["theoretical"] == pytest.approx(63.0, rel=1e-3)
     verdict = document["verdicts"][0]

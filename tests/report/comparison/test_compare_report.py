@@ -1,11 +1,11 @@
 """What a comparison reads like, in the terminal, on the page and for programs."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fitting import fitting
 from page_reader import Page
 from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder, without_known_events
@@ -90,7 +90,7 @@ def test_the_page_says_what_the_terminal_says(before: str, after: str) -> None:
 
 def test_programs_read_the_same_numbers() -> None:
     made = compare(recorded("pageable_blocking"), recorded("prefetch"))
-    document = json.loads(to_json(made))
+    document = fitting(to_json(made))
     assert document["schema"] == "pinprof.compare/1"
     assert document["verdict"] == "faster"
     step = document["figures"][0]
@@ -111,7 +111,7 @@ def test_nothing_is_compared_of_empty_traces(tmp_path: Path) -> None:
     made, text, page = shown(empty, empty)
     assert "cannot be compared" in text
     assert page.misnested == []
-    assert json.loads(to_json(made))["verdict"] == "unknown"
+    assert fitting(to_json(made))["verdict"] == "unknown"
 
 
 def test_names_of_the_traces_are_shown_and_obeyed_by_nobody(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fitting import fitting
 from job_builder import job, rank_trace
 from page_reader import Page
 from trace_builder import TraceBuilder
@@ -126,7 +127,7 @@ def test_what_a_trace_is_not_fit_for_is_no_number(tmp_path: Path) -> None:
 
 def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 4, slowest=2)
-    document = json.loads(to_json([], compare_ranks(parts)))["ranks"]
+    document = fitting(to_json([], compare_ranks(parts)))["ranks"]
     assert document["shown_rank"] == 2
     assert document["spread"] == {"least_ms": 0.9828, "median_ms": 0.9828, "most_ms": 0.9828}
     assert document["rows"][2]["idle"] == [{"cause": "sync_bubble", "time_ms": 0.77}]
@@ -140,7 +141,7 @@ def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) ->
     assert (pageable["family"], explicit["family"]) == ("copies", "waits")
     (site,) = pageable["sites"]
     assert (site["cost_ms"], site["saving_ms"], site["ranks"]) == (0.675, pageable["saving_ms"], [0, 1, 2, 3])
-    assert json.loads(to_json([], compare_ranks([])))["ranks"]["spread"] is None
+    assert fitting(to_json([], compare_ranks([])))["ranks"]["spread"] is None
 
 
 def test_a_finding_of_some_ranks_comes_after_those_of_all(tmp_path: Path) -> None:

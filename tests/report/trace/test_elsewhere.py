@@ -1,9 +1,9 @@
 """What reports say of waits that were seen outside of the recorded steps alone."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from fitting import fitting
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
@@ -37,7 +37,7 @@ def text_of(analysis: Analysis) -> str:
 
 
 def syncs(analysis: Analysis) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(to_json([(analysis.profile, analysis.findings)]))["traces"][0]["syncs"]
+    found: dict[str, Any] = fitting(to_json([(analysis.profile, analysis.findings)]))["traces"][0]["syncs"]
     return found
 
 

@@ -1,11 +1,11 @@
 """The sampled time of the host in the text, the page, the JSON and the figures."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
+from fitting import fitting
 from host_builder import host_profile
 from trace_builder import TraceBuilder
 
@@ -48,7 +48,7 @@ def report(folder: Path, host: HostProfile | None, busy: float = 100, step_ms: f
 
 
 def of_json(shown: Report) -> Any:
-    return json.loads(to_json([(shown.profile, shown.findings)]))["traces"][0]["host_profile"]
+    return fitting(to_json([(shown.profile, shown.findings)]))["traces"][0]["host_profile"]
 
 
 def test_a_host_bound_step_lists_the_lines_of_the_program(tmp_path: Path) -> None:

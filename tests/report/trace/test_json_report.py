@@ -1,9 +1,9 @@
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from detector import FOLDER, LOSS, detector
+from fitting import fitting
 from one_after_another import one_after_another
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
@@ -42,7 +42,7 @@ def document_of(*paths: Path) -> dict[str, Any]:
         trace = read_trace(path)
         profile = measure(trace)
         entries.append((profile, find(profile, trace)))
-    document: dict[str, Any] = json.loads(to_json(entries))
+    document: dict[str, Any] = fitting(to_json(entries))
     return document
 
 

@@ -1,10 +1,10 @@
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from fitting import fitting
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
@@ -45,7 +45,7 @@ def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
 
 def document(builder: TraceBuilder, folder: Path) -> dict[str, Any]:
     analysis = analysed(builder, folder)
-    (trace,) = json.loads(to_json([(analysis.profile, analysis.findings)]))["traces"]
+    (trace,) = fitting(to_json([(analysis.profile, analysis.findings)]))["traces"]
     assert isinstance(trace, dict)
     return trace
 
@@ -233,5 +233,5 @@ def test_without_complete_steps_there_are_no_sums(tmp_path: Path) -> None:
         builder.kernel(start + 20, 10, launch=start + 10)
     analysis = analysed(builder, tmp_path)
     steps = replace(analysis.profile.steps, count=0)
-    (trace,) = json.loads(to_json([(replace(analysis.profile, steps=steps), analysis.findings)]))["traces"]
+    (trace,) = fitting(to_json([(replace(analysis.profile, steps=steps), analysis.findings)]))["traces"]
     assert (trace["kernels"], trace["kernel_sums"], trace["ops"], trace["op_sums"]) == ([], None, [], None)

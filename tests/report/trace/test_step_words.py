@@ -1,10 +1,10 @@
 """The cards on top of the page: one step, whose parts add up, the same on the page, in the terminal and in JSON."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fitting import fitting
 from page_reader import Page
 from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow
 from trace_builder import SIDE, TraceBuilder
@@ -204,7 +204,7 @@ def test_a_trace_of_the_host_alone_has_no_parts(tmp_path: Path) -> None:
 def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> None:
     analysis = analysis_of(path)
     profile, found = analysis.profile, analysis.findings
-    told = json.loads(to_json([(profile, found)]))["traces"][0]
+    told = fitting(to_json([(profile, found)]))["traces"][0]
     page = Page(to_html([analysis])).text.replace("\N{NO-BREAK SPACE}", " ")
     terminal = " ".join(to_text(profile, found, width=1000).split())
     mean, limit, facts = busiest(profile), bound(profile), list(where_it_goes(profile))

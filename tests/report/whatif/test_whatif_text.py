@@ -1,9 +1,9 @@
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fitting import fitting
 from recordings import TRACES, analysis_of, trace_of
 from trace_builder import TraceBuilder
 
@@ -73,7 +73,7 @@ def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[s
     old, new = (analysis_of(TRACES / f"{name}.json.gz") for name in (before, after))
     made = verify(old.details, old.profile, new.details, new.profile)
     golden(f"verify-{before}-{after}.txt", kept(verify_report.to_text(old.trace, made, width=WIDTH)))
-    document = json.loads(verify_report.to_json(made))
+    document = fitting(verify_report.to_json(made))
     assert document["schema"] == "pinprof.verify/1"
     assert document["predicted_saving_ms"] == pytest.approx(
         document["baseline_step_ms"] - document["predicted_step_ms"], abs=1e-5
@@ -82,7 +82,7 @@ def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[s
 
 
 def test_the_names_are_those_that_scripts_rely_on() -> None:
-    document = json.loads(whatif_json.to_json(*predicted("pageable_blocking", Scenario(pin=True, pinned_gbps=40.0))))
+    document = fitting(whatif_json.to_json(*predicted("pageable_blocking", Scenario(pin=True, pinned_gbps=40.0))))
     assert document["schema"] == "pinprof.whatif/1"
     assert document.keys() >= CONTRACT
     assert document["scenario"]["pinned_gbps"] == 40

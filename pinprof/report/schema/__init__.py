@@ -1,0 +1,19 @@
+"""What is in the JSON documents: one description, of which schemas and the tables of the guides are made."""
+
+from pinprof.report.schema.bench import BENCH
+from pinprof.report.schema.comparison import COMPARE
+from pinprof.report.schema.draft import to_markdown, to_schema
+from pinprof.report.schema.field import Record
+from pinprof.report.schema.report import REPORT
+from pinprof.report.schema.whatif import VERIFY, WHATIF
+
+DOCUMENTS: dict[str, Record] = {
+    "report": REPORT,
+    "compare": COMPARE,
+    "whatif": WHATIF,
+    "verify": VERIFY,
+    "bench": BENCH,
+}
+"""The documents, by the command whose `--json` writes them."""
+
+__all__ = ["DOCUMENTS", "Record", "to_markdown", "to_schema"]

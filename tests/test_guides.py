@@ -1,0 +1,337 @@
+"""README and guides: they are as they should be, their links lead somewhere, and their commands and code run."""
+
+import ast
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import pytest
+import torch
+from blocks import GUIDES, README, Block, blocks, commands, ours, parse
+from command_line import invoke, is_one_line_error
+from recordings import ROOT, TRACES
+from torch.utils.data import DataLoader
+
+import pinprof
+from pinprof.report.guide import ORDER, guides, to_list, to_text
+from pinprof.report.schema import DOCUMENTS
+from pinprof.rules import RULES
+
+TEXTS = [README, *GUIDES]
+GENERATED = {"json", "json-fields"}
+MOST_LINES, WIDEST_CODE = 200, 88
+PYTHON = {"PYTHONPATH=.", "python"}
+OTHERS = {"cd", "dask", "eval", "export", "gzip", "head", "jq", "pip", "source", "ssh"}
+"""Commands that are not ours."""
+NOT_HERE = ("bench", "run")
+"""Our commands that need a GPU: their options are looked at."""
+
+each_text = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
+
+
+# ---------------------------------------------------------------- form
+
+
+def test_the_guides_are_those_that_are_shown() -> None:
+    assert sorted(ORDER) == sorted(path.stem for path in GUIDES)
+
+
+@pytest.mark.parametrize("guide", guides(), ids=lambda guide: guide.name)
+def test_a_guide_has_a_title_a_summary_and_a_size_that_can_be_read(guide: Any) -> None:
+    lines = guide.text.splitlines()
+    assert re.fullmatch(r"# \S.*", lines[0])
+    assert lines[1] == lines[3] == ""
+    assert guide.summary.endswith(".")
+    assert len(guide.summary) <= 110
+    assert len(lines) <= MOST_LINES or guide.name in GENERATED
+
+
+@each_text
+def test_code_fits_a_terminal(path: Path) -> None:
+    for block in blocks(path):
+        assert max(map(len, block.text.splitlines())) <= WIDEST_CODE or block.language == "text", block.text
+
+
+def test_a_guide_looks_plain_in_a_terminal() -> None:
+    shown = {guide.name: to_text(guide, width=90) for guide in guides()}
+    for text in shown.values():
+        assert max(map(len, text.splitlines())) <= 90
+        assert not re.search(r"```|\]\(|\n\n\n|\*\*|<!--", text)
+    assert shown["what-if"].startswith("What if: predict a change, then prove it\n\nWhat the step would take")
+    assert "\n    pinprof whatif trace.json.gz --pin --non-blocking" in shown["what-if"]
+    assert "another question (pinprof explain accuracy)" in " ".join(shown["what-if"].split())
+    assert "\x1b[1m" in to_text(guides()[0], width=90, color=True)
+    assert to_list(guides(), width=90).count("\n") >= len(ORDER)
+
+
+SAMPLE = re.compile(r"<!-- output of pinprof (.*) -->\n```text\n(.*?)```", re.DOTALL)
+SHOWN = 18
+"""Lines of an output that the README shows."""
+
+
+def test_the_readme_shows_what_pinprof_prints(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "88")
+    text = README.read_text()
+    found = SAMPLE.search(text)
+    assert found
+    printed = invoke(*found[1].split()).stdout.splitlines(keepends=True)
+    sample = "".join(printed[:SHOWN]).rstrip() + "\n"
+    if pytestconfig.getoption("--update-golden"):
+        README.write_text(text := text[: found.start(2)] + sample + text[found.end(2) :])
+    assert sample in text
+
+
+def test_the_readme_can_be_read_in_three_minutes() -> None:
+    assert len(README.read_text().splitlines()) <= 220
+
+
+def test_pictures_are_small() -> None:
+    for picture in (ROOT / "pinprof" / "guides").glob("*.png"):
+        assert picture.stat().st_size <= 200_000, picture
+
+
+def test_the_readme_lists_the_guides() -> None:
+    listed = re.findall(r"^\| \[(.*?)\]\(pinprof/guides/(.*?)\.md\) \| (.*) \|$", README.read_text(), re.MULTILINE)
+    assert listed == [(guide.title, guide.name, guide.summary) for guide in guides()]
+
+
+def test_the_readme_says_what_each_dependency_is_for() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    needed = project.split("\ndependencies = [")[1].split("\ndev = [")[0]
+    packages = set(re.findall(r'^\s*(?:\w+ = \[)?"([\w.-]+)[>=]', needed, re.MULTILINE))
+    table = README.read_text().split("## What it depends on")[1].split("## ")[0]
+    assert packages == set(re.findall(r"`([\w.-]+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
+
+
+def test_the_guide_on_waits_names_every_cause_with_its_rule() -> None:
+    """Those that PIN213 is for are of an environment variable, not of code."""
+    text = (ROOT / "pinprof" / "guides" / "hidden-synchronizations.md").read_text()
+    told = {
+        (cause, rule)
+        for _, causes, rules in re.findall(r"^\| (.*) \| (.*) \| (PIN.*) \|$", text, re.MULTILINE)
+        for cause in re.findall(r"`(\w+)`", causes)
+        for rule in re.findall(r"PIN\d+", rules)
+    }
+    known = {(cause, rule.id) for rule in RULES for cause in rule.causes if rule.id != "PIN213"}
+    assert known <= told
+    assert {cause for cause, _ in told} == {cause for cause, _ in known}
+
+
+# ---------------------------------------------------------------- links
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|src=\"([^\"]+)\"")
+NAMED = re.compile(r"`?pinprof (explain|schema) ([A-Za-z][\w-]*)")
+HOSTS = {
+    "distributed.dask.org",
+    "filesystem-spec.readthedocs.io",
+    "github.com",
+    "hta.readthedocs.io",
+    "ui.perfetto.dev",
+}
+"""Where links lead outside; no test opens them, so a new one is looked at before it stands here."""
+PLACEHOLDERS = {"TOPIC", "RULE", "NAME", "all"}
+
+
+def links(path: Path) -> list[str]:
+    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [found[1] or found[2] for found in LINK.finditer(text)]
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a text's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+DOCUMENTATION = [*TEXTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(TRACES.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("path", DOCUMENTATION, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in links(path):
+        url = urlsplit(link)
+        if url.scheme:
+            assert url.scheme == "https", link
+            assert url.netloc in HOSTS, link
+            continue
+        target = path.parent / url.path if url.path else path
+        assert target.exists(), link
+        assert not url.fragment or url.fragment in anchors(target), link
+
+
+def test_what_pinprof_says_to_explain_can_be_explained() -> None:
+    known = {"explain": {*ORDER, *(rule.id for rule in RULES)}, "schema": set(DOCUMENTS)}
+    sources = [path for path in (ROOT / "pinprof").rglob("*") if path.suffix in {".py", ".js", ".json", ".md"}]
+    for path in (*sources, README, ROOT / "CONTRIBUTING.md"):
+        for command, name in NAMED.findall(path.read_text()):
+            assert name in known[command] or name in PLACEHOLDERS, f"{path}: pinprof {command} {name}"
+
+
+@pytest.mark.parametrize("topic", ["PIN201", "pin201", "what-if", "what", "hidden", "recordin", "Reading a report"])
+def test_a_topic_is_found_by_its_name_its_begin_or_nearly(topic: str) -> None:
+    assert invoke("explain", topic).exit_code == 0
+
+
+@pytest.mark.parametrize("topic", ["PIN2", "xyzzy", "r", ""])
+def test_a_topic_that_is_none_or_several_is_an_error_in_one_line(topic: str) -> None:
+    assert is_one_line_error(invoke("explain", topic))
+
+
+def test_without_a_topic_guides_and_rules_are_listed() -> None:
+    listed = invoke("explain").stdout
+    assert all(f"  {name} " in listed for name in ORDER)
+    assert all(f"  {rule.id}  {rule.title}" in listed for rule in RULES)
+
+
+# ---------------------------------------------------------------- commands
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a working folder that has the files that the texts name."""
+    copies = {
+        "trace": "loss_item_host_work.stack",
+        "before": "pageable_blocking.stack",
+        "after": "prefetch.stack",
+        "main": "loss_item",
+        "branch": "loss_item",
+        **{f"run/rank{rank}": f"ranks/averaged_loss.rank{rank}.before" for rank in (0, 1)},
+    }
+    (tmp_path / "run").mkdir()
+    for name, recording in copies.items():
+        shutil.copy(TRACES / f"{recording}.json.gz", tmp_path / f"{name}.json.gz")
+    shutil.copy(TRACES / "bench.json", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PINPROF_MACHINE", raising=False)
+    return tmp_path
+
+
+def run(words: tuple[str, ...]) -> None:
+    """Run a command of pinprof, or look at its options where it needs what is not here."""
+    parse(words)
+    if words[0] in NOT_HERE or words[0].endswith(".py") or any("://" in word for word in words) or "--record" in words:
+        return
+    result = invoke(*words, "--force") if {"--json", "--html", "-o"} & {*words} else invoke(*words)
+    assert result.exit_code == 0 or (words[0] == "check" and result.exit_code == 1), result.stderr
+
+
+@pytest.mark.filterwarnings("ignore")  # of HTA's use of pandas
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=[] if path == README else [pytest.mark.slow]) for path in TEXTS]
+)
+def test_commands_and_code_run(path: Path, folder: Path) -> None:
+    here: dict[str, Any] = names()
+    for block in blocks(path):
+        if block.language == "python":
+            look_at(block)
+            if not block.marks:
+                exec(block.text, here)
+        elif block.language == "sh":
+            for command in commands(block):
+                if command.words[0] in OTHERS:
+                    continue
+                words = ours(command.words)
+                if words is None:
+                    at_hand(command.words)
+                elif command.piped:
+                    parse(words)
+                else:
+                    run(words)
+
+
+def at_hand(words: tuple[str, ...]) -> None:
+    """Check that the programs and files of this project that a command names are there."""
+    programs = [word for word in words if word.startswith(("scripts/", "tests/", "traces/"))]
+    assert programs, words
+    assert {*words[: words.index(programs[0])]} - {"-m", "-s", "gpu", "pytest"} <= PYTHON, words
+    for program in programs:
+        assert (ROOT / program).exists(), words
+
+
+def look_at(block: Block) -> None:
+    """Check that a block is Python, and that what it takes of pinprof is there."""
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pinprof":
+            assert hasattr(pinprof, node.attr) or node.attr == "hta"
+
+
+def names(device: str = "cpu") -> dict[str, Any]:
+    """Return what the code takes as given: a training loop, as its reader has one."""
+    model = torch.nn.Linear(4, 2, device=device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def train_step(model: torch.nn.Module, batch: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(batch).sum().backward()
+        optimizer.step()
+
+    return {
+        "pinprof": pinprof,
+        "pytest": pytest,
+        "torch": torch,
+        "model": model,
+        "batch": torch.ones(8, 4, device=device),
+        "loader": DataLoader(torch.ones(800, 4), batch_size=8),  # type: ignore[arg-type]
+        "train": lambda *given: train_step(model, given[0] if len(given) == 1 else torch.ones(8, 4, device=device)),
+        "train_step": train_step,
+        "Trainer": lambda *_, **options: options,
+    }
+
+
+GIVEN = """
+import pytest
+import torch
+
+@pytest.fixture
+def model():
+    return torch.nn.Linear(4, 2, device="cuda")
+
+@pytest.fixture
+def batch():
+    return torch.ones(8, 4, device="cuda")
+
+@pytest.fixture
+def batches(batch):
+    return [batch] * 3
+
+def train_step(model, batch):
+    model(batch).sum().backward()
+
+def train_epoch(model, batches):
+    for batch in batches:
+        train_step(model, batch)
+
+def validate(model):
+    next(iter(model.parameters())).sum().item()
+
+"""
+"""What the tests in the guides take as given."""
+
+
+@pytest.mark.gpu
+@each_text
+def test_code_for_a_gpu_runs(path: Path, pytester: pytest.Pytester) -> None:
+    for block in blocks(path):
+        if block.language != "python" or "gpu" not in block.marks:
+            continue
+        if "def test_" in block.text:
+            pytester.makepyfile(GIVEN + block.text)
+            pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+        else:
+            exec(block.text, names("cuda"))
+
+
+def test_an_option_that_does_not_exist_is_noticed() -> None:
+    with pytest.raises(click.UsageError):
+        parse(("run", "--no-such-option", "train.py"))
+    with pytest.raises(click.UsageError):
+        parse(("no-such-command",))
+
+
+def test_code_that_pinprof_does_not_have_is_noticed() -> None:
+    with pytest.raises(AssertionError):
+        look_at(Block("python", frozenset(), "pinprof.no_such_name()"))
