@@ -149,7 +149,11 @@ class Timeline extends Sheet {
   clear() {
     this.unmark();
     this.select(undefined);
-    this.root.querySelector(".find").value = "";
+    const find = this.root.querySelector(".find");
+    if (find.value) {
+      find.value = "";
+      find.dispatchEvent(new Event("input", { bubbles: true })); // tables and flame graphs follow the search
+    }
     return this.search("");
   }
 
