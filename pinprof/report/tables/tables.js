@@ -84,7 +84,7 @@ class Tables {
     table.append(this.head(fields), this.body(fields, rows, scope), this.foot(fields, rows, scope));
     this.sheet.replaceChildren(table);
     this.root.querySelector(".about").textContent = `${grid.note}.`;
-    this.root.querySelector(".save").textContent = `CSV of ${counted(rows.length)} row${rows.length === 1 ? "" : "s"}`;
+    this.root.querySelector(".save").textContent = `CSV of ${howMany(rows.length, "row")}`;
     this.tell(rows, scope);
   }
 

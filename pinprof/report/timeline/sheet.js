@@ -224,6 +224,6 @@ class Sheet {
       : `${counted(blocks)} blocks, each as high as its share of busy time`;
     const merged = blocks ? `, ${counted(events)} more, ${why}, as ${asBlocks}` : "";
     const span = `${duration(this.view[1] - this.view[0])} shown`;
-    this.root.querySelector(".drawn").textContent = `${span}: ${counted(alone)} events one by one${merged}.`;
+    this.root.querySelector(".drawn").textContent = `${span}: ${howMany(alone, "event")} one by one${merged}.`;
   }
 }

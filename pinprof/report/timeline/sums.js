@@ -144,8 +144,7 @@ const showSums = (timeline, parts = selectedWith(timeline)) => {
   const redraw = () => showSums(timeline);
   const [table, sums] = tableOfSums(timeline, state, redraw);
   const events = sums.reduce((sum, { count }) => sum + count, 0);
-  const some = (count, what) => `${counted(count)} ${what}${count === 1 ? "" : "s"}`;
-  const what = `${some(events, "event")} in ${some(lanes.length, "lane")}`;
+  const what = `${howMany(events, "event")} in ${howMany(lanes.length, "lane")}`;
   const heading = made("strong", "", `${duration(to - from)} selected, ${what}`);
   const choice = made("div", "steer");
   for (const by of Object.keys(KEYS_OF_SUMS)) {
