@@ -84,6 +84,20 @@ def test_both_are_on_one_axis_that_is_always_there(page: Page) -> None:
     first.scroll_into_view_if_needed()
 
 
+def test_the_name_of_a_timeline_does_not_hide_its_axis_on_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    second = page.locator(".timeline").nth(1)
+    second.locator(".title").evaluate("title => scrollTo(0, title.getBoundingClientRect().top + scrollY - 2)")
+    page.wait_for_function("() => document.querySelectorAll('.timeline')[1].matches('.on-top')")
+    page.wait_for_selector(".plot:not([data-moving]) >> nth=1")
+    ticks, title = box(second.locator(".ticks")), box(second.locator(".title"))
+    assert ticks["y"] >= title["y"] + title["height"] - 1
+    assert second.locator(".ticks span").first.is_visible()
+    page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.wait_for_selector(".plot:not([data-moving]) >> nth=1")
+
+
 def test_one_selection_sums_both(page: Page) -> None:
     first, second = page.locator(".timeline").all()
     page.evaluate("document.querySelector('.timeline').scrollIntoView()")
