@@ -637,7 +637,11 @@ def test_a_chart_in_sight_does_not_stop_a_hand_on_the_timeline(opened: Opened) -
     for at in range(25):  # 2 s; it waits for one without input
         page.mouse.move(x + at, y)
         page.wait_for_timeout(80)
+    page.locator(".plot").focus()
+    page.keyboard.down("w")  # once: not every system repeats it
+    page.wait_for_timeout(1500)
     assert page.evaluate("typeof Plotly") == "undefined"
+    page.keyboard.up("w")
     page.locator(".chart .main-svg").first.wait_for(state="attached")
 
 
