@@ -21,14 +21,15 @@ const tellStep = (timeline, view) => {
 
 const ANGLES = { "/": 135, "\\": 45, "|": 90, "-": 0 }; // of the lines on a swatch
 
-// What each colour is: buttons that hide and show a kind.
+// What each colour is in the timelines that share this one's view: buttons that hide and show a kind.
 const drawLegend = (timeline) => {
   const groups = new Map();
-  for (const [code, { group, label, shades, pattern, ink }] of Object.entries(timeline.data.kinds)) {
+  const kinds = Object.assign({}, ...drawnWith(timeline).map(({ data }) => data.kinds));
+  for (const [code, { group, label, shades, pattern, ink }] of Object.entries(kinds)) {
     if (!groups.has(group)) groups.set(group, made("li", "", `${group} `));
     const button = made("button", "");
     button.type = "button";
-    button.setAttribute("aria-pressed", "true");
+    button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
     const swatch = made("span", "swatch");
     swatch.style.backgroundColor = shades[0];
     if (pattern) swatch.classList.add("hatched");
@@ -36,12 +37,12 @@ const drawLegend = (timeline) => {
     swatch.style.setProperty("--ink", ink);
     button.append(swatch, label);
     button.addEventListener("click", () => {
-      timeline.toggle(Number(code));
+      toggleInAll(timeline, Number(code));
       button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
     });
     groups.get(group).append(button);
   }
-  timeline.root.querySelector(".legend").append(...groups.values());
+  timeline.root.querySelector(".legend").replaceChildren(...groups.values());
 };
 
 const chooseTool = (timeline, tool) => {
@@ -67,7 +68,7 @@ const steer = (timeline, number) => {
   on(".next", "click", () => timeline.showStep(timeline.step + 1));
   on(".find", "input", (event) => searchAll(timeline, event.target.value));
   on(".find", "keydown", (event) => {
-    if (event.key === "Enter") nextMatchOfAll(timeline, event.shiftKey ? -1 : 1);
+    if (event.key === "Enter") timeline.nextMatch(event.shiftKey ? -1 : 1);
     if (event.key === "Escape") {
       clearAll(timeline);
       timeline.plot.focus({ preventScroll: true });
@@ -78,7 +79,7 @@ const steer = (timeline, number) => {
     const its = linkedOf(timeline);
     copyLink(its, roots().indexOf(its.root) + 1);
   });
-  on(".save", "click", () => savePicture(timeline));
+  on(".save", "click", () => savePicture(seenWith(timeline)));
   on(".help", "click", showKeys);
   root.querySelector(".link").hidden = !isAddressed();
   timeline.pointers = new Pointers(timeline);
@@ -98,7 +99,6 @@ const draw = async (root) => {
   const timeline = new Timeline(root, await readTimeline(root.querySelector(".columns").textContent));
   timeline.onShow = (view) => share(timeline, view);
   fillSteps(timeline);
-  drawLegend(timeline);
   steer(timeline, roots().indexOf(root) + 1);
   await timeline.draw();
   tellStep(timeline, timeline.view);

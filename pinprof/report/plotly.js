@@ -62,13 +62,14 @@ const plotly = (() => {
     addEventListener(type, note, { capture: true, passive: true });
   }
   const isDrawing = () => document.querySelector(".timeline[data-drawing]") !== null;
+  const isMoving = () => document.querySelector(".plot[data-moving]") !== null; // a held key sends no more input
   const isTimelineSeen = () =>
     [...document.querySelectorAll(".timeline .plot")].some((plot) => {
       const { top, bottom } = plot.getBoundingClientRect();
       return bottom > 0 && top < window.innerHeight;
     });
   const isAtRest = () => {
-    if (isDrawing()) touched = performance.now();
+    if (isDrawing() || isMoving()) touched = performance.now();
     const quiet = performance.now() - touched;
     return quiet >= QUIET || (quiet >= PAUSE && hasScrolled && !isTimelineSeen());
   };

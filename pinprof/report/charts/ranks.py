@@ -26,7 +26,7 @@ USUAL = 98
 LONGEST_SHOWN = 32
 """Ranks that can be looked at alone where there are more."""
 MAX_TICKS = 16
-PIXELS_PER_RANK, LABELS = 1, 190
+PIXELS_PER_RANK, LABELS = 1, 310
 """The least width of a rank, and what the labels of the lines take."""
 STEPS, LINE, BELOW = 130, 24, 60
 """Heights in pixels: of the steps, of a line of the heat map, and of what is below it."""

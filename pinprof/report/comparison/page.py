@@ -39,7 +39,8 @@ from pinprof.report.comparison.words import (
 )
 from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, remarks, table
 from pinprof.report.page import page
-from pinprof.report.timeline import MAX_EVENTS, fragment
+from pinprof.report.timeline import MAX_EVENTS, Shared, Zero, beside, fragment
+from pinprof.report.timeline.window import choose_window
 from pinprof.report.trace.step import bound
 from pinprof.report.words import NOTHING, consequence, doubts, steps
 from pinprof.trace.tables import NONE, Trace
@@ -213,14 +214,17 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
     longest = max((length for length in traced if length is not None), default=None)
     first = None if longest is None else (-MARGIN * longest, (1 + MARGIN) * longest)
     sides = ((BEFORE, before), (AFTER, after))
+    timelines = []
     for (side, analysis), length in zip(sides, traced, strict=True):
         profile, drawn = analysis.profile, typical_step(analysis.trace)
         of = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
         step = "" if length is None else f", {duration(length)} {of}"
-        yield Markup("<h4>{}: {}{}</h4>").format(side.capitalize(), PurePath(profile.path).name, step)
+        shared = Shared("comparison", side, f"{side.capitalize()}: {PurePath(profile.path).name}{step}")
         more = changed_lanes(comparison, (before, after), (BEFORE, AFTER).index(side))
         most = MAX_EVENTS // len(sides)
-        yield fragment(analysis, most, shared="comparison", first_ns=first, drawn=drawn, more=more)
+        zero = Zero(choose_window(drawn).start_ns, "the compared step of each")
+        timelines.append(fragment(analysis, most, shared=shared, first_ns=first, drawn=drawn, more=more, zero=zero))
+    yield beside(lines(timelines))
 
 
 def typical_step(trace: Trace) -> Trace:

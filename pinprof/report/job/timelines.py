@@ -6,7 +6,7 @@ from pinprof.analysis import Analysis
 from pinprof.ranks import RankRow, Ranks
 from pinprof.report.elements import Markup, lines, note
 from pinprof.report.job.words import clocks
-from pinprof.report.timeline import MAX_EVENTS, Zero, fragment
+from pinprof.report.timeline import MAX_EVENTS, Shared, Zero, beside, fragment
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.window import choose_window
 
@@ -43,16 +43,14 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     for rank, analysis in analyses.items():
         ahead = _clock_ns(analysis, rows[rank]) - _clock_ns(shown, rows[ranks.shown_rank])
         zero = Zero(window.start_ns - ahead, since) if aligned else None
-        drawn.append((rank, fragment(analysis, most, shared="ranks", first_ns=first, zero=zero)))
+        shared = Shared("ranks", f"rank {rank}", _title(ranks, rows[rank]))
+        drawn.append((rank, fragment(analysis, most, shared=shared, first_ns=first, zero=zero)))
     buttons = (_button(rank, seen=place < AT_FIRST) for place, (rank, _) in enumerate(drawn))
-    regions = (
-        _region(_title(ranks, rows[rank]), rank, timeline, seen=place < AT_FIRST)
-        for place, (rank, timeline) in enumerate(drawn)
-    )
+    regions = (_region(rank, timeline, seen=place < AT_FIRST) for place, (rank, timeline) in enumerate(drawn))
     return Markup(
         '{}<div class="steer ranks" role="group" aria-label="Ranks that are drawn">{}'
         '<output class="rank-note"></output></div>\n{}'
-    ).format(note(_said(ranks, len(drawn))), Markup().join(buttons), lines(regions))
+    ).format(note(_said(ranks, len(drawn))), Markup().join(buttons), beside(lines(regions)))
 
 
 def _button(rank: int, *, seen: bool) -> Markup:
@@ -60,11 +58,9 @@ def _button(rank: int, *, seen: bool) -> Markup:
     return button.format(rank, "true" if seen else "false")
 
 
-def _region(title: str, rank: int, timeline: Markup, *, seen: bool) -> Markup:
-    made = Markup(
-        '<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}{3}</div>'
-    )
-    return made.format(rank, "" if seen else Markup(" hidden"), Markup("<h4>{}</h4>").format(title), timeline)
+def _region(rank: int, timeline: Markup, *, seen: bool) -> Markup:
+    made = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
+    return made.format(rank, "" if seen else Markup(" hidden"), timeline)
 
 
 def _clock_ns(analysis: Analysis, row: RankRow) -> int:

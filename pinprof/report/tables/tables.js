@@ -39,6 +39,12 @@ class Tables {
     this.sheet.addEventListener("click", (event) => this.onClick(event));
   }
 
+  // Chooses the table that a link of the page is about.
+  chooseNamed(name) {
+    const tab = this.tabs.find(({ dataset }) => dataset.grid === name);
+    if (tab) this.choose(tab);
+  }
+
   onTabKey(event) {
     const at = this.tabs.indexOf(document.activeElement);
     const next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: this.tabs.length - 1 }[event.key];
@@ -78,7 +84,7 @@ class Tables {
     table.append(this.head(fields), this.body(fields, rows, scope), this.foot(fields, rows, scope));
     this.sheet.replaceChildren(table);
     this.root.querySelector(".about").textContent = `${grid.note}.`;
-    this.root.querySelector(".save").textContent = `CSV of ${counted(rows.length)} row${rows.length === 1 ? "" : "s"}`;
+    this.root.querySelector(".save").textContent = `CSV of ${howMany(rows.length, "row")}`;
     this.tell(rows, scope);
   }
 
@@ -220,21 +226,34 @@ const asButton = (text, name, label) => {
 
 const drawTables = async (root) => {
   try {
-    new Tables(root, await readGrids(root.querySelector(".packed").textContent));
+    const tables = new Tables(root, await readGrids(root.querySelector(".packed").textContent));
     root.dataset.drawn = "true";
+    return tables;
   } catch (error) {
     root.querySelector(".sheet").textContent = `The tables cannot be shown in this browser: ${error.message}`;
     console.error(error);
+    return undefined;
   }
+};
+
+const TABLES = new Map(); // by their elements, as promises
+const drawTablesOnce = (root) => {
+  if (!TABLES.has(root)) TABLES.set(root, drawTables(root));
+  return TABLES.get(root);
 };
 
 const tableObserver = new IntersectionObserver(
   (entries) => {
     for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
       tableObserver.unobserve(target);
-      drawTables(target);
+      drawTablesOnce(target);
     }
   },
   { rootMargin: "600px" },
 );
-for (const root of document.querySelectorAll(".grids")) tableObserver.observe(root);
+for (const root of document.querySelectorAll(".grids")) {
+  tableObserver.observe(root);
+  for (const link of (root.closest("section") ?? document).querySelectorAll("a[data-tab]")) {
+    link.addEventListener("click", async () => (await drawTablesOnce(root))?.chooseNamed(link.dataset.tab));
+  }
+}

@@ -34,11 +34,27 @@ class Zero(NamedTuple):
     """What starts then."""
 
 
+class Shared(NamedTuple):
+    """Timelines under each other that are as one: one axis, one selection, one set of tools."""
+
+    axis: str
+    """A word that these timelines have in common."""
+    name: str
+    """What tells one of them from the others, where there is little room."""
+    title: str
+    """The same in full."""
+
+
+def beside(timelines: Markup) -> Markup:
+    """Return timelines that share an axis as one frame."""
+    return Markup('<div class="beside">\n{}\n</div>').format(timelines)
+
+
 def fragment(
     analysis: Analysis,
     max_events: int = MAX_EVENTS,
     findings: Iterable[Finding] = (),
-    shared: str = "",
+    shared: Shared | None = None,
     first_ns: tuple[float, float] | None = None,
     drawn: Trace | None = None,
     more: Sequence[Lane] = (),
@@ -46,8 +62,8 @@ def fragment(
 ) -> Markup:
     """Return the timeline of a trace as HTML; the page around it brings the scripts that draw it.
 
-    The worst instance of each of the findings is there in full. Timelines with the same `shared` word move together,
-    and fold all host threads but the main one at first, so that one sees them beside each other. Their 0 is the start
+    The worst instance of each of the findings is there in full. `shared` timelines are as one with others, and fold all
+    host threads but the main one at first, so that one sees them under each other. Their 0 is the start
     of the first step that each shows at first, or `zero`; `first_ns` is what to show at first, from there.
     `drawn` is the same trace with fewer complete steps, if it is not to be seen with all. `more` lanes stand below the
     steps.
@@ -61,11 +77,12 @@ def fragment(
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
     first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""
-    said = note(in_words(trace, analysis, detail, None if zero else view, first_ns))
-    return Markup("""<div class="timeline" data-shared="{}"{}>
+    said = note(in_words(trace, analysis, detail, view if zero is None or zero.ns == view.start_ns else None, first_ns))
+    named = Markup('<h4 class="title">{}</h4>\n').format(shared.title) if shared else ""
+    return Markup("""<div class="timeline" data-shared="{}" data-name="{}"{}>
 {}
 {}
-<div class="plot" tabindex="0" role="application" aria-label="Timeline"></div>
+{}<div class="plot" tabindex="0" role="application" aria-label="Timeline"></div>
 <div class="drawer">
 <div class="sums" role="region" aria-label="Sums of the selection" tabindex="-1" hidden></div>
 <div class="chosen" aria-live="polite" hidden></div>
@@ -74,10 +91,12 @@ def fragment(
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
 <script type="application/x-deflate" class="columns">{}</script>
 </div>""").format(
-        shared,
+        shared.axis if shared else "",
+        shared.name if shared else "",
         first,
         said,
         toolbar(),
+        named,
         escape(packed(trace, analysis, detail, counted, since=zero.since if zero else "", beside=bool(shared))),
     )
 

@@ -11,6 +11,7 @@ const KEYS = [
   ["Shift + ↑ ↓", "the event in the lane above and below, at the same time; without a chosen one, the first that is shown"],
   ["PageUp PageDown", "the step before and after"],
   ["0, Home", "all of the recording"],
+  ["Tab to the strip", "Home, End and Page keys move the window in the recording; Shift + ← → makes it shorter and longer"],
   ["Alt + ← →", "back and forward through what you looked at"],
   ["/ and Enter", "search, and go to the next that was found; with Shift to the one before"],
   ["Esc", "clears marks, selection and search"],

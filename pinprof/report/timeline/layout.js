@@ -8,7 +8,7 @@ const NARROW = 600; // pixels; on a smaller timeline the names have less room
 const NARROW_GUTTER = 66;
 const RIGHT = 8; // pixels beside the lanes
 const BELOW = 18; // pixels under the last lane, for the name of a mark
-const TICK_PIXELS = 110;
+const TICK_PIXELS = 90;
 const TICK_ROOM = 46; // pixels; a tick that is nearer to the end has no text
 const NEAREST = 20; // ns; no view is shorter
 

@@ -1,7 +1,9 @@
 // The strip above the lanes: the whole recording, and in it the window that is shown.
 
 const STRIP = 9; // pixels of a lane in the strip
-const STRIPS = 4; // lanes in it at most
+const STRIPS = 4; // lanes in it at most, of each recording
+const STRIPS_BESIDE = 2; // of each of several recordings
+const TENTH = 0.1; // of the window, by which a key moves an edge of it
 const GRIP = 6; // pixels on each side of an edge of the window in which it can be taken
 
 // What tells most: the waits of the first thread, then what each GPU does; without these the first lanes.
@@ -17,9 +19,19 @@ const lanesOfStrip = (data) => {
 class Overview {
   constructor(timeline) {
     this.timeline = timeline;
-    this.lanes = lanesOfStrip(timeline.data);
+    this.lanesOf = new Map(); // by timeline
     this.drawn = document.createElement("canvas");
     this.state = undefined;
+  }
+
+  // What is drawn in it, from the top: a timeline and one of its lanes each.
+  get lanes() {
+    const seen = seenWith(this.timeline);
+    const most = seen.length > 1 ? STRIPS_BESIDE : STRIPS;
+    return (seen.length ? seen : [this.timeline]).flatMap((one) => {
+      if (!this.lanesOf.has(one)) this.lanesOf.set(one, lanesOfStrip(one.data));
+      return this.lanesOf.get(one).slice(0, most).map((lane) => [one, lane]);
+    });
   }
 
   get height() {
@@ -29,13 +41,17 @@ class Overview {
   // The picture of the whole, made anew only if it would be another one.
   picture(width, ratio, theme) {
     const { timeline } = this;
-    const state = [width, ratio, timeline.version, theme.text, timeline.lit].join();
+    const { lanes } = this;
+    const versions = lanes.map(([one]) => one.version + one.root.dataset.name);
+    const state = [width, ratio, theme.text, ...timeline.whole, ...versions].join();
     if (state === this.state) return this.drawn;
     this.state = state;
     [this.drawn.width, this.drawn.height] = [Math.round(width * ratio), Math.round(this.height * ratio)];
     const context = this.drawn.getContext("2d");
-    const painter = new Painter(timeline.data, context, { view: timeline.whole, width, ratio });
-    this.lanes.forEach((lane, at) => painter.row(timeline.rowOf(lane), 2 + at * (STRIP + 2), STRIP));
+    lanes.forEach(([one, lane], at) => {
+      const painter = new Painter(one.data, context, { view: timeline.whole, width, ratio });
+      painter.row(one.rowOf(lane), 2 + at * (STRIP + 2), STRIP);
+    });
     return this.drawn;
   }
 
@@ -111,6 +127,36 @@ class Overview {
     };
     canvas.addEventListener("pointerup", letGo);
     canvas.addEventListener("pointercancel", letGo);
+    canvas.addEventListener("keydown", (event) => {
+      const view = event.ctrlKey || event.metaKey || event.altKey ? undefined : this.byKey(event);
+      if (!view) return;
+      this.timeline.show(view);
+      event.preventDefault();
+    });
+  }
+
+  // The view after a key, if it is one for the strip; the keys of the lanes work here, too.
+  byKey({ key, shiftKey }) {
+    const [from, to] = this.timeline.view;
+    const [least, most] = this.timeline.whole;
+    const span = to - from;
+    const edge = { ArrowLeft: -TENTH * span, ArrowRight: TENTH * span }[key];
+    if (shiftKey && edge) return [from, to + edge];
+    return {
+      Home: [least, least + span],
+      End: [most - span, most],
+      PageUp: [from - span, to - span],
+      PageDown: [from + span, to + span],
+    }[key];
+  }
+
+  // Says to those who do not see the strip where the window is.
+  tell() {
+    const { view, whole, stage } = this.timeline;
+    const [least, most] = whole;
+    const [from, to] = view.map((time) => duration(Math.max(time - least, 0)));
+    stage.overview.setAttribute("aria-valuenow", String(Math.round((100 * (view[0] - least)) / (most - least))));
+    stage.overview.setAttribute("aria-valuetext", `${from} to ${to} of ${duration(most - least)}`);
   }
 
   // Centres the window, as long as it is, on a place.

@@ -33,12 +33,27 @@ const pictureOf = (timeline) => {
   for (const { group, top } of placed.headings) {
     writeText(context, group, 4, AXIS + top + HEADING / 2, { colour: theme.text, font: "600 12px system-ui, sans-serif" });
   }
+  writeText(context, timeline.root.dataset.name, 4, AXIS / 2, { colour: theme.text, font: "600 12px system-ui, sans-serif" });
   writeText(context, title, gutter + width / 2, canvas.height / ratio - AXIS / 2, { colour: theme.muted, align: "center" });
   return canvas;
 };
 
-const savePicture = (timeline) =>
-  pictureOf(timeline).toBlob((blob) => {
+// Pictures of timelines, under each other.
+const under = (canvases) => {
+  if (canvases.length === 1) return canvases[0];
+  const whole = document.createElement("canvas");
+  whole.width = Math.max(...canvases.map(({ width }) => width));
+  whole.height = canvases.reduce((sum, { height }) => sum + height, 0);
+  let top = 0;
+  for (const canvas of canvases) {
+    whole.getContext("2d").drawImage(canvas, 0, top);
+    top += canvas.height;
+  }
+  return whole;
+};
+
+const savePicture = (timelines) =>
+  under(timelines.map(pictureOf)).toBlob((blob) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
     link.download = "timeline.png";

@@ -12,11 +12,18 @@ document.addEventListener("wheel", (event) => {
   if (!event.defaultPrevented) scrolledAt = event.timeStamp;
 }, { passive: true });
 
+// Shows in all timelines that share the view where a pointer is.
+const pointIn = (timeline, place) => {
+  for (const one of new Set([timeline, ...seenWith(timeline)])) {
+    one.pointed = place;
+    one.writePointed();
+  }
+};
+
 const showTip = (timeline, event) => {
   const { tip, body } = timeline.stage;
   const { place } = timeline.placeOf(event);
-  timeline.pointed = place >= 0 && place <= 1 ? place : undefined;
-  timeline.writePointed();
+  pointIn(timeline, place >= 0 && place <= 1 ? place : undefined);
   const cell = event.buttons ? undefined : timeline.at(event);
   tip.hidden = !cell;
   timeline.plot.classList.toggle("pointed", cell !== undefined);
@@ -35,9 +42,8 @@ const showTip = (timeline, event) => {
 };
 
 const hideTip = (timeline) => {
-  timeline.pointed = undefined;
   timeline.stage.tip.hidden = true;
-  timeline.writePointed();
+  pointIn(timeline, undefined);
 };
 
 // A plain wheel scrolls the page until somebody has clicked the timeline; and a page that scrolls goes on.
@@ -137,11 +143,19 @@ class Pointers {
     const place = timeline.placeOf(event);
     const within = (time) => Math.min(Math.max(time, timeline.view[0]), timeline.view[1]);
     const [from, to] = [within(drag.from.time), within(place.time)].sort((one, other) => one - other);
-    const lanes = lanesBetween(timeline.placed, drag.from.y, place.y);
-    if (isDone) timeline.select(lanes.length && to > from ? { from, to, lanes } : undefined);
-    else {
-      timeline.selection = { from, to, lanes };
-      timeline.draw();
+    const own = timeline.stage.body.getBoundingClientRect().top;
+    const parts = seenWith(timeline).map((one) => {
+      const below = one.stage.body.getBoundingClientRect().top - own; // a drag goes on into the timelines beside it
+      const lanes = lanesBetween(one.placed, drag.from.y - below, place.y - below);
+      return [one, lanes.length && (to > from || !isDone) ? { from, to, lanes } : undefined];
+    });
+    if (isDone) {
+      timeline.selectIn(parts);
+      return;
+    }
+    for (const [one, selection] of parts) {
+      one.selection = selection;
+      one.draw();
     }
   }
 

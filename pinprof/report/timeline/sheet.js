@@ -10,7 +10,8 @@ class Sheet {
     this.plot = root.querySelector(".plot");
     this.stage = new Stage(this.plot);
     const [least, most] = widenedBy(data.whole, EDGE);
-    this.whole = [least, Math.max(most, least + NEAREST)];
+    this.recorded = [least, Math.max(most, least + NEAREST)];
+    this.whole = this.recorded; // of all timelines that share the view
     this.first = root.dataset.first ? JSON.parse(root.dataset.first) : widenedBy(data.view, EDGE);
     this.view = clamped(this.first, this.whole);
     this.folded = foldedAtFirst(data);
@@ -61,6 +62,7 @@ class Sheet {
   settle() {
     this.paint(true);
     this.sayDrawn();
+    this.overview.tell();
     for (const listener of this.settled) listener();
     delete this.plot.dataset.moving;
   }
@@ -72,7 +74,7 @@ class Sheet {
     this.placed = layOut(this.data, this.folded);
     const { tops, height } = this.placed;
     const { width, ratio } = stage;
-    this.overview.paint(theme);
+    if (drawnLead(this) === this) this.overview.paint(theme);
     const { ticks, textOf, title } = axisOf(this.data, view, width);
     const [above, below] = isWhole || this.isOnPaper ? [-Infinity, Infinity] : stage.inSight();
     const context = stage.cleared(stage.canvas, width, height);
@@ -218,9 +220,10 @@ class Sheet {
       });
     }
     const why = `narrower than a pixel here${this.data.lanes.some((lane) => lane.count) ? " or merged in this page" : ""}`;
-    const asBlocks = `${counted(blocks)} blocks, each as high as its share of busy time`;
+    const asBlocks = blocks === 1 ? "1 block, as high as its share of busy time"
+      : `${counted(blocks)} blocks, each as high as its share of busy time`;
     const merged = blocks ? `, ${counted(events)} more, ${why}, as ${asBlocks}` : "";
     const span = `${duration(this.view[1] - this.view[0])} shown`;
-    this.root.querySelector(".drawn").textContent = `${span}: ${counted(alone)} events one by one${merged}.`;
+    this.root.querySelector(".drawn").textContent = `${span}: ${howMany(alone, "event")} one by one${merged}.`;
   }
 }

@@ -23,7 +23,9 @@ class Stage {
     this.plot = plot;
     this.head = made("div", "head");
     this.overview = made("canvas", "overview");
-    this.overview.setAttribute("aria-hidden", "true");
+    this.overview.tabIndex = 0;
+    const spoken = { role: "slider", "aria-label": "Window in the whole recording", "aria-valuemin": "0", "aria-valuemax": "100" };
+    for (const [name, value] of Object.entries(spoken)) this.overview.setAttribute(name, value);
     this.ticks = made("div", "ticks");
     this.now = made("div", "now"); // the time at the pointer
     this.now.setAttribute("aria-hidden", "true");

@@ -10,6 +10,17 @@ const COLUMNS_OF_SUMS = [
   ["share", "of the time", percent],
 ];
 
+// Of several timelines each has columns of its own; of two also what the second has more.
+const columnsOf = (parts) => {
+  if (parts.length < 2) return COLUMNS_OF_SUMS;
+  const named = (what, format) => parts.map(({ root }, part) => [`${what} ${part}`, `${what} ${root.dataset.name}`, format]);
+  const change = parts.length === 2 ? [["change", "change", signed]] : [];
+  return [COLUMNS_OF_SUMS[0], ...named("total", duration), ...change, ...named("count", counted)];
+};
+
+const signed = (ns) => (ns > 0 ? `+${duration(ns)}` : duration(ns));
+const noneOf = (parts) => Object.fromEntries(parts.flatMap((_, part) => [[`count ${part}`, 0], [`total ${part}`, 0]]));
+
 // What events are summed by.
 const KEYS_OF_SUMS = {
   name: (data, lane, at) => (lane.count?.[at] > 1 ? MERGED_HERE : nameOf(data, { lane, first: at })),
@@ -30,18 +41,28 @@ const eachSelected = (timeline, { from, to, lanes }, visit) => {
   }
 };
 
-const sumsBy = (timeline, selection, by) => {
+// The timelines in which something is selected: those that share a view are summed together.
+const selectedWith = (timeline) => {
+  const parts = drawnWith(timeline).filter(({ selection }) => selection);
+  return parts.length || !timeline.selection ? parts : [timeline];
+};
+
+const sumsBy = (parts, by) => {
   const sums = new Map();
   const keyOf = KEYS_OF_SUMS[by];
-  const span = selection.to - selection.from;
-  eachSelected(timeline, selection, (lane, at, time) => {
+  const span = parts[0].selection.to - parts[0].selection.from;
+  parts.forEach((timeline, part) => eachSelected(timeline, timeline.selection, (lane, at, time) => {
     if (lane.source === "overlap") return;
     const name = keyOf(timeline.data, lane, at);
     let sum = sums.get(name);
-    if (!sum) sums.set(name, (sum = { name, count: 0, total: 0 }));
-    sum.count += lane.count?.[at] ?? 1;
+    if (!sum) sums.set(name, (sum = { name, count: 0, total: 0, ...noneOf(parts) }));
+    const count = lane.count?.[at] ?? 1;
+    sum.count += count;
     sum.total += time;
-  });
+    sum[`count ${part}`] += count;
+    sum[`total ${part}`] += time;
+  }));
+  for (const sum of sums.values()) sum.change = sum["total 1"] - sum["total 0"];
   return [...sums.values()].map((sum) => ({ ...sum, mean: sum.total / sum.count, share: sum.total / span }));
 };
 
@@ -69,10 +90,13 @@ const sortedBy = (sums, column, isDown) => {
 };
 
 const tableOfSums = (timeline, state, redraw) => {
-  const sums = sortedBy(sumsBy(timeline, timeline.selection, state.by), state.column, state.isDown);
+  const parts = selectedWith(timeline);
+  const columns = columnsOf(parts);
+  if (!columns.some(([column]) => column === state.column)) state.column = columns[1][0];
+  const sums = sortedBy(sumsBy(parts, state.by), state.column, state.isDown);
   const table = made("table", "");
   const head = table.createTHead().insertRow();
-  for (const [column, title] of COLUMNS_OF_SUMS) {
+  for (const [column, title] of columns) {
     const cell = made("th", column === "name" ? "" : "count");
     cell.setAttribute("aria-sort", state.column === column ? (state.isDown ? "descending" : "ascending") : "none");
     const arrow = state.column === column ? (state.isDown ? " ▾" : " ▴") : "";
@@ -86,7 +110,7 @@ const tableOfSums = (timeline, state, redraw) => {
   const body = table.createTBody();
   for (const sum of sums.slice(0, ROWS)) {
     const row = body.insertRow();
-    for (const [column, , format] of COLUMNS_OF_SUMS) {
+    for (const [column, , format] of columns) {
       const cell = made(column === "name" ? "th" : "td", column === "name" ? "" : "count");
       if (column === "name") cell.append(pressable(sum.name, () => lightSum(timeline, state.by, sum.name), "event"));
       else cell.textContent = format(sum[column]);
@@ -98,26 +122,29 @@ const tableOfSums = (timeline, state, redraw) => {
 
 // Lights up what a row of the table sums.
 const lightSum = (timeline, by, name) => {
-  const { from, to, lanes } = timeline.selection;
-  const inside = new Set(lanes);
   const keyOf = KEYS_OF_SUMS[by];
-  const isInside = (lane, at) => inside.has(lane) && lane.start[at] < to && lane.end[at] > from;
-  timeline.finder.light((lane, at) => isInside(lane, at) && keyOf(timeline.data, lane, at) === name);
+  for (const one of selectedWith(timeline)) {
+    const { from, to, lanes } = one.selection;
+    const inside = new Set(lanes);
+    const isInside = (lane, at) => inside.has(lane) && lane.start[at] < to && lane.end[at] > from;
+    one.finder.light((lane, at) => isInside(lane, at) && keyOf(one.data, lane, at) === name);
+  }
 };
 
-const showSums = (timeline) => {
+const showSums = (timeline, parts = selectedWith(timeline)) => {
   const panel = timeline.root.querySelector(".sums");
-  panel.hidden = !timeline.selection;
-  if (!timeline.selection) {
+  panel.hidden = !parts.length;
+  if (!parts.length) {
     panel.replaceChildren();
     return;
   }
-  const { from, to, lanes } = timeline.selection;
+  const { from, to } = parts[0].selection;
+  const lanes = parts.flatMap(({ selection }) => selection.lanes);
   const state = (timeline.sumsState ??= { by: "name", column: "total", isDown: true });
   const redraw = () => showSums(timeline);
   const [table, sums] = tableOfSums(timeline, state, redraw);
   const events = sums.reduce((sum, { count }) => sum + count, 0);
-  const what = `${counted(events)} events in ${counted(lanes.length)} lanes`;
+  const what = `${howMany(events, "event")} in ${howMany(lanes.length, "lane")}`;
   const heading = made("strong", "", `${duration(to - from)} selected, ${what}`);
   const choice = made("div", "steer");
   for (const by of Object.keys(KEYS_OF_SUMS)) {
@@ -134,7 +161,9 @@ const showSums = (timeline) => {
   const frame = made("div", "frame");
   frame.tabIndex = 0;
   frame.append(table);
-  const lines = gpuSums(timeline, timeline.selection).map((line) => made("div", "", line));
+  const ofPart = (one) => (parts.length > 1 ? `${one.root.dataset.name}, ` : "");
+  const told = parts.flatMap((one) => gpuSums(one, one.selection).map((line) => ofPart(one) + line));
+  const lines = told.map((line) => made("div", "", line));
   const more = sums.length > ROWS ? [made("div", "drawn", `${counted(sums.length - ROWS)} more rows are not shown.`)] : [];
   const focused = panel.contains(document.activeElement) ? document.activeElement.textContent : undefined;
   panel.replaceChildren(heading, ...lines, choice, frame, ...more, closing("end selection", () => timeline.select(undefined)));

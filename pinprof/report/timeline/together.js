@@ -1,8 +1,7 @@
-// Timelines that share one view: the first that is seen has the tools for all, the others only what is theirs.
+// Timelines that share one view are as one: one axis, strip, legend and set of tools, one search and one selection.
 
 const TIMELINES = new Map(); // by their elements, as promises
 const DRAWN = new Map(); // those that are there
-const LIKE_STEPS = 0.1; // of a step's length; steps that begin with less between them are the same to choose from
 
 const roots = () => [...document.querySelectorAll(".timeline")];
 
@@ -15,6 +14,10 @@ const togetherWith = (root) => {
 const leadOf = (root) => togetherWith(root).find(({ offsetParent }) => offsetParent) ?? root;
 
 const drawnWith = ({ root }) => togetherWith(root).map((one) => DRAWN.get(one)).filter(Boolean);
+const seenWith = (timeline) => drawnWith(timeline).filter(({ root }) => root.offsetParent);
+
+// The drawn timeline that has the tools, itself if that one is not drawn yet.
+const drawnLead = (timeline) => DRAWN.get(leadOf(timeline.root)) ?? timeline;
 
 // Shows the others what one shows.
 const share = (timeline, view) => {
@@ -23,22 +26,28 @@ const share = (timeline, view) => {
   }
 };
 
-const hasSameSteps = (one, other) => {
-  const [own, its] = [one.data.steps, other.data.steps];
-  const isLike = (name, at) =>
-    name === its.names[at] && Math.abs(own.start[at] - its.start[at]) < LIKE_STEPS * (own.last[at] - own.start[at]);
-  return own.names.length === its.names.length && own.names.every(isLike);
+// Gives those that are drawn one range of time to move in, and says which of them has the tools.
+const arrangeTools = () => {
+  for (const root of roots()) root.classList.toggle("follows", leadOf(root) !== root);
+  for (const [root, timeline] of DRAWN) {
+    const ranges = drawnWith(timeline).map(({ recorded }) => recorded);
+    timeline.whole = [Math.min(...ranges.map(([from]) => from)), Math.max(...ranges.map(([, to]) => to))];
+    if (leadOf(root) === root) drawLegend(timeline);
+    timeline.finder.tell();
+    timeline.draw();
+  }
+  for (const plot of document.querySelectorAll(".timeline[data-shared] .plot")) axisObserver.observe(plot);
 };
 
-// Says which timelines have the tools, and which only what is theirs.
-const arrangeTools = () => {
+// The axis is drawn once: above the first of the plots that are on the screen.
+const onScreen = new Set();
+const axisObserver = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) onScreen[isIntersecting ? "add" : "delete"](target);
   for (const root of roots()) {
-    const lead = leadOf(root);
-    root.classList.toggle("follows", lead !== root);
-    const [own, its] = [DRAWN.get(root), DRAWN.get(lead)];
-    root.querySelector(".choice").hidden = lead !== root && own && its && hasSameSteps(own, its);
+    const first = togetherWith(root).find((one) => onScreen.has(one.querySelector(".plot"))) ?? leadOf(root);
+    root.classList.toggle("on-top", first === root);
   }
-};
+});
 
 const searchAll = (timeline, text) => {
   for (const one of drawnWith(timeline)) {
@@ -47,21 +56,15 @@ const searchAll = (timeline, text) => {
   }
 };
 
-const nextMatchOfAll = (timeline, by) =>
-  (drawnWith(timeline).find(({ finder }) => finder.count) ?? timeline).nextMatch(by);
-
 const clearAll = (timeline) => drawnWith(timeline).forEach((one) => one.clear());
 
-// Shows all of the longest recording.
-const showAll = (timeline) => {
-  const length = ({ whole: [from, to] }) => to - from;
-  const longest = drawnWith(timeline).reduce((one, other) => (length(other) > length(one) ? other : one), timeline);
-  return longest.show(longest.whole);
-};
+const toggleInAll = (timeline, kind) => drawnWith(timeline).forEach((one) => one.toggle(kind));
 
-// The one that a link is of: with what is chosen or selected, if there is such.
-const linkedOf = (timeline) =>
-  [timeline, ...drawnWith(timeline)].find(({ chosen, selection }) => chosen || selection) ?? timeline;
+// Shows all that was recorded.
+const showAll = (timeline) => timeline.show(timeline.whole);
+
+// The one that a link is of: with what is chosen, if there is such.
+const linkedOf = (timeline) => seenWith(timeline).find(({ chosen }) => chosen) ?? timeline;
 
 const focusSearch = (timeline) => {
   const lead = leadOf(timeline.root);
@@ -73,7 +76,10 @@ const focusSearch = (timeline) => {
 const joinOthers = (timeline) => {
   const other = drawnWith(timeline).find((one) => one !== timeline);
   const text = other?.root.querySelector(".find").value;
-  if (other) chooseTool(timeline, other.tool);
+  if (other) {
+    chooseTool(timeline, other.tool);
+    timeline.hideKinds(other.hidden);
+  }
   if (text) searchAll(timeline, text);
   arrangeTools();
 };

@@ -46,6 +46,12 @@ class Timeline extends Sheet {
     return this.draw();
   }
 
+  hideKinds(kinds) {
+    this.hidden = new Set(kinds);
+    this.rows.clear();
+    this.version += 1;
+  }
+
   // Marks events: [what, lanes, start, end], and says what is known of them: lists of lines, or elements.
   mark(marks, link, words) {
     this.marks = marks;
@@ -143,13 +149,27 @@ class Timeline extends Sheet {
   clear() {
     this.unmark();
     this.select(undefined);
-    this.root.querySelector(".find").value = "";
+    const find = this.root.querySelector(".find");
+    if (find.value) {
+      find.value = "";
+      find.dispatchEvent(new Event("input", { bubbles: true })); // tables and flame graphs follow the search
+    }
     return this.search("");
   }
 
   // Selects a time in some lanes, and says their sums; nothing ends it.
   select(selection) {
-    this.selection = selection;
+    return this.selectIn([[this, selection]]);
+  }
+
+  // The same in several timelines that share the view: [timeline, selection]; the sums are of all, and stand here.
+  selectIn(selections) {
+    const wanted = new Map(selections);
+    for (const one of new Set([this, ...drawnWith(this)])) {
+      one.selection = wanted.get(one);
+      one.draw();
+      if (one !== this) showSums(one, []);
+    }
     showSums(this);
     return this.draw();
   }

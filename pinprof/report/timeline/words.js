@@ -18,6 +18,7 @@ const duration = (ns) => inUnits(ns, TIMES);
 const size = (bytes) => inUnits(bytes, SIZES);
 const rate = (gbps) => (gbps > 0 && gbps < 0.1 ? `${threeDigits(gbps * 1000)} MB/s` : `${threeDigits(gbps)} GB/s`);
 const counted = (number) => number.toLocaleString("en-US");
+const howMany = (count, what) => `${counted(count)} ${what}${count === 1 ? "" : "s"}`;
 
 const percent = (share) => {
   const whole = Math.round(share * 100);

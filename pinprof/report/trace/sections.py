@@ -59,8 +59,8 @@ def below(number: int, analysis: Analysis, quoting: Quoting) -> list[PagePart]:
         ("waits", "Waits of the host", _waits(analysis.profile, quoting)),
         ("host", "Where the host's time goes", _host(analysis.profile)),
         ("idle", "Idle GPU", _idle(analysis.profile)),
-        ("kernels", "Kernels", kernel_tables(analysis.profile)),
-        ("ops", "Ops of the host", op_tables(analysis.profile)),
+        ("kernels", "Kernels", kernel_tables(analysis.profile, number)),
+        ("ops", "Ops of the host", op_tables(analysis.profile, number)),
         ("course", "The whole run", _course(analysis.profile)),
         ("steps", "Steps" if steps.count > 1 else f"The {steps.whole}", _steps(analysis)),
     )

@@ -25,8 +25,8 @@ TOP = 5
 """Rows of a table that stand open."""
 
 
-def kernel_tables(profile: Profile) -> Iterator[Markup]:
-    """Yield the kernels by GPU time, those of collectives apart."""
+def kernel_tables(profile: Profile, number: int) -> Iterator[Markup]:
+    """Yield the costliest kernels by GPU time, those of collectives apart; the page's so many-th tables have all."""
     if isinstance(profile.kernels, Withheld) and profile.gpus:
         yield note(f"The table is {why_not(profile.kernels.reason)}.")
     sums = given(profile.kernels)
@@ -35,12 +35,14 @@ def kernel_tables(profile: Profile) -> Iterator[Markup]:
     for communication, what in ((False, "kernel"), (True, "collective")):
         chosen = of_kind(sums, communication=communication)
         rows = [(_code(row.name), *kernel_cells(profile, sums, row)[1:]) for row in chosen]
-        yield from _table(kernels_title(profile, communication=communication), kernel_columns(profile), rows, what)
+        yield from _table(
+            kernels_title(profile, communication=communication), kernel_columns(profile), rows, number, what
+        )
     yield _left(left_out(profile, sums, "kernel"))
 
 
-def op_tables(profile: Profile) -> Iterator[Markup]:
-    """Yield the ops by host time."""
+def op_tables(profile: Profile, number: int) -> Iterator[Markup]:
+    """Yield the costliest ops by host time; the page's so many-th tables have all."""
     sums = given(profile.ops)
     if isinstance(profile.ops, Withheld) and profile.counts.get("cpu_op"):
         yield note(f"The table is {why_not(profile.ops.reason)}.")
@@ -49,12 +51,14 @@ def op_tables(profile: Profile) -> Iterator[Markup]:
     rows = [op_cells(profile, sums, row) for row in sums.rows]
     meaning = ". ".join(map(_sentence, op_meanings(profile, rows)))
     caption = f"{ops_title(profile)}: {' '.join(in_all(profile, sums))}. {meaning}"
-    yield from _table(caption, OP_COLUMNS, [(_code(name), *cells) for name, *cells in rows], "op")
+    yield from _table(caption, OP_COLUMNS, [(_code(name), *cells) for name, *cells in rows], number, "op")
     yield _left(left_out(profile, sums, "op"))
 
 
-def _table(caption: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]], what: str) -> Iterator[Markup]:
-    """Yield a table of the first rows, and one of all that opens on request."""
+def _table(
+    caption: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]], number: int, what: str
+) -> Iterator[Markup]:
+    """Yield a table of the first rows, and what leads to all of them, which can be sorted and searched."""
     if not rows:
         return
     shown, cells = shown_columns(titles, rows)
@@ -62,8 +66,9 @@ def _table(caption: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]],
     columns = [*map(Column, texts), *number_columns(*shown[len(texts) :])]
     yield table(caption, columns, cells[:TOP])
     if len(cells) > TOP:
-        whole = table(caption, columns, cells)
-        yield Markup("<details><summary>All {} by name</summary>{}</details>").format(counted(len(cells), what), whole)
+        yield Markup('<p class="note"><a href="#tables-{}" data-tab="{}s">All {}, sorted and searched</a></p>').format(
+            number, what, counted(len(cells), what)
+        )
 
 
 def _sentence(text: str) -> str:

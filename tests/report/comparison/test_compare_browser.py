@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from chromium import open_file
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page
 from recordings import TRACES
 
 from pinprof.notebook import compare
@@ -49,11 +49,118 @@ def test_both_begin_with_one_step(page: Page) -> None:
     assert page.locator(".plot").count() == 2
 
 
-def test_the_step_that_is_chosen_is_the_one_that_the_axis_counts_from(page: Page) -> None:
+def test_both_count_from_their_compared_step_wherever_they_show(page: Page) -> None:
     for timeline in page.locator(".timeline").all():
         chosen = timeline.locator("select.step").evaluate("select => select.selectedOptions[0].text")
-        assert timeline.locator(".xtitle").text_content() == f"since the start of {chosen}"
         assert f"from the start of {chosen}" in timeline.inner_text()
+    page.locator(".plot").first.focus()
+    for key in ("PageDown", "0"):
+        page.keyboard.press(key)
+        span(page)
+        ticks = [one.locator(".ticks span").all_text_contents() for one in page.locator(".timeline").all()]
+        assert ticks[0] == ticks[1] != []
+        assert set(page.locator(".xtitle").all_text_contents()) == {"since the start of the compared step of each"}
+    page.get_by_role("button", name="back", exact=True).first.click()
+    page.get_by_role("button", name="back", exact=True).first.click()
+
+
+def test_both_are_on_one_axis_that_is_always_there(page: Page) -> None:
+    first, second = page.locator(".timeline").all()
+
+    def seen() -> list[bool]:
+        return [one.locator(".ticks span").first.is_visible() for one in (first, second)]
+
+    first.scroll_into_view_if_needed()
+    assert seen() == [True, False]
+    boxes = [box(one.locator(".rows")) for one in (first, second)]
+    assert boxes[0]["x"] == boxes[1]["x"]
+    assert boxes[0]["width"] == boxes[1]["width"]
+    assert page.locator(".overview:visible").count() == 1
+    second.locator(".drawn").scroll_into_view_if_needed()
+    page.evaluate("scrollTo(0, document.querySelectorAll('.plot')[1].getBoundingClientRect().top + scrollY + 60)")
+    page.wait_for_function("() => document.querySelectorAll('.timeline')[1].matches('.on-top')")
+    assert seen() == [False, True]
+    assert box(second.locator(".head"))["y"] == pytest.approx(0, abs=1)
+    first.scroll_into_view_if_needed()
+
+
+def test_the_name_of_a_timeline_does_not_hide_its_axis_on_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    second = page.locator(".timeline").nth(1)
+    second.locator(".title").evaluate("title => scrollTo(0, title.getBoundingClientRect().top + scrollY - 2)")
+    page.wait_for_function("() => document.querySelectorAll('.timeline')[1].matches('.on-top')")
+    page.wait_for_selector(".plot:not([data-moving]) >> nth=1")
+    ticks, title = box(second.locator(".ticks")), box(second.locator(".title"))
+    assert ticks["y"] >= title["y"] + title["height"] - 1
+    assert second.locator(".ticks span").first.is_visible()
+    page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.wait_for_selector(".plot:not([data-moving]) >> nth=1")
+
+
+def test_one_selection_sums_both(page: Page) -> None:
+    first, second = page.locator(".timeline").all()
+    page.evaluate("document.querySelector('.timeline').scrollIntoView()")
+    page.locator(".plot").first.focus()
+    span(page)
+    names = [box(one.locator(".names span", has_text="stream 7")) for one in (first, second)]
+    rows = box(first.locator(".rows"))
+    page.keyboard.down("Shift")
+    page.mouse.move(rows["x"] + 0.1 * rows["width"], names[0]["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(rows["x"] + 0.8 * rows["width"], names[1]["y"] + 5, steps=5)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    assert page.locator(".sums:visible").count() == 1
+    heads = first.locator(".sums thead button").all_inner_texts()
+    assert heads == ["name", "total before ▾", "total after", "change", "count before", "count after"]
+    said = first.locator(".sums").inner_text()
+    assert "before, GPU 0" in said
+    assert "after, GPU 0" in said
+    assert page.locator(".rubber:visible").count() == 2
+    page.get_by_role("button", name="copy link", exact=True).first.click()
+    address = page.evaluate("location.hash")
+    assert "&s=" in address
+    assert "&s2=" in address
+    page.keyboard.press("Escape")
+    assert page.locator(".sums:visible").count() == 0
+    page.evaluate("(hash) => { location.hash = ''; location.hash = hash }", address)
+    first.locator(".sums").wait_for()
+    assert first.locator(".sums").inner_text() == said
+    first.locator(".plot").focus()
+    page.keyboard.press("Escape")
+
+
+def test_one_legend_is_of_both(page: Page) -> None:
+    first, second = page.locator(".timeline").all()
+    assert second.locator(".legend button").count() == 0
+    before = painted(page)
+    first.locator(".legend button", has_text="kernels alone").click()
+    page.wait_for_selector(".plot:not([data-moving])")
+    assert {"kernels alone"} & set(before)
+    assert not {"kernels alone"} & set(painted(page))
+    first.locator(".legend button", has_text="kernels alone").click()
+
+
+def box(locator: Locator) -> dict[str, float]:
+    found = locator.bounding_box()
+    assert found
+    return dict(found)  # type: ignore[arg-type]
+
+
+def painted(page: Page) -> list[str]:
+    """Return the texts that the timeline paints anew."""
+    return page.evaluate("""async () => {
+      const texts = [];
+      const own = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+        texts.push(text);
+        return own.call(this, text, ...rest);
+      };
+      dispatchEvent(new Event("afterprint"));
+      CanvasRenderingContext2D.prototype.fillText = own;
+      return texts;
+    }""")
 
 
 def span(page: Page) -> float:
@@ -81,9 +188,13 @@ def test_the_first_has_the_tools_for_both(page: Page) -> None:
     for name in ("select", "back", "zoom in", "all", "copy link", "keys"):
         assert first.get_by_role("button", name=name, exact=True).is_visible()
         assert not second.get_by_role("button", name=name, exact=True).is_visible()
-    assert second.get_by_role("button", name="save PNG").is_visible()
+    with page.expect_download() as download:
+        first.get_by_role("button", name="save PNG", exact=True).click()
+    assert int.from_bytes(download.value.path().read_bytes()[20:24], "big") > sum(
+        box(one.locator(".rows"))["height"] for one in (first, second)
+    )
     assert [one.locator(".hint").is_visible() for one in (first, second)] == [True, False]
-    first.get_by_role("button", name="select").click()
+    first.get_by_role("button", name="select", exact=True).click()
     assert page.locator(".plot.selecting").count() == 2
     first.get_by_role("button", name="move").click()
     assert page.locator(".plot.selecting").count() == 0
@@ -92,10 +203,14 @@ def test_the_first_has_the_tools_for_both(page: Page) -> None:
     page.keyboard.press("/")
     assert first.locator(".find").evaluate("find => find === document.activeElement")
     page.keyboard.type("addmm")
-    for one in (first, second):
-        one.locator(".found", has_text=" found").wait_for()
-    second.get_by_role("button", name="next", exact=True).click()
-    second.locator(".found", has_text="1 of ").wait_for()
+    first.locator(".found", has_text=" found").wait_for()
+    chosen = set()
+    for _ in range(8):
+        first.get_by_role("button", name="next", exact=True).click()
+        page.wait_for_timeout(50)
+        chosen |= {at for at, one in enumerate((first, second)) if one.locator(".chosen").is_visible()}
+    assert first.locator(".found").inner_text().startswith("8 of ")
+    assert chosen == {0, 1}
     first.locator(".find").press("Escape")
     page.wait_for_function("() => [...document.querySelectorAll('.found')].every((said) => !said.textContent)")
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,6 +62,24 @@ def saved(page: Page) -> list[dict[str, str]]:
     with page.expect_download() as download:
         page.locator(".grids .save").click()
     return list(csv.DictReader(io.StringIO(download.value.path().read_bytes().decode())))
+
+
+def test_a_part_of_the_page_leads_to_its_table(opened: Callable[..., Page]) -> None:
+    page = opened(TRACES / "loader_pageable.stack.json.gz")
+    for name, first in (("Kernels 14", "kernel"), ("Ops 45", "op")):
+        page.get_by_role("link", name=re.compile(f"^All {name.split()[1]}.{name.split()[0].lower()}")).click()
+        page.wait_for_function("(name) => document.querySelector('[aria-selected=true]').innerText === name", arg=name)
+        assert page.locator(".sheet thead th").first.inner_text().strip() == first
+        assert page.locator(".grids").evaluate("grids => Math.abs(grids.getBoundingClientRect().top) < 200")
+
+
+def test_tables_follow_the_search_of_the_timeline_until_it_is_given_up(opened: Callable[..., Page]) -> None:
+    page = opened(TRACES / "loader_pageable.stack.json.gz")
+    page.locator(".find").fill("mm")
+    assert 0 < len(column(page, "op")) < 10
+    page.locator(".find").press("Escape")
+    page.wait_for_function("() => document.querySelectorAll('.sheet tbody tr').length === 45")
+    assert page.locator(".grids .rows").inner_text() == ""
 
 
 def test_tables_are_sorted_filtered_and_saved(opened: Callable[..., Page]) -> None:

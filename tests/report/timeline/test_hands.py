@@ -384,6 +384,32 @@ def test_the_overview_shows_the_window_and_is_dragged_resized_and_clicked(opened
     assert hands.drag(at(shown + 1), at(shown + 2)) == pytest.approx((shown + 1, shown + 2), abs=0.03)
 
 
+def test_keys_move_the_window_in_the_strip_and_its_edge(opened: Opened) -> None:
+    hands = opened()
+    whole = hands.press("0")
+    hands.press("+")
+    hands.press("+")
+    hands.page.locator(".steer button:visible").last.focus()
+    hands.page.keyboard.press("Tab")
+    hands.page.keyboard.press("Tab")  # past the plot
+    strip = hands.page.get_by_role("slider", name="Window in the whole recording")
+    assert strip.evaluate("strip => strip === document.activeElement")
+    start, end = hands.view()
+    span = end - start
+    assert hands.press("Home") == pytest.approx((whole[0], whole[0] + span))
+    said = strip.get_attribute("aria-valuetext")
+    assert said
+    assert re.fullmatch(r"0 ns to [\d.]+ ms of 10.[\d]+ ms", said)
+    assert strip.get_attribute("aria-valuenow") == "0"
+    assert hands.press("PageDown") == pytest.approx((whole[0] + span, whole[0] + 2 * span))
+    assert hands.press("PageUp") == pytest.approx((whole[0], whole[0] + span))
+    assert hands.press("End") == pytest.approx((whole[1] - span, whole[1]))
+    hands.press("Home")
+    assert hands.press("Shift+ArrowRight") == pytest.approx((whole[0], whole[0] + 1.1 * span))
+    assert hands.press("Shift+ArrowLeft")[1] == pytest.approx(whole[0] + 0.99 * span)
+    assert hands.press("d")[0] > whole[0]  # the keys of the lanes work here, too
+
+
 def test_one_goes_back_and_forward_through_what_was_seen(opened: Opened) -> None:
     hands = opened()
     first = hands.view()

@@ -24,7 +24,7 @@ from pinprof.report.charts import Chart, shown
 from pinprof.report.charts.chart import layout
 from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
-from pinprof.report.timeline import fragment
+from pinprof.report.timeline import Shared, fragment
 from pinprof.report.timeline.detail import detailed
 from pinprof.report.timeline.hover import SENTENCES, in_words
 from pinprof.report.timeline.payload import packed
@@ -294,7 +294,9 @@ def test_searching_counts_and_goes_to_what_was_found(opened: Opened) -> None:
 
 
 def test_timelines_that_share_a_view_move_together(opened: Opened, tmp_path: Path) -> None:
-    page = opened(TRACES / "loss_item.json.gz", made=lambda analysis: 2 * fragment(analysis, shared="both"))
+    page = opened(
+        TRACES / "loss_item.json.gz", made=lambda analysis: 2 * fragment(analysis, shared=Shared("both", "one", "One"))
+    )
     second = page.locator(".timeline").nth(1)
     second.scroll_into_view_if_needed()
     page.wait_for_function("() => document.querySelectorAll('.timeline[data-drawn]').length == 2")
@@ -635,7 +637,11 @@ def test_a_chart_in_sight_does_not_stop_a_hand_on_the_timeline(opened: Opened) -
     for at in range(25):  # 2 s; it waits for one without input
         page.mouse.move(x + at, y)
         page.wait_for_timeout(80)
+    page.locator(".plot").focus()
+    page.keyboard.down("w")  # once: not every system repeats it
+    page.wait_for_timeout(1500)
     assert page.evaluate("typeof Plotly") == "undefined"
+    page.keyboard.up("w")
     page.locator(".chart .main-svg").first.wait_for(state="attached")
 
 
