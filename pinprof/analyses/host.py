@@ -80,7 +80,7 @@ class HostSums:
     functions: tuple[HostPlace, ...]
     """The same by function."""
 
-    def share(self, count: int) -> float:
+    def share(self, count: float) -> float:
         """Return a number of samples as a share of the time."""
         return count / self.samples
 

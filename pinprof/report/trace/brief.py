@@ -51,7 +51,7 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
         yield Text("\nWhat to change", "bold")
     quoting = Quoting(Sources(profile.path), code)
     for number, finding in enumerate(shown, start=1):
-        yield from change_lines(number, finding, profile, quoting, width)
+        yield from change_lines(number, finding, findings, profile, quoting, width)
     yield from _together(profile, findings, shown)
     yield from _notes(profile, findings, shown)
     rule = f"The fix as code: pinprof explain {shown[0].rule.id}. " if shown else ""

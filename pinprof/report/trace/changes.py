@@ -18,6 +18,8 @@ MOST = 3
 """Findings that are named."""
 WORTH = 0.01
 """One that saves a smaller share of the step is left to the full report."""
+BLOCKING_COPIES, UNPINNED_BATCHES = "PIN102", "PIN104"
+"""Rules of which the first brings something only where the second is mended, too."""
 INDENT = 5
 LONGEST = 220
 """Characters of what was seen of a finding without a place."""
@@ -48,13 +50,13 @@ def _brings(finding: Finding) -> float:
 
 
 def change_lines(
-    number: int, finding: Finding, profile: Profile, quoting: Quoting, width: int
+    number: int, finding: Finding, findings: Findings, profile: Profile, quoting: Quoting, width: int
 ) -> Iterator[RenderableType]:
-    """Yield a finding in up to three lines for a terminal of this width."""
+    """Yield one of the findings in up to three lines for a terminal of this width."""
     what = Text.assemble((saves(finding, profile), "green"), f": {finding.title} ", (f"({finding.rule.id})", "dim"))
     yield hanging(Text(f"{number:>3}. "), what)
     yield from _where(finding, quoting, width)
-    yield hanging(Text(" " * INDENT + "→ "), Text(begun(to_do(finding))))
+    yield hanging(Text(" " * INDENT + "→ "), Text(begun(to_do(finding) + _pinned_by(finding, findings))))
 
 
 def saves(finding: Finding, profile: Profile) -> str:
@@ -73,6 +75,14 @@ def to_do(finding: Finding) -> str:
     if finding.rule.change:
         return finding.rule.change.to
     return finding.rule.fix.split(". ")[0].rstrip(".")
+
+
+def _pinned_by(finding: Finding, findings: Findings) -> str:
+    """Return how a copy with `non_blocking=True` gets its pinned memory, where another finding tells."""
+    unpinned = next((each.rule for each in findings if each.rule.id == UNPINNED_BATCHES), None)
+    if finding.rule.id != BLOCKING_COPIES or unpinned is None:
+        return ""
+    return f": {unpinned.fix.split(', and')[0]} ({unpinned.id})"
 
 
 def seen(finding: Finding) -> str:

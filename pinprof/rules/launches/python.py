@@ -1,8 +1,9 @@
 """Python in which the host runs no op."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from pinprof.analyses.host import CalledLine, HostSums
+from pinprof.analyses.host import CalledLine
 from pinprof.analyses.pause import MEANING
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
@@ -29,7 +30,7 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     found = pauses(details)
     idle = idle_within(details, profile, *found)
     lasts = pause.time_ns if pause and idle >= PAUSED * step else 0.0
-    lines = _lines(profile.host)
+    lines = _lines(details, profile)
     shown = sum(own for _, own in lines) / profile.host.samples if profile.host else 0.0
     if not lasts and shown < PAUSED:
         return
@@ -48,15 +49,26 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     yield Evidence(min(max(idle, shown * step), late), "; ".join(words), *place, edits=Edits(without_pauses=True))
 
 
-def _lines(host: HostSums | None) -> list[tuple[CalledLine, int]]:
-    """Return the program's lines with their samples outside of torch and of input, most first."""
-    if host is None:
+def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]:
+    """Return the program's lines with their samples outside of torch, of input and of waits, most first.
+
+    A call in C is sampled as the line that makes it, so a line that waits is left what it took beside its waits.
+    """
+    host, step = profile.host, profile.step_ns
+    if host is None or not step:
         return []
-    lines = [(line, sum(count for kind, count in line.kinds if kind in NO_OP)) for line in host.called]
-    return sorted(((line, own) for line, own in lines if own and line.file), key=lambda each: -each[1])
+    waits: defaultdict[tuple[str | None, int | None], float] = defaultdict(float)
+    for site in details.syncs.sites:
+        waits[site.file, site.line] += site.in_steps.stall_ns / profile.steps.divisor / step * host.samples
+    lines = []
+    for line in host.called:
+        own = sum(count for kind, count in line.kinds if kind in NO_OP) - waits[line.file, line.line]
+        if own > 0 and line.file:
+            lines.append((line, own))
+    return sorted(lines, key=lambda each: -each[1])
 
 
-def _named(profile: Profile, lines: Sequence[tuple[CalledLine, int]]) -> str:
+def _named(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> str:
     assert profile.host is not None
     share = profile.host.share
     return ", ".join(f"{percent(share(own))}{at(line.place)}" for line, own in lines[:MOST_NAMED])
