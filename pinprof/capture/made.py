@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import wraps
+from hashlib import sha256
+from pathlib import Path
 from types import FrameType
 from typing import Any
 from weakref import ReferenceType, ref
@@ -51,6 +53,7 @@ class Makings:
         self.loaders: list[_Noted] = []
         self.optimizers: list[_Noted] = []
         self.more = False
+        self.sources: dict[str, str] = {}
         self._described: set[int] = set()
 
     def made(self, thing: Any, frame: FrameType | None) -> None:
@@ -67,6 +70,8 @@ class Makings:
             self.more = True  # of a library, without a place
             return
         note = _Noted(ref(thing), line, direct=is_users(frame.f_code.co_filename))
+        if note.direct and line.file not in self.sources:
+            self.sources[line.file] = sha256(Path(frame.f_code.co_filename).read_bytes()).hexdigest()
         if isinstance(thing, Optimizer):
             note.on_gpu = _are_plain_on_gpu(thing)
         notes.append(note)
@@ -97,7 +102,7 @@ class Makings:
         for note in self.optimizers:
             with suppress(Exception):
                 optimizers += [made for made in [_optimizer(note)] if made]
-        return Made(tuple(loaders), tuple(optimizers), len(os.sched_getaffinity(0)), self.more)
+        return Made(tuple(loaders), tuple(optimizers), len(os.sched_getaffinity(0)), self.sources, self.more)
 
 
 makings = Makings()

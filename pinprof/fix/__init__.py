@@ -22,6 +22,7 @@ def fix(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, f
     `scripts` are files to take where the trace names others of their name. No file outside of `folder`, the working
     directory if none is given, is changed.
     """
-    files = Files(analysis.trace.path, scripts, folder)
-    mends, refused = planned(analysis.findings, Work(Told(analysis), files, chosen))
+    told = Told(analysis)
+    files = Files(analysis.trace.path, scripts, folder, told.made.sources if told.made else None)
+    mends, refused = planned(analysis.findings, Work(told, files, chosen))
     return patched(mends, refused, files)

@@ -147,10 +147,20 @@ def _only_reads(source: SourceFile, node: cst.Name) -> bool:
             return False
         named = source.qualified(call.func) or ""
         words = {each.keyword.value for each in call.args if each.keyword}
-        pure = named in PURE or named.startswith("torch.nn.functional.")
-        return pure and not named.endswith("_") and not words & {"out", "inplace"}
+        return named in PURE and "out" not in words
     return False
 
 
-PURE = {f"torch.{name}" for name in ("where", "mul", "add", "sub", "div", "matmul", "dot", "maximum", "minimum", "pow")}
+LOSSES = (
+    "cross_entropy",
+    "nll_loss",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "mse_loss",
+    "l1_loss",
+)
+PURE = {
+    *(f"torch.{name}" for name in ("where", "mul", "add", "sub", "div", "matmul", "dot", "maximum", "minimum", "pow")),
+    *(f"torch.nn.functional.{name}" for name in LOSSES),
+}
 """Functions of torch that return a new tensor."""

@@ -1,6 +1,7 @@
 """Which files of the user may be changed, and where they are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from pinprof.fix.rewrite import NotSure
@@ -16,10 +17,17 @@ class Files:
     """The source files of a trace, each taken apart once.
 
     `scripts` are files to take where the trace names others of the same name. None outside of `folder` is changed, and
-    none that was written after the trace.
+    none that is not as it was recorded: by its SHA-256 in `recorded`, or else by its age.
     """
 
-    def __init__(self, trace_path: str, scripts: Sequence[str] = (), folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        trace_path: str,
+        scripts: Sequence[str] = (),
+        folder: Path | None = None,
+        recorded: Mapping[str, str] | None = None,
+    ) -> None:
+        self._recorded = recorded or {}
         self._trace = Path(trace_path)
         self._sources = Sources(trace_path)
         self._scripts = [Path(script) for script in scripts]
@@ -55,20 +63,28 @@ class Files:
             raise NotSure("the file is not here; name it behind the trace")
         try:
             path = path.resolve(strict=True)
-            status = path.stat()
             if any(part in INSTALLED for part in path.parts):
                 raise NotSure("it is in an installed library")
             if not path.is_relative_to(self.folder):
                 raise NotSure(f"the file is outside of the working directory ({self.folder})")
-            if not self._trace.is_file():
-                raise NotSure("the trace is no file here, so nobody knows whether the program was changed since")
-            if status.st_mtime > self._trace.stat().st_mtime + EDITED_AFTER_S:
-                raise NotSure("the file was changed after the recording; record it again")
-            if status.st_size > MAX_BYTES:
+            if path.stat().st_size > MAX_BYTES:
                 raise NotSure("the file is too large to be a program that people wrote")
-            return SourceFile(file, path, path.read_bytes())
+            content = path.read_bytes()
+            self._check_is_as_recorded(file, path, content)
+            return SourceFile(file, path, content)
         except (OSError, ValueError) as error:
             raise NotSure(f"the file cannot be read ({error})") from error
+
+    def _check_is_as_recorded(self, file: str, path: Path, content: bytes) -> None:
+        """Raise NotSure for a file that is not the one that ran."""
+        known = self._recorded.get(file)
+        if known is not None:
+            if sha256(content).hexdigest() != known:
+                raise NotSure("the file is not as it was recorded; record it again")
+        elif not self._trace.is_file():
+            raise NotSure("the trace is no file here, so nobody knows whether the program was changed since")
+        elif path.stat().st_mtime > self._trace.stat().st_mtime + EDITED_AFTER_S:
+            raise NotSure("the file was changed after the recording; record it again")
 
     def _path(self, file: str) -> Path | None:
         """Return where a file is: among those that were named, else where the trace names it."""

@@ -2,7 +2,7 @@
 
 import libcst as cst
 
-from pinprof.fix.names import check_waits_are_not_needed, is_remainder, is_seldom, uses_of
+from pinprof.fix.names import check_is_not_shown, check_waits_are_not_needed, is_remainder, is_seldom, uses_of
 from pinprof.fix.rewrite import NotSure, Rewrite, atom, call_of, walk
 from pinprof.fix.source import SourceFile
 from pinprof.fix.sums import check_is_tensor, read_at
@@ -38,6 +38,7 @@ def read_where_used(source: SourceFile, line: int) -> list[Rewrite]:
         raise NotSure(f"nothing uses {name.value}; remove the line")
     check_is_tensor(source, read)
     for node in uses.read:
+        check_is_not_shown(source, node)
         if not is_seldom(source, node, loop):
             raise NotSure(f"{name.value} is used in each step, in line {source.line(node)}: use it every N steps")
         if source.line(node) <= source.line(small):

@@ -125,6 +125,15 @@ def _is_target(source: SourceFile, node: cst.Name) -> bool:
     return False
 
 
+def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise NotSure where a text shows the code of a read itself: `f"{total=}"`."""
+    for each in source.around(node):
+        if isinstance(each, cst.FormattedStringExpression | cst.TemplatedStringExpression) and each.equal is not None:
+            raise NotSure(f"line {source.line(node)} shows its own code")
+        if isinstance(each, cst.BaseStatement):
+            return
+
+
 def is_seldom(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether a node runs outside of a loop, or in it only every so many times: `if step % 100 == 0`."""
     inner = node

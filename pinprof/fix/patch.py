@@ -55,6 +55,9 @@ def patched(mends: Iterable[Mend], refusals: Iterable[Refused], files: Files) ->
             source = files.taken(file)
             old = after.get(source.path, before.setdefault(source.path, source.content))
             parts.append(diff_of(source.path.relative_to(root).as_posix(), old, new[source.path]))
+        if not any(parts):
+            refused.append(Refused(mend.rule, mend.places[0], "the source says so already"))
+            continue
         kept = trial
         after |= new
         patches.append(Patch(mend, b"".join(parts)))

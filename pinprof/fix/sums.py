@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import libcst as cst
 
-from pinprof.fix.names import Uses, check_waits_are_not_needed, is_seldom, uses_of
+from pinprof.fix.names import Uses, check_is_not_shown, check_waits_are_not_needed, is_seldom, uses_of
 from pinprof.fix.rewrite import NotSure, Rewrite, atom, call_of, walk
 from pinprof.fix.source import Loop, SourceFile
 
@@ -119,6 +119,7 @@ def _check_sum(source: SourceFile, uses: Uses, added: _Sum, loop: Loop) -> None:
         parent = source.parent(node)
         if isinstance(parent, cst.Attribute) or (isinstance(parent, cst.Call) and parent.func is node):
             raise NotSure(f"{name} is no number in line {source.line(node)}")
+        check_is_not_shown(source, node)
         if not source.is_within(node, added.node) and not is_seldom(source, node, loop):
             raise NotSure(f"{name} is read in each step, in line {source.line(node)}: read it every N steps")
 

@@ -86,7 +86,7 @@ def _unpacked(source: SourceFile, loop: cst.For, name: str) -> tuple[cst.CSTNode
 
     First comes the node of that batch, then its name, then where in it the part is.
     """
-    for node in _uses(source, loop, name):
+    for node in _uses(source, loop.body, name):
         bound = bound_to(source, node)
         if bound is None:
             continue
@@ -192,7 +192,7 @@ def _check_uses(
     none back.
     """
     moved: int | None = None
-    for node in _uses(source, loop, name):
+    for node in _uses(source, loop.body, name):
         bound, line = bound_to(source, node), source.line(node)
         if bound is None and moved is not None and line > moved:
             continue  # what the name means from there on is on the GPU
@@ -205,6 +205,18 @@ def _check_uses(
                 raise NotSure(f"{name} is bound anew in line {line}")
         elif bound is None and node is not apart and not _only_looks(source, node):
             raise NotSure(f"{name} is used on the host in line {line}, where it may be written to while it is copied")
+    if moved is None:
+        _check_later_uses(source, loop, name)
+
+
+def _check_later_uses(source: SourceFile, loop: cst.For, name: str) -> None:
+    """Raise NotSure where the last batch may be used once its loop has ended."""
+    for node in _uses(source, source.scope(loop), name):
+        around = list(source.around(node))
+        if loop in around or any(isinstance(each, cst.For) and _binds(each.target, name) for each in around):
+            continue
+        if source.line(node) > source.end(loop):
+            raise NotSure(f"{name} is used behind its loop, in line {source.line(node)}")
 
 
 def _is_batch(loop: cst.For, value: cst.BaseExpression) -> bool:
@@ -212,8 +224,8 @@ def _is_batch(loop: cst.For, value: cst.BaseExpression) -> bool:
     return isinstance(value, cst.Name) and _binds(loop.target, value.value)
 
 
-def _uses(source: SourceFile, loop: cst.For, name: str) -> Iterator[cst.Name]:
-    for node in walk(loop.body):
+def _uses(source: SourceFile, within: cst.CSTNode, name: str) -> Iterator[cst.Name]:
+    for node in walk(within):
         if not (isinstance(node, cst.Name) and node.value == name):
             continue
         parent = source.parent(node)

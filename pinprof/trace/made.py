@@ -1,6 +1,6 @@
 """What a recorded program made: its DataLoaders and optimizers, each with the place of its call."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pinprof.trace.lines import Place, Placed
 
@@ -67,6 +67,8 @@ class Made:
     optimizers: tuple[MadeOptimizer, ...] = ()
     cpus: int | None = None
     """How many the process could use."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """The SHA-256 of the files in which they were made, as they were then."""
     more: bool = False
     """Whether there were too many to keep all."""
 

@@ -3,6 +3,7 @@
 import gc
 import inspect
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,6 +76,7 @@ def test_a_loader_has_the_line_where_its_call_begins(journal: Journal) -> None:
     assert made.file.endswith("test_made.py")
     assert made.function == "test_a_loader_has_the_line_where_its_call_begins"
     assert made.direct
+    assert makings.sources[made.file] == sha256(Path(__file__).read_bytes()).hexdigest()
     assert made.dataset == "torch.utils.data.dataset.TensorDataset"
     assert (made.batch_size, made.num_workers, made.pin_memory, made.iterable) == (4, 0, False, False)
 

@@ -268,6 +268,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         PINNED,
         "used on the host in line 5",
     ),
+    "a batch that is used behind its loop": (
+        loop("a = x.to(device)  #? PIN102") + "x.zero_()\n",
+        PINNED,
+        "behind its loop",
+    ),
     "a batch that is kept": (loop("a = x.to(device)  #? PIN102\nkept.append(x)"), PINNED, "used on the host"),
     "a batch of a function's argument": (
         "def step(x):\n    for i in range(3):\n        y = x.to(device)  #? PIN102\n",
@@ -364,6 +369,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "every so many steps already",
     ),
     "looked at by name": (summing(LOSS + "total += loss.item()  #? PIN201", "return locals()"), {}, "may look at"),
+    "a text that shows its own code": (
+        summing(LOSS + "total += loss.item()  #? PIN201", "print(f'{total / 3=}')"),
+        {},
+        "shows its own code",
+    ),
     "a number used in each step": (summing(LOSS + "v = loss.item()  #? PIN201\nlog(v)"), {}, "used in each step"),
     "a number set twice": (
         summing(LOSS + "v = loss.item()  #? PIN201\nif step % 10 == 0:\n    log(v)\nv = 1"),
@@ -409,6 +419,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "may change w",
     ),
+    "given to what may change it": (
+        "import torch\nimport torch.nn.functional as F\nfor x in loader:\n    w = torch.tensor([1, 2], device='cuda')  #? PIN209\n    F.dropout(w, 0.5, True, True)\n",
+        {},
+        "may change w",
+    ),
     "a device that changes": (
         "import torch\nfor x in loader:\n    w = torch.tensor([1, 2], device=x.device)  #? PIN209\n    y = x * w\n",
         {},
@@ -426,6 +441,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "not all",
     ),
     "a scaler": (HITS["an optimizer"][0], {"has_scaler": True}, "GradScaler"),
+    "fused in the source already": (
+        HITS["an optimizer"][0].replace("lr=1e-3", "fused=True"),
+        {},
+        "says so already",
+    ),
     "an old torch": (HITS["an optimizer"][0], {"torch_version": (2, 1)}, "version of torch"),
     "options from a dict": (HITS["an optimizer"][0].replace("lr=1e-3", "**options"), {}, "list or a dict"),
     "foreach from a variable": (HITS["an optimizer"][0].replace("lr=1e-3", "foreach=args.f"), {}, "foreach=args.f"),

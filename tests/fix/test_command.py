@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ MENDED = (
 LOADER_LINE, LOOP, COPY, ITEM = 7, 9, 10, 13
 
 
-def recorded(folder: Path, name: str = "train.py", *, by_pinprof: bool = True) -> Path:
+def recorded(
+    folder: Path, name: str = "train.py", *, by_pinprof: bool = True, sources: dict[str, str] | None = None
+) -> Path:
     """Write the trace of four steps, each with two pageable copies of a batch and an item()."""
     builder = TraceBuilder()
     for number in range(4):
@@ -69,7 +72,8 @@ def recorded(folder: Path, name: str = "train.py", *, by_pinprof: bool = True) -
                 "loops": (Place(name, LOOP, "train"),),
             }
         )
-        builder.metadata["pinprof"] = {"made": asdict(Made((loader,))), "torch_version": "2.11.0", "loaders_pin": False}
+        made = asdict(Made((loader,), sources=sources or {}))
+        builder.metadata["pinprof"] = {"made": made, "torch_version": "2.11.0", "loaders_pin": False}
 
         def line(number: int) -> dict[str, Any]:
             return {"file": name, "line": number, "function": "train", "stack": [f"{name}:{number}:train"]}
@@ -182,6 +186,16 @@ def test_a_program_that_was_changed_since_stays(here: Path) -> None:
     assert result.exit_code == 0
     assert "changed after the recording" in result.stdout
     assert (here / "train.py").read_text() == PROGRAM
+
+
+def test_what_the_program_was_is_told_by_its_text_where_that_was_recorded(here: Path) -> None:
+    trace = recorded(here, sources={"train.py": sha256(PROGRAM.encode()).hexdigest()})
+    later = trace.stat().st_mtime + 100
+    os.utime(here / "train.py", (later, later))  # checked out again
+    assert "+++ b/train.py" in invoke("fix", trace).stdout
+    (here / "train.py").write_text(PROGRAM.replace("100", "200"))
+    os.utime(here / "train.py", (1, 1))
+    assert "not as it was recorded" in invoke("fix", trace).stdout
 
 
 def test_a_file_outside_of_the_working_directory_stays(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
