@@ -6,12 +6,28 @@ from pinprof.fix.rewrite import NotSure, Rewrite
 from pinprof.fix.source import SourceFile
 
 EMPTY_CACHE = "torch.cuda.empty_cache"
+OF_MEMORY = (
+    "memory_reserved",
+    "memory_allocated",
+    "memory_stats",
+    "memory_summary",
+    "memory_snapshot",
+    "peak_memory",
+    "mem_get_info",
+    "nvml",
+    "nvidia-smi",
+    "nvidia_smi",
+)
+"""How a program that tells of the GPU's memory does so."""
 SYNCHRONIZE = "torch.cuda.synchronize"
 
 
 def without_empty_cache(source: SourceFile, line: int) -> list[Rewrite]:
     """Return the rewrite that takes `torch.cuda.empty_cache()` out of a loop or a function. Raises NotSure."""
     statement = _statement_of(source, line, EMPTY_CACHE)
+    told = next((word for word in OF_MEMORY if word in source.text), None)
+    if told:
+        raise NotSure(f"the program looks at memory ({told}), and would see what torch keeps")
     return [_removal(source, statement)]
 
 

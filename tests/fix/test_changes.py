@@ -477,6 +477,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "a comment stands above",
     ),
+    "a program that tells of memory": (
+        "import torch\ntorch.cuda.empty_cache()  #? PIN303\nprint(torch.cuda.max_memory_reserved())\n",
+        {},
+        "looks at memory",
+    ),
     "a cache by another name": ("torch = mine\ntorch.cuda.empty_cache()  #? PIN303\n", {}, "no call of torch.cuda"),
     "several statements": ("import torch\nf(); torch.cuda.empty_cache()  #? PIN303\n", {}, "several statements"),
     "an iterable data set": (loop("f(x)  #? PIN401"), {"loader": replace(LOADER, iterable=True)}, "iterable"),
