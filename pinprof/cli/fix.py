@@ -115,7 +115,7 @@ def _rules(names: tuple[str, ...]) -> frozenset[str]:
     wanted = frozenset(name.upper() for name in names)
     unknown = wanted - {rule.id for rule in RULES}
     if unknown:
-        fail(f"{min(unknown)}: there is no such rule; pinprof explain lists them all")
+        fail(f"{min(unknown)}: there is no such rule; for all of them see pinprof explain")
     return wanted
 
 
