@@ -11,6 +11,7 @@ from typing import Any
 
 from pinprof.capture.agreement import Agreement, store_of_group, store_of_job
 from pinprof.capture.job import Rank, leave_job, rank_in, rank_in_group
+from pinprof.capture.made import noticing_made
 from pinprof.capture.markers import Marks
 from pinprof.capture.notes import Claim, Notes
 from pinprof.capture.orders import Orders
@@ -38,6 +39,7 @@ class LateRecording:
     def placed(self) -> Iterator[None]:
         """Watch the steps in the block; a function of the script that marks them is found in its main module."""
         with ExitStack() as undo:
+            undo.enter_context(noticing_made())
             undo.enter_context(self.marks.placed())
             if self.marks.in_script:
                 _mark(self.marks, undo)

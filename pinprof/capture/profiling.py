@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -19,6 +20,7 @@ from pinprof.capture.avoidance import await_regular
 from pinprof.capture.job import rank_of_process
 from pinprof.capture.journal import Journal
 from pinprof.capture.lines import line_window
+from pinprof.capture.made import makings
 from pinprof.capture.memory import host_memory, loaders_pin
 from pinprof.capture.plain import (
     Clock,
@@ -178,6 +180,7 @@ class Recording:
         self._count: Callable[[], int] = lambda: self.steps_seen
         self._steps_before = 0
         self._loaders_pin: bool | None = None
+        self._drawn_before: Counter[int] = Counter()
         self._window = ""
         self._compilations = Compilations()
         self._watched = ExitStack()
@@ -351,6 +354,7 @@ class Recording:
         try:
             yield from warm_up_profiler(profiler)
             self._steps_before = self.place
+            self._drawn_before = self.journal.supply.of_sampler.copy()
             for step in range(1, self.windows.steps + 1):
                 yield Progress("recorded", step, self.windows.steps)
                 self.recorded_steps = step
@@ -374,7 +378,8 @@ class Recording:
 
     def _description(self, marker: str) -> dict[str, object]:
         described = description(self.plain, marker)
-        described |= {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin}
+        made = makings.described(self.journal.supply.of_sampler - self._drawn_before)
+        described |= {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin, "made": asdict(made)}
         return described | ({"apart": self._agreement.apart} if self._agreement else {})
 
 

@@ -1,5 +1,6 @@
 """Tells how many batches a DataLoader still has: a program that trains for one epoch ends with them."""
 
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 from weakref import ReferenceType, ref
@@ -10,12 +11,15 @@ class Supply:
 
     def __init__(self) -> None:
         self.drawn = 0
+        self.of_sampler: Counter[int] = Counter()
+        """Draws by the identity of the sampler, which a DataLoader shares with its iterators."""
         self._last: ReferenceType[Any] | None = None
         self._ended: set[int] = set()
 
     def drew(self, iterator: Any) -> None:
         """Note that the program drew from this iterator of a DataLoader."""
         self.drawn += 1
+        self.of_sampler[id(iterator._index_sampler)] += 1  # noqa: SLF001
         if self._last is None or self._last() is not iterator:
             self._last = ref(iterator)
 

@@ -13,6 +13,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pinprof.capture.frames import calling_line
 from pinprof.capture.journal import Journal
+from pinprof.capture.made import makings, noticing_made
 from pinprof.capture.replaced import replaced
 from pinprof.trace.lines import Place
 from pinprof.trace.run import CHECKPOINT, EPOCH, EVALUATION
@@ -20,8 +21,9 @@ from pinprof.trace.run import CHECKPOINT, EPOCH, EVALUATION
 
 @contextmanager
 def noticing_work(journal: Journal) -> Iterator[None]:
-    """Note in the journal the irregular work that the block does, and its time in DataLoaders."""
+    """Note in the journal the irregular work that the block does, and its time in DataLoaders; and what it makes."""
     with ExitStack() as undo:
+        undo.enter_context(noticing_made())
         undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
         undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
         undo.enter_context(replaced(torch, "save", _timed(_noting(journal, CHECKPOINT))))
@@ -35,13 +37,15 @@ def _drawing(journal: Journal) -> Callable[[Any], Any]:
         def drawn(iterator: Any) -> Any:
             start = time.perf_counter_ns()
             try:
-                return draw(iterator)
+                batch = draw(iterator)
             except StopIteration:
                 journal.supply.end(iterator)
                 raise
             finally:
                 journal.waited_for_input(time.perf_counter_ns() - start)
                 journal.supply.drew(iterator)
+            makings.drew(iterator, batch)
+            return batch
 
         return drawn
 

@@ -7,6 +7,7 @@ from pinprof.cli.check import check
 from pinprof.cli.compare import compare
 from pinprof.cli.explain import explain
 from pinprof.cli.export import export
+from pinprof.cli.fix import fix
 from pinprof.cli.group import Pinprof
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
@@ -29,6 +30,7 @@ def main() -> None:
       pinprof report trace.json.gz
       pinprof report trace.json.gz --html report.html
       pinprof whatif trace.json.gz --pin --non-blocking
+      pinprof fix trace.json.gz
       pinprof compare before.json.gz after.json.gz
       pinprof check trace.json.gz --max-hidden-syncs 0
       pinprof explain PIN201
@@ -39,5 +41,8 @@ def main() -> None:
     """  # noqa: D301  click looks for the backspace itself
 
 
-for _command in (run, report, timeline, whatif, verify, compare, explain, check, export, bench, workload, schema):
+for _command in (
+    *(run, report, timeline, whatif, fix, verify, compare),
+    *(explain, check, export, bench, workload, schema),
+):
     main.add_command(_command)

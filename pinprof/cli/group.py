@@ -32,6 +32,7 @@ SECTIONS = (
         "Change and compare",
         (
             ("whatif", "Predict the step after a change of the code."),
+            ("fix", "Change the program where that is mechanical and certain."),
             ("verify", "Compare a predicted saving with the measured one."),
             ("compare", "Show what changed between two traces."),
             ("check", "Fail if a trace breaks a limit: a gate for CI."),

@@ -20,6 +20,7 @@ ORDER = (
     "hidden-synchronizations",
     "overlap",
     "what-if",
+    "fix",
     "ranks",
     "ci",
     "guard",

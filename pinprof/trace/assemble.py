@@ -12,6 +12,7 @@ import numpy as np
 from pinprof.trace.host import host_of_metadata
 from pinprof.trace.lines import contexts_of_metadata, lines_of_metadata
 from pinprof.trace.links import find_links, launches
+from pinprof.trace.made import Made
 from pinprof.trace.run import run_of_metadata
 from pinprof.trace.scan.events import Metadata, Number
 from pinprof.trace.scan.rows import (
@@ -302,6 +303,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         contexts=contexts_of_metadata(_decoded(metadata.contexts)),
         watched=watched_of_metadata(_decoded(metadata.watched)),
         loaders_pin=_converted(pinprof.get("loaders_pin"), bool),
+        made=_converted(pinprof.get("made"), Made),
         host_memory=_converted(pinprof.get("host_memory"), HostMemory),
         by_pinprof=bool(pinprof),
         host=host_of_metadata(_decoded(metadata.host)),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pinprof.glance import as_table, one_line
 from pinprof.trace.host import HostProfile
 from pinprof.trace.lines import Contexts, RecordedLines
+from pinprof.trace.made import Made
 from pinprof.trace.run import RunLog
 from pinprof.trace.watched import Watched
 from pinprof.units import counted, duration
@@ -227,6 +228,8 @@ class Info:
     watched: Watched | None = None
     loaders_pin: bool | None = None
     """Whether the DataLoaders at work had `pin_memory=True`; None also without any, or if only some had."""
+    made: Made | None = None
+    """The DataLoaders and optimizers of the program; None where pinprof did not record it."""
     host_memory: HostMemory | None = None
     by_pinprof: bool = False
     """Whether pinprof recorded it: remedies then name the option to change, not pinprof itself."""

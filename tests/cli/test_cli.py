@@ -34,6 +34,7 @@ COMMANDS = (
     "explain",
     "check",
     "whatif",
+    "fix",
     "verify",
     "compare",
     "export",

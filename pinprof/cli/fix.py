@@ -1,0 +1,138 @@
+"""`pinprof fix`: the changes of the program that are mechanical and certain."""
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from pinprof.cli.machine import MachineFile, machine_option
+from pinprof.cli.terminal import check_outputs, fail, force_option, progress, say, show, write
+from pinprof.cli.traces import analysing, jobs_option, one_trace, read
+
+if TYPE_CHECKING:
+    from pinprof.fix import Patches
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+
+@click.command(short_help="Change the program where that is mechanical and certain.")
+@click.argument("trace", type=click.Path())
+@click.argument("scripts", metavar="[SCRIPT]...", nargs=-1, type=click.Path(exists=True, dir_okay=False))
+@click.option("--write", "writes", is_flag=True, help="Apply the changes: all files or none.")
+@click.option("--backup", is_flag=True, help="With --write: keep each file as FILE.orig, instead of asking git.")
+@click.option("--rule", "rules", metavar="ID", multiple=True, help="Only changes for this rule (may be repeated).")
+@click.option(
+    "--only",
+    "places",
+    metavar="FILE:LINE",
+    multiple=True,
+    help="Only changes for this place, or of it (may be repeated); the end of a path is enough.",
+)
+@click.option(
+    "--changes-numbers",
+    is_flag=True,
+    help="Also changes after which the program computes other numbers: TF32, workers of a DataLoader, gradients that "
+    "are given back instead of set to zero.",
+)
+@click.option("--json", "json_file", metavar="FILE", help="Also write the changes as JSON; - prints only the JSON.")
+@machine_option
+@jobs_option
+@force_option
+def fix(  # noqa: PLR0913  options of one command
+    trace: str,
+    scripts: tuple[str, ...],
+    *,
+    writes: bool,
+    backup: bool,
+    rules: tuple[str, ...],
+    places: tuple[str, ...],
+    changes_numbers: bool,
+    json_file: str | None,
+    machine: MachineFile | None,
+    force: bool,
+) -> None:
+    """Print diffs for the findings of a TRACE whose change is mechanical and certain, and say why not for the others.
+
+    Each diff is made on the syntax tree, so comments and layout stay. Before it stand its rule, what it is predicted to
+    save, whether the program still computes the same numbers, and when it is safe. The whole output is a patch: pipe it
+    to git apply, or let --write do it.
+
+    TRACE is a recording of pinprof run: only that has the lines of the waits, and where DataLoaders and optimizers are
+    made. SCRIPT names files that are elsewhere than the trace says. Files outside of the working directory, of
+    libraries, and such as were written after the recording stay as they are.
+
+    \b
+    What it changes:
+      pin_memory=True of a DataLoader, and non_blocking=True of the copies of its batches
+      total += loss.item()          kept on the GPU, where the sum is used every N steps only
+      value = loss.item()           read where it is used, if that is every N steps only
+      if wait and step % N == 0     the cheap condition first
+      torch.tensor(0.5, device=...) made on the GPU; a list of constants before the loop
+      fused=True of Adam, AdamW and SGD; foreach=False removed
+      torch.cuda.empty_cache() in steps; the second of two synchronizations in a row
+      with --changes-numbers: TF32, num_workers, persistent_workers, set_to_none
+
+    \b
+    Examples:
+      pinprof run train.py
+      pinprof fix train.json.gz
+      pinprof fix train.json.gz | git apply
+      pinprof fix train.json.gz --rule PIN201 --write
+      pinprof fix train.json.gz --only train.py:42 --write --backup
+      pinprof fix train.json.gz ~/work/train.py
+      pinprof fix train.json.gz --json - | jq '.refused[].why'
+    """  # noqa: D301  click looks for the backspace itself
+    from pinprof.fix import Chosen, write_patches
+    from pinprof.fix import fix as fixed
+    from pinprof.report.fix.json import to_json
+    from pinprof.report.fix.text import to_text
+
+    if backup and not writes:
+        fail("--backup is about files that are written; add --write")
+    check_outputs((json_file,), force=force, reads=(trace, *scripts, machine and machine.path))
+    wanted = Chosen(_rules(rules), _places(places), changes_numbers)
+    analysis = read(one_trace(trace), analysing(machine))
+    with progress("changing the program"):
+        patches = fixed(analysis, scripts, wanted)
+    backups = write_patches(patches, backup=backup) if writes and patches.patches else []
+    written = list(patches.after) if writes else []
+    if json_file != "-":
+        show(to_text(patches, analysis.profile))
+    if json_file:
+        write(json_file, to_json(patches, analysis.profile, written, backups))
+    for path in written:
+        say(f"Wrote {path}")
+    for path in backups:
+        say(f"Kept {path}")
+    say(f"Next: {_next(trace, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
+
+
+def _rules(names: tuple[str, ...]) -> frozenset[str]:
+    """Return the rules of these names. Refuses one that does not exist."""
+    from pinprof.rules import RULES
+
+    wanted = frozenset(name.upper() for name in names)
+    unknown = wanted - {rule.id for rule in RULES}
+    if unknown:
+        fail(f"{min(unknown)}: there is no such rule; for all of them see pinprof explain")
+    return wanted
+
+
+def _places(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        file, _, line = name.rpartition(":")
+        if not file or not line.isdigit():
+            fail(f"{name}: name a place as FILE:LINE")
+    return names
+
+
+def _next(trace: str, patches: "Patches", *, by_pinprof: bool, writes: bool) -> str:
+    named = shlex.quote(trace)
+    if writes and patches.patches:
+        return f"record the program again, and run: pinprof verify {named} AFTER"
+    if patches.patches:
+        return f"pinprof fix {named} --write"
+    if not by_pinprof:
+        return "pinprof run SCRIPT, which records the lines that a change needs"
+    return f"pinprof report {named}"

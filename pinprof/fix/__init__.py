@@ -1,0 +1,28 @@
+"""Changes the program where a finding's change is mechanical and certain, and says why not where it is not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pinprof.analysis import Analysis
+from pinprof.fix.files import Files
+from pinprof.fix.patch import Patch, Patches, patched
+from pinprof.fix.plan import Chosen, Work, planned
+from pinprof.fix.rewrite import Mend, NotSure, Refused
+from pinprof.fix.told import Told
+from pinprof.fix.write import FixError, write_patches
+
+__all__ = ["Chosen", "FixError", "Mend", "NotSure", "Patch", "Patches", "Refused", "fix", "write_patches"]
+
+ALL = Chosen()
+
+
+def fix(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Patches:
+    """Return the diffs for the findings of a trace, and the reasons for what is not changed.
+
+    `scripts` are files to take where the trace names others of their name. No file outside of `folder`, the working
+    directory if none is given, is changed.
+    """
+    told = Told(analysis)
+    files = Files(analysis.trace.path, scripts, folder, told.made.sources if told.made else None)
+    mends, refused = planned(analysis.findings, Work(told, files, chosen))
+    return patched(mends, refused, files)

@@ -1,0 +1,125 @@
+"""Arguments of calls: which are given, and how one more is written in the layout of the others."""
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from pinprof.fix.rewrite import NotSure, Remake
+
+
+def argument(call: cst.Call, name: str) -> cst.Arg | None:
+    """Return a keyword argument of a call."""
+    return next((each for each in call.args if each.keyword and each.keyword.value == name), None)
+
+
+def check_plain(call: cst.Call, most: int, what: str) -> None:
+    """Raise NotSure for a call whose arguments the source does not show, or with more positional ones than `most`."""
+    if any(each.star for each in call.args):
+        raise NotSure(f"the arguments of {what} come from a list or a dict; set it there")
+    if sum(each.keyword is None for each in call.args) > most:
+        raise NotSure(f"{what} is given so many arguments by their position that one of them may be meant")
+
+
+def with_argument(name: str, value: str) -> Remake:
+    """Return what gives a call a keyword argument, in place of the one that it has."""
+
+    def remake(node: cst.CSTNode) -> cst.CSTNode:
+        call = cst.ensure_type(node, cst.Call)
+        given = argument(call, name)
+        new = cst.parse_expression(value)
+        if given is not None:
+            return call.with_deep_changes(given, value=new)
+        return call.with_changes(args=_appended(call, name, new))
+
+    return remake
+
+
+def in_place_of(name: str, other: str, value: str) -> Remake:
+    """Return what gives a call another keyword argument in the place of one that it has."""
+
+    def remake(node: cst.CSTNode) -> cst.CSTNode:
+        call = cst.ensure_type(node, cst.Call)
+        given = argument(call, name)
+        assert given is not None
+        new = given.with_changes(keyword=cst.Name(other), value=cst.parse_expression(value))
+        return call.with_changes(args=[new if each is given else each for each in call.args])
+
+    return remake
+
+
+def without_argument(name: str) -> Remake:
+    """Return what takes a keyword argument from a call, which has no comments."""
+
+    def remake(node: cst.CSTNode) -> cst.CSTNode:
+        call = cst.ensure_type(node, cst.Call)
+        kept = [each for each in call.args if not (each.keyword and each.keyword.value == name)]
+        if kept and len(kept) < len(call.args) and call.args[-1] not in kept:
+            kept[-1] = kept[-1].with_changes(
+                comma=call.args[-1].comma, whitespace_after_arg=call.args[-1].whitespace_after_arg
+            )
+        return call.with_changes(args=kept)
+
+    return remake
+
+
+def _appended(call: cst.Call, name: str, value: cst.BaseExpression) -> Sequence[cst.Arg]:
+    """Return the arguments and one more, on a line of its own where they have lines of their own."""
+    tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    new = cst.Arg(value, cst.Name(name), tight)
+    if not call.args:
+        return [new]
+    last = call.args[-1]
+    if isinstance(last.comma, cst.Comma):  # a comma ends the list, with the layout before the closing bracket
+        after = last.comma.whitespace_after
+        broken = isinstance(after, cst.ParenthesizedWhitespace)
+        between: cst.BaseParenthesizableWhitespace = cst.SimpleWhitespace(" ")
+        if broken:
+            between = _between(call) or cst.ensure_type(after, cst.ParenthesizedWhitespace).with_changes(
+                indent=True, last_line=cst.SimpleWhitespace("    ")
+            )
+            between = _with_comment(between, cst.ensure_type(after, cst.ParenthesizedWhitespace))
+            after = cst.ensure_type(after, cst.ParenthesizedWhitespace)
+            after = after.with_changes(
+                first_line=cst.TrailingWhitespace(newline=after.first_line.newline), empty_lines=[]
+            )
+        first = last.with_changes(comma=cst.Comma(whitespace_after=between))
+        return [*call.args[:-1], first, new.with_changes(comma=cst.Comma(whitespace_after=after))]
+    after = last.whitespace_after_arg
+    if not isinstance(after, cst.ParenthesizedWhitespace):
+        between = _between(call) or cst.SimpleWhitespace(" ")
+        return [
+            *call.args[:-1],
+            last.with_changes(comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace("")),
+            new.with_changes(whitespace_after_arg=after),
+        ]
+    if after.first_line.comment is not None or after.empty_lines:
+        # the comment of the last argument: the comma goes before it
+        between = _with_comment(_between(call) or after, after)
+        tail = after.with_changes(first_line=cst.TrailingWhitespace(newline=after.first_line.newline), empty_lines=[])
+    else:
+        between, tail = _between(call) or cst.SimpleWhitespace(" "), after
+    return [
+        *call.args[:-1],
+        last.with_changes(comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace("")),
+        new.with_changes(whitespace_after_arg=tail),
+    ]
+
+
+def _between(call: cst.Call) -> cst.BaseParenthesizableWhitespace | None:
+    """Return what stands between arguments that are on lines of their own, without comments; None on one line."""
+    places = [each.comma.whitespace_after for each in call.args[:-1] if isinstance(each.comma, cst.Comma)]
+    places.append(call.whitespace_before_args)
+    for place in places:
+        if isinstance(place, cst.ParenthesizedWhitespace):
+            newline = cst.TrailingWhitespace(newline=place.first_line.newline)
+            return place.with_changes(first_line=newline, empty_lines=[])
+    return None
+
+
+def _with_comment(
+    between: cst.BaseParenthesizableWhitespace, commented: cst.ParenthesizedWhitespace
+) -> cst.BaseParenthesizableWhitespace:
+    """Return white space with the comment that another one has on its first line."""
+    if not isinstance(between, cst.ParenthesizedWhitespace):
+        return commented
+    return between.with_changes(first_line=commented.first_line, empty_lines=commented.empty_lines)

@@ -1,0 +1,109 @@
+"""Which files of the user may be changed, and where they are."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from pinprof.fix.rewrite import NotSure
+from pinprof.fix.source import SourceFile
+from pinprof.trace.lines import Place
+from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources
+
+INSTALLED = ("site-packages", "dist-packages")
+RECORD_IT = "its line is not known; record the program with pinprof run"
+
+
+class Files:
+    """The source files of a trace, each taken apart once.
+
+    `scripts` are files to take where the trace names others of the same name. None outside of `folder` is changed, and
+    none that is not as it was recorded: by its SHA-256 in `recorded`, or else by its age.
+    """
+
+    def __init__(
+        self,
+        trace_path: str,
+        scripts: Sequence[str] = (),
+        folder: Path | None = None,
+        recorded: Mapping[str, str] | None = None,
+    ) -> None:
+        self._recorded = recorded or {}
+        self._trace = Path(trace_path)
+        self._sources = Sources(trace_path)
+        self._scripts = [Path(script) for script in scripts]
+        self.folder = (folder or Path()).resolve()
+        self._taken: dict[str, SourceFile | str] = {}
+
+    def at(self, place: Place) -> SourceFile:
+        """Return the file of a place. Raises NotSure where it may not be changed, or is not what ran."""
+        if place.file is None or place.line is None:
+            raise NotSure(RECORD_IT)
+        source = self.taken(place.file)
+        if place.line > len(source.content.splitlines()) or not source.function_fits(
+            place.function or "<module>", place.line
+        ):
+            raise NotSure(f"{place.function} is not at this line of the file; it is not the one that ran")
+        return source
+
+    def taken(self, file: str) -> SourceFile:
+        """Return a file by the name that the trace has for it. Raises NotSure."""
+        if file not in self._taken:
+            try:
+                self._taken[file] = self._take(file)
+            except NotSure as reason:
+                self._taken[file] = str(reason)
+        found = self._taken[file]
+        if isinstance(found, str):
+            raise NotSure(found)
+        return found
+
+    def _take(self, file: str) -> SourceFile:
+        path = self._path(file)
+        if path is None:
+            raise NotSure("the file is not here; name it behind the trace")
+        try:
+            path = path.resolve(strict=True)
+            if any(part in INSTALLED for part in path.parts):
+                raise NotSure("it is in an installed library")
+            if not path.is_relative_to(self.folder):
+                raise NotSure(f"the file is outside of the working directory ({self.folder})")
+            if path.stat().st_size > MAX_BYTES:
+                raise NotSure("the file is too large to be a program that people wrote")
+            content = path.read_bytes()
+            self._check_is_as_recorded(file, path, content)
+            return SourceFile(file, path, content)
+        except (OSError, ValueError) as error:
+            raise NotSure(f"the file cannot be read ({error})") from error
+
+    def _check_is_as_recorded(self, file: str, path: Path, content: bytes) -> None:
+        """Raise NotSure for a file that is not the one that ran."""
+        known = self._recorded.get(file)
+        if known is not None:
+            if sha256(content).hexdigest() != known:
+                raise NotSure("the file is not as it was recorded; record it again")
+        elif not self._trace.is_file():
+            raise NotSure("the trace is no file here, so nobody knows whether the program was changed since")
+        elif path.stat().st_mtime > self._trace.stat().st_mtime + EDITED_AFTER_S:
+            raise NotSure("the file was changed after the recording; record it again")
+
+    def _path(self, file: str) -> Path | None:
+        """Return where a file is: among those that were named, else where the trace names it."""
+        named = [path for path in self._scripts if path.name == Path(file).name]
+        if named:
+            best = max(named, key=lambda path: _shared_end(path, Path(file)))
+            same = [path for path in named if _shared_end(path, Path(file)) == _shared_end(best, Path(file))]
+            if len(same) > 1:
+                raise NotSure("several of the named files may be it")
+            return best
+        return self._sources.path(file)
+
+
+def _shared_end(one: Path, other: Path) -> int:
+    """Return how many parts at the end two paths share."""
+    pairs = zip(reversed(one.absolute().parts), reversed(other.parts), strict=False)
+    count = 0
+    for mine, its in pairs:
+        if mine != its:
+            break
+        count += 1
+    return count

@@ -1,0 +1,108 @@
+"""Numbers that each step reads and only some steps use: they are read where they are used."""
+
+import libcst as cst
+
+from pinprof.fix.names import check_is_not_shown, check_waits_are_not_needed, is_remainder, is_seldom, uses_of
+from pinprof.fix.rewrite import NotSure, Rewrite, atom, call_of, walk
+from pinprof.fix.source import SourceFile
+from pinprof.fix.sums import check_is_tensor, read_at
+
+PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
+"""Methods and functions of torch that only look."""
+
+COUNTED = (
+    *(cst.Name, cst.Integer, cst.BinaryOperation, cst.Add, cst.Subtract, cst.Modulo),
+    *(cst.LeftParen, cst.RightParen, cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.Newline),
+)
+"""What conditions on a number of steps are made of."""
+
+
+def read_where_used(source: SourceFile, line: int) -> list[Rewrite]:
+    """Return the rewrites that let a number be read where it is used: `x = loss.item()`. Raises NotSure."""
+    read = read_at(source, line)
+    small = source.statement(read.node).body[0]
+    if not (isinstance(small, cst.Assign) and len(small.targets) == 1 and small.value is read.node):
+        raise NotSure("what reads the number is neither a sum nor a variable of its own")
+    name = small.targets[0].target
+    if not isinstance(name, cst.Name):
+        raise NotSure(f"{source.code(name)} is no variable of the function: who else reads it is not sure")
+    loop = source.loop(small)
+    if loop is None:
+        raise NotSure("the number is not read in a loop of the same function")
+    if is_seldom(source, small, loop):
+        raise NotSure("it is read every so many steps already")
+    uses = uses_of(source, name)
+    if len(uses.set) != 1 or uses.changed:
+        raise NotSure(f"{name.value} is set in several places")
+    if not uses.read:
+        raise NotSure(f"nothing uses {name.value}; remove the line")
+    check_is_tensor(source, read)
+    for node in uses.read:
+        check_is_not_shown(source, node)
+        if not is_seldom(source, node, loop):
+            raise NotSure(f"{name.value} is used in each step, in line {source.line(node)}: use it every N steps")
+        if source.line(node) <= source.line(small):
+            raise NotSure(f"{name.value} is used before it is set, in line {source.line(node)}")
+    check_waits_are_not_needed(source, loop)
+    kept = call_of("X.detach().clone()", X=atom(read.tensor))
+    function = read.node.func.value if isinstance(read.node.func, cst.Name) else None
+    text = f"{function}(X)" if function else "X.item()"
+    remade = [source.rewrite(node, "read here", lambda each: call_of(text, X=_name(each))) for node in uses.read]
+    return [source.anew(read.node, "stays on the GPU", kept), *remade]
+
+
+def cheap_first(source: SourceFile, line: int) -> list[Rewrite]:
+    """Return the rewrite of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises NotSure."""
+    tests = [node.test for node in walk(source.module) if isinstance(node, cst.If) and source.line(node.test) == line]
+    if len(tests) != 1 or not isinstance(tests[0], cst.BooleanOperation):
+        raise NotSure("the program decides by the value in each step")
+    test = tests[0]
+    if not isinstance(test.operator, cst.And):
+        raise NotSure("the program decides by the value in each step")
+    if not _is_counted(test.right):
+        raise NotSure("the program decides by the value in each step")
+    if not _is_pure(source, test.left):
+        raise NotSure(f"{source.code(test.left)} may do more than look")
+    return [source.rewrite(test, "the cheap condition first", _swapped)]
+
+
+def _is_counted(test: cst.BaseExpression) -> bool:
+    """Return whether a condition is about a remainder of variables of the host."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        left: cst.BaseExpression = test.expression
+        rest: list[cst.BaseExpression] = []
+    elif isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        left, rest = test.left, [test.comparisons[0].comparator]
+        if not isinstance(test.comparisons[0].operator, cst.Equal):
+            return False
+    else:
+        return False
+    if not is_remainder(left):
+        return False
+    divisor = cst.ensure_type(left, cst.BinaryOperation).right
+    if not (isinstance(divisor, cst.Integer) and divisor.evaluated_value):
+        return False
+    parts = [part for each in (left, *rest) for part in walk(each)]
+    return all(isinstance(part, COUNTED) for part in parts)
+
+
+def _is_pure(source: SourceFile, test: cst.BaseExpression) -> bool:
+    """Return whether a condition only looks: calls of torch's own that do, comparisons, `not`, `and`, `or`."""
+    for node in walk(test):
+        if isinstance(node, cst.Call):
+            named = source.qualified(node.func)
+            last = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+            if last not in PURE or not (named is None or named.startswith(("torch.", "math."))):
+                return False
+        if isinstance(node, cst.NamedExpr | cst.Await | cst.Yield | cst.Subscript | cst.Lambda):
+            return False
+    return True
+
+
+def _swapped(node: cst.CSTNode) -> cst.CSTNode:
+    test = cst.ensure_type(node, cst.BooleanOperation)
+    return test.with_changes(left=test.right, right=test.left)
+
+
+def _name(node: cst.CSTNode) -> cst.Name:
+    return cst.ensure_type(node, cst.Name)

@@ -1,0 +1,177 @@
+"""How a function uses one of its variables: where it is set, added to, and read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.source import NESTED, Loop, SourceFile
+from pinprof.fix.transfers import bound_to
+
+LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
+CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns", "default_timer"}
+
+
+@dataclass
+class Uses:
+    """The uses of a variable in a function or a module."""
+
+    set: list[tuple[cst.Name, cst.BaseExpression]] = field(default_factory=list)
+    """Where it is bound, with the expression."""
+    changed: list[cst.AugAssign] = field(default_factory=list)
+    read: list[cst.Name] = field(default_factory=list)
+
+
+def uses_of(source: SourceFile, at: cst.Name) -> Uses:
+    """Return all uses of a variable in the function around one of them. Raises NotSure where there may be others."""
+    scope, name = source.scope(at), at.value
+    if isinstance(scope, cst.ClassDef | cst.Lambda):
+        raise NotSure(f"{name} belongs to a class or a lambda")
+    found = Uses()
+    if isinstance(scope, cst.FunctionDef) and any(
+        param.name.value == name for param in walk(scope.params) if isinstance(param, cst.Param)
+    ):
+        raise NotSure(f"{name} is an argument of its function")
+    for own in _own(source, scope, name):
+        _sort(source, own, name, found)
+    for node in walk(scope.body if isinstance(scope, cst.FunctionDef) else scope):
+        if isinstance(node, cst.Name) and node.value in LOOK_INSIDE and isinstance(source.parent(node), cst.Call):
+            raise NotSure(f"{node.value}() may look at {name}")
+    return found
+
+
+def _own(source: SourceFile, scope: cst.CSTNode, name: str) -> Iterator[cst.Name]:
+    """Yield the uses of a name in a scope's own frame. Raises NotSure for those in what is nested in it."""
+    waiting: list[cst.CSTNode] = [scope.body] if isinstance(scope, cst.FunctionDef) else [*scope.children]
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, NESTED):
+            if _is_local_to(source, node, name):
+                continue
+            if any(isinstance(each, cst.Name) and each.value == name and _is_use(source, each) for each in walk(node)):
+                raise NotSure(f"{name} is used in a function of its own, or in a comprehension")
+            continue
+        if isinstance(node, cst.Global | cst.Nonlocal) and any(item.name.value == name for item in node.names):
+            raise NotSure(f"{name} is global")
+        if isinstance(node, cst.Name) and node.value == name and _is_use(source, node):
+            yield node
+        waiting[:0] = node.children
+
+
+def _is_local_to(source: SourceFile, node: cst.CSTNode, name: str) -> bool:
+    """Return whether a function nested in another has a variable or an argument of its own of this name."""
+    if not isinstance(node, cst.FunctionDef):
+        return False
+    outer = [*node.decorators, *(param.default for param in walk(node.params) if isinstance(param, cst.Param))]
+    if any(isinstance(each, cst.Name) and each.value == name for part in outer if part for each in walk(part)):
+        return False
+    inside = list(walk(node.body))
+    if any(isinstance(each, cst.Global | cst.Nonlocal) for each in inside):
+        return False
+    named = [param.name.value for param in walk(node.params) if isinstance(param, cst.Param)]
+    bound = (
+        each.value == name and bound_to(source, each) is not None and source.scope(each) is node
+        for each in inside
+        if isinstance(each, cst.Name)
+    )
+    return name in named or any(bound)
+
+
+def _is_use(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether a name is a variable's, not that of an attribute or a keyword."""
+    parent = source.parent(node)
+    if isinstance(parent, cst.Attribute):
+        return parent.attr is not node
+    return not (isinstance(parent, cst.Arg) and parent.keyword is node)
+
+
+def _sort(source: SourceFile, node: cst.Name, name: str, found: Uses) -> None:
+    parent = source.parent(node)
+    if isinstance(parent, cst.AugAssign) and parent.target is node:
+        found.changed.append(parent)
+        return
+    if isinstance(parent, cst.AnnAssign) and parent.target is node and parent.value is not None:
+        found.set.append((node, parent.value))
+        return
+    if isinstance(parent, cst.AssignTarget):
+        assign = cst.ensure_type(source.parent(parent), cst.Assign)
+        found.set.append((node, assign.value))  # of `a = b = 0` too
+        return
+    bound = bound_to(source, node)
+    if bound is not None:
+        if bound[1]:
+            raise NotSure(f"{name} is bound to a part of something")
+        found.set.append((node, bound[0]))
+        return
+    if _is_target(source, node):
+        raise NotSure(f"{name} is bound in another way than by an assignment")
+    found.read.append(node)
+
+
+def _is_target(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether a name is bound by a loop, an import, `with`, `del`, `:=`, `match` or a definition."""
+    inner: cst.CSTNode = node
+    for each in source.around(node):
+        if isinstance(each, cst.AsName | cst.Del | cst.Import | cst.ImportFrom | cst.MatchPattern):
+            return True
+        if isinstance(each, cst.FunctionDef | cst.ClassDef):
+            return each.name is inner
+        if isinstance(each, cst.For | cst.CompFor | cst.NamedExpr | cst.AssignTarget | cst.AnnAssign):
+            return each.target is inner
+        if isinstance(each, cst.BaseStatement):
+            return False
+        inner = each
+    return False
+
+
+def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise NotSure where a text shows the code of a read itself: `f"{total=}"`."""
+    for each in source.around(node):
+        if isinstance(each, cst.FormattedStringExpression | cst.TemplatedStringExpression) and each.equal is not None:
+            raise NotSure(f"line {source.line(node)} shows its own code")
+        if isinstance(each, cst.BaseStatement):
+            return
+
+
+def is_seldom(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
+    """Return whether a node runs outside of a loop, or in it only every so many times: `if step % 100 == 0`."""
+    inner = node
+    for each in source.around(node):
+        if each is loop:
+            return inner is not loop.body and not (isinstance(loop, cst.While) and inner is loop.test)
+        if isinstance(each, cst.If) and inner is each.body and _asks_remainder(each.test):
+            return True
+        inner = each
+    return True
+
+
+def _asks_remainder(test: cst.BaseExpression) -> bool:
+    """Return whether a condition holds only for one remainder: `step % 100 == 0`, `not step % 100`."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return _asks_remainder(test.left) or _asks_remainder(test.right)
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return is_remainder(test.expression)
+    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        return is_remainder(test.left) and isinstance(test.comparisons[0].operator, cst.Equal)
+    return False
+
+
+def is_remainder(node: cst.BaseExpression) -> bool:
+    """Return whether an expression is `a % b`."""
+    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
+
+
+def check_waits_are_not_needed(source: SourceFile, loop: Loop) -> None:
+    """Raise NotSure where something else may rely on a wait in a loop: clocks, and copies that nobody waits for."""
+    for node in walk(source.module):
+        if not isinstance(node, cst.Call):
+            continue
+        name = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
+        if name in CLOCKS and source.is_within(node, loop.body) and not is_seldom(source, node, loop):
+            raise NotSure(f"line {source.line(node)} reads a clock in the loop, which is right only behind the wait")
+        later = [each for each in node.args if each.keyword and each.keyword.value == "non_blocking"]
+        if later and source.code(later[0].value) != "False":
+            to_host = name == "cpu" or any(source.code(each.value).strip("\"'") == "cpu" for each in node.args)
+            if name == "copy_" or to_host:
+                raise NotSure(f"line {source.line(node)} copies without a wait of its own, and may rely on this one")

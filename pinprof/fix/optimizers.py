@@ -1,0 +1,111 @@
+"""Fused optimizers, and gradients that are given back instead of set to zero."""
+
+import libcst as cst
+
+from pinprof.fix.calls import argument, check_plain, in_place_of, with_argument, without_argument
+from pinprof.fix.files import Files
+from pinprof.fix.rewrite import NotSure, Rewrite, walk
+from pinprof.fix.source import SourceFile
+from pinprof.fix.told import Told
+from pinprof.trace.made import MadeOptimizer
+
+FUSED = {"torch.optim.adam.Adam", "torch.optim.adamw.AdamW", "torch.optim.sgd.SGD"}
+"""Classes that have a fused form on GPUs."""
+FOREACH = {
+    "torch.optim.adadelta.Adadelta",
+    "torch.optim.adagrad.Adagrad",
+    "torch.optim.adamax.Adamax",
+    "torch.optim.asgd.ASGD",
+    "torch.optim.nadam.NAdam",
+    "torch.optim.radam.RAdam",
+    "torch.optim.rmsprop.RMSprop",
+    "torch.optim.rprop.Rprop",
+}
+"""Classes that go through all parameters at once unless told not to, and have no fused form that is certain."""
+FIRST_FUSED = (2, 4)
+"""The version of torch from which on all of `FUSED` have it."""
+MOST_POSITIONAL = 5
+"""The options come behind at least so many arguments."""
+
+
+def made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile, cst.Call]:
+    """Return the call that made an optimizer. Raises NotSure unless it is the only one on its line."""
+    if not optimizer.direct:
+        raise NotSure("a library made the optimizer; ask it to")
+    if not optimizer.kind.startswith("torch.optim."):
+        raise NotSure(f"{optimizer.kind} is not an optimizer of torch")
+    source = files.at(optimizer.place)
+    name = optimizer.kind.rpartition(".")[2]
+    known = {optimizer.kind, f"torch.optim.{name}"}
+    calls = [call for call in source.calls(optimizer.line or 0) if source.qualified(call.func) in known]
+    if len(calls) != 1:
+        raise NotSure(source.names(len(calls), f"{name} by its imported name"))
+    return source, calls[0]
+
+
+def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[Rewrite]:
+    """Return the rewrites that let an optimizer make few launches. Raises NotSure where it may not, or does."""
+    source, call = made_optimizer(files, optimizer)
+    name = optimizer.kind.rpartition(".")[2]
+    check_plain(call, MOST_POSITIONAL, name)
+    _check_options(source, call, optimizer)
+    if optimizer.fused:
+        raise NotSure(f"{name} is fused already")
+    if optimizer.differentiable:
+        raise NotSure(f"{name} is differentiable, which neither fused nor foreach can be")
+    if not optimizer.plain_on_gpu:
+        raise NotSure("its parameters are not all dense numbers on a GPU, or were not when it was made")
+    foreach = argument(call, "foreach")
+    said = source.code(foreach.value) if foreach is not None else None
+    if optimizer.kind in FUSED:
+        _check_fusible(name, told, source)
+        if said is None:
+            return [source.rewrite(call, "fused=True", with_argument("fused", "True"))]
+        if argument(call, "fused") is not None:
+            raise NotSure("the source says both fused and foreach")
+        return [source.rewrite(call, "fused=True", in_place_of("foreach", "fused", "True"))]
+    if optimizer.kind in FOREACH and said == "False":
+        return [_without(source, call, "foreach")]
+    raise NotSure(f"{name} has no fused form that is certain, and goes through all parameters at once already")
+
+
+def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer) -> None:
+    """Raise NotSure where the call does not show the options that decide."""
+    for option in ("fused", "foreach", "differentiable", "capturable"):
+        given = argument(call, option)
+        if given is not None and source.code(given.value) not in {"None", "False", "True"}:
+            raise NotSure(f"the source says {option}={source.code(given.value)}; change it where that is set")
+    for option, kept in (("fused", optimizer.fused), ("foreach", optimizer.foreach)):
+        if kept is not None and argument(call, option) is None:
+            raise NotSure(f"the groups of its parameters say {option} themselves")
+
+
+def _check_fusible(name: str, told: Told, source: SourceFile) -> None:
+    if told.torch_version < FIRST_FUSED:
+        raise NotSure(f"whether this version of torch has a fused {name} is not known")
+    if told.has_scaler or "GradScaler" in source.text:
+        raise NotSure(
+            "a GradScaler is at work, which leaves it to a fused optimizer to scale gradients back: what else reads "
+            "them finds them scaled"
+        )
+
+
+def zero_grads(source: SourceFile) -> list[Rewrite]:
+    """Return the rewrites that let calls of `zero_grad` give gradients back."""
+    calls = [
+        node
+        for node in walk(source.module)
+        if isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value == "zero_grad"
+        and (given := argument(node, "set_to_none")) is not None
+        and source.code(given.value) == "False"
+        and "#" not in source.code(node)
+    ]
+    return [_without(source, call, "set_to_none") for call in calls]
+
+
+def _without(source: SourceFile, call: cst.Call, option: str) -> Rewrite:
+    if "#" in source.code(call):
+        raise NotSure(f"comments stand in the call; take {option}=False out by hand")
+    return source.rewrite(call, f"without {option}=False", without_argument(option))

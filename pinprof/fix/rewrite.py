@@ -1,0 +1,127 @@
+"""What a change of a program is made of: rewrites of nodes of its syntax tree, or the reason why there is none."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import libcst as cst
+
+from pinprof.rules.rule import Rule, Saving
+from pinprof.trace.lines import Place
+
+Numbers: TypeAlias = Literal["equal", "rounding", "different"]
+"""What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""
+
+NewNode: TypeAlias = "cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.BaseStatement]"
+Remake: TypeAlias = Callable[[cst.CSTNode], NewNode]
+
+
+class NotSure(Exception):  # noqa: N818  not an error: the answer to whether a change is certain
+    """A change that is not certain; its text says why, in a clause."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One node that is made anew."""
+
+    file: str
+    """As the trace names it."""
+    line: int
+    node: cst.CSTNode
+    what: str
+    """What is done to it: the same twice is done once."""
+    remake: Remake = field(compare=False, repr=False)
+    """Gets the node with all changes within it."""
+    whole: bool = False
+    """Whether it looks at nothing within the node, so that no other change may be there."""
+
+
+@dataclass(frozen=True)
+class Mend:
+    """A change for a finding, at one or more of its places."""
+
+    rule: Rule
+    what: str
+    """What it does, in a few words."""
+    rewrites: tuple[Rewrite, ...]
+    numbers: Numbers
+    safe_if: str
+    places: tuple[Place, ...]
+    """Those of the finding that it is for, and those that it changes."""
+    saving: Saving | None = None
+    """What the replay predicts per step, if the change does all that the finding asks for."""
+    part: bool = False
+    """Whether the change does less than the finding asks for."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it changes, in order."""
+        return tuple(dict.fromkeys(rewrite.file for rewrite in self.rewrites))
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A place of a finding, or a finding without a place, that is not changed."""
+
+    rule: Rule
+    place: Place
+    why: str
+
+
+class _Apply(cst.CSTTransformer):
+    def __init__(self, rewrites: Iterable[Rewrite]) -> None:
+        super().__init__()
+        self._of: dict[int, list[Rewrite]] = {}
+        for rewrite in rewrites:
+            same = self._of.setdefault(id(rewrite.node), [])
+            if rewrite.what not in [each.what for each in same]:
+                same.append(rewrite)
+
+    def on_leave(self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT) -> NewNode:  # type: ignore[override]
+        made: NewNode = updated_node
+        for rewrite in self._of.get(id(original_node), ()):
+            assert isinstance(made, cst.CSTNode)
+            made = rewrite.remake(made)
+        return made
+
+
+def rewritten(module: cst.Module, rewrites: Iterable[Rewrite]) -> cst.Module:
+    """Return a module with the nodes of some rewrites made anew; they are those of this very tree."""
+    made = module.visit(_Apply(rewrites))
+    assert isinstance(made, cst.Module)
+    return made
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Yield a node and all within it, in the order of the source."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(node.children)
+
+
+def call_of(text: str, **parts: cst.BaseExpression) -> cst.BaseExpression:
+    """Return an expression from a template whose names in capitals stand for other ones."""
+    made = cst.parse_expression(text)
+    for name, part in parts.items():
+        filled = made.visit(_Fill(name, part))
+        assert isinstance(filled, cst.BaseExpression)
+        made = filled
+    return made
+
+
+class _Fill(cst.CSTTransformer):
+    def __init__(self, name: str, part: cst.BaseExpression) -> None:
+        super().__init__()
+        self._name, self._part = name, part
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802
+        return self._part if original_node.value == self._name else updated_node
+
+
+def atom(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return an expression that can stand before a dot: in brackets, where it needs them."""
+    if node.lpar or isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

@@ -1,0 +1,156 @@
+"""A source file as a syntax tree, and what is asked of it: what stands on a line, in which loop, what names mean."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import libcst as cst
+from libcst.metadata import (
+    CodeRange,
+    MetadataWrapper,
+    ParentNodeProvider,
+    PositionProvider,
+    QualifiedName,
+    QualifiedNameProvider,
+    QualifiedNameSource,
+)
+
+from pinprof.fix.rewrite import NotSure, Rewrite, walk
+
+Loop: TypeAlias = cst.For | cst.While
+Scope: TypeAlias = cst.FunctionDef | cst.Module | cst.ClassDef | cst.Lambda
+NESTED = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.GeneratorExp, cst.ListComp, cst.SetComp, cst.DictComp)
+"""What runs in a frame of its own, or may."""
+
+
+class SourceFile:
+    """One file of the program. Raises NotSure if its text cannot be taken apart and put together again."""
+
+    def __init__(self, file: str, path: Path, content: bytes) -> None:
+        self.file = file
+        """As the trace names it."""
+        self.path = path
+        self.content = content
+        try:
+            module = cst.parse_module(content)
+            same = module.bytes == content
+        except (cst.ParserSyntaxError, UnicodeError, LookupError, ValueError, RecursionError) as error:
+            raise NotSure("the file is no Python that LibCST can read") from error
+        if not same or b"\r" in content.replace(b"\r\n", b""):
+            raise NotSure("the layout of the file would not be kept")
+        self._wrapper = MetadataWrapper(module)
+        self.module = self._wrapper.module
+
+    @cached_property
+    def _ranges(self) -> Mapping[cst.CSTNode, CodeRange]:
+        return cast("Mapping[cst.CSTNode, CodeRange]", self._wrapper.resolve(PositionProvider))
+
+    @cached_property
+    def _parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
+        return cast("Mapping[cst.CSTNode, cst.CSTNode]", self._wrapper.resolve(ParentNodeProvider))
+
+    @cached_property
+    def _names(self) -> Mapping[cst.CSTNode, Any]:
+        return self._wrapper.resolve(QualifiedNameProvider)
+
+    @cached_property
+    def text(self) -> str:
+        """Its text, in Unicode."""
+        return self.module.code
+
+    def line(self, node: cst.CSTNode) -> int:
+        """Return the line where a node begins."""
+        return self._ranges[node].start.line
+
+    def end(self, node: cst.CSTNode) -> int:
+        """Return the line where a node ends."""
+        return self._ranges[node].end.line
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Return the node around a node."""
+        return self._parents.get(node)
+
+    def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the nodes around a node, the innermost first."""
+        above = self.parent(node)
+        while above is not None:
+            yield above
+            above = self.parent(above)
+
+    def calls(self, line: int) -> list[cst.Call]:
+        """Return the calls that a recorded line may mean: those that begin there, or whose method's name is there."""
+        return [
+            node
+            for node in walk(self.module)
+            if isinstance(node, cst.Call)
+            and (
+                self.line(node) == line or (isinstance(node.func, cst.Attribute) and self.line(node.func.attr) == line)
+            )
+        ]
+
+    def qualified(self, node: cst.CSTNode) -> str | None:
+        """Return what an imported name stands for, `torch.optim.AdamW`; None unless it is that alone."""
+        found = self._names.get(node, ())
+        named = cast("set[QualifiedName]", found() if callable(found) else found)
+        if len(named) != 1:
+            return None
+        (only,) = named
+        return only.name if only.source is QualifiedNameSource.IMPORT else None
+
+    def scope(self, node: cst.CSTNode) -> Scope:
+        """Return the function, class or module in whose frame a node runs."""
+        return next(each for each in self.around(node) if isinstance(each, Scope))
+
+    def loop(self, node: cst.CSTNode) -> Loop | None:
+        """Return the innermost loop of the same function in whose body a node is."""
+        inner = node
+        for each in self.around(node):
+            if isinstance(each, Scope):
+                return None
+            if isinstance(each, cst.For | cst.While) and inner is each.body:
+                return each
+            inner = each
+        return None
+
+    def statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine:
+        """Return the line of simple statements around a node. Raises NotSure if it has several, or none is."""
+        for each in self.around(node):
+            if isinstance(each, cst.SimpleStatementLine):
+                if len(each.body) != 1:
+                    raise NotSure("several statements stand on the line")
+                return each
+            if isinstance(each, cst.BaseCompoundStatement):
+                break
+        raise NotSure("it is in the head of a compound statement")
+
+    def is_within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
+        """Return whether a node is within another one."""
+        return any(each is outer for each in self.around(node))
+
+    def code(self, node: cst.CSTNode) -> str:
+        """Return the text of a node."""
+        return self.module.code_for_node(node).strip()
+
+    def function_fits(self, function: str, line: int) -> bool:
+        """Return whether a line is in a function of this name, or in the module itself."""
+        if function.startswith("<"):
+            return True
+        return any(
+            isinstance(node, cst.FunctionDef | cst.ClassDef)
+            and node.name.value == function
+            and self.line(node) <= line <= self.end(node)
+            for node in walk(self.module)
+        )
+
+    def rewrite(self, node: cst.CSTNode, what: str, remake: Any, *, whole: bool = False) -> Rewrite:
+        """Return a rewrite of one of its nodes; `whole` says that it looks at nothing within it."""
+        return Rewrite(self.file, self.line(node), node, what, remake, whole)
+
+    def anew(self, node: cst.CSTNode, what: str, new: "cst.CSTNode | cst.RemovalSentinel") -> Rewrite:
+        """Return the rewrite that puts another node in the place of one, or nothing."""
+        return self.rewrite(node, what, lambda _: new, whole=True)
+
+    def names(self, calls: int, what: str) -> str:
+        """Return why a line with another number of calls than one tells nothing."""
+        return f"{calls or 'no'} call{'s' * (calls > 1)} of {what} on the line"

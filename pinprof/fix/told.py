@@ -1,0 +1,95 @@
+"""What a trace tells beside its findings that a change must know: copies at each line, and what the program made."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from pinprof.analyses.syncs import ALLOCATIONS
+from pinprof.analysis import Analysis
+from pinprof.trace.lines import Place
+from pinprof.trace.made import Made, MadeLoader
+from pinprof.trace.tables import DIRECTIONS, HTOD, PINNED
+
+UNSCALE = "_amp_foreach_non_finite_check_and_unscale_"
+"""The op by which a GradScaler looks at gradients."""
+AT_ONCE = 1.5
+"""From so many waits in a step on a place waits in a loop within the step."""
+
+
+@dataclass(frozen=True)
+class CopiesAt:
+    """The copies of the complete steps that one place launched."""
+
+    directions: frozenset[str]
+    pinned: bool
+    """Whether all of them are between pinned memory and the GPU."""
+
+
+class Told:
+    """What one trace tells."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.made: Made | None = analysis.trace.info.made
+
+    @property
+    def processes(self) -> int:
+        """How many processes share the machine's cores, as far as the trace tells."""
+        return self.analysis.trace.info.world_size or 1
+
+    @property
+    def allocating(self) -> tuple[Place, ...]:
+        """The places at which memory of the GPU was allocated or freed."""
+        sites = self.analysis.details.syncs.sites
+        return tuple(dict.fromkeys(site.place for site in sites if site.cause in ALLOCATIONS))
+
+    @cached_property
+    def torch_version(self) -> tuple[int, int]:
+        """The version of torch, as far as it counts; (0, 0) where it is not known."""
+        found = re.match(r"(\d+)\.(\d+)", self.analysis.trace.info.torch_version or "")
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+
+    @cached_property
+    def has_scaler(self) -> bool:
+        """Whether a GradScaler was at work."""
+        return bool(self.analysis.trace.ops.named(lambda name: UNSCALE in name).any())
+
+    @cached_property
+    def _copies(self) -> Mapping[Place, CopiesAt]:
+        details = self.analysis.details
+        rows, gpu = details.overlap.row, details.trace.gpu
+        found: dict[Place, list[tuple[str, bool]]] = {}
+        for row, line in zip(rows.tolist(), details.copy_places, strict=True):
+            if line is not None:
+                pinned = bool(gpu.host_memory[row] == PINNED)
+                found.setdefault(line.place, []).append((DIRECTIONS[gpu.direction[row]], pinned))
+        return {
+            place: CopiesAt(frozenset(way for way, _ in copies), all(pinned for _, pinned in copies))
+            for place, copies in found.items()
+        }
+
+    def copies_at(self, place: Place) -> CopiesAt | None:
+        """Return the copies that a place launched; None without any."""
+        return self._copies.get(place)
+
+    def are_to_gpu(self, place: Place) -> bool:
+        """Return whether a place copies to the GPU, and not back."""
+        copies = self.copies_at(place)
+        return copies is not None and copies.directions == {DIRECTIONS[HTOD]}
+
+    @property
+    def drawn(self) -> tuple[MadeLoader, ...]:
+        """The DataLoaders from which the recorded steps drew."""
+        return self.made.drawn if self.made else ()
+
+    def loader_of(self, place: Place, line: int) -> MadeLoader | None:
+        """Return the only DataLoader from which the loop at a line of a file draws; `place` is in that loop."""
+        here = [each for each in self.drawn if Place(place.file, line, place.function) in each.loops]
+        return here[0] if len(here) == 1 else None
+
+    def waits_in_a_loop(self, place: Place) -> bool:
+        """Return whether a place waits several times in a step."""
+        steps = self.analysis.profile.steps.count
+        here = [site for site in self.analysis.details.syncs.sites if site.place == place]
+        return bool(steps) and any(site.in_steps.count / steps >= AT_ONCE for site in here)

@@ -1,0 +1,97 @@
+"""Changed files are written all together, or none of them."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from secrets import token_hex
+
+from pinprof.errors import PinprofError
+from pinprof.fix.patch import Patches
+
+BACKUP = ".orig"
+
+
+class FixError(PinprofError):
+    """The changes cannot be written."""
+
+
+def write_patches(patches: Patches, *, backup: bool) -> list[Path]:
+    """Write the changed files, all or none; return the backups. Raises FixError.
+
+    Without `backup` each file is one that git has as it is; with it the file before stays beside it, as `FILE.orig`.
+    """
+    kept = {path: path.with_name(path.name + BACKUP) for path in patches.after} if backup else {}
+    _check(patches, kept.values(), backup=backup)
+    with ExitStack() as undo:
+        old = {path: _beside(path, "old", undo) for path in patches.after}
+        new = {path: _beside(path, "part", undo) for path in patches.after}
+        try:
+            for path, part in new.items():
+                shutil.copy2(path, old[path])
+                part.write_bytes(patches.after[path])
+                shutil.copymode(path, part)
+            for path, copy in kept.items():
+                shutil.copy2(path, copy)
+            _replace(new, old)
+        except BaseException as error:
+            for copy in kept.values():
+                copy.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise FixError(f"{error.filename}: cannot be written ({error.strerror}); nothing is") from error
+            raise
+    return list(kept.values())
+
+
+def _check(patches: Patches, kept: Iterable[Path], *, backup: bool) -> None:
+    """Raise FixError where a change could not be taken back, or is for another file than the one that is there."""
+    for copy in kept:
+        if os.path.lexists(copy):
+            raise FixError(f"{copy}: exists already; move it away, it may be the only copy of a program")
+    if not backup:
+        _check_clean(patches.after)
+    for path, before in patches.before.items():
+        if path.read_bytes() != before:
+            raise FixError(f"{path}: was changed meanwhile; nothing is written")
+
+
+def _replace(new: Mapping[Path, Path], old: Mapping[Path, Path]) -> None:
+    """Put new files in the places of all, or leave them all as they were."""
+    done: list[Path] = []
+    try:
+        for path, part in new.items():
+            done.append(path)
+            part.replace(path)
+    except BaseException:
+        for path in done:
+            with suppress(OSError):
+                old[path].replace(path)
+        raise
+
+
+def _beside(path: Path, end: str, undo: ExitStack) -> Path:
+    """Return the name of a hidden file beside another one, which is gone in the end."""
+    made = path.with_name(f".{path.name}.{token_hex(4)}.{end}")
+    undo.callback(made.unlink, missing_ok=True)
+    return made
+
+
+def _check_clean(paths: Iterable[Path]) -> None:
+    """Raise FixError for a file that git does not have as it is now."""
+    for path in paths:
+        tracked = _git(path, "ls-files", "--error-unmatch", "--", path.name)
+        if tracked is None:
+            raise FixError(f"{path}: is not under git, so the change could not be taken back; add --backup")
+        if _git(path, "status", "--porcelain", "--", path.name):
+            raise FixError(f"{path}: has changes that are not committed; commit them, or add --backup")
+
+
+def _git(path: Path, *words: str) -> str | None:
+    """Return what git says in the folder of a file; None where it fails."""
+    try:
+        done = subprocess.run(["git", *words], cwd=path.parent, capture_output=True, check=False)  # noqa: S603, S607
+    except OSError:
+        return None
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else None

@@ -1,0 +1,73 @@
+"""Changes as a text that `git apply` takes: what is to be known of each stands before it, in lines with a #."""
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from pinprof.fix import Mend, Patches, Refused
+from pinprof.measurement.profile import Profile
+from pinprof.units import counted, duration, percent
+
+NUMBERS = {
+    "equal": "the program computes the same numbers",
+    "rounding": "numbers differ by rounding",
+    "different": "the program computes OTHER numbers",
+}
+WIDTH = 118
+NOT_BY_PINPROF = (
+    "The trace is not of pinprof run, which records the lines of waits and where DataLoaders and optimizers are made: "
+    "record the program with it."
+)
+
+
+def to_text(patches: Patches, profile: Profile) -> bytes:
+    """Return the changes with their diffs, which have the bytes of the files; then what is not changed."""
+    parts = ["\n".join(_head(patches, profile)).encode() + b"\n"]
+    parts += [
+        ("\n" + "\n".join(_of_change(patch.mend, profile.step_ns)) + "\n").encode() + patch.diff
+        for patch in patches.patches
+    ]
+    if patches.refused:
+        parts.append(("\n# Not changed:\n" + "".join(_of_refusal(each) for each in patches.refused)).encode())
+    return b"".join(parts)
+
+
+def _head(patches: Patches, profile: Profile) -> Iterator[str]:
+    changes, kept = len(patches.patches), len({(each.place, each.rule.id) for each in patches.refused})
+    step = f" of a step of {duration(profile.step_ns)}" if profile.step_ns else ""
+    rest = f"; {counted(kept, 'place')} {'stays' if kept == 1 else 'stay'} as {'it is' if kept == 1 else 'they are'}"
+    yield f"# pinprof fix: {counted(changes, 'change')}{step}{rest if kept else ''}"
+    if not profile.info.by_pinprof:
+        yield from _folded(NOT_BY_PINPROF)
+
+
+def _of_change(mend: Mend, step_ns: float | None) -> Iterator[str]:
+    yield from _folded(f"{mend.rule.id} {mend.rule.title}: {mend.what}")
+    where = ", ".join(dict.fromkeys(f"{place.file}:{place.line}" for place in mend.places))
+    yield from _folded(f"at {where}", "  ")
+    yield from _folded(saving_of(mend, step_ns), "  ")
+    yield f"#   {NUMBERS[mend.numbers]}"
+    yield from _folded(f"safe if: {mend.safe_if}", "  ")
+
+
+def saving_of(mend: Mend, step_ns: float | None) -> str:
+    """Return what a change is predicted to save, in words."""
+    saving = mend.saving
+    if saving is None:
+        part = "it is a part of what the finding asks for" if mend.part else "no replay tells"
+        return f"predicted saving: not known, {part}"
+    low, high = (duration(max(bound, 0.0)) for bound in saving.range_ns)
+    share = f", {percent(saving.saving_ns / step_ns)} of it" if step_ns else ""
+    return f"predicted to save {duration(saving.saving_ns)} per step ({low} to {high}{share})"
+
+
+def _of_refusal(refused: Refused) -> str:
+    where = str(refused.place) or "place not known"
+    return f"# {_on_one_line(where)} {refused.rule.id}: {_on_one_line(refused.why)}\n"
+
+
+def _folded(text: str, indent: str = "") -> Iterator[str]:
+    yield from (f"# {indent}{line}" for line in wrap(_on_one_line(text), WIDTH - len(indent)))
+
+
+def _on_one_line(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)

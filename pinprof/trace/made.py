@@ -1,0 +1,78 @@
+"""What a recorded program made: its DataLoaders and optimizers, each with the place of its call."""
+
+from dataclasses import dataclass, field
+
+from pinprof.trace.lines import Place, Placed
+
+DENSE = "tensor"
+"""A tensor in host memory that can be pinned, in the description of a batch."""
+
+
+@dataclass(frozen=True)
+class MadeLoader(Placed):
+    """A DataLoader."""
+
+    file: str
+    line: int | None
+    function: str
+    direct: bool
+    """Whether the user's own line called its class; else a library did, on behalf of that line."""
+    kind: str
+    """Its class, with the module."""
+    dataset: str
+    """The class of its data set, with the module."""
+    iterable: bool
+    """Whether that is an IterableDataset."""
+    num_workers: int
+    pin_memory: bool
+    persistent_workers: bool
+    batch_size: int | None = None
+    """None where it makes no batches by itself, or where a sampler makes them."""
+    own_collate: bool = False
+    """Whether a function of the program's own makes batches of samples."""
+    drawn: int = 0
+    """Batches that were drawn within the recorded steps."""
+    loops: tuple[Place, ...] = ()
+    """Where the program began to draw from it."""
+    batch: object = None
+    """What its batches are: `tensor` for a dense one in host memory, another word for what is none, and lists, tuples
+    (`{"tuple": [...]}`) and mappings (`{"dict": {...}}`) of these; None where none was seen."""
+
+
+@dataclass(frozen=True)
+class MadeOptimizer(Placed):
+    """An optimizer."""
+
+    file: str
+    line: int | None
+    function: str
+    direct: bool
+    """As for a DataLoader."""
+    kind: str
+    """Its class, with the module."""
+    fused: bool | None = None
+    foreach: bool | None = None
+    differentiable: bool = False
+    momentum: bool = False
+    """Whether it keeps the momentum of SGD."""
+    plain_on_gpu: bool = False
+    """Whether all its parameters are dense tensors of real numbers on GPUs, and were when it was made."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """All that was made and still there while the recorded steps ran."""
+
+    loaders: tuple[MadeLoader, ...] = ()
+    optimizers: tuple[MadeOptimizer, ...] = ()
+    cpus: int | None = None
+    """How many the process could use."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """The SHA-256 of the files in which they were made, as they were then."""
+    more: bool = False
+    """Whether there were too many to keep all."""
+
+    @property
+    def drawn(self) -> tuple[MadeLoader, ...]:
+        """The DataLoaders from which the recorded steps drew."""
+        return tuple(each for each in self.loaders if each.drawn)

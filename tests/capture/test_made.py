@@ -1,0 +1,167 @@
+"""What a program makes, and where, as a recording tells it."""
+
+import gc
+import inspect
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from pinprof.capture.journal import Journal
+from pinprof.capture.made import described, makings, noticing_made
+from pinprof.capture.plain import Clock
+from pinprof.capture.profiling import profile
+from pinprof.capture.work import noticing_work
+from pinprof.trace import read_trace
+from pinprof.trace.made import MadeLoader, MadeOptimizer
+
+
+class Endless(IterableDataset[torch.Tensor]):
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        while True:
+            yield torch.ones(2)
+
+
+class Own(DataLoader[Any]):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+
+
+class Pair(NamedTuple):
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+DATA = TensorDataset(torch.zeros(8, 2), torch.zeros(8))
+
+
+@pytest.fixture
+def journal() -> Iterator[Journal]:
+    journal = Journal(Clock)
+    gc.collect()
+    with noticing_work(journal):
+        yield journal
+
+
+def line() -> int:
+    frame = inspect.currentframe()
+    assert frame
+    assert frame.f_back
+    return frame.f_back.f_lineno
+
+
+def made_at(number: int) -> MadeLoader:
+    (found,) = (each for each in makings.described({}).loaders if each.line == number)
+    return found
+
+
+def optimizer_at(number: int) -> MadeOptimizer:
+    (found,) = (each for each in makings.described({}).optimizers if each.line == number)
+    return found
+
+
+def test_a_loader_has_the_line_where_its_call_begins(journal: Journal) -> None:
+    number = line() + 1
+    kept = DataLoader(
+        DATA,
+        batch_size=4,
+        num_workers=0,
+    )
+    made = made_at(number)
+    assert kept
+    assert made.file.endswith("test_made.py")
+    assert made.function == "test_a_loader_has_the_line_where_its_call_begins"
+    assert made.direct
+    assert makings.sources[made.file] == sha256(Path(__file__).read_bytes()).hexdigest()
+    assert made.dataset == "torch.utils.data.dataset.TensorDataset"
+    assert (made.batch_size, made.num_workers, made.pin_memory, made.iterable) == (4, 0, False, False)
+
+
+def test_a_subclass_is_made_where_its_own_call_is(journal: Journal) -> None:
+    kept, number = Own(DATA, collate_fn=list), line()
+    made = made_at(number)
+    assert kept
+    assert made.kind.endswith("Own")
+    assert made.own_collate
+
+
+def test_what_nobody_holds_any_more_is_not_told(journal: Journal) -> None:
+    kept, number = DataLoader(DATA), line()
+    del kept
+    gc.collect()
+    assert not [each for each in makings.described({}).loaders if each.line == number]
+
+
+def test_the_loops_and_the_batches_of_a_loader_are_told(journal: Journal) -> None:
+    kept, number = DataLoader(DATA, batch_size=4), line()
+    for _ in kept:
+        pass
+    looped = line() - 2
+    assert [place.line for place in made_at(number).loops] == [looped]
+    assert made_at(number).batch == ["tensor", "tensor"]
+
+
+def test_only_what_the_recorded_steps_drew_counts(tmp_path: Path) -> None:
+    with profile(tmp_path / "a.json.gz", steps=2, warmup=1, plain_steps=0) as recording:
+        kept, others, number = DataLoader(Endless(), batch_size=4), DataLoader(DATA), line()
+        list(others)
+        for _ in zip(range(8), kept, strict=False):
+            recording.step()
+    info = read_trace(tmp_path / "a.json.gz").info
+    assert info.made
+    here = [each for each in info.made.loaders if each.line == number]
+    assert [(each.iterable, each.drawn) for each in here] == [(True, 2), (False, 0)]
+    assert info.made.drawn == tuple(here[:1])
+
+
+def test_an_optimizer_says_what_it_was_given(journal: Journal) -> None:
+    weight = torch.nn.Parameter(torch.zeros(3))
+    kept, number = torch.optim.SGD([weight], lr=0.1, momentum=0.9, foreach=False), line()
+    made = optimizer_at(number)
+    assert kept
+    assert made.kind == "torch.optim.sgd.SGD"
+    assert (made.foreach, made.fused, made.momentum, made.differentiable) == (False, None, True, False)
+    assert not made.plain_on_gpu
+
+
+def test_an_optimizer_that_inherits_its_init_is_found_through_both(journal: Journal) -> None:
+    kept, number = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(3))]), line()
+    assert kept
+    assert optimizer_at(number).kind == "torch.optim.adamw.AdamW"
+
+
+def test_blocks_within_each_other_note_once(journal: Journal) -> None:
+    with noticing_made():
+        kept, number = DataLoader(DATA), line()
+    assert kept
+    assert made_at(number)
+
+
+def test_torch_is_as_before_afterwards() -> None:
+    gc.collect()
+    before = DataLoader.__init__, DataLoader.__iter__
+    with noticing_made():
+        assert DataLoader.__init__ is not before[0]
+    assert (DataLoader.__init__, DataLoader.__iter__) == before
+
+
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        (torch.zeros(2), "tensor"),
+        ([torch.zeros(2), "name"], ["tensor", "str"]),
+        ((torch.zeros(2), 1), {"tuple": ["tensor", "int"]}),
+        ({"x": [torch.zeros(2)]}, {"dict": {"x": ["tensor"]}}),
+        (Pair(torch.zeros(2), torch.zeros(2)), "Pair"),
+        (torch.zeros(2).to_sparse(), "cpu Tensor"),
+        (torch.nn.Parameter(torch.zeros(2)), "cpu Parameter"),
+        ({1: torch.zeros(2)}, "dict"),
+        ([0] * 100, "list"),
+    ],
+)
+def test_batches_are_described(batch: object, told: object) -> None:
+    assert described(batch) == told

@@ -1,0 +1,523 @@
+"""Changes that are made, and those that are not: each hit has near misses beside it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixing import LOADER, OPTIMIZER, mended, plain
+
+from pinprof.fix import Chosen
+
+ANY = Chosen(changes_numbers=True)
+
+
+def loop(body: str, head: str = "for i, (x, y) in enumerate(loader):  #! loop") -> str:
+    inner = "\n".join(f"    {line}" for line in body.strip("\n").splitlines())
+    return f"""from torch.utils.data import DataLoader
+loader = DataLoader(data, batch_size=4, num_workers=2)  #! loader
+{head}
+{inner}
+"""
+
+
+def summing(body: str, after: str = "return total", start: str = "total = 0.0") -> str:
+    inner = "\n".join(f"        {line}" for line in body.strip("\n").splitlines())
+    return f"""import torch
+import torch.nn.functional as F
+
+def train(model, loader):
+    {start}
+    for step, (x, y) in enumerate(loader):
+{inner}
+    {after}
+"""
+
+
+LOSS = "loss = F.cross_entropy(model(x), y)\nloss.backward()\n"
+HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "a batch that is copied": (
+        loop("x = x.to(device)  #? PIN104\nmodel(x)"),
+        loop("x = x.to(device, non_blocking=True)\nmodel(x)").replace("workers=2", "workers=2, pin_memory=True"),
+        {},
+    ),
+    "both parts on one line": (
+        loop("x, y = x.to(device), y.cuda()  #? PIN102\nx.add_(1)"),
+        loop("x, y = x.to(device, non_blocking=True), y.cuda(non_blocking=True)\nx.add_(1)").replace(
+            "workers=2", "workers=2, pin_memory=True"
+        ),
+        {},
+    ),
+    "a batch taken apart": (
+        loop("x, y = batch\nx = x.to(device)  #? PIN104\nmodel(x)", "for batch in loader:  #! loop"),
+        loop("x, y = batch\nx = x.to(device, non_blocking=True)\nmodel(x)", "for batch in loader:").replace(
+            "workers=2", "workers=2, pin_memory=True"
+        ),
+        {},
+    ),
+    "a part by its place": (
+        loop("a = data[0].to(device)  #? PIN104\nmodel(a)", "for i, data in enumerate(loader, 0):  #! loop"),
+        loop("a = data[0].to(device, non_blocking=True)\nmodel(a)", "for i, data in enumerate(loader, 0):").replace(
+            "workers=2", "workers=2, pin_memory=True"
+        ),
+        {},
+    ),
+    "a part by its name": (
+        loop('a = batch["x"].cuda()  #? PIN104\nmodel(a)', "for batch in tqdm(loader):  #! loop"),
+        loop('a = batch["x"].cuda(non_blocking=True)\nmodel(a)', "for batch in tqdm(loader):").replace(
+            "workers=2", "workers=2, pin_memory=True"
+        ),
+        {"loader": replace(LOADER, batch={"dict": {"x": "tensor"}})},
+    ),
+    "a batch that is pinned already": (
+        loop("x = x.to(device)  #? PIN102").replace("workers=2", "workers=2, pin_memory=True"),
+        loop("x = x.to(device, non_blocking=True)").replace("workers=2", "workers=2, pin_memory=True"),
+        {"loader": replace(LOADER, pin_memory=True), "pinned": True},
+    ),
+    "pin_memory=False that is said": (
+        loop("x = x.to(device, non_blocking=True)  #? PIN104").replace("num_work", "pin_memory=False, num_work"),
+        loop("x = x.to(device, non_blocking=True)").replace("num_work", "pin_memory=True, num_work"),
+        {},
+    ),
+    "only the DataLoader, where the copy is elsewhere": (
+        loop("step(x)") + "\ndef step(x):\n    x = x.to(device)  #? PIN104\n",
+        loop("step(x)").replace("workers=2", "workers=2, pin_memory=True") + "\ndef step(x):\n    x = x.to(device)\n",
+        {},
+    ),
+    "an alias of DataLoader, over several lines": (
+        "from torch.utils.data import DataLoader as DL\nloader = DL(  #! loader\n    data,  # all\n    num_workers=2,\n)\n"
+        "for x, y in loader:  #! loop\n    x = x.to(device)  #? PIN104\n",
+        "from torch.utils.data import DataLoader as DL\nloader = DL(\n    data,  # all\n    num_workers=2,\n"
+        "    pin_memory=True,\n)\nfor x, y in loader:\n    x = x.to(device, non_blocking=True)\n",
+        {},
+    ),
+    "a sum that is printed every 100 steps": (
+        summing(
+            LOSS + "total += loss.item()  #? PIN201\nif step % 100 == 99:  # now and then\n"
+            "    print(f'{total / 100:.3f}')\n    total = 0.0"
+        ),
+        summing(
+            LOSS + "total += loss.detach().double()\nif step % 100 == 99:  # now and then\n"
+            "    print(f'{float(total) / 100:.3f}')\n    total = 0.0",
+            "return float(total)",
+        ),
+        {},
+    ),
+    "a sum of means times sizes": (
+        summing(LOSS + "total += loss.item() * x.size(0)  #? PIN201", "return total / n"),
+        summing(LOSS + "total += loss.detach().double() * x.size(0)", "return float(total) / n"),
+        {},
+    ),
+    "a sum of losses that float() reads": (
+        summing("total += float(F.mse_loss(model(x), y))  #? PIN201", "total /= len(loader)\n    return total"),
+        summing(
+            "total += F.mse_loss(model(x), y).detach().double()",
+            "total = float(total) / len(loader)\n    return float(total)",
+        ),
+        {},
+    ),
+    "a sum under a scaler": (
+        summing("scaler.scale(loss).backward()\ntotal = total + loss.item()  #? PIN201"),
+        summing("scaler.scale(loss).backward()\ntotal = total + loss.detach().double()", "return float(total)"),
+        {},
+    ),
+    "a count": (
+        summing("total += (model(x).argmax(1) == y).sum().item()  #? PIN201", start="total, seen = 0, 0"),
+        summing("total += (model(x).argmax(1) == y).sum()", "return int(total)", "total, seen = 0, 0"),
+        {},
+    ),
+    "a number that is used every 10 steps": (
+        summing(LOSS + "value = loss.item()  #? PIN201\nif step % 10 == 0:\n    log(value)", "return value"),
+        summing(
+            LOSS + "value = loss.detach().clone()\nif step % 10 == 0:\n    log(value.item())", "return value.item()"
+        ),
+        {},
+    ),
+    "a condition behind a wait": (
+        summing("if torch.isnan(loss).any() and (step + 1) % 50 == 0:  #? PIN202\n    print('nan')"),
+        summing("if (step + 1) % 50 == 0 and torch.isnan(loss).any():\n    print('nan')"),
+        {},
+    ),
+    "one number": (
+        "import torch\ny = x * torch.tensor(0.5, device=device)  #? PIN209\n",
+        "import torch\ny = x * torch.full((), 0.5, device=device)\n",
+        {},
+    ),
+    "a list of constants": (
+        "import torch\ndevice = 'cuda'\n\n# all of it\nfor x in loader:\n    # of classes\n"
+        "    w = torch.tensor([0.1, 0.9], device=device)  #? PIN209\n    y = x * w\n",
+        "import torch\ndevice = 'cuda'\n\n# of classes\nw = torch.tensor([0.1, 0.9], device=device)\n# all of it\n"
+        "for x in loader:\n    y = x * w\n",
+        {},
+    ),
+    "an optimizer": (
+        "from torch import optim\nopt = optim.AdamW(model.parameters(), lr=1e-3)  #! optimizer\nstep()  #? PIN602\n",
+        "from torch import optim\nopt = optim.AdamW(model.parameters(), lr=1e-3, fused=True)\nstep()\n",
+        {},
+    ),
+    "an optimizer without foreach": (
+        "import torch\nopt = torch.optim.SGD(  #! optimizer\n    params,  # all\n    lr=0.1,  # rate\n    foreach=False,\n)\n"
+        "step()  #? PIN602\n",
+        "import torch\nopt = torch.optim.SGD(\n    params,  # all\n    lr=0.1,  # rate\n    fused=True,\n)\nstep()\n",
+        {"optimizer": replace(OPTIMIZER, kind="torch.optim.sgd.SGD", foreach=False)},
+    ),
+    "one that has no fused form": (
+        "import torch\nopt = torch.optim.RMSprop(params, foreach=False, lr=1)  #! optimizer\nstep()  #? PIN602\n",
+        "import torch\nopt = torch.optim.RMSprop(params, lr=1)\nstep()\n",
+        {"optimizer": replace(OPTIMIZER, kind="torch.optim.rmsprop.RMSprop", foreach=False)},
+    ),
+    "gradients that are set to zero": (
+        "import torch\nopt = torch.optim.Adam(p, fused=True)  #! optimizer\nopt.zero_grad(set_to_none=False)  #? PIN602\n",
+        "import torch\nopt = torch.optim.Adam(p, fused=True)\nopt.zero_grad()\n",
+        {"optimizer": replace(OPTIMIZER, kind="torch.optim.adam.Adam", fused=True)},
+    ),
+    "an emptied cache": (
+        "import torch\nfor x in loader:\n    train(x)\n    torch.cuda.empty_cache()  #? PIN303\n",
+        "import torch\nfor x in loader:\n    train(x)\n",
+        {},
+    ),
+    "an emptied cache alone in its block": (
+        "import torch\nfor x in loader:\n    if train(x):\n        torch.cuda.empty_cache()  #? PIN303\n",
+        "import torch\nfor x in loader:\n    if train(x):\n        pass\n",
+        {},
+    ),
+    "two waits in a row": (
+        "import torch\nfor x in loader:\n    torch.cuda.synchronize()  #? PIN210\n    torch.cuda.synchronize()\n    f(x)\n",
+        "import torch\nfor x in loader:\n    torch.cuda.synchronize()\n    f(x)\n",
+        {},
+    ),
+    "workers": (
+        loop("model(x)  #? PIN401"),
+        loop("model(x)").replace("workers=2", "workers=4, persistent_workers=True").replace("  #! loop", ""),
+        {},
+    ),
+    "TF32": (
+        'import torch\n\ntorch.set_float32_matmul_precision("highest")\nopt = torch.optim.Adam(p)  #! optimizer\n'
+        "f()  #? PIN701\n",
+        'import torch\n\ntorch.set_float32_matmul_precision("high")\nopt = torch.optim.Adam(p)\nf()\n',
+        {},
+    ),
+    "TF32 that nobody set": (
+        '"""Doc."""\nimport os\nimport torch\n\nopt = torch.optim.Adam(p)  #! optimizer\nf()  #? PIN701\n',
+        '"""Doc."""\nimport os\nimport torch\ntorch.set_float32_matmul_precision("high")  # TF32 for matrix products\n\n'
+        "opt = torch.optim.Adam(p)\nf()\n",
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HITS)
+def test_a_change_that_is_certain_is_made(name: str, tmp_path: Path) -> None:
+    before, after, told = HITS[name]
+    outcome = mended(tmp_path, before, chosen=ANY, **told)
+    assert outcome.code == plain(after), outcome.why
+
+
+@pytest.mark.parametrize("name", HITS)
+def test_a_second_time_nothing_is_changed(name: str, tmp_path: Path) -> None:
+    before, _, told = HITS[name]
+    once = mended(tmp_path, before, chosen=ANY, **told)
+    again = mended(tmp_path, once.after, chosen=ANY, **told)
+    if name != "TF32 that nobody set":
+        assert again.after == once.after
+
+
+COPY = "x = x.to(device)  #? PIN104"
+PINNED = {"loader": replace(LOADER, pin_memory=True), "pinned": True}
+MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
+    # batches
+    "arguments from a dict": (
+        loop(COPY).replace("batch_size=4", "**loader_kwargs"),
+        {},
+        "come from a list or a dict",
+    ),
+    "pin_memory from the command line": (
+        loop(COPY).replace("workers=2", "workers=2, pin_memory=args.pin"),
+        {},
+        "pin_memory=args.pin",
+    ),
+    "another class of DataLoader": (
+        loop(COPY),
+        {"loader": replace(LOADER, kind="geometric.DataLoader")},
+        "class of its",
+    ),
+    "a DataLoader of a library": (loop(COPY), {"loader": replace(LOADER, direct=False)}, "a library made"),
+    "batches of a class of their own": (loop(COPY), {"loader": replace(LOADER, batch="Graph")}, "Graph"),
+    "batches on the GPU": (
+        loop(COPY),
+        {"loader": replace(LOADER, batch=["cuda Tensor", "tensor"])},
+        "cannot be pinned",
+    ),
+    "tuples": (loop(COPY), {"loader": replace(LOADER, batch={"tuple": ["tensor", "tensor"]})}, "tuples"),
+    "batches that nobody saw": (loop(COPY), {"loader": replace(LOADER, batch=None)}, "nobody saw"),
+    "no workers": (loop(COPY), {"loader": replace(LOADER, num_workers=0)}, "main thread would pin"),
+    "two DataLoaders on a line": (
+        loop(COPY).replace("num_workers=2)", "num_workers=2), DataLoader(data)"),
+        {},
+        "2 calls of DataLoader",
+    ),
+    "DataLoader of a name that is also another's": (
+        "if fast:\n    from mine import DataLoader\nelse:\n    from torch.utils.data import DataLoader\n"
+        "loader = DataLoader(data)  #! loader\nfor x, y in loader:  #! loop\n    x = x.to(device)  #? PIN104\n",
+        {},
+        "no call of DataLoader",
+    ),
+    # non_blocking
+    "a batch that is changed while it is copied": (
+        loop("a = x.to(device)  #? PIN102\nx.add_(1)").replace("workers=2", "workers=2, pin_memory=True"),
+        PINNED,
+        "used on the host in line 5",
+    ),
+    "a batch that is used behind its loop": (
+        loop("a = x.to(device)  #? PIN102") + "x.zero_()\n",
+        PINNED,
+        "behind its loop",
+    ),
+    "a batch that is kept": (loop("a = x.to(device)  #? PIN102\nkept.append(x)"), PINNED, "used on the host"),
+    "a batch of a function's argument": (
+        "def step(x):\n    for i in range(3):\n        y = x.to(device)  #? PIN102\n",
+        PINNED,
+        "is not the batch of the loop",
+    ),
+    "pinned memory that is refilled": (
+        loop("staging.copy_(x)\na = staging.to(device)  #? PIN102"),
+        PINNED,
+        "staging is not the batch",
+    ),
+    "what the step makes of a batch": (
+        loop("x = x.float()\nx = x.to(device)  #? PIN102"),
+        PINNED,
+        "bound anew in line 4",
+    ),
+    "a copy back": (loop("x = x.to('cpu')  #? PIN102"), {**PINNED, "ways": frozenset({"DtoH"})}, "no copy to the GPU"),
+    "copies both ways": (
+        loop("x = x.to(device)  #? PIN102"),
+        {**PINNED, "ways": frozenset({"DtoH", "HtoD"})},
+        "no copy to the GPU",
+    ),
+    "one of two copies on a line": (
+        loop("x, z = x.to(device), other.to(device)  #? PIN102"),
+        PINNED,
+        "other is not the batch",
+    ),
+    "a loop over something else": (loop(COPY, "for x, y in zip(loader, more):  #! loop"), {}, "not a DataLoader alone"),
+    "a loop that was not recorded": (loop(COPY, "for x, y in loader:"), PINNED, "not recorded that the loop draws"),
+    "a batch that is no tensor": (
+        loop(COPY),
+        {"loader": replace(LOADER, pin_memory=True, batch=["str", "str"])},
+        "not known",
+    ),
+    "pageable in spite of pin_memory": (loop("x = x.to(device)  #? PIN102"), {**PINNED, "pinned": False}, "PIN105"),
+    "a condition": (loop("if a:\n    x = x.to(device)  #? PIN102\nx += 1"), PINNED, "on a condition"),
+    "already so": (loop("x = x.to(device, non_blocking=True)  #? PIN102"), PINNED, "already"),
+    "from a variable": (loop("x = x.to(device, non_blocking=nb)  #? PIN102"), PINNED, "non_blocking=nb"),
+    "a dtype by position": (loop("x = x.to(device, torch.half)  #? PIN102"), PINNED, "by their position"),
+    # sums
+    "read in each step": (summing(LOSS + "total += loss.item()  #? PIN201\nbar.set(total)"), {}, "read in each step"),
+    "read nearly each step": (
+        summing(LOSS + "total += loss.item()  #? PIN201\nif step % 9 != 0:\n    log(total)"),
+        {},
+        "read in each step",
+    ),
+    "begins anew in each step": (summing(LOSS + "total = 0.0\ntotal += loss.item()  #? PIN201"), {}, "begins anew"),
+    "begins elsewhere": (summing(LOSS + "total += loss.item()  #? PIN201", start="total = before()"), {}, "also set"),
+    "of an argument": (
+        summing(LOSS + "total += loss.item()  #? PIN201", start="pass").replace(
+            "loader):\n    pass", "loader, total):\n    pass"
+        ),
+        {},
+        "is an argument",
+    ),
+    "global": (summing(LOSS + "total += loss.item()  #? PIN201", start="global total\n    total = 0.0"), {}, "global"),
+    "in a closure": (
+        summing(LOSS + "total += loss.item()  #? PIN201", "return lambda: total"),
+        {},
+        "in a function of its own",
+    ),
+    "of an object": (summing(LOSS + "self.total += loss.item()  #? PIN201"), {}, "no variable of the function"),
+    "of a dict": (summing(LOSS + "sums['loss'] += loss.item()  #? PIN201"), {}, "no variable of the function"),
+    "whole or not": (summing("total += what(x).item()  #? PIN201"), {}, "whole number"),
+    "twice on a line": (summing(LOSS + "total += loss.item() + other.item()  #? PIN201"), {}, "2 calls"),
+    "times an unknown": (summing(LOSS + "total += loss.item() * weight  #? PIN201"), {}, "weight is not known"),
+    "of a number of numpy": (summing("total += loss.cpu().numpy().mean().item()  #? PIN201"), {}, "on the host before"),
+    "int() of a loss": (summing(LOSS + "total += int(loss)  #? PIN201"), {}, "cuts the number off"),
+    "0 that may be shown": (summing(LOSS + "total += loss.item()  #? PIN201", start="total = 0"), {}, "would show 0.0"),
+    "a share of a count": (
+        summing("total += (x == y).sum().item()  #? PIN201", "total /= len(loader)\n    return total", "total = 0"),
+        {},
+        "a share of one later",
+    ),
+    "a tensor divides it": (
+        summing(LOSS + "total += loss.item()  #? PIN201", "total /= count\n    return total"),
+        {},
+        "may be a tensor",
+    ),
+    "a clock in the loop": (
+        summing(LOSS + "total += loss.item()  #? PIN201\ntimes.append(time.time())"),
+        {},
+        "reads a clock",
+    ),
+    "copies that nobody waits for": (
+        summing(LOSS + "host.copy_(x, non_blocking=True)\ntotal += loss.item()  #? PIN201"),
+        {},
+        "may rely on this one",
+    ),
+    "Apple's GPUs": (summing(LOSS + "total += loss.item()  #? PIN201\nd = 'mps'"), {}, "float64"),
+    "seldom already": (
+        summing(LOSS + "if step % 10 == 0:\n    total += loss.item()  #? PIN201"),
+        {},
+        "every so many steps already",
+    ),
+    "looked at by name": (summing(LOSS + "total += loss.item()  #? PIN201", "return locals()"), {}, "may look at"),
+    "a text that shows its own code": (
+        summing(LOSS + "total += loss.item()  #? PIN201", "print(f'{total / 3=}')"),
+        {},
+        "shows its own code",
+    ),
+    "a number used in each step": (summing(LOSS + "v = loss.item()  #? PIN201\nlog(v)"), {}, "used in each step"),
+    "a number set twice": (
+        summing(LOSS + "v = loss.item()  #? PIN201\nif step % 10 == 0:\n    log(v)\nv = 1"),
+        {},
+        "set in several",
+    ),
+    "an argument of a call": (summing(LOSS + "meter.update(loss.item(), 3)  #? PIN201"), {}, "variable of its own"),
+    "a list": (summing(LOSS + "losses.append(loss.item())  #? PIN201"), {}, "variable of its own"),
+    # decisions
+    "a decision in each step": (summing("if torch.isnan(loss):  #? PIN202\n    break"), {}, "decides by the value"),
+    "or": (summing("if torch.isnan(loss) or step % 10 == 0:  #? PIN202\n    log()"), {}, "decides by the value"),
+    "a call that may do more": (
+        summing("if check(loss) and step % 10 == 0:  #? PIN202\n    log()"),
+        {},
+        "more than look",
+    ),
+    "a check": (summing("assert torch.isfinite(loss)  #? PIN202"), {}, "decides by the value"),
+    "a remainder by a variable": (
+        summing("if torch.isnan(loss) and step % n == 0:  #? PIN202\n    log()"),
+        {},
+        "decides",
+    ),
+    # constants
+    "no constant": ("import torch\ny = torch.tensor(lr, device=device)  #? PIN209\n", {}, "no constant"),
+    "too large for some": ("import torch\ny = torch.tensor(1e9, device=d)  #? PIN209\n", {}, "no constant"),
+    "a dtype that may not hold it": (
+        "import torch\ny = torch.tensor(300, dtype=torch.uint8, device=d)  #? PIN209\n",
+        {},
+        "dtype",
+    ),
+    "changed in place": (
+        "import torch\nfor x in loader:\n    w = torch.tensor([1, 2], device='cuda')  #? PIN209\n    w += x\n",
+        {},
+        "set or changed",
+    ),
+    "changed by a method": (
+        "import torch\nfor x in loader:\n    w = torch.tensor([1, 2], device='cuda')  #? PIN209\n    w.add_(x)\n",
+        {},
+        "may change w",
+    ),
+    "given to a function": (
+        "import torch\nfor x in loader:\n    w = torch.tensor([1, 2], device='cuda')  #? PIN209\n    f(w)\n",
+        {},
+        "may change w",
+    ),
+    "given to what may change it": (
+        "import torch\nimport torch.nn.functional as F\nfor x in loader:\n    w = torch.tensor([1, 2], device='cuda')  #? PIN209\n    F.dropout(w, 0.5, True, True)\n",
+        {},
+        "may change w",
+    ),
+    "a device that changes": (
+        "import torch\nfor x in loader:\n    w = torch.tensor([1, 2], device=x.device)  #? PIN209\n    y = x * w\n",
+        {},
+        "may change in the loop",
+    ),
+    "on a condition": (
+        "import torch\nfor x in loader:\n    if x:\n        w = torch.tensor([1], device='cuda')  #? PIN209\n        y = w * x\n",
+        {},
+        "not made in each step",
+    ),
+    # optimizers
+    "parameters on the host": (
+        HITS["an optimizer"][0],
+        {"optimizer": replace(OPTIMIZER, plain_on_gpu=False)},
+        "not all",
+    ),
+    "a scaler": (HITS["an optimizer"][0], {"has_scaler": True}, "GradScaler"),
+    "fused in the source already": (
+        HITS["an optimizer"][0].replace("lr=1e-3", "fused=True"),
+        {},
+        "says so already",
+    ),
+    "an old torch": (HITS["an optimizer"][0], {"torch_version": (2, 1)}, "version of torch"),
+    "options from a dict": (HITS["an optimizer"][0].replace("lr=1e-3", "**options"), {}, "list or a dict"),
+    "foreach from a variable": (HITS["an optimizer"][0].replace("lr=1e-3", "foreach=args.f"), {}, "foreach=args.f"),
+    "groups that differ": (HITS["an optimizer"][0], {"optimizer": replace(OPTIMIZER, fused=False)}, "groups"),
+    "differentiable": (
+        HITS["an optimizer"][0],
+        {"optimizer": replace(OPTIMIZER, differentiable=True)},
+        "differentiable",
+    ),
+    "an optimizer of the program's own": (
+        HITS["an optimizer"][0],
+        {"optimizer": replace(OPTIMIZER, kind="my.Lion")},
+        "Lion",
+    ),
+    "no fused form": (
+        "import torch\nopt = torch.optim.RMSprop(params)  #! optimizer\nstep()  #? PIN602\n",
+        {"optimizer": replace(OPTIMIZER, kind="torch.optim.rmsprop.RMSprop")},
+        "no fused form",
+    ),
+    # the rest
+    "one wait": ("import torch\ntorch.cuda.synchronize()  #? PIN210\nf()\n", {}, "what relies on the wait"),
+    "waits for two devices": (
+        "import torch\ntorch.cuda.synchronize(0)  #? PIN210\ntorch.cuda.synchronize(1)\n",
+        {},
+        "what relies on the wait",
+    ),
+    "a cache that a comment explains": (
+        "import torch\nf()\n# needed by the other process\ntorch.cuda.empty_cache()  #? PIN303\n",
+        {},
+        "a comment stands above",
+    ),
+    "a program that tells of memory": (
+        "import torch\ntorch.cuda.empty_cache()  #? PIN303\nprint(torch.cuda.max_memory_reserved())\n",
+        {},
+        "looks at memory",
+    ),
+    "a cache by another name": ("torch = mine\ntorch.cuda.empty_cache()  #? PIN303\n", {}, "no call of torch.cuda"),
+    "several statements": ("import torch\nf(); torch.cuda.empty_cache()  #? PIN303\n", {}, "several statements"),
+    "an iterable data set": (loop("f(x)  #? PIN401"), {"loader": replace(LOADER, iterable=True)}, "iterable"),
+    "no core left": (loop("f(x)  #? PIN401"), {"cpus": 2}, "share 2 cores"),
+    "a data set of the program's own": (
+        loop("f(x)  #? PIN402"),
+        {"loader": replace(LOADER, num_workers=0)},
+        "several processes",
+    ),
+    "a precision from a variable": (
+        "import torch\ntorch.set_float32_matmul_precision(args.p)\nopt = torch.optim.Adam(p)  #! optimizer\nf()  #? PIN701\n",
+        {},
+        "sets the precision",
+    ),
+    "a rule that is for people": ("import torch\nprint(x)  #? PIN204\n", {}, "pinprof explain PIN204"),
+}
+
+
+@pytest.mark.parametrize("name", MISSES)
+def test_what_is_not_certain_stays(name: str, tmp_path: Path) -> None:
+    before, told, why = MISSES[name]
+    outcome = mended(tmp_path, before, chosen=ANY, **told)
+    assert why in outcome.why
+    kept = "non_blocking" if "PIN102" in before or "PIN104" in before else None
+    if kept and outcome.patches.patches:  # the DataLoader alone may be changed
+        assert outcome.code.replace(", pin_memory=True", "") == plain(before).replace(", pin_memory=True", "")
+    else:
+        assert outcome.is_unchanged
+
+
+NUMBERS = ("workers", "TF32", "TF32 that nobody set", "gradients that are set to zero")
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_changes_numbers_is_made_only_on_demand(name: str, tmp_path: Path) -> None:
+    before, _, told = HITS[name]
+    outcome = mended(tmp_path, before, **told)
+    assert outcome.is_unchanged
+    assert "--changes-numbers allows it" in outcome.why

@@ -1,0 +1,300 @@
+"""`pinprof fix` from a trace to files that git apply takes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import copying_trace, invoke, is_one_line_error
+from fixing import LOADER
+from trace_builder import TraceBuilder
+
+from pinprof.trace.lines import LINES_KEY, Place
+from pinprof.trace.made import Made, MadeLoader
+
+PROGRAM = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+def train(model, data, device):
+    # einmal für alle
+    loader = DataLoader(data, batch_size=4, num_workers=2)
+    total = 0.0
+    for step, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        loss = model(x, y)
+        loss.backward()
+        total += loss.item()  # sum
+        if step % 100 == 99:
+            print(f"{total / 100:.3f}")
+            total = 0.0
+    return total
+"""
+MENDED = (
+    PROGRAM.replace("num_workers=2", "num_workers=2, pin_memory=True")
+    .replace("x.to(device), y.to(device)", "x.to(device, non_blocking=True), y.to(device, non_blocking=True)")
+    .replace("loss.item()  #", "loss.detach().double()  #")
+    .replace("{total / 100", "{float(total) / 100")
+    .replace("return total", "return float(total)")
+)
+LOADER_LINE, LOOP, COPY, ITEM = 7, 9, 10, 13
+
+
+def recorded(
+    folder: Path, name: str = "train.py", *, by_pinprof: bool = True, sources: dict[str, str] | None = None
+) -> Path:
+    """Write the trace of four steps, each with two pageable copies of a batch and an item()."""
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 1, 4)
+        builder.op("aten::to", start + 10, 300)
+        builder.copy("HtoD (Pageable -> Device)", start + 30, 250, launch=start + 20, call=270)
+        builder.kernel(start + 400, 400, launch=start + 350)
+        builder.op("aten::item", start + 500, 400)
+        builder.copy("DtoH (Device -> Pageable)", start + 801, 1, launch=start + 510, size=4)
+        builder.call("cudaStreamSynchronize", start + 520, 370)
+    if by_pinprof:
+        loader = MadeLoader(
+            **{
+                **{key: getattr(LOADER, key) for key in LOADER.__dataclass_fields__},
+                "file": name,
+                "line": LOADER_LINE,
+                "function": "train",
+                "loops": (Place(name, LOOP, "train"),),
+            }
+        )
+        made = asdict(Made((loader,), sources=sources or {}))
+        builder.metadata["pinprof"] = {"made": made, "torch_version": "2.11.0", "loaders_pin": False}
+
+        def line(number: int) -> dict[str, Any]:
+            return {"file": name, "line": number, "function": "train", "stack": [f"{name}:{number}:train"]}
+
+        builder.metadata[LINES_KEY] = [
+            {"op": "aten::to", "thread": "main", "at": [line(COPY)]},
+            {"op": "aten::item", "thread": "main", "at": [line(ITEM)]},
+        ]
+    return builder.write(folder / "trace.json.gz")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the program, at work in it; the trace was recorded there."""
+    (tmp_path / "train.py").write_text(PROGRAM)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "train.py")
+    git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def git(folder: Path, *words: str, given: bytes | None = None) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, input=given, capture_output=True, check=False)
+    assert not done.returncode, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_the_output_is_a_patch_that_git_applies(here: Path) -> None:
+    result = invoke("fix", recorded(here))
+    assert result.exit_code == 0
+    assert "PIN104" in result.stdout
+    git(here, "apply", given=result.stdout_bytes)
+    assert (here / "train.py").read_text() == MENDED
+
+
+def test_each_change_says_what_it_saves_and_when_it_is_safe(here: Path) -> None:
+    text = invoke("fix", recorded(here)).stdout
+    for part in ("predicted to save", "the program computes the same numbers", "safe if: "):
+        assert part in text
+    assert "at train.py:13" in text
+
+
+def test_it_writes_what_git_has_as_it_is(here: Path) -> None:
+    result = invoke("fix", recorded(here), "--write")
+    assert result.exit_code == 0
+    assert f"Wrote {here / 'train.py'}" in result.stderr
+    assert (here / "train.py").read_text() == MENDED
+    assert sorted(path.name for path in here.iterdir()) == [".git", "trace.json.gz", "train.py"]
+
+
+def test_it_does_not_write_over_changes_that_are_not_committed(here: Path) -> None:
+    trace = recorded(here)
+    (here / "train.py").write_text(PROGRAM + "# more\n")
+    result = invoke("fix", trace, "--write")
+    assert is_one_line_error(result) or "add --backup" in result.stderr
+    assert (here / "train.py").read_text() == PROGRAM + "# more\n"
+    kept = invoke("fix", trace, "--write", "--backup")
+    assert kept.exit_code == 0
+    assert (here / "train.py.orig").read_text() == PROGRAM + "# more\n"
+    assert (here / "train.py").read_text() == MENDED + "# more\n"
+
+
+def test_a_backup_is_never_overwritten(here: Path) -> None:
+    (here / "train.py.orig").write_text("the only copy")
+    result = invoke("fix", recorded(here), "--write", "--backup")
+    assert is_one_line_error(result)
+    assert (here / "train.py.orig").read_text() == "the only copy"
+    assert (here / "train.py").read_text() == PROGRAM
+
+
+def test_without_git_it_asks_for_a_backup(here: Path) -> None:
+    shutil.rmtree(here / ".git")
+    result = invoke("fix", recorded(here), "--write")
+    assert result.exit_code == 2
+    assert "add --backup" in result.stderr
+    assert (here / "train.py").read_text() == PROGRAM
+
+
+def test_all_files_are_written_or_none(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device", str(target))
+
+    trace = recorded(here)
+    monkeypatch.setattr(Path, "replace", fail)
+    result = invoke("fix", trace, "--write", "--backup")
+    assert is_one_line_error(result)
+    assert (here / "train.py").read_text() == PROGRAM
+    assert sorted(path.name for path in here.iterdir()) == [".git", "trace.json.gz", "train.py"]
+
+
+def test_rules_and_places_choose(here: Path) -> None:
+    trace = recorded(here)
+    only = invoke("fix", trace, "--rule", "pin201").stdout
+    assert "loss.detach()" in only
+    assert "pin_memory" not in only
+    assert "pin_memory" in invoke("fix", trace, "--only", "train.py:10").stdout
+    assert "detach" not in invoke("fix", trace, "--only", "train.py:10").stdout
+    assert "--- a/" not in invoke("fix", trace, "--only", "train.py:99").stdout
+    assert is_one_line_error(invoke("fix", trace, "--rule", "PIN999"))
+    assert is_one_line_error(invoke("fix", trace, "--only", "train.py"))
+    assert is_one_line_error(invoke("fix", trace, "--backup"))
+
+
+def test_a_program_that_was_changed_since_stays(here: Path) -> None:
+    trace = recorded(here)
+    later = trace.stat().st_mtime + 100
+    os.utime(here / "train.py", (later, later))
+    result = invoke("fix", trace, "--write")
+    assert result.exit_code == 0
+    assert "changed after the recording" in result.stdout
+    assert (here / "train.py").read_text() == PROGRAM
+
+
+def test_what_the_program_was_is_told_by_its_text_where_that_was_recorded(here: Path) -> None:
+    trace = recorded(here, sources={"train.py": sha256(PROGRAM.encode()).hexdigest()})
+    later = trace.stat().st_mtime + 100
+    os.utime(here / "train.py", (later, later))  # checked out again
+    assert "+++ b/train.py" in invoke("fix", trace).stdout
+    (here / "train.py").write_text(PROGRAM.replace("100", "200"))
+    os.utime(here / "train.py", (1, 1))
+    assert "not as it was recorded" in invoke("fix", trace).stdout
+
+
+def test_a_file_outside_of_the_working_directory_stays(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = recorded(here)
+    (here / "sub").mkdir()
+    monkeypatch.chdir(here / "sub")
+    result = invoke("fix", trace, here / "train.py")
+    assert "outside of the working directory" in result.stdout
+    assert "--- a/" not in result.stdout
+
+
+def test_paths_are_those_of_the_repository(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "sub").mkdir()
+    git(here, "mv", "train.py", "sub/train.py")
+    trace = recorded(here / "sub")
+    monkeypatch.chdir(here / "sub")
+    result = invoke("fix", trace)
+    assert "--- a/sub/train.py" in result.stdout
+    git(here, "apply", given=result.stdout_bytes)
+    assert (here / "sub" / "train.py").read_text() == MENDED
+
+
+def test_a_named_script_is_taken_for_that_of_the_trace(here: Path) -> None:
+    trace = recorded(here, "/cluster/job/train.py")
+    assert "the file is not here" in invoke("fix", trace).stdout
+    assert "+++ b/train.py" in invoke("fix", trace, "train.py").stdout
+
+
+def test_a_library_stays(here: Path) -> None:
+    library = here / "site-packages"
+    library.mkdir()
+    shutil.copy2(here / "train.py", library / "train.py")
+    result = invoke("fix", recorded(here, "site-packages/train.py"))
+    assert "installed library" in result.stdout
+    assert "--- a/" not in result.stdout
+
+
+def test_a_trace_of_another_recorder_says_what_it_lacks(here: Path) -> None:
+    result = invoke("fix", recorded(here, by_pinprof=False))
+    assert result.exit_code == 0
+    assert "record the program with" in result.stdout
+    assert "Next: pinprof run" in result.stderr
+    assert invoke("fix", copying_trace(here)).exit_code == 0
+
+
+def test_json_has_all_of_it(here: Path) -> None:
+    trace = recorded(here)
+    result = invoke("fix", trace, "--json", "-")
+    told = json.loads(result.stdout)
+    assert told["schema"] == "pinprof.fix/1"
+    assert told["by_pinprof"]
+    rules = [patch["rule"] for patch in told["patches"]]
+    assert {"PIN104", "PIN201"} <= set(rules)
+    item = told["patches"][rules.index("PIN201")]
+    assert item["places"][0] == {"file": "train.py", "line": ITEM}
+    assert item["numbers"] == "equal"
+    assert item["saving_ms"] > 0
+    assert item["diff"].startswith("--- a/train.py\n+++ b/train.py\n@@")
+    assert told["written"] == []
+    assert is_one_line_error(invoke("fix", trace, "--json", trace, "--force"))
+
+
+@pytest.mark.parametrize(
+    ("encode", "newline"),
+    [("utf-8", "\r\n"), ("latin-1", "\n"), ("utf-8-sig", "\n")],
+)
+def test_encodings_and_ends_of_lines_stay(here: Path, encode: str, newline: str) -> None:
+    head = "# -*- coding: latin-1 -*-" if encode == "latin-1" else "import torch"
+    program, mended = (text.replace("import torch", head, 1) for text in (PROGRAM, MENDED))
+    (here / "train.py").write_bytes(program.replace("\n", newline).encode(encode))
+    result = invoke("fix", recorded(here))
+    git(here, "apply", "--whitespace=nowarn", given=result.stdout_bytes)
+    assert (here / "train.py").read_bytes() == mended.replace("\n", newline).encode(encode)
+
+
+def test_tabs_and_a_missing_last_newline_stay(here: Path) -> None:
+    program, mended = (text.replace("    ", "\t").rstrip("\n") for text in (PROGRAM, MENDED))
+    (here / "train.py").write_text(program)
+    result = invoke("fix", recorded(here))
+    assert "\\ No newline at end of file" in result.stdout
+    git(here, "apply", given=result.stdout_bytes)
+    assert (here / "train.py").read_text() == mended
+
+
+def test_a_file_that_is_no_python_is_named(here: Path) -> None:
+    (here / "train.py").write_text("print 'a'\n" * 40)
+    result = invoke("fix", recorded(here))
+    assert result.exit_code == 0
+    assert "no Python" in result.stdout
+
+
+def test_a_missing_trace_is_one_line() -> None:
+    assert is_one_line_error(invoke("fix", "missing.json"))
+
+
+def test_help_needs_neither_torch_nor_libcst() -> None:
+    code = (
+        "import sys\nfrom click.testing import CliRunner\nfrom pinprof.cli import main\n"
+        "for words in (['--help'], ['fix', '--help']):\n    CliRunner().invoke(main, words)\n"
+        "assert not {'torch', 'libcst', 'plotly'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,144 @@
+"""Asks pinprof to change a program whose lines say in comments what a trace would tell of them.
+
+`#? PIN201` marks the place of a finding, `#! loader` and `#! optimizer` where one is made, and `#! loop` a loop that
+draws from the DataLoader.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pinprof.fix.files import Files
+from pinprof.fix.patch import Patches, patched
+from pinprof.fix.plan import Chosen, Work, planned
+from pinprof.fix.told import CopiesAt, Told
+from pinprof.rules import Evidence, Finding, Saving
+from pinprof.rules.rule import rule_of
+from pinprof.trace.lines import Place
+from pinprof.trace.made import Made, MadeLoader, MadeOptimizer
+
+FILE = "train.py"
+LOADER = MadeLoader(
+    FILE,
+    None,
+    "<module>",
+    direct=True,
+    kind="torch.utils.data.dataloader.DataLoader",
+    dataset="data.Pictures",
+    iterable=False,
+    num_workers=2,
+    pin_memory=False,
+    persistent_workers=False,
+    batch_size=4,
+    drawn=5,
+    batch=["tensor", "tensor"],
+)
+OPTIMIZER = MadeOptimizer(FILE, None, "<module>", direct=True, kind="torch.optim.adamw.AdamW", plain_on_gpu=True)
+
+
+class Said(Told):
+    """What a test says instead of a trace."""
+
+    def __init__(self, made: Made, copies: Mapping[Place, CopiesAt], **told: Any) -> None:
+        self.made = made
+        self._said = copies
+        self._told = {"torch_version": (2, 11), "has_scaler": False, "often": False, "allocating": ()} | told
+
+    torch_version = property(lambda self: self._told["torch_version"])
+    has_scaler = property(lambda self: self._told["has_scaler"])
+    allocating = property(lambda self: self._told["allocating"])
+    processes = property(lambda _: 1)
+
+    def copies_at(self, place: Place) -> CopiesAt | None:
+        return self._said.get(place)
+
+    def waits_in_a_loop(self, place: Place) -> bool:
+        del place
+        return bool(self._told["often"])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a program."""
+
+    patches: Patches
+    before: bytes
+    after: bytes
+
+    @property
+    def code(self) -> str:
+        """The new program, without the comments that are for the test."""
+        return plain(self.after.decode())
+
+    @property
+    def why(self) -> str:
+        """Why it was not changed."""
+        return "; ".join(each.why for each in self.patches.refused)
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self.before == self.after and not self.patches.patches
+
+
+def plain(code: str) -> str:
+    """Return code without the comments that are for a test."""
+    return re.sub(r" *#[?!][^\n\r]*", "", code)
+
+
+def mended(
+    folder: Path,
+    code: str | bytes,
+    *,
+    loader: MadeLoader = LOADER,
+    optimizer: MadeOptimizer = OPTIMIZER,
+    pinned: bool = False,
+    ways: frozenset[str] = frozenset({"HtoD"}),
+    chosen: Chosen | None = None,
+    **told: Any,
+) -> Outcome:
+    """Return what becomes of a program in a folder; `pinned` says of what memory the copies at its places are."""
+    content = code if isinstance(code, bytes) else code.encode()
+    path = folder / FILE
+    path.write_bytes(content)
+    trace = folder / "trace.json"
+    trace.write_text("{}")
+    text = content.decode("latin-1")
+    places = list(_marked(text))
+    findings = [
+        Finding(rule_of(mark), "high", Evidence(1e6, "seen", *place), Saving(1e6, (0.5e6, 2e6)))
+        for mark, place in places
+        if mark.startswith("PIN")
+    ]
+    loaders = [
+        replace(loader, line=place.line, function=str(place.function), loops=tuple(p for m, p in places if m == "loop"))
+        for mark, place in places
+        if mark == "loader"
+    ]
+    optimizers = [
+        replace(optimizer, line=p.line, function=str(p.function)) for mark, p in places if mark == "optimizer"
+    ]
+    copies = {place: CopiesAt(ways, pinned) for mark, place in places if mark in {"PIN101", "PIN102", "PIN104", "copy"}}
+    allocating = tuple(place for mark, place in places if mark == "PIN303")
+    said = Said(Made(tuple(loaders), tuple(optimizers), told.pop("cpus", 16)), copies, allocating=allocating, **told)
+    files = Files(str(trace), (), folder)
+    mends, refused = planned(findings, Work(said, files, chosen or Chosen()))
+    patches = patched(mends, refused, files)
+    return Outcome(patches, content, patches.after.get(path.resolve(), content))
+
+
+def _marked(text: str) -> Iterator[tuple[str, Place]]:
+    tree = ast.parse(re.sub(r"coding[:=]", "", text))
+    for number, line in enumerate(text.split("\n"), start=1):
+        for mark in re.findall(r"#[?!] *(\w+)", line):
+            yield mark, Place(FILE, number, _function(tree, number))
+
+
+def _function(tree: ast.Module, line: int) -> str:
+    name = "<module>"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
+            name = node.name
+    return name
