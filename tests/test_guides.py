@@ -3,6 +3,7 @@
 import ast
 import re
 import shutil
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -310,6 +311,8 @@ def validate(model):
 
 """
 """What the tests in the guides take as given."""
+PLUGIN = () if entry_points(group="pytest11", name="pinprof") else ("-p", "pinprof.pytest_plugin")
+"""Where pinprof is not installed but on the path, pytest does not find its plugin."""
 
 
 @pytest.mark.gpu
@@ -320,7 +323,8 @@ def test_code_for_a_gpu_runs(path: Path, pytester: pytest.Pytester) -> None:
             continue
         if "def test_" in block.text:
             pytester.makepyfile(GIVEN + block.text)
-            pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+            result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *PLUGIN)
+            result.assert_outcomes(passed=1)
         else:
             exec(block.text, names("cuda"))
 

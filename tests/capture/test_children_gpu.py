@@ -98,7 +98,8 @@ def test_a_forked_child_can_use_the_gpu_that_its_script_chose(tmp_path: Path) ->
     )
     shown, _ = recorded(tmp_path, "train.py")
     assert shown.startswith("status 0\n")
-    assert "measured without profiler" in shown
+    assert " per step: " in shown
+    assert " per step (estimated)" not in shown, "it is measured without the profiler"
 
 
 @on_two

@@ -127,6 +127,7 @@ def test_every_line_of_torchs_sync_debug_mode_is_found(sites: list[Site]) -> Non
 
 @pytest.mark.gpu
 def test_everything_is_as_before_after_the_recording() -> None:
+    torch.cuda.init()  # type: ignore[no-untyped-call]  # a program that uses no GPU is left alone
     before = torch.Tensor.to, torch._C._cuda_synchronize, torch.cuda.Event.synchronize, warnings.showwarning
     with LineRecorder().recording():
         assert torch._C._cuda_synchronize is not before[1]
