@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pinprof.ab.duel import Bounds, Duel, Progress, fight
-from pinprof.ab.measuring import Pair, Plan, in_turns, one_after_the_other, time_first
+from pinprof.ab.measuring import LONGEST_START_S, Pair, Plan, in_turns, one_after_the_other, time_first
 from pinprof.ab.program import Program
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
@@ -55,7 +55,7 @@ def contest(
     first = []
     for program in programs:
         say(f"first run of {program.name}, which is not counted")
-        first.append(time_first(program, wishes.options, wishes.seconds, wishes.bounds.seconds))
+        first.append(time_first(program, wishes.options, wishes.seconds, max(wishes.bounds.seconds, LONGEST_START_S)))
     _refuse_wrong_code(programs, first)
     took_s = time.monotonic() - begun
     plan = Plan.of(first, wishes.seconds, took_s)

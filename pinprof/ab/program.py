@@ -14,10 +14,10 @@ from pinprof.errors import MeasureError
 HOME = str(Path(__file__).parents[2])
 """The folder from which this process imports pinprof."""
 PINPROF = (
-    "import sys; sys.path.pop(0); {home!r} in sys.path or sys.path.append({home!r}); "
-    "sys.path.insert(0, ''); from pinprof.cli import main; main()"
+    "import sys; sys.path[0] = {home!r}; import pinprof; sys.path[0] = ''; "
+    "{home!r} in sys.path or sys.path.append({home!r}); from pinprof.cli import main; main()"
 )
-"""Runs pinprof without installing it where the program runs; the program's own folder must not hide it."""
+"""Runs this very pinprof, which need not be installed; another one may be, or stand in the program's own folder."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Program:
             is_other = f" ({words[0]} is {found})" if found else ""
             raise MeasureError(
                 f"{shlex.join(self.words) or 'nothing'}: not a command of the Python that runs pinprof, "
-                f"{sys.executable}{is_other}; give `python train.py`, `train.py`, `-m module` or `torchrun ... train.py` "
-                "of that one"
+                f"{sys.executable}{is_other}; give `python train.py`, `train.py`, `-m module` or `torchrun ... "
+                "train.py` of that one"
             )
         if not command.module and not (self.folder / command.name).is_file():
             raise MeasureError(f"{self.name}: there is no script {command.name}")
