@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pinprof.ab.causes import Changes, find_changes
 from pinprof.ab.clocks import Clocks, Watch
-from pinprof.ab.contest import Contest
 from pinprof.ab.process import running
 from pinprof.ab.program import Program
+from pinprof.ab.versions import Contest
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import MeasureError, PinprofError
 from pinprof.trace import read_trace

@@ -1,6 +1,7 @@
 """Reads what a run without a profiler has written: how long its steps took, and what it was."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, Run
 IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, EPOCH}
 MOSTLY = 0.5
 """Work that is noted in more than this share of the steps is a part of the step."""
+
+LEAST = 0.01
+"""No step is shorter than this share of its time, whatever its delay seems to be."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,8 @@ def _read(path: Path) -> Timed | None:
     log = run_of_metadata(document.get("pinprof_run"))
     if log is None:
         return None
-    turns, first = _turns(log)
+    delays = document.get("delays_ns", [])
+    turns, first = _turns(log, delays)
     told = document["pinprof"]
     if not turns:
         return None
@@ -83,9 +88,16 @@ def _read(path: Path) -> Timed | None:
     return Timed(turns, first, told["marker"], told["gpu"], imported, 1, children, memory)
 
 
-def _turns(log: RunLog) -> tuple[tuple[Floats, ...], int]:
-    """Return the times of the steps of each plain window, and how many steps came before the first."""
+def _turns(log: RunLog, delays_ns: Sequence[int]) -> tuple[tuple[Floats, ...], int]:
+    """Return the times of the steps of each plain window, and how many steps came before the first.
+
+    Steps that the host's clock timed count without the time in which other programs had their CPU, where it is known:
+    on a busy machine that is most of the noise.
+    """
     host, gpu = (np.array(each, dtype=np.float64) for each in (log.step_ns, log.gpu_ns))
+    plain = np.repeat([window == PLAIN for window, _ in log.windows], [count for _, count in log.windows]).astype(bool)
+    if len(delays_ns) == plain.sum():
+        host[plain] = np.maximum(host[plain] - np.array(delays_ns), LEAST * host[plain])
     times = np.where(gpu > 0, gpu, host)
     regular = ~np.isin(np.arange(len(times)), _irregular(log))
     turns, first, begin = [], len(times), 0

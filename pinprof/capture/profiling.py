@@ -368,15 +368,16 @@ class Recording:
 
     def _timed_window(self, bounds: PlainBounds) -> Generator[Progress, None, None]:
         """Time steps, and write their times even if the program ends before there are enough."""
+        delays_ns: list[int] = []
         try:
             if self.turns is None:
                 self.plain, self.host = yield from plain_window(self.journal, bounds)
             else:
-                yield from turn_window(self.journal, self.turns)
+                yield from turn_window(self.journal, self.turns, delays_ns)
         finally:
             steps = self.journal.steps_in(PLAIN)
             if steps >= FEWEST_STEPS:
-                write_times(self.path, self._description(self.marker))
+                write_times(self.path, self._description(self.marker), delays_ns)
                 self.recorded_steps = steps
 
     def _recorded_window(self) -> Generator[Progress, None, None]:

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,16 +16,18 @@ from pinprof.capture.profiler import as_capture_error
 
 IMPORTED_KEY = "imported"
 """Key of the imported files, as a sorted list."""
+DELAYS_KEY = "delays_ns"
+"""Key of the time in each timed step in which the CPU was with others; empty where it was not noted."""
 CHILDREN_KEY = "children"
 """Key of the number of processes that the program had started and that ran: workers of a DataLoader, for one."""
 GPU_MEMORY_KEY = "gpu_memory"
 """Key of the share of the GPU's memory that the program has taken; None without a GPU."""
 
 
-def write_times(path: Path, description: Mapping[str, object]) -> None:
+def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequence[int]) -> None:
     """Write a file like that of a trace, without events; the log of the run is stored in it later."""
     with as_capture_error("the times could not be written"):
-        path.write_text(json.dumps({"pinprof": description, **_situation()}))
+        path.write_text(json.dumps({"pinprof": description, DELAYS_KEY: list(delays_ns), **_situation()}))
 
 
 def _situation() -> dict[str, object]:

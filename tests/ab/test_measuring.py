@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.ab.contest import Wishes, contest
 from pinprof.ab.duel import Bounds
 from pinprof.ab.measuring import Pair, Plan
 from pinprof.ab.process import running
 from pinprof.ab.program import Program
 from pinprof.ab.times import Timed, read_times
+from pinprof.ab.versions import Wishes, contest
 from pinprof.errors import MeasureError
 from pinprof.trace.run import CHECKPOINT, EVALUATION, PLAIN, SETTLING, RunLog, Work
 
@@ -44,6 +44,12 @@ def test_turns_are_read_without_the_steps_that_settle(tmp_path: Path) -> None:
     read = read_times(tmp_path)
     assert [turn.tolist() for turn in read.turns] == [[1, 2, 3], [4, 5, 6]]
     assert (read.usual_ns, read.mean_ns, read.warmup) == (3.5, 3.5, 3)
+
+
+def test_the_time_of_other_programs_on_the_cpu_does_not_count(tmp_path: Path) -> None:
+    log = run_log([("warm-up", 1), (PLAIN, 4)], [9, 10, 30, 10, 10], gpu=[0, 0, 0, 0, 7])
+    write_times(tmp_path / "times.json", log, delays_ns=[0, 20, 3, 3])
+    assert read_times(tmp_path).steps.tolist() == [10, 10, 7, 7]
 
 
 def test_steps_with_an_evaluation_or_a_checkpoint_do_not_count(tmp_path: Path) -> None:
@@ -170,7 +176,7 @@ def test_two_versions_take_turns_and_the_slower_one_is_slower(tmp_path: Path, mo
     assert made.duel.judgement.ratio > 2
     assert all("not counted" in each for each in told)
     assert made.first[0].imported == (str(tmp_path / "train.py"),)
-    monkeypatch.setattr("pinprof.ab.contest.time_first", lambda *_: made.first[0])
+    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: made.first[0])
     with pytest.raises(MeasureError, match=r"it imports .*train.py, which is not of this version"):
         contest((replace(quick, not_its_own=(f"{tmp_path}{os.sep}",)), slow), Wishes(Bounds(seconds=60), seconds=0.1))
 
