@@ -1,6 +1,5 @@
 """`pinprof ab` and `pinprof bisect`: what they compare, print and return; the measurement is replaced."""
 
-import json
 import subprocess
 from collections.abc import Callable, Sequence
 from math import log
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import invoke, is_one_line_error
+from fitting import fitting
 
 from pinprof.ab import Bounds, Contest, Program, Wishes
 from pinprof.ab.duel import fight
@@ -88,7 +88,7 @@ def test_a_slower_working_tree_fails_the_gate(project: Path, fake: Fake) -> None
     assert after.name == "working tree"
     assert after.folder == project
     assert not before.folder.exists()  # the worktree has gone
-    document = json.loads((project / "ab.json").read_text())
+    document = fitting((project / "ab.json").read_text())
     assert document["schema"] == "pinprof.ab/1"
     assert (document["verdict"], document["too_slow"]) == ("slower", True)
     assert document["range"][0] < document["ratio"] < document["range"][1]
@@ -207,7 +207,7 @@ def test_bisect_names_the_revision_that_made_it_slower(project: Path, fake: Fake
     assert result.exit_code == 0
     assert "Change 3" in result.stdout.splitlines()[0]
     assert "20.0 % slower" in result.stdout.splitlines()[1]
-    document = json.loads((project / "found.json").read_text())
+    document = fitting((project / "found.json").read_text())
     assert (document["schema"], document["subject"]) == ("pinprof.bisect/1", "Change 3")
     assert [wish.bounds.limit for wish in fake.wishes[:2]] == pytest.approx([0.02, 0.1], abs=0.01)
 
