@@ -21,7 +21,7 @@ def test_its_commands_are_understood(command: str) -> None:
     chosen = main.commands[name]
     context = chosen.make_context(name, words)
     assert isinstance(context, click.Context)
-    assert context.params["command"][:2] == ("python", "train.py")
+    assert "train.py" in context.params["command"]
 
 
 def test_its_workflow_is_yaml_and_fetches_what_it_compares_with() -> None:
