@@ -2,6 +2,7 @@
 
     PYTHONPATH=. python scripts/bench_ab.py --compare 0 --compare 2 --compare 5 --repeat 4 --minutes 5
     PYTHONPATH=. python scripts/bench_ab.py --stream 100
+    PYTHONPATH=.:tests python scripts/bench_ab.py --simulate 1000
 
 The program is a small training on the CPU, whose step has 100 units of work, or more: 102 are a slow-down of 2 %. The
 stream measures pairs of the program with itself, and then judges them again and again with the order of each pair drawn
@@ -13,6 +14,7 @@ import os
 import tempfile
 import time
 from collections import Counter
+from itertools import product
 from math import exp
 from pathlib import Path
 from random import Random
@@ -55,7 +57,11 @@ def main() -> None:
     parser.add_argument("--limit-percent", type=float, default=2.0)
     parser.add_argument("--no-trace", action="store_true", help="do not look for the cause")
     parser.add_argument("--stream", type=int, default=0, help="pairs of the program with itself")
+    parser.add_argument("--simulate", type=int, default=0, help="comparisons by simulation, of each kind of noise")
     asked = parser.parse_args()
+    if asked.simulate:
+        simulate(asked.simulate)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "train.py").write_text(PROGRAM)
@@ -64,6 +70,22 @@ def main() -> None:
             compare(folder, percent, asked)
         if asked.stream:
             stream(folder, asked)
+
+
+def simulate(comparisons: int) -> None:
+    """Print how often a simulated version is called slower or faster, by the noise of the machine."""
+    from pairs_of_noise import NOISES, simulated  # noqa: PLC0415  it is with the tests
+
+    for noise in NOISES:
+        row = [noise]
+        for pairs, percent in product((20, 60), (0, 2, 5, 10)):
+            said = Counter(
+                simulated(noise, percent / 100, Random(f"{noise} {seed}"), pairs=pairs)  # noqa: S311  no secret
+                for seed in range(comparisons)
+            )
+            wrong_or_found = said["slower"] + said["faster"]
+            row.append(f"{pairs} pairs {percent} %: {100 * wrong_or_found / comparisons:.1f} %")
+        print("; ".join(row), flush=True)
 
 
 def version(folder: Path, percent: int) -> Program:

@@ -51,7 +51,13 @@ def advice(contest: Contest) -> str:
 def how_measured(contest: Contest) -> str:
     """Return how many processes were timed, and how."""
     pairs, steps = len(contest.duel.pairs), min(len(first.steps) for first in contest.first)
-    way = "both at once, in turns of a few steps" if contest.turns == "steps" else f"run after run, {steps} steps each"
+    on_host = not any(first.gpu for first in contest.first)
+    without = ", without the time in which other programs had the CPU" if on_host else ""
+    way = (
+        f"both at once, in turns of a few steps{without}"
+        if contest.turns == "steps"
+        else f"run after run, {steps} steps each"
+    )
     why = f" ({contest.why_runs})" if contest.why_runs else ""
     return f"{pairs} fresh processes of each, {way}{why}; the order of each pair by lot; {contest.duel.seconds:.0f} s"
 
