@@ -66,7 +66,7 @@ def to_follow(words: Sequence[str], environment: Mapping[str, str], folder: Path
     Libraries start Python too, for helpers of their own: their scripts are installed. Those that this rank starts with
     a rank of their own count all the same.
     """
-    command = _parsed(words, environment, folder)
+    command = python_command(words, environment, folder)
     if command is None:
         return None
     if _is_new_rank(environment):
@@ -87,8 +87,8 @@ def as_line(args: object) -> str:
     return shlex.join(words) if words is not None else os.fsdecode(args) if isinstance(args, bytes) else str(args)
 
 
-def _parsed(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Command | None:
-    """Return a command as one of this Python, or None."""
+def python_command(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Command | None:
+    """Return a command as one of this Python; None for those of others, and for those without a script."""
     program = _found(words[0], environment, folder) if words else None
     if program is None:
         return None

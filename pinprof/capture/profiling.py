@@ -23,6 +23,7 @@ from pinprof.capture.lines import line_window
 from pinprof.capture.made import makings
 from pinprof.capture.memory import host_memory, loaders_pin
 from pinprof.capture.plain import (
+    FEWEST_STEPS,
     Clock,
     PlainBounds,
     PlainWindow,
@@ -35,12 +36,14 @@ from pinprof.capture.plain import (
 from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_profiler, warm_up_profiler, write_trace
 from pinprof.capture.sections import store
 from pinprof.capture.stretch import Stretch
+from pinprof.capture.times import write_times
+from pinprof.capture.turns import Turns, turn_window
 from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.capture.watch import WATCH_SECONDS, WATCH_STEPS, WatchBounds, watch_window
 from pinprof.capture.work import Compilations, noticing_work
 from pinprof.errors import CaptureError
 from pinprof.trace.host import HOST_KEY, HostProfile
-from pinprof.trace.run import COMPILE, RUN_KEY
+from pinprof.trace.run import COMPILE, PLAIN, RUN_KEY
 from pinprof.units import counted
 from pinprof.version import VERSION
 
@@ -85,8 +88,15 @@ class Windows:
     watch: WatchBounds = field(default_factory=WatchBounds)
 
     @property
+    def times_only(self) -> bool:
+        """Whether no profiler runs, so that the file holds the times of the steps alone."""
+        return self.steps == 0
+
+    @property
     def needed(self) -> int:
         """The fewest steps that give a trace (warm-up and plain window may need more, by their times)."""
+        if self.times_only:
+            return self.warmup.steps + FEWEST_STEPS
         return self.warmup.steps + (self.plain.steps if self.plain else 0) + WARM_UP_STEPS + self.steps
 
 
@@ -128,10 +138,12 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     nothing), for `plain_max_seconds` at most: with a GPU at once, and no more than 20 times `plain_steps` or 5 s; else
     after the other windows.
 
+    With `steps=0` no profiler ever starts: the recording ends with the plain window, and the file holds its times.
+
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
     block if it recorded no step.
     """
-    if steps < 1 or min(warmup, plain_steps, line_steps, watch_steps) < 0:
+    if max(steps, plain_steps) < 1 or min(steps, warmup, plain_steps, line_steps, watch_steps) < 0:
         raise CaptureError(f"steps={steps}, warmup={warmup}, plain_steps={plain_steps}: record at least one step")
     plain = PlainBounds(plain_steps, plain_seconds, plain_max_seconds, plain_precision) if plain_steps else None
     make_profiler = partial(
@@ -153,7 +165,8 @@ class Recording:
 
     `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain`, and `host`, the
     samples of the main thread's Python stack, stay None if that window was omitted or cut short. The file at `path`
-    exists when `recorded_steps` is not 0. `marker` says what marks a step, and is stored in that file.
+    exists when `recorded_steps` is not 0. `marker` says what marks a step, and is stored in that file. With `turns` it
+    shares the machine with another program while steps are timed.
     """
 
     def __init__(
@@ -173,6 +186,7 @@ class Recording:
         self.host: HostProfile | None = None
         self.marker = "p.step()"
         self.recorded_steps = 0
+        self.turns: Turns | None = None
         self.journal = Journal(make_clock)
         self._make_profiler = make_profiler
         self._on_progress = on_progress
@@ -311,6 +325,10 @@ class Recording:
     def _run_windows(self) -> Generator[Progress, None, None]:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
         plain = yield from self._warm_up()
+        if plain is not None and self.windows.times_only:
+            yield from self._timed_window(plain)
+            self.done = True
+            return
         if plain is not None and not (self.stretch.has_begun and uses_cuda()):
             self.plain, self.host = yield from plain_window(self.journal, plain, self._is_short)
         if self._agreement is None:
@@ -343,8 +361,24 @@ class Recording:
     def _is_short(self) -> bool:
         """Return whether the program may soon be short of steps for the windows to come; a job is as long as agreed."""
         left, windows = self.journal.steps_left, self.windows
+        if windows.times_only:
+            return left is not None and left <= (windows.plain.steps if windows.plain else 0) + SPARE
         lines = WARM_UP_STEPS + windows.line_steps if uses_cuda() else 0
         return self._agreement is None and left is not None and left <= WARM_UP_STEPS + windows.steps + lines + SPARE
+
+    def _timed_window(self, bounds: PlainBounds) -> Generator[Progress, None, None]:
+        """Time steps, and write their times even if the program ends before there are enough."""
+        delays_ns: list[int] = []
+        try:
+            if self.turns is None:
+                self.plain, self.host = yield from plain_window(self.journal, bounds)
+            else:
+                yield from turn_window(self.journal, self.turns, delays_ns)
+        finally:
+            steps = self.journal.steps_in(PLAIN)
+            if steps >= FEWEST_STEPS:
+                write_times(self.path, self._description(self.marker), delays_ns)
+                self.recorded_steps = steps
 
     def _recorded_window(self) -> Generator[Progress, None, None]:
         self._loaders_pin = loaders_pin()

@@ -22,6 +22,7 @@ from pinprof.capture.orders import Orders
 from pinprof.capture.plain import PlainWindow
 from pinprof.capture.profiling import ON_COMMAND_LINE, OnWindow, Recording, profile
 from pinprof.capture.program import OWN_FOLDERS, UserProgram, exit_as_fork
+from pinprof.capture.turns import Turns
 from pinprof.capture.waits import sees_gpu
 from pinprof.capture.watchdog import STRETCH_AFTER_S, Patience, Watchdog
 from pinprof.errors import CaptureError
@@ -67,6 +68,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     stretch_after: float = STRETCH_AFTER_S,
     agreement: Agreement | None = None,
     on_progress: OnWindow | None = None,
+    turns: Turns | None = None,
     **options: Any,
 ) -> ScriptRun:
     """Run `script` like `python script args` or `python -m script args`, and record it; return how it ended.
@@ -74,10 +76,11 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`,
     `backward`, `module` (a call of the outermost one), or the name of a function, as the script defines it or as
     `module:name`. After `stretch_after` seconds of work in which nothing marks a step (0: never), it records a stretch
-    of time. `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it
-    finish if `keep_going`. By their `agreement`, the ranks of a job begin their windows at the same step and stop after
-    the same one. If the script fails, its traceback goes to standard error as Python prints it, and the recorded steps
-    are kept. The processes that it starts are recorded alike, each into a trace of its own beside `path`.
+    of time. It may take `turns` with another program. `options` are those of `profile()`. After the windows it stops
+    the script at the end of a step, or lets it finish if `keep_going`. By their `agreement`, the ranks of a job begin
+    their windows at the same step and stop after the same one. If the script fails, its traceback goes to standard
+    error as Python prints it, and the recorded steps are kept. The processes that it starts are recorded alike, each
+    into a trace of its own beside `path`.
 
     Raises CaptureError if the script or function does not exist, or if a script ended without failure before a step was
     recorded.
@@ -89,6 +92,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
         )
     recording = profile(path, on_progress=on_progress, **options)
+    recording.turns = turns
     membership = Membership(recording, lambda: marks.place, bool(options.get("force")))
     alone = membership if agreement is None else None
     stepper = Stepper(recording, agreement, keep_going=keep_going, membership=alone)
@@ -99,7 +103,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     watchdog = Watchdog(
         marks,
         recording,
-        Patience(stretch_after, on_gpu=sees_gpu()),
+        Patience(stretch_after, on_gpu=sees_gpu(), records=not recording.windows.times_only),
         stop=stop,
         body=ending_of.__code__,
         waits_for_others=lambda: bool(notes.running),

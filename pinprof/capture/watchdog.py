@@ -57,6 +57,8 @@ class Patience:
 
     stretch_after_s: float = STRETCH_AFTER_S
     on_gpu: bool = False
+    records: bool = True
+    """Whether to record stretches at all; modules may mark steps without."""
 
     @property
     def modules_after_s(self) -> float:
@@ -83,6 +85,11 @@ class Situation:
 
 def due(patience: Patience, now: Situation, has_optimizer: Callable[[], bool]) -> Due | None:
     """Return what to do now, if anything; `has_optimizer` is called only if it matters."""
+    what = _due(patience, now, has_optimizer)
+    return what if patience.records or what == "modules" else None
+
+
+def _due(patience: Patience, now: Situation, has_optimizer: Callable[[], bool]) -> Due | None:
     wait_s = max(patience.stretch_after_s, LONGER_THAN_ANY * now.longest_s)
     if patience.stretch_after_s <= 0 or now.work_s < min(patience.early_s, patience.modules_after_s):
         return None

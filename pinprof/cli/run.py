@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.capture.agreement import Agreement
     from pinprof.capture.script import ScriptRun
+    from pinprof.capture.turns import Turns
     from pinprof.report.source import Code
 
 WRONG_USAGE = 2
@@ -31,6 +32,8 @@ WRONG_USAGE = 2
 TRACE_NAMES = (".json", ".json.gz", ".json.zst")
 WINDOWS = ("plain", "lean", "lines")
 """What a recording does with the steps of a program."""
+LONGEST_PLAIN_S = 20.0
+"""How long it times steps at most, if it is not asked to for longer."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -101,12 +104,17 @@ class _BeforeScript(click.Command):
     "is precise.",
 )
 @click.option(
+    "--plain-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Time steps without the profiler for so long, and 20 or more, however precise their mean is.",
+)
+@click.option(
     "--windows",
     default=",".join(WINDOWS),
     show_default=True,
     metavar="LIST",
     help="What to do with the steps after the warm-up: plain times them without a profiler, lean records the trace, "
-    "lines learns the source lines of waits.",
+    "lines learns the source lines of waits. plain alone never starts a profiler, and writes a file of the times.",
 )
 @click.option(
     "--no-stack",
@@ -133,6 +141,7 @@ class _BeforeScript(click.Command):
     help="Record nothing; run the script to its end and find host memory that it uses before an asynchronous copy has "
     "ended.",
 )
+@click.option("--turns", hidden=True, help="Take turns with another program, as pinprof ab says.")
 @NO_SOURCE
 @machine_option
 @force_option
@@ -187,6 +196,8 @@ def run(
     if guard:
         _run_guarded(script, args, module=options["module"])
     chosen = _windows(windows)
+    if "lean" not in chosen:
+        options["steps"] = 0
     name = name_of(script, args, module=options["module"])
     outputs = outputs_of(output, f"pinprof-{name}.json.gz", of_job=job_report)
     check_outputs(
@@ -199,7 +210,7 @@ def run(
     from pinprof.capture.agreement import agreement_of_process
 
     agreement = agreement_of_process()
-    if outputs.is_first:
+    if outputs.is_first and "lean" in chosen:
         _say_without_gpu()
     code = code_of(quotes=not options.pop("no_source"))
     outcome = _recorded(
@@ -207,26 +218,18 @@ def run(
         agreement,
         script=script,
         args=args,
-        **_timing(options.pop("plain_steps"), is_wanted="plain" in chosen),
+        turns=_turns(options.pop("turns")),
+        **_timing(options.pop("plain_steps"), options.pop("plain_seconds"), is_wanted="plain" in chosen),
         line_steps=3 if "lines" in chosen else 0,
         force=force,
         **options,
     )
     for remark in outcome.remarks:
         say(remark)
-    if not outcome.path and traces_of(outcome.children):
-        report_children(outcome.children, outputs.page, outputs.again, machine, code)
-    elif outcome.path and not outputs.is_first:
-        say_where(outputs.trace, os.environ.get("LOCAL_RANK"))
-    elif outcome.path and (
-        agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again, machine, code))
-    ):
-        analysis = _report(outputs, outcome.marker, machine, code)
-        say_where_children(outcome.children)
-        if agreement is not None and not (job_report and agreement.in_contact):
-            say(f"Next, once all ranks have written theirs: {outputs.again}")
-        else:
-            _say_what_to_do(analysis, outputs.page)
+    if "lean" in chosen:
+        _tell(outcome, outputs, agreement, machine, code, job_report=job_report)
+    else:
+        _say_times(outcome)
     if outcome.exit_status:
         say(f"The script failed with exit status {outcome.exit_status}.{_behind(args, script, outcome.exit_status)}")
     sys.exit(outcome.exit_status)
@@ -319,18 +322,61 @@ def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoRetur
     sys.exit(status)
 
 
-def _timing(steps: int | None, *, is_wanted: bool) -> dict[str, float]:
-    """Return the options of the recording for the plain window; a given number of steps is enough for it."""
+def _tell(
+    outcome: "ScriptRun",
+    outputs: Outputs,
+    agreement: "Agreement | None",
+    machine: MachineFile | None,
+    code: "Code",
+    *,
+    job_report: bool,
+) -> None:
+    """Report on what was recorded: by this process, or by those that the script started."""
+    if not outcome.path and traces_of(outcome.children):
+        report_children(outcome.children, outputs.page, outputs.again, machine, code)
+    elif outcome.path and not outputs.is_first:
+        say_where(outputs.trace, os.environ.get("LOCAL_RANK"))
+    elif outcome.path and (
+        agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again, machine, code))
+    ):
+        analysis = _report(outputs, outcome.marker, machine, code)
+        say_where_children(outcome.children)
+        if agreement is not None and not (job_report and agreement.in_contact):
+            say(f"Next, once all ranks have written theirs: {outputs.again}")
+        else:
+            _say_what_to_do(analysis, outputs.page)
+
+
+def _say_times(outcome: "ScriptRun") -> None:
+    """Say where the times of the steps are, and how long they took in this process."""
+    if outcome.plain is not None:
+        say(f"{outcome.plain.steps} steps of {outcome.plain.mean_ms:.4g} ms in the mean, without a profiler")
+    paths = [str(outcome.path)] if outcome.path else traces_of(outcome.children)
+    if paths:
+        say(f"Wrote {', '.join(paths)}")
+
+
+def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dict[str, float]:
+    """Return the options of the recording for the plain window; given steps or seconds are enough for it."""
     if not is_wanted:
         return {"plain_steps": 0}
+    if steps is None and seconds is not None:
+        longest = max(seconds, LONGEST_PLAIN_S)
+        return {"plain_seconds": seconds, "plain_max_seconds": longest, "plain_precision": 1.0}
     return {} if steps is None else {"plain_steps": steps, "plain_seconds": 0.0, "plain_precision": 1.0}
 
 
+def _turns(text: str | None) -> "Turns | None":
+    from pinprof.capture.turns import Turns
+
+    return None if text is None else Turns.from_text(text)
+
+
 def _windows(text: str) -> set[str]:
-    """Return the windows in a list separated by commas; `lean` is always among them."""
+    """Return the windows in a list separated by commas; `lean` is among them unless `plain` is alone."""
     chosen = {word.strip() for word in text.split(",")}
-    if not chosen <= set(WINDOWS) or "lean" not in chosen:
-        fail(f"--windows {text}: must contain lean, and may contain only {', '.join(WINDOWS)}")
+    if chosen != {"plain"} and (not chosen <= set(WINDOWS) or "lean" not in chosen):
+        fail(f"--windows {text}: must contain lean or be plain, and may contain only {', '.join(WINDOWS)}")
     return chosen
 
 

@@ -14,8 +14,8 @@ from pinprof.cli.terminal import show
 def schema(name: str | None) -> None:
     """Print the JSON Schema of what a command writes with --json.
 
-    NAME is a command: report, compare, whatif, verify or bench. Without a NAME, list them. The schema is of draft
-    2020-12, and of this version of pinprof: it names all fields, with their units and what they mean. The guide
+    NAME is a command: report, compare, whatif, verify, ab, bisect or bench. Without a NAME, list them. The schema is of
+    draft 2020-12, and of this version of pinprof: it names all fields, with their units and what they mean. The guide
     `pinprof explain json` has the same as tables, and says what stays as it is.
 
     \b

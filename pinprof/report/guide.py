@@ -23,6 +23,7 @@ ORDER = (
     "fix",
     "ranks",
     "ci",
+    "ab",
     "guard",
     "perfetto",
     "hta",

@@ -16,6 +16,8 @@ torch.compile compiled something."""
 
 PLAIN = "plain"
 """The window that times steps."""
+SETTLING = "settling"
+"""The first steps of a turn, where two programs take turns: their caches are cold."""
 RECORDED = "recorded"
 """The window whose steps are the trace."""
 WATCH = "watch"

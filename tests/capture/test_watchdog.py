@@ -55,6 +55,14 @@ def test_nothing_is_due_where_nobody_wants_a_stretch() -> None:
     assert due(Patience(0.0), replace(QUIET, work_s=1e6), fail) is None
 
 
+def test_without_a_profiler_modules_are_watched_and_no_stretch_is_recorded() -> None:
+    patience = replace(PATIENCE, records=False)
+    assert due(patience, replace(QUIET, work_s=2.0), lambda: False) is None
+    assert due(patience, replace(QUIET, work_s=11.0), lambda: False) == "modules"
+    assert due(patience, replace(QUIET, work_s=500.0, watches_modules=True), lambda: False) is None
+    assert due(patience, replace(QUIET, work_s=500.0, has_marker=True), fail) is None
+
+
 def test_optimizers_are_counted_only_when_it_matters() -> None:
     assert due(PATIENCE, replace(QUIET, work_s=9.0, has_signs=True), fail) is None
     assert due(PATIENCE, replace(QUIET, work_s=29.0, has_signs=True, watches_modules=True), fail) is None

@@ -1,5 +1,6 @@
 """What is in the JSON documents: one description, of which schemas and the tables of the guides are made."""
 
+from pinprof.report.schema.ab import AB, BISECT
 from pinprof.report.schema.bench import BENCH
 from pinprof.report.schema.comparison import COMPARE
 from pinprof.report.schema.draft import to_markdown, to_schema
@@ -12,6 +13,8 @@ DOCUMENTS: dict[str, Record] = {
     "compare": COMPARE,
     "whatif": WHATIF,
     "verify": VERIFY,
+    "ab": AB,
+    "bisect": BISECT,
     "bench": BENCH,
 }
 """The documents, by the command whose `--json` writes them."""

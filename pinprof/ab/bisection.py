@@ -1,0 +1,87 @@
+"""Finds the revision that made a program slower: a binary search, with a comparison at each step."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pinprof.ab.verdict import CANNOT_TELL, SLOWER, Judgement
+from pinprof.errors import MeasureError
+
+Compare = Callable[[str, str], Judgement]
+"""Returns how a revision compares with the good one (the first). Raises MeasureError where it cannot be measured."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A revision that was looked at; `judgement` is None if it did not run, and `why`."""
+
+    commit: str
+    judgement: Judgement | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """What a search found: the slow revision is among `suspects`, the oldest first; one if it is certain."""
+
+    suspects: tuple[str, ...]
+    tried: tuple[Tried, ...]
+    why: str
+    """Why it ended without a single revision; empty if it found it."""
+    ratio: Judgement | None
+    """The bad end of the suspects against the good revision."""
+
+    @property
+    def found(self) -> str | None:
+        """The revision that made it slower."""
+        return self.suspects[0] if len(self.suspects) == 1 and not self.why else None
+
+
+def bisect(good: str, commits: Sequence[str], compare: Compare, tell: Callable[[Tried, int], None]) -> Bisection:
+    """Return the first of the commits (the oldest first, the last one bad) that is slower than the good revision.
+
+    A commit that does not run is left out, and its neighbour is tried. A comparison that cannot tell ends the search:
+    half of the suspects would be dropped by chance. `tell` gets each try and how many suspects are left.
+    """
+    tried: list[Tried] = []
+
+    def judged(commit: str) -> Judgement | None:
+        try:
+            tried.append(Tried(commit, compare(good, commit)))
+        except MeasureError as error:
+            tried.append(Tried(commit, None, str(error)))
+        return tried[-1].judgement
+
+    worst = judged(commits[-1])
+    tell(tried[-1], len(commits))
+    if worst is None:
+        raise MeasureError(f"the bad revision cannot be measured: {tried[-1].why}")
+    if worst.verdict != SLOWER:
+        told = "nobody can tell whether it is" if worst.verdict == CANNOT_TELL else "it is not"
+        return Bisection(
+            tuple(commits), tuple(tried), f"the bad revision should be slower than the good one: {told}", worst
+        )
+    suspects, broken = list(commits), set[str]()
+    while len(suspects) > 1:
+        middle = _nearest(suspects, broken)
+        if middle is None:
+            return Bisection(tuple(suspects), tuple(tried), "the others among them do not run", worst)
+        judgement = judged(suspects[middle])
+        if judgement is None:
+            broken.add(suspects[middle])
+        elif judgement.verdict == CANNOT_TELL:
+            tell(tried[-1], len(suspects))
+            why = "one of them cannot be told from the good revision; give more --minutes"
+            return Bisection(tuple(suspects), tuple(tried), why, worst)
+        elif judgement.verdict == SLOWER:
+            suspects, worst = suspects[: middle + 1], judgement
+        else:
+            suspects = suspects[middle + 1 :]
+        tell(tried[-1], len(suspects))
+    return Bisection(tuple(suspects), tuple(tried), "", worst)
+
+
+def _nearest(suspects: Sequence[str], broken: set[str]) -> int | None:
+    """Return the place of the commit nearest to the middle that runs; the last one is known to be slower."""
+    middle = (len(suspects) - 1) // 2
+    places = [place for place in range(len(suspects) - 1) if suspects[place] not in broken]
+    return min(places, key=lambda place: abs(place - middle), default=None)

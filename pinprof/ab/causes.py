@@ -1,0 +1,194 @@
+"""What changed between a recorded run of each version, the likely cause of the difference first."""
+
+import linecache
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pinprof.analyses.host import HostSums
+from pinprof.analysis import Analysis
+from pinprof.comparison import ComparedFigure, Comparison, WaitChange, compare
+from pinprof.comparison.changes import SAME
+from pinprof.measurement.known import given
+
+Kind = Literal["input", "wait", "copy", "launches", "kernel", "op", "line"]
+CERTAIN = 0.02
+"""A number per step that differs by more than this share has changed; times scatter, numbers hardly do."""
+MOVED = 0.1
+"""A time that differs by less than this share has not changed, as far as one run of each tells."""
+EXPLAINS = 0.3
+"""What changes by less than this share of the step's difference is no cause of it."""
+MOST = 8
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Something that differs; numbers and times are per step, in ns, as traced."""
+
+    kind: Kind
+    what: str
+    """The name of an op or kernel, the cause of a wait, the direction of a copy, or a line of the program."""
+    where: str
+    """The place in the program, as far as known."""
+    count: tuple[float, float] | None
+    """How often, before and after."""
+    time_ns: tuple[float, float] | None
+    """How long, before and after."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether its number differs, which no noise does."""
+        return self.count is not None and _differs(*self.count, CERTAIN)
+
+    @property
+    def more_ns(self) -> float:
+        """What it takes more after than before; where the number differs, by the mean time of each."""
+        if self.time_ns is None:
+            return 0.0
+        if self.count is None or not self.is_certain:
+            return self.time_ns[1] - self.time_ns[0]
+        return (self.count[1] - self.count[0]) * sum(self.time_ns) / sum(self.count)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """All that differs between two recordings."""
+
+    comparison: Comparison
+    causes: tuple[Cause, ...]
+    """The likely cause of the difference first; empty if none was found."""
+
+
+def find_changes(before: Analysis, after: Analysis, more_ns: float) -> Changes:
+    """Return what differs; `more_ns` is the measured difference of the steps.
+
+    What goes the way of the difference comes before what goes the other way, numbers that differ before times alone,
+    then the largest times. A time alone counts only if it differs much, and explains a part of the difference.
+    """
+    comparison = compare(before, after)
+    every = [
+        *_input(comparison),
+        *_waits(comparison),
+        *_copies(comparison),
+        *_kernels(before, after),
+        *_ops(before, after),
+        *_lines(before, after),
+    ]
+    kept = [cause for cause in every if cause.is_certain or _is_moved(cause, more_ns)]
+    sign = 1 if more_ns > 0 else -1
+    kept.sort(key=lambda cause: (cause.more_ns * sign < 0, not cause.is_certain, -abs(cause.more_ns)))
+    return Changes(comparison, tuple(kept[:MOST]))
+
+
+def _differs(before: float, after: float, share: float) -> bool:
+    return abs(after - before) > share * max(before, after)
+
+
+def _is_moved(cause: Cause, more_ns: float) -> bool:
+    if cause.time_ns is None or not _differs(*cause.time_ns, MOVED):
+        return False
+    return cause.more_ns * more_ns > 0 and abs(cause.more_ns) >= EXPLAINS * abs(more_ns)
+
+
+def _sides(figure: ComparedFigure) -> tuple[float, float] | None:
+    before, after = figure.before.value, figure.after.value
+    if before is None and after is None:
+        return None
+    return before or 0.0, after or 0.0
+
+
+def _input(comparison: Comparison) -> Iterator[Cause]:
+    figure = next((each for each in comparison.figures if each.name == "loader_ms"), None)
+    if figure is not None:
+        yield Cause("input", "waiting for the DataLoader", "", None, _sides(figure))
+
+
+def _waits(comparison: Comparison) -> Iterator[Cause]:
+    for change in comparison.waits:
+        if change.status != SAME:
+            yield Cause("wait", change.sites[0].cause, _place(change), _sides(change.count), _sides(change.stall))
+
+
+def _place(change: WaitChange) -> str:
+    """Return where a wait is: the user's line, and the path from it to the call."""
+    site = change.sites[0]
+    own = f"{site.place.file}:{site.place.line}" if site.place.file and site.place.line else ""
+    return " in ".join(filter(None, (site.place.function or "", own))) or (site.op or site.call)
+
+
+def _copies(comparison: Comparison) -> Iterator[Cause]:
+    for change in comparison.copies:
+        if change.status != SAME:
+            memory = "" if change.host_memory == "none" else f", {change.host_memory}"
+            yield Cause("copy", f"{change.direction}{memory}", "", _sides(change.count), _sides(change.exposed))
+
+
+Sums = dict[str, tuple[float, float, str]]
+"""By name: how often and how long per step, and where."""
+
+
+def _kernels(before: Analysis, after: Analysis) -> Iterator[Cause]:
+    old, new = (_kernels_of(each) for each in (before, after))
+    yield from _named("kernel", old, new)
+    counts = [sum(count for count, _, _ in side.values()) for side in (old, new)]
+    if any(counts) and _differs(counts[0], counts[1], CERTAIN):
+        yield Cause("launches", "kernels launched", "", (counts[0], counts[1]), None)
+
+
+def _kernels_of(side: Analysis) -> Sums:
+    sums, steps = given(side.profile.kernels), max(side.profile.steps.count, 1)
+    rows = sums.rows if sums else ()
+    return {row.name: (row.count / steps, row.time_ns / steps, _line(row.origin)) for row in rows}
+
+
+def _ops(before: Analysis, after: Analysis) -> Iterator[Cause]:
+    yield from _named("op", *(_ops_of(each) for each in (before, after)))
+
+
+def _ops_of(side: Analysis) -> Sums:
+    sums, steps = given(side.profile.ops), max(side.profile.steps.count, 1)
+    rows = sums.rows if sums else ()
+    return {row.name: (row.count / steps, row.own_ns / steps, _line(row.origin)) for row in rows}
+
+
+def _named(kind: Kind, old: Sums, new: Sums) -> Iterator[Cause]:
+    nothing = (0.0, 0.0, "")
+    for name in {**new, **old}:
+        one, other = old.get(name, nothing), new.get(name, nothing)
+        yield Cause(kind, name, other[2] or one[2], (one[0], other[0]), (one[1], other[1]))
+
+
+def _line(place: object) -> str:
+    file, line = getattr(place, "file", None), getattr(place, "line", None)
+    return f"{file}:{line}" if file and line else ""
+
+
+def _lines(before: Analysis, after: Analysis) -> Iterator[Cause]:
+    """Yield the lines of the program in which the host was found more or less often, without the profiler.
+
+    Lines are matched by their text, for they move. A share may be off by what sampling leaves open.
+    """
+    sides = [
+        (_by_text(each.profile.host), each.profile.host, each.profile.estimate.step_ns) for each in (before, after)
+    ]
+    (old, one, one_ns), (new, other, other_ns) = sides
+    if one is None or other is None or not one_ns or not other_ns:
+        return
+    for text in {**new, **old}:
+        counts = old.get(text, (0, ""))[0], new.get(text, (0, ""))[0]
+        shares = one.share(counts[0]), other.share(counts[1])
+        if abs(shares[1] - shares[0]) > one.error(counts[0]) + other.error(counts[1]):
+            where = (new.get(text) or old[text])[1]
+            yield Cause("line", text, where, None, (shares[0] * one_ns, shares[1] * other_ns))
+
+
+def _by_text(host: HostSums | None) -> dict[str, tuple[int, str]]:
+    counts: Counter[str] = Counter()
+    places: dict[str, str] = {}
+    for row in host.called if host else ():
+        if row.file and row.line:
+            text = linecache.getline(row.file, row.line).strip() or f"{row.function}"
+            counts[text] += row.count
+            places.setdefault(text, f"{row.file}:{row.line}")
+    return {text: (count, places[text]) for text, count in counts.items()}

@@ -1,0 +1,110 @@
+"""Measures pairs until the difference can be told from noise, or the time is over."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+import numpy as np
+
+from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks
+from pinprof.ab.measuring import Pair
+from pinprof.ab.signed_ranks import estimate, interval, rejected_sums
+from pinprof.ab.verdict import Judgement, judge
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """When to end: `limit` is the share of the step that matters."""
+
+    limit: float = 0.02
+    seconds: float = 600.0
+    false_alarms: float = FALSE_ALARMS
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is known so far; `judgement` is None before the first pair."""
+
+    pairs: int
+    judgement: Judgement | None
+    left_s: float
+
+
+@dataclass(frozen=True)
+class Duel:
+    """What the pairs have said in the end."""
+
+    pairs: tuple[Pair, ...]
+    judgement: Judgement
+    mean: Judgement
+    """The same of the means, at the last look alone: it sees what is only in some of the steps."""
+    seconds: float
+    interrupted: bool
+
+
+class Lot(Protocol):
+    """Draws which version is first."""
+
+    def random(self) -> float:
+        """Return a number from 0 to 1."""
+
+
+def fight(
+    measure: Callable[[int], Pair],
+    bounds: Bounds,
+    *,
+    tell: Callable[[Progress], None] = lambda _: None,
+    clock: Callable[[], float] = time.monotonic,
+    lot: Lot | None = None,
+) -> Duel:
+    """Measure pairs, and return what they say; `measure` gets the version that is first, 0 or 1.
+
+    The lot says which is first in each pair. So in a comparison of a program with itself each difference is as likely
+    up as down, whatever the noise is like and however it drifts, and the signed-rank test is exact (Fisher, The Design
+    of Experiments, 1935). An interruption ends it with what is known.
+    """
+    # a lot for each pair rather than strict turns: noise with a period of four runs would fool A B B A A B B A
+    draw, looks = lot or Random(), Looks(bounds.false_alarms)  # noqa: S311  no secret
+    pairs: list[Pair] = []
+    start, longest, latest, interrupted = clock(), 0.0, None, False
+    try:
+        while True:
+            tell(Progress(len(pairs), so_far(pairs, bounds), bounds.seconds - (clock() - start)))
+            began = clock()
+            pairs.append(measure(int(draw.random() < 1 / 2)))
+            longest = max(longest, clock() - began)
+            is_over = clock() - start + longest > bounds.seconds
+            share = 1.0 if is_over else (clock() - start) / bounds.seconds
+            if is_over or looks.is_due(len(pairs), share):
+                latest = looks.look(_differences(pairs), share)
+            if is_over or (latest is not None and judge(latest, bounds.limit).is_enough):
+                break
+    except KeyboardInterrupt:
+        if not pairs:
+            raise
+        interrupted = True
+        if latest is None or latest.pairs < len(pairs):
+            latest = looks.look(_differences(pairs), (clock() - start) / bounds.seconds)
+    assert latest is not None, "it has looked"
+    return Duel(tuple(pairs), judge(latest, bounds.limit), _of_means(pairs, bounds), clock() - start, interrupted)
+
+
+def so_far(pairs: list[Pair], bounds: Bounds) -> Judgement | None:
+    """Return what the pairs say without regard to the looks before: to show it, not to end by it."""
+    if not pairs:
+        return None
+    differences = _differences(pairs)
+    sums = rejected_sums(len(pairs), bounds.false_alarms) if len(pairs) >= FEWEST_PAIRS else 0
+    return judge(Look(len(pairs), estimate(differences), *interval(differences, sums)), bounds.limit)
+
+
+def _differences(pairs: list[Pair]) -> np.ndarray:
+    return np.array([pair.difference for pair in pairs])
+
+
+def _of_means(pairs: list[Pair], bounds: Bounds) -> Judgement:
+    differences = np.array([pair.mean_difference for pair in pairs])
+    sums = rejected_sums(len(pairs), bounds.false_alarms)
+    return judge(Look(len(pairs), estimate(differences), *interval(differences, sums)), bounds.limit)

@@ -1,0 +1,227 @@
+"""Measures a pair: one fresh process of each version, one after the other, or both in turns of a few steps."""
+
+import os
+import select
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from math import ceil, log
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from pinprof.ab.process import Running, running
+from pinprof.ab.program import Program
+from pinprof.ab.times import Timed, read_times
+from pinprof.errors import MeasureError
+
+TURN_S = 0.05
+"""How long a turn is at least: long against the change of turns, short against what else changes on a machine."""
+FEWEST_STEPS, FEWEST_TURNS = 4, 8
+SETTLING = 0.1
+"""The share of a turn's steps that do not count, because they begin with cold caches; at least one."""
+LONGEST_START_S = 600.0
+TIMES_LONGER = 5.0
+"""A process may take so many times as long as the first of its version."""
+GO = b"g"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many steps each process makes; both versions make the same, so that they see the same data."""
+
+    warmup: int
+    steps: int
+    turn_steps: int
+    turns: int
+    limit_s: float
+    """After which a process counts as stuck."""
+    start_together: bool
+    """Whether both may warm up at the same time: not where they choose kernels by their speed."""
+
+    @classmethod
+    def of(cls, first: Sequence[Timed], seconds: float, took_s: float) -> "Plan":
+        """Return the plan by the first run of each version: to time steps for so many seconds."""
+        step_s = max(each.usual_ns for each in first) / 1e9
+        turn_steps = max(FEWEST_STEPS, ceil(TURN_S / step_s))
+        return cls(
+            warmup=max(each.warmup for each in first),
+            steps=max(len(each.steps) for each in first),
+            turn_steps=turn_steps,
+            turns=max(FEWEST_TURNS, ceil(seconds / (turn_steps * step_s))),
+            limit_s=LONGEST_START_S + TIMES_LONGER * took_s,
+            start_together=not any(each.gpu for each in first),
+        )
+
+    @property
+    def settling(self) -> int:
+        """Steps of a turn that do not count."""
+        return max(1, ceil(SETTLING * self.turn_steps))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The steps of one process of each version, in ns, and which ran first: 0 or 1."""
+
+    first: int
+    usual_ns: tuple[float, float]
+    mean_ns: tuple[float, float]
+    difference: float
+    """The logarithm of the second version's step divided by the first's."""
+    mean_difference: float
+    """The same of the means, which see what is only in some of the steps."""
+
+    @classmethod
+    def of(cls, first: int, timed: Sequence[Timed]) -> "Pair":
+        """Return the pair of these runs.
+
+        In turns, each turn is compared with the other version's next to it: the median of these ratios sees neither
+        what disturbs a few turns, nor how the machine changes meanwhile.
+        """
+        one, other = timed
+        usual, mean = (one.usual_ns, other.usual_ns), (one.mean_ns, other.mean_ns)
+        if len(one.turns) == 1 or len(one.turns) != len(other.turns):
+            return cls(first, usual, mean, log(usual[1] / usual[0]), log(mean[1] / mean[0]))
+        difference, mean_difference = (
+            float(np.median([log(summed(b) / summed(a)) for a, b in zip(one.turns, other.turns, strict=True)]))
+            for summed in (np.median, np.mean)
+        )
+        return cls(first, usual, mean, difference, mean_difference)
+
+
+def time_first(program: Program, options: Sequence[str], seconds: float, limit_s: float) -> Timed:
+    """Return the first run of a version: it fills caches, tells how many steps to make, and is not counted."""
+    return _timed(program, [*options, "--plain-seconds", f"{seconds:g}"], limit_s)
+
+
+def one_after_the_other(programs: Sequence[Program], options: Sequence[str], plan: Plan, first: int) -> Pair:
+    """Measure a pair of processes, one after the other."""
+    fixed = [*_fixed(options, plan), "--plain-steps", str(plan.steps)]
+    timed = {number: _timed(programs[number], fixed, plan.limit_s) for number in (first, 1 - first)}
+    return Pair.of(first, [timed[0], timed[1]])
+
+
+def in_turns(programs: Sequence[Program], options: Sequence[str], plan: Plan, first: int) -> Pair:
+    """Measure a pair of processes that take turns: A B B A A B B A ..., or with B first."""
+    order = (first, 1 - first)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
+        players: dict[int, _Player] = {}
+        for number in order:
+            players[number] = stack.enter_context(_Player(programs[number], options, plan, folder / str(number)))
+            if not plan.start_together:
+                players[number].await_turn()
+        for player in players.values():
+            player.await_turn()
+        for turn in range(plan.turns):
+            for number in order if turn % 2 == 0 else order[::-1]:
+                players[number].play()
+        for player in players.values():
+            player.finish()
+        return Pair.of(first, [read_times(players[number].folder) for number in (0, 1)])
+
+
+def _fixed(options: Sequence[str], plan: Plan) -> list[str]:
+    return [*options, "--warmup", str(max(plan.warmup, 1)), "--max-warmup", str(max(plan.warmup, 1))]
+
+
+def _timed(program: Program, options: Sequence[str], limit_s: float) -> Timed:
+    with tempfile.TemporaryDirectory(prefix="pinprof-ab-") as name:
+        folder = Path(name)
+        with running(_command(program, options, folder), program.folder, program.environment) as process:
+            _check(program, process, process.wait(limit_s), limit_s)
+        return _read(program, folder)
+
+
+def _command(program: Program, options: Sequence[str], folder: Path) -> list[str]:
+    return program.under_pinprof(["--windows", "plain", "-o", str(folder / "times.json"), *options])
+
+
+def _check(program: Program, process: Running, status: int | None, limit_s: float) -> None:
+    if status is None:
+        raise MeasureError(f"{program.name}: it has not made its steps after {limit_s:.0f} s")
+    if status:
+        raise MeasureError(f"{program.name}: the program failed with exit status {status}: {process.last_lines()}")
+
+
+def _read(program: Program, folder: Path) -> Timed:
+    try:
+        return read_times(folder)
+    except MeasureError as error:
+        raise MeasureError(f"{program.name}: {error}") from error
+
+
+@final
+class _Player:
+    """A process that takes turns with another one, while the block is open."""
+
+    def __init__(self, program: Program, options: Sequence[str], plan: Plan, folder: Path) -> None:
+        self.folder = folder
+        self._program, self._plan = program, plan
+        self._stack = ExitStack()
+        self._options = [*_fixed(options, plan), "--plain-steps", str(plan.steps)]
+        self._end = 0.0
+        self._waits = False
+
+    def __enter__(self) -> "_Player":
+        self.folder.mkdir()
+        asked, self._asks = os.pipe()
+        self._told, told = os.pipe()
+        plan = self._plan
+        turns = f"{asked},{told},{plan.settling},{plan.turn_steps},{plan.turns}"
+        command = _command(self._program, [*self._options, "--turns", turns], self.folder)
+        self._end = time.monotonic() + plan.limit_s
+        with ExitStack() as undo:
+            undo.callback(os.close, self._told)
+            undo.callback(os.close, self._asks)
+            try:
+                process = running(command, self._program.folder, self._program.environment, (asked, told))
+                self._process = undo.enter_context(process)
+            finally:
+                os.close(asked)
+                os.close(told)
+            self._stack = undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def await_turn(self) -> None:
+        """Wait until it waits for its turn. Raises MeasureError if it ends before."""
+        if self._waits:
+            return
+        ready, _, _ = select.select([self._told], [], [], max(self._end - time.monotonic(), 0.0))
+        if not ready or not os.read(self._told, 1):
+            limit_s = self._plan.limit_s
+            _check(self._program, self._process, self._process.wait(limit_s if ready else 0.0), limit_s)
+            raise MeasureError(
+                f"{self._program.name}: it ended before it had made all its steps; it needs {self._needed} of them"
+            )
+        self._waits = True
+
+    def play(self) -> None:
+        """Let it make the steps of a turn."""
+        self.await_turn()
+        self._go()
+        self.await_turn()
+
+    def finish(self) -> None:
+        """Let it end."""
+        self._go()
+        _check(self._program, self._process, self._process.wait(self._plan.limit_s), self._plan.limit_s)
+
+    @property
+    def _needed(self) -> int:
+        plan = self._plan
+        return plan.warmup + plan.turns * (plan.settling + plan.turn_steps)
+
+    def _go(self) -> None:
+        self._waits = False
+        with suppress(BrokenPipeError):
+            os.write(self._asks, GO)
+
+
+Measure = Callable[[Sequence[Program], Sequence[str], Plan, int], Pair]

@@ -1,0 +1,93 @@
+"""Runs a program in a fresh process, and ends that with all that it started, however the measurement ends."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+ENDS_WITHIN_S = 10.0
+"""How long a process that is asked to end may take; launchers end their ranks meanwhile."""
+LOOK_S = 0.05
+LAST_LINES = 4
+TAIL_BYTES = 8192
+
+
+class Running:
+    """A process and what it prints."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", printed: IO[bytes]) -> None:
+        self.process = process
+        self._printed = printed
+
+    def wait(self, seconds: float) -> int | None:
+        """Return the exit status; None if it still runs after so many seconds."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def last_lines(self) -> str:
+        """Return the last lines that it printed, in one line."""
+        end = self._printed.seek(0, os.SEEK_END)
+        self._printed.seek(max(end - TAIL_BYTES, 0))
+        lines = self._printed.read().decode(errors="replace").splitlines()
+        told = [line.strip() for line in lines if line.strip() and not line.startswith(("The script failed", "Wrote "))]
+        return " | ".join(told[-LAST_LINES:]) or "it printed nothing"
+
+
+@contextmanager
+def running(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], descriptors: Sequence[int] = ()
+) -> Iterator[Running]:
+    """Run a command in a session of its own while the block is open."""
+    with tempfile.TemporaryFile() as printed:
+        process = subprocess.Popen(  # noqa: S603  the user's program
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=tuple(descriptors),
+        )
+        try:
+            yield Running(process, printed)
+        finally:
+            _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a process and all that it started; a rank of a launcher is in a session of its own."""
+    family = _descendants(process.pid) if process.poll() is None else []
+    if process.poll() is None:
+        _signal([process.pid], signal.SIGTERM)
+    end = time.monotonic() + (ENDS_WITHIN_S if process.poll() is None else 0.0)
+    while process.poll() is None and time.monotonic() < end:
+        time.sleep(LOOK_S)
+    if process.poll() is None:
+        family = _descendants(process.pid)
+        process.kill()
+    _signal(family, signal.SIGKILL)
+    process.wait()
+
+
+def _signal(processes: Sequence[int], number: int) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
+
+
+def _descendants(process: int) -> list[int]:
+    """Return the processes that a process and its children have started, as far as Linux tells."""
+    found: list[int] = []
+    with suppress(OSError, ValueError):
+        for task in Path(f"/proc/{process}/task").iterdir():
+            children = [int(child) for child in (task / "children").read_text().split()]
+            found += [each for child in children for each in (child, *_descendants(child))]
+    return found

@@ -1,0 +1,87 @@
+"""Lets two programs take turns: each makes a few steps while the other waits between two of its own.
+
+So both are timed under the same conditions, a fraction of a second apart, however those change. `pinprof ab` starts
+both and says whose turn it is.
+"""
+
+import os
+from collections.abc import Generator
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from pinprof.capture.plain import Progress
+from pinprof.trace.run import PLAIN, SETTLING
+
+if TYPE_CHECKING:
+    from pinprof.capture.journal import Journal
+
+GO, DONE = b"g", b"d"
+"""What is told: that it is this program's turn, and that it waits for one."""
+
+
+class Turns(NamedTuple):
+    """How a program takes turns: `settling` steps and `steps` that count in each of `number` turns."""
+
+    asked: int
+    """The descriptor from which it reads whose turn it is."""
+    told: int
+    """The descriptor to which it writes that it waits."""
+    settling: int
+    """Steps that begin with cold caches."""
+    steps: int
+    number: int
+
+    @classmethod
+    def from_text(cls, text: str) -> "Turns":
+        """Return the turns in a text like `3,4,1,5,12`. Raises ValueError or TypeError if it is another."""
+        return cls(*map(int, text.split(",")))
+
+    def wait(self) -> None:
+        """Wait for the turn; where nobody is left who could give it, it is this program's."""
+        with suppress(OSError):
+            os.write(self.told, DONE)
+            os.read(self.asked, 1)
+
+
+class Delay:
+    """How long this thread has been ready to run while its CPU was with others, as Linux counts it.
+
+    A file of `/proc` tells, in 2 us. It stays 0 where there is none.
+    """
+
+    def __init__(self) -> None:
+        self._file = -1
+        with suppress(OSError):
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def now_ns(self) -> int:
+        """Return the sum so far."""
+        with suppress(OSError, IndexError, ValueError):
+            return int(os.pread(self._file, 64, 0).split()[1]) if self._file >= 0 else 0
+        return 0
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._file >= 0:
+            os.close(self._file)
+
+
+def turn_window(journal: "Journal", turns: Turns, delays_ns: list[int]) -> Generator[Progress, None, None]:
+    """Wait at every step boundary until all turns are over; each turn is a plain window of its own in the journal.
+
+    The GPU is synchronized where a turn ends, so that no work is left for the other's. `delays_ns` gets for each step
+    that counts how long the CPU was with others.
+    """
+    clock, delay = journal.renew_clock(), Delay()
+    with closing(delay), journal.timing_gpu():
+        for turn in range(turns.number):
+            clock.synchronize()
+            turns.wait()
+            for step in range(turns.settling):
+                yield Progress(SETTLING, step + 1, turns.settling)
+            for step in range(turns.steps):
+                before_ns = delay.now_ns()
+                yield Progress(PLAIN, turn * turns.steps + step + 1, turns.number * turns.steps)
+                delays_ns.append(delay.now_ns() - before_ns)
+        clock.synchronize()
+    turns.wait()

@@ -1,0 +1,334 @@
+"""`pinprof ab` and `pinprof bisect`: versions of a program against each other."""
+
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, say, show, write
+
+if TYPE_CHECKING:
+    from pinprof.ab import Contest, Judgement, Program, Progress, Recorded, Wishes
+    from pinprof.ab.bisection import Tried
+    from pinprof.ab.checkout import Repository
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+OURS, THEIRS, CANNOT = 0, 1, 2
+WORKING_TREE = "working tree"
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def measuring_options(command: Command) -> Command:
+    """Add the options that say how versions are measured."""
+    for option in reversed(
+        (
+            click.option(
+                "--limit-percent",
+                default=2.0,
+                show_default=True,
+                type=click.FloatRange(min=0, min_open=True),
+                help="The share of the step that matters: pinprof measures until it can tell such a difference.",
+            ),
+            click.option(
+                "--minutes",
+                default=10.0,
+                show_default=True,
+                type=click.FloatRange(min=0, min_open=True),
+                help="Measure for so long at most, after a first run of each version.",
+            ),
+            click.option(
+                "--turns",
+                type=click.Choice(["auto", "steps", "runs"]),
+                default="auto",
+                show_default=True,
+                help="steps: both versions are in memory and take turns every few steps, which tells much smaller "
+                "differences on a busy machine; runs: one process after the other; auto: steps, unless the program "
+                "has ranks, DataLoader workers, or most of the GPU's memory.",
+            ),
+            click.option(
+                "--seconds",
+                default=3.0,
+                show_default=True,
+                type=click.FloatRange(min=0, min_open=True),
+                help="Time steps for so long in each process.",
+            ),
+            click.option("--step-marker", metavar="MARKER", help="What marks a step, as for pinprof run."),
+            click.option(
+                "--json", "json_file", metavar="FILE", help="Also write the result as JSON; - prints only that."
+            ),
+            force_option,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(short_help="Measure two versions of a program against each other.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--base", metavar="REV", help="Compare with this git revision [HEAD].")
+@click.option(
+    "--patch", metavar="DIFF", help="Compare a revision (--base, else HEAD) without and with this unified diff."
+)
+@click.option("--against", metavar="COMMAND", help="Compare with this other command, in quotes; needs no git.")
+@click.option("--no-trace", is_flag=True, help="Do not record a run of each version at the end to say what changed.")
+@click.option("--traces", metavar="FOLDER", help="Keep the two recorded traces in this folder.")
+@measuring_options
+def ab(
+    command: tuple[str, ...],
+    *,
+    base: str | None,
+    patch: str | None,
+    against: str | None,
+    no_trace: bool,
+    traces: str | None,
+    json_file: str | None,
+    force: bool,
+    **options: Any,
+) -> int:
+    """Measure two versions of a program against each other, and say whether the new one is slower.
+
+    COMMAND is `python train.py ...`, `train.py ...`, `-m module ...` or `torchrun ... train.py`. By default pinprof
+    compares the working tree with the revision --base in a git worktree of its own, removed afterwards. Ignored files
+    (data, for one) and submodules are linked there from the working tree; files that git does not know are missing.
+
+    After a first run of each version, pinprof measures pairs of fresh processes, never under a profiler: either both
+    take turns every few steps, or one runs after the other. In each pair, a lot says which is first. It ends when
+    the difference can be told from noise, or can only be less than --limit-percent, or the time is over. In 200
+    comparisons of a program with itself, no more than one says faster or slower, whatever the noise. What it compares
+    is the usual step: the median, without steps that evaluate, save or compile.
+
+    At the end it records a run of each with the profiler, and says what changed, the likely cause first. Ctrl-C ends
+    the measurement, and what is known is printed.
+
+    Exit status: 0 if it is not slower, or by less than the limit; 1 if it is certainly slower, and by more than the
+    limit as far as is known; 2 if pinprof cannot tell or cannot measure it.
+
+    \b
+    Examples:
+      pinprof ab -- python train.py --epochs 1
+      pinprof ab --base origin/main --limit-percent 3 -- python train.py
+      pinprof ab --patch pin.diff -- torchrun --nproc-per-node 2 train.py
+      pinprof ab --against "train.py --workers 0" -- train.py --workers 4
+    """  # noqa: D301  click looks for the backspace itself
+    if against is not None and (base is not None or patch is not None):
+        fail("--against compares two commands; --base and --patch compare two versions of one")
+    check_outputs((json_file,), force=force, reads=(patch,))
+    wishes = _wishes(options)
+    with ExitStack() as stack:
+        remarks: list[str] = []
+        before, after = stack.enter_context(_versions(command, base, patch, against, remarks))
+        for remark in remarks:
+            say(remark)
+        made = _contest((before, after), wishes)
+        recorded = None
+        if not no_trace and not made.duel.interrupted:
+            folder = traces or stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-"))
+            recorded = _recorded(made, wishes, Path(folder))
+        _print(made, recorded, remarks, json_file)
+    judgement = made.duel.judgement
+    if traces and recorded and len(recorded.traces) > 1:
+        say(f"Next: pinprof compare {shlex.join(map(str, recorded.traces))}")
+    if judgement.is_too_slow:
+        return THEIRS
+    return CANNOT if judgement.verdict == "cannot_tell" else OURS
+
+
+def _wishes(options: dict[str, Any]) -> "Wishes":
+    from pinprof.ab import Bounds, Wishes
+
+    marker = options["step_marker"]
+    bounds = Bounds(options["limit_percent"] / 100, options["minutes"] * 60)
+    found = ("--step-marker", marker) if marker else ()
+    return Wishes(bounds, options["seconds"], options["turns"], found)
+
+
+@contextmanager
+def _versions(
+    command: Sequence[str], base: str | None, patch: str | None, against: str | None, remarks: list[str]
+) -> Iterator[tuple["Program", "Program"]]:
+    """Give the block the two versions, and note what the user should know about them."""
+    from pinprof.ab.checkout import Repository
+    from pinprof.ab.program import Program
+
+    here = Path.cwd()
+    if against is not None:
+        other = shlex.split(against)
+        yield Program(shlex.join(other), tuple(other), here), Program(shlex.join(command), tuple(command), here)
+        return
+    if patch is not None and not Path(patch).is_file():
+        fail(f"{patch}: no such patch")
+    repository = Repository.around(here)
+    commit = repository.commit(base or "HEAD")
+    name = f"{base or 'HEAD'} ({repository.short(commit)})"
+    with repository.checkout(commit) as place:
+        if patch is not None:
+            with repository.checkout(commit, Path(patch)) as patched:
+                yield (
+                    repository.version(name, place, command, [repository.top, patched]),
+                    repository.version(f"{name} with {patch}", patched, command, [repository.top, place]),
+                )
+            return
+        if not repository.changed(commit):
+            fail(f"the working tree is the same as {name}; name another with --base, or two commands with --against")
+        untracked = repository.untracked()
+        if untracked:
+            remarks.append(f"not in {base or 'HEAD'}, because git does not know them: {_listed(untracked)}")
+        state = repository.state()
+        yield (
+            repository.version(name, place, command, [repository.top]),
+            repository.version(WORKING_TREE, repository.top, command, [place]),
+        )
+        if repository.state() != state:
+            say("Note: the working tree was changed while it was measured")
+
+
+def _listed(paths: Sequence[str]) -> str:
+    most = 4
+    return ", ".join(paths[:most]) + (f" and {len(paths) - most} more" if len(paths) > most else "")
+
+
+def _contest(programs: "tuple[Program, Program]", wishes: "Wishes") -> "Contest":
+    from pinprof.ab import contest
+
+    with _line() as tell:
+        return contest(programs, wishes, say=tell, tell=lambda progress: tell(_so_far(progress)))
+
+
+def _recorded(made: "Contest", wishes: "Wishes", folder: Path) -> "Recorded":
+    from pinprof.ab import record
+
+    with _line() as tell:
+        return record(made, wishes.options, folder, tell)
+
+
+def _so_far(progress: "Progress") -> str:
+    from pinprof.report.ab.words import percent, span
+
+    known, left = progress.judgement, f"{max(progress.left_s, 0) / 60:.1f} min left"
+    if known is None:
+        return f"pair 1, {left}"
+    return f"pair {progress.pairs + 1}: {percent(known.ratio)} so far ({span(known)}), {left}"
+
+
+EVERY_S = 30.0
+"""How often to tell the progress where no terminal shows it."""
+
+
+@contextmanager
+def _line() -> Iterator[Callable[[str], None]]:
+    """Give a callback that tells what is going on: on one line of a terminal, else now and then."""
+    is_terminal, last = sys.stderr.isatty(), 0.0
+
+    def tell(text: str) -> None:
+        nonlocal last
+        if is_terminal:
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+        elif time.monotonic() - last >= EVERY_S:
+            last = time.monotonic()
+            say(text)
+
+    try:
+        yield tell
+    finally:
+        if is_terminal:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _print(made: "Contest", recorded: "Recorded | None", remarks: Sequence[str], json_file: str | None) -> None:
+    if json_file != "-":
+        from pinprof.report.ab.text import to_text
+
+        width, color = page_options()
+        show(to_text(made, recorded, remarks, width=width, color=color))
+    if json_file:
+        from pinprof.report.ab.json import to_json
+
+        write(json_file, to_json(made, recorded, remarks))
+
+
+@click.command(short_help="Find the revision that made a program slower.")
+@click.argument("good")
+@click.argument("bad")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@measuring_options
+def bisect(good: str, bad: str, command: tuple[str, ...], *, json_file: str | None, force: bool, **options: Any) -> int:
+    """Find the first revision between GOOD and BAD that is slower than GOOD.
+
+    COMMAND is as for pinprof ab. pinprof compares BAD with GOOD as pinprof ab does, then the middle of what is left,
+    along first parents. It leaves out revisions that do not run. Where it cannot tell whether a revision is slower, it
+    says between which revisions the search ended, and names none. --minutes is for each comparison.
+
+    Exit status: 0 if the revision is found, else 2.
+
+    \b
+    Examples:
+      pinprof bisect v1.2 HEAD -- python train.py --epochs 1
+      pinprof bisect --minutes 5 v1.2 HEAD -- train.py
+    """  # noqa: D301  click looks for the backspace itself
+    from pinprof.ab.bisection import bisect as searched
+    from pinprof.ab.checkout import Repository
+
+    check_outputs((json_file,), force=force)
+    repository, wishes = Repository.around(Path.cwd()), _wishes(options)
+    first, last = repository.commit(good), repository.commit(bad)
+    commits = repository.between(first, last)
+    if not commits:
+        fail(f"there is no revision between {good} and {bad}; the good one must be an ancestor of the bad one")
+    say(f"{len(commits)} revisions; at most {len(commits).bit_length() + 1} comparisons")
+    compare = _comparing(repository, command, wishes)
+
+    def describe(commit: str) -> str:
+        return f"{repository.short(commit)} {repository.subject(commit)}"
+
+    def tell(tried: "Tried", left: int) -> None:
+        from pinprof.report.ab.words import sentence
+
+        said = sentence(tried.judgement) if tried.judgement else f"left out: {tried.why}"
+        say(f"{describe(tried.commit)}: {said}; {left} left")
+
+    found = searched(first, commits, compare, tell)
+    if json_file != "-":
+        from pinprof.report.ab.text import bisection_to_text
+
+        width, color = page_options()
+        show(bisection_to_text(found, describe, width=width, color=color))
+    if json_file:
+        from pinprof.report.ab.json import bisection_to_json
+
+        write(json_file, bisection_to_json(found, repository.subject))
+    if found.found:
+        say(f"Next: git show {repository.short(found.found)}")
+    return OURS if found.found else CANNOT
+
+
+def _comparing(repository: "Repository", command: Sequence[str], wishes: "Wishes") -> Callable[[str, str], "Judgement"]:
+    """Return the comparison of two revisions; after the first one, half of that difference is what matters."""
+    limit: float | None = None
+
+    def compare(good: str, commit: str) -> "Judgement":
+        nonlocal limit
+        bounds = wishes.bounds if limit is None else replace(wishes.bounds, limit=limit)
+        with repository.checkout(good) as old, repository.checkout(commit) as new:
+            programs = (
+                repository.version(repository.short(good), old, command, [repository.top, new]),
+                repository.version(repository.short(commit), new, command, [repository.top, old]),
+            )
+            made = _contest(programs, replace(wishes, bounds=bounds))
+        if made.duel.interrupted:
+            raise KeyboardInterrupt
+        if limit is None:
+            limit = max(wishes.bounds.limit, (made.duel.judgement.ratio - 1) / 2)
+        return made.duel.judgement
+
+    return compare

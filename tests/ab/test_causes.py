@@ -1,0 +1,78 @@
+"""What changed between two traces: what differs in number first, then what explains the difference by its time."""
+
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.ab.causes import Changes, find_changes
+from pinprof.ab.clocks import Clocks, Watch
+from pinprof.analysis import Analysis, analyse
+from pinprof.report.ab.words import cause, clocks
+from pinprof.trace import read_trace
+
+
+def traced(folder: Path, name: str, *, kernels: int = 2, each_us: int = 100, copies: int = 0) -> Analysis:
+    """Return five steps of 2 ms, each with these kernels, and copies of pageable memory for which the host waits."""
+    builder = TraceBuilder()
+    for number in range(5):
+        start = 2000 * number
+        builder.step(number, start, 1990)
+        for kernel in range(kernels):
+            at = start + 50 + kernel * (each_us + 20)
+            builder.kernel(at, each_us, launch=at - 30)
+        for copy in range(copies):
+            at = start + 1200 + 200 * copy
+            builder.copy("HtoD (Pageable -> Device)", at, 100, launch=at - 40, call=150)
+    return analyse(read_trace(str(builder.write(folder / f"{name}.json.gz"))))
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Analysis:
+    return traced(tmp_path, "before")
+
+
+def first(changes: Changes) -> tuple[str, str]:
+    return changes.causes[0].kind, cause(changes.causes[0])
+
+
+def test_more_kernels_are_the_cause(before: Analysis, tmp_path: Path) -> None:
+    kind, words = first(find_changes(before, traced(tmp_path, "after", kernels=4), 200e3))
+    assert kind == "kernel"
+    assert words.endswith("2 to 4 a step, 200 µs to 400 µs")
+
+
+def test_a_new_copy_is_the_cause_and_so_is_its_wait(before: Analysis, tmp_path: Path) -> None:
+    changes = find_changes(before, traced(tmp_path, "after", copies=1), 150e3)
+    assert {each.kind for each in changes.causes if each.is_certain} >= {"copy", "wait"}
+    assert all(each.count and each.count[0] == 0 for each in changes.causes if each.kind in {"copy", "wait"})
+
+
+def test_slower_kernels_are_a_cause_by_their_time_alone(before: Analysis, tmp_path: Path) -> None:
+    changes = find_changes(before, traced(tmp_path, "after", each_us=150), 100e3)
+    assert not changes.causes[0].is_certain
+    assert changes.causes[0].kind == "kernel"
+    assert not find_changes(before, traced(tmp_path, "after2", each_us=150), 1000e3).causes  # it explains too little
+
+
+def test_the_same_program_has_no_cause(before: Analysis, tmp_path: Path) -> None:
+    assert find_changes(before, traced(tmp_path, "after"), 50e3).causes == ()
+
+
+def test_what_makes_it_faster_is_not_the_cause_of_a_slow_down(before: Analysis, tmp_path: Path) -> None:
+    changes = find_changes(before, traced(tmp_path, "after", kernels=1, copies=1), 100e3)
+    kinds = [(each.kind, each.more_ns > 0) for each in changes.causes]
+    assert kinds[0][1]
+    assert ("kernel", False) in kinds
+
+
+def test_clocks_are_told_if_they_differ_or_the_machine_is_busy() -> None:
+    quiet, slow = Clocks(3000.0, 1980.0, 0.5, 8), Clocks(3010.0, 1200.0, 12.0, 8)
+    assert clocks((quiet, quiet)) == []
+    assert clocks((quiet, slow)) == [
+        "GPU clock: 1980 to 1200 MHz",
+        "the machine is busy: a load of 12.0 on 8 cores",
+    ]
+    watch = Watch()
+    watch.look()
+    assert watch.clocks().cores >= 1

@@ -1,0 +1,189 @@
+"""Runs and pairs: what is read from the files of a run, and how processes end."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pinprof.ab.duel import Bounds
+from pinprof.ab.measuring import Pair, Plan
+from pinprof.ab.process import running
+from pinprof.ab.program import Program
+from pinprof.ab.times import Timed, read_times
+from pinprof.ab.versions import Wishes, contest
+from pinprof.errors import MeasureError
+from pinprof.trace.run import CHECKPOINT, EVALUATION, PLAIN, SETTLING, RunLog, Work
+
+
+def run_log(windows: list[tuple[str, int]], steps: list[int], *work: Work, gpu: list[int] | None = None) -> RunLog:
+    nothing = (0,) * len(steps)
+    return RunLog(0, tuple(windows), tuple(steps), nothing, nothing, tuple(gpu or nothing), 0, work=work)
+
+
+def write_times(path: Path, log: RunLog, **more: object) -> None:
+    path.write_text(json.dumps({"pinprof_run": asdict(log), "pinprof": {"marker": "optimizer", "gpu": None}, **more}))
+
+
+def timed(*turns: list[float], warmup: int = 10) -> Timed:
+    return Timed(tuple(map(np.array, turns)), warmup, "optimizer", None, (), 1, 0, None)
+
+
+# ---------------------------------------------------------------- what a run has written
+
+
+def test_turns_are_read_without_the_steps_that_settle(tmp_path: Path) -> None:
+    windows = [("warm-up", 2), (SETTLING, 1), (PLAIN, 3), (SETTLING, 1), (PLAIN, 3)]
+    write_times(tmp_path / "times.json", run_log(windows, [90, 90, 50, 1, 2, 3, 50, 4, 5, 6]))
+    read = read_times(tmp_path)
+    assert [turn.tolist() for turn in read.turns] == [[1, 2, 3], [4, 5, 6]]
+    assert (read.usual_ns, read.mean_ns, read.warmup) == (3.5, 3.5, 3)
+
+
+def test_the_time_of_other_programs_on_the_cpu_does_not_count(tmp_path: Path) -> None:
+    log = run_log([("warm-up", 1), (PLAIN, 4)], [9, 10, 30, 10, 10], gpu=[0, 0, 0, 0, 7])
+    write_times(tmp_path / "times.json", log, delays_ns=[0, 20, 3, 3])
+    assert read_times(tmp_path).steps.tolist() == [10, 10, 7, 7]
+
+
+def test_steps_with_an_evaluation_or_a_checkpoint_do_not_count(tmp_path: Path) -> None:
+    log = run_log([(PLAIN, 6)], [1, 90, 1, 1, 80, 1], Work(1, EVALUATION), Work(4, CHECKPOINT))
+    write_times(tmp_path / "times.json", log)
+    assert read_times(tmp_path).steps.tolist() == [1, 1, 1, 1]
+
+
+def test_work_in_most_steps_is_a_part_of_the_step(tmp_path: Path) -> None:
+    write_times(tmp_path / "times.json", run_log([(PLAIN, 3)], [7, 8, 9], *(Work(at, EVALUATION) for at in range(3))))
+    assert read_times(tmp_path).steps.tolist() == [7, 8, 9]
+
+
+def test_the_times_of_the_gpu_come_first(tmp_path: Path) -> None:
+    write_times(tmp_path / "times.json", run_log([(PLAIN, 3)], [1, 1, 1], gpu=[5, 0, 6]))
+    assert read_times(tmp_path).steps.tolist() == [5, 1, 6]
+
+
+def test_the_slowest_rank_tells_the_step_of_a_job(tmp_path: Path) -> None:
+    for rank, step in enumerate((5, 9)):
+        write_times(tmp_path / f"times.rank{rank}.json", run_log([(PLAIN, 3)], [step] * 3), children=rank)
+    read = read_times(tmp_path)
+    assert (read.usual_ns, read.ranks, read.children) == (9, 2, 1)
+    assert not read.can_take_turns(1.0)
+
+
+def test_a_run_without_steps_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match="it made no steps"):
+        read_times(tmp_path)
+
+
+# ---------------------------------------------------------------- pairs and plans
+
+
+def test_each_turn_is_compared_with_the_one_beside_it() -> None:
+    """The machine becomes ten times as slow meanwhile; one turn is disturbed."""
+    one, other = timed([10, 10, 99], [20, 20], [100, 100]), timed([11, 11, 11], [22, 22], [700, 700])
+    assert Pair.of(0, [one, other]).difference == pytest.approx(log(1.1))
+
+
+def test_runs_are_compared_by_their_usual_step_and_by_their_mean() -> None:
+    pair = Pair.of(1, [timed([10, 10, 10, 10]), timed([10, 10, 10, 50])])
+    assert (pair.difference, pair.mean_difference) == (0, log(2))
+
+
+def test_the_plan_gives_both_versions_the_same_steps() -> None:
+    fast, slow = timed([1e6] * 300), timed([2e6] * 200, warmup=14)
+    plan = Plan.of([fast, slow], 3.0, 5.0)
+    assert (plan.warmup, plan.steps, plan.turn_steps, plan.settling, plan.turns) == (14, 300, 25, 3, 60)
+    assert plan.start_together
+    assert not Plan.of([replace(fast, gpu="H200"), slow], 3.0, 5.0).start_together
+
+
+# ---------------------------------------------------------------- programs and processes
+
+
+def test_commands_are_run_under_pinprof(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+
+    def last(*words: str) -> list[str]:
+        return Program("it", words, tmp_path).under_pinprof(["--force"])[3:]
+
+    assert last("train.py", "--lr", "1") == ["run", "--force", "train.py", "--lr", "1"]
+    assert last(sys.executable, "train.py") == ["run", "--force", "train.py"]
+    assert last("-m", "package.train", "-x") == ["run", "--force", "-m", "package.train", "-x"]
+    with pytest.raises(MeasureError, match=r"no script gone\.py"):
+        last("gone.py")
+    with pytest.raises(MeasureError, match="make: not a command of the Python that runs pinprof"):
+        last("make")
+
+
+def test_a_process_ends_with_what_it_has_started(tmp_path: Path) -> None:
+    child = (
+        "import subprocess, sys, time; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid, flush=True)"
+    )
+    with running([sys.executable, "-c", f"{child}; time.sleep(60)"], tmp_path, {}) as process:
+        end = time.monotonic() + 20
+        while process.last_lines() == "it printed nothing" and time.monotonic() < end:
+            time.sleep(0.01)
+        grandchild = int(process.last_lines())
+        assert process.wait(0.01) is None
+    assert process.process.poll() is not None
+    while state(grandchild) not in {"", "Z"}:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def state(process: int) -> str:
+    """Return the letter of the state of a process; empty where it is gone."""
+    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
+    return listed.stdout.strip()[:1]
+
+
+def test_the_last_lines_of_a_program_are_told(tmp_path: Path) -> None:
+    with running([sys.executable, "-c", "print('one'); raise SystemExit('two')"], tmp_path, {}) as process:
+        assert process.wait(20) == 1
+        assert process.last_lines() == "one | two"
+
+
+TRAIN = """
+import os, sys, torch
+if sys.argv[1] == "broken":
+    raise RuntimeError("no such thing")
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    for _ in range(int(sys.argv[1])):
+        torch.ones(200, 200) @ torch.ones(200, 200)
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow  # four processes that import torch
+def test_two_versions_take_turns_and_the_slower_one_is_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    quick, slow = (Program(name, ("train.py", name), tmp_path) for name in ("1", "30"))
+    told: list[str] = []
+    made = contest((quick, slow), Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
+    assert made.turns == "steps"
+    assert len(made.duel.pairs) == 1
+    assert made.duel.judgement.ratio > 2
+    assert all("not counted" in each for each in told)
+    assert made.first[0].imported == (str(tmp_path / "train.py"),)
+    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: made.first[0])
+    with pytest.raises(MeasureError, match=r"it imports .*train.py, which is not of this version"):
+        contest((replace(quick, not_its_own=(f"{tmp_path}{os.sep}",)), slow), Wishes(Bounds(seconds=60), seconds=0.1))
+
+
+@pytest.mark.slow  # a process that imports torch
+def test_a_failure_is_told_with_the_last_lines(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    good, broken = (Program(name, ("train.py", name), tmp_path) for name in ("1", "broken"))
+    with pytest.raises(MeasureError, match=r"broken: the program failed with exit status 1: .*no such thing"):
+        contest((broken, good), Wishes(Bounds(seconds=60.0), seconds=0.1))

@@ -1,0 +1,198 @@
+"""What pairs say: exact for small numbers by hand, and by simulation for noise of many kinds."""
+
+from collections import Counter
+from itertools import product
+from math import exp, inf, log
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pairs_of_noise import NOISES, simulated
+
+from pinprof.ab.duel import Bounds, Duel, fight
+from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks
+from pinprof.ab.measuring import Pair
+from pinprof.ab.signed_ranks import estimate, interval, level_of, rejected_sums, tail, walsh_averages
+from pinprof.ab.verdict import CANNOT_TELL, FASTER, NO_DIFFERENCE, SLOWER, Judgement, judge, pairs_for
+
+# ---------------------------------------------------------------- signed ranks
+
+
+def test_the_rank_sums_of_three_differences_have_their_chances() -> None:
+    """Of the eight signs of the ranks 1, 2, 3 the sums are 0 1 2 3 3 4 5 6."""
+    assert (tail(3) * 8).tolist() == [1, 2, 3, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_the_chances_are_those_of_all_signs(count: int) -> None:
+    sums = Counter(sum(rank for rank, up in enumerate(signs, 1) if up) for signs in product([0, 1], repeat=count))
+    every = np.cumsum([sums[each] for each in range(count * (count + 1) // 2 + 1)]) / 2**count
+    assert tail(count) == pytest.approx(every)
+
+
+def test_differences_on_one_side_are_certain_from_nine_on() -> None:
+    assert FEWEST_PAIRS == 9
+    assert rejected_sums(8, FALSE_ALARMS) == 0
+    assert rejected_sums(9, FALSE_ALARMS) == 1
+    assert level_of(9, 1) == 2 / 512
+
+
+def test_the_interval_of_nine_differences_is_from_the_smallest_to_the_largest() -> None:
+    differences = np.array([3.0, 1, 2, 5, 4, 9, 6, 8, 7])
+    assert interval(differences, 1) == (1, 9)
+    assert estimate(differences) == 5
+    assert interval(differences, 0) == (-inf, inf)
+
+
+def test_walsh_averages_are_the_means_of_all_pairs() -> None:
+    assert walsh_averages(np.array([4.0, 1, 2])).tolist() == [1, 1.5, 2, 2.5, 3, 4]
+
+
+@given(st.lists(st.floats(-5, 5), min_size=9, max_size=14), st.floats(-3, 3))
+def test_what_is_outside_of_the_interval_is_what_the_test_rejects(values: list[float], centre: float) -> None:
+    """The test's own definition: the rank sum of the positive differences from the centre."""
+    differences = np.unique(np.array(values).round(3)) + np.arange(len(np.unique(np.array(values).round(3)))) * 1e-7
+    count, centre = len(differences), round(centre, 3) + 3e-5
+    sums = rejected_sums(count, 0.1)
+    low, high = interval(differences, sums)
+    away = walsh_averages(differences - centre)
+    positive, negative = int((away > 0).sum()), int((away < 0).sum())
+    assert (low <= centre <= high) == (min(positive, negative) >= sums)
+
+
+# ---------------------------------------------------------------- looks
+
+
+def test_no_look_spends_more_than_there_is() -> None:
+    looks, differences = Looks(0.01), np.linspace(-1, 1, 40)
+    for count in range(1, 41):
+        if looks.is_due(count, count / 40):
+            looks.look(differences[:count], count / 40)
+            assert looks.spent <= 0.01 * log(1 + (exp(1) - 1) * count / 40)
+    assert looks.spent > 0.004
+
+
+def test_a_look_is_due_only_where_it_can_reject_and_some_pairs_later() -> None:
+    looks = Looks()
+    assert not looks.is_due(8, 1.0)
+    assert looks.is_due(9, 1.0)
+    looks.look(np.ones(9), 1.0)
+    assert not looks.is_due(11, 1.0)
+
+
+# ---------------------------------------------------------------- verdict
+
+
+def judgement(low: float, ratio: float, high: float) -> Judgement:
+    return Judgement(20, ratio, low, high, limit=0.02)
+
+
+@pytest.mark.parametrize(
+    ("low", "ratio", "high", "verdict", "is_enough", "is_too_slow"),
+    [
+        (1.03, 1.05, 1.07, SLOWER, True, True),
+        (1.005, 1.03, 1.06, SLOWER, False, True),
+        (1.005, 1.03, 1.044, SLOWER, True, True),
+        (1.001, 1.015, 1.03, SLOWER, True, False),
+        (0.99, 1.0, 1.01, NO_DIFFERENCE, True, False),
+        (1.001, 1.005, 1.01, NO_DIFFERENCE, True, False),
+        (0.99, 1.01, 1.03, CANNOT_TELL, False, False),
+        (0.9, 0.92, 0.95, FASTER, True, False),
+        (0.9, 0.97, 0.999, FASTER, False, False),
+        (0.0, 1.5, inf, CANNOT_TELL, False, False),
+    ],
+)
+def test_verdicts(low: float, ratio: float, high: float, verdict: str, is_enough: bool, is_too_slow: bool) -> None:
+    made = judgement(low, ratio, high)
+    assert (made.verdict, made.is_enough, made.is_too_slow) == (verdict, is_enough, is_too_slow)
+
+
+def test_logarithms_become_ratios() -> None:
+    made = judge(Look(9, log(1.1), log(1.05), log(1.2)), 0.02)
+    assert (made.ratio, made.low, made.high) == pytest.approx((1.1, 1.05, 1.2))
+    assert judge(Look(3, 0.0, -inf, inf), 0.02).low == 0.0
+
+
+def test_four_times_the_pairs_halve_the_interval() -> None:
+    assert pairs_for(Judgement(10, 1.0, exp(-0.04), exp(0.04), exp(0.02) - 1)) == 40
+    assert pairs_for(Judgement(3, 1.0, 0.0, inf, 0.02)) is None
+
+
+# ---------------------------------------------------------------- the whole
+
+
+class Turned:
+    """Measures pairs whose differences are given; each takes a minute of its clock."""
+
+    def __init__(self, differences: list[float]) -> None:
+        self.differences = iter(differences)
+        self.now = 0.0
+        self.first: list[int] = []
+
+    def pair(self, first: int) -> Pair:
+        self.now += 60
+        self.first.append(first)
+        difference = next(self.differences, None)
+        if difference is None:
+            raise KeyboardInterrupt
+        return Pair(first, (1.0, exp(difference)), (1.0, exp(difference)), difference, difference)
+
+    def fight(self, bounds: Bounds) -> Duel:
+        return fight(self.pair, bounds, clock=lambda: self.now, lot=Random(3))
+
+
+def test_a_clear_difference_ends_it_early() -> None:
+    turned = Turned([0.1 + number / 1000 for number in range(30)])
+    duel = turned.fight(Bounds(seconds=20 * 60))
+    assert duel.judgement.verdict == SLOWER
+    assert len(duel.pairs) == 10  # nine, after less than half of the time, are more probable by chance than allowed
+    assert set(turned.first) == {0, 1}
+
+
+def test_it_ends_before_the_time_is_over() -> None:
+    duel = Turned([(-1) ** number * (0.2 + number / 100) for number in range(99)]).fight(Bounds(seconds=600))
+    assert duel.judgement.verdict == CANNOT_TELL
+    assert duel.seconds == 600
+    assert not duel.interrupted
+
+
+def test_no_difference_is_told_where_the_interval_is_within_the_limit() -> None:
+    duel = Turned([(-1) ** number * 0.001 * (number + 1) for number in range(12)]).fight(Bounds(seconds=600))
+    assert duel.judgement.verdict == NO_DIFFERENCE
+
+
+def test_an_interruption_gives_what_is_known() -> None:
+    duel = Turned([0.01] * 4).fight(Bounds(seconds=6000))
+    assert duel.interrupted
+    assert duel.judgement.ratio == pytest.approx(exp(0.01))
+    with pytest.raises(KeyboardInterrupt):
+        Turned([]).fight(Bounds())
+
+
+# ---------------------------------------------------------------- by simulation
+
+COMPARISONS = 300
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_program_against_itself_is_rarely_called_faster_or_slower(noise: str) -> None:
+    """Were the chance one of a hundred, more than 8 of 300 would come in fewer than 1 of 100 such tests."""
+    verdicts = Counter(simulated(noise, 0.0, Random(f"{noise} {seed}"), pairs=40) for seed in range(COMPARISONS))
+    assert verdicts[SLOWER] + verdicts[FASTER] <= 0.01 * COMPARISONS
+
+
+@pytest.mark.parametrize(("slower", "found"), [(0.02, 0.9), (0.05, 1.0)])
+def test_slow_downs_are_found_where_processes_differ_by_two_percent(slower: float, found: float) -> None:
+    verdicts = Counter(simulated("quiet", slower, Random(seed), pairs=40) for seed in range(60))
+    assert verdicts[SLOWER] >= found * 60
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([-0.1, 0.05]))
+def test_the_other_way_round_the_verdict_is_the_opposite(seed: int, effect: float) -> None:
+    random = np.random.default_rng(seed)
+    differences = effect + 0.05 * random.standard_normal(20)
+    there, back = (Looks().look(sign * differences, 1.0) for sign in (1, -1))
+    assert (there.low, there.high) == pytest.approx((-back.high, -back.low))

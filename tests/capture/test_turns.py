@@ -1,0 +1,60 @@
+"""Turns: what is told and asked, and how the steps of each turn are noted."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from pinprof.capture.journal import Journal
+from pinprof.capture.plain import Clock
+from pinprof.capture.turns import DONE, Delay, Turns, turn_window
+from pinprof.trace.run import PLAIN, SETTLING
+
+
+@contextmanager
+def pipes() -> Iterator[tuple[int, int, int, int]]:
+    both = (*os.pipe(), *os.pipe())
+    try:
+        yield both
+    finally:
+        for descriptor in both:
+            os.close(descriptor)
+
+
+def test_a_program_waits_before_each_turn_and_in_the_end() -> None:
+    journal, delays = Journal(Clock), list[int]()
+    journal.begin(with_step=True)
+    with pipes() as (asked, go, told, tell):
+        os.write(go, b"ggg")
+        seen = []
+        for progress in turn_window(journal, Turns.from_text(f"{asked},{tell},1,2,2"), delays):
+            seen.append(progress.window)
+            journal.end_step(progress.window)
+            journal.resume()
+        assert os.read(told, 9) == 3 * DONE
+    assert seen == [SETTLING, PLAIN, PLAIN] * 2
+    assert journal.log().windows == ((SETTLING, 1), (PLAIN, 2), (SETTLING, 1), (PLAIN, 2))
+    assert len(delays) == 4
+
+
+def test_where_nobody_gives_turns_it_goes_on() -> None:
+    asked, go = os.pipe()
+    os.close(go)
+    Turns(asked, asked, 1, 1, 1).wait()  # what it reads from is closed at the other end, and cannot be written to
+    os.close(asked)
+    Turns(asked, asked, 1, 1, 1).wait()
+
+
+def test_text_that_says_no_turns_is_refused() -> None:
+    for text in ("", "1,2,3", "a,b,c,d,e"):
+        with pytest.raises((TypeError, ValueError)):
+            Turns.from_text(text)
+
+
+def test_the_delay_only_grows() -> None:
+    delay = Delay()
+    seen = [delay.now_ns() for _ in range(5)]
+    delay.close()
+    assert all(before <= after for before, after in pairwise(seen))

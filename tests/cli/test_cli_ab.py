@@ -1,0 +1,224 @@
+"""`pinprof ab` and `pinprof bisect`: what they compare, print and return; the measurement is replaced."""
+
+import subprocess
+from collections.abc import Callable, Sequence
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import invoke, is_one_line_error
+from fitting import fitting
+
+from pinprof.ab import Bounds, Contest, Program, Wishes
+from pinprof.ab.duel import fight
+from pinprof.ab.measuring import Pair
+from pinprof.ab.recorded import Recorded
+from pinprof.ab.times import Timed
+from pinprof.errors import MeasureError
+
+Speeds = Callable[[Program], float]
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of five revisions, whose script says how long its step takes; the working folder."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    for number, step in enumerate((100, 100, 100, 120, 120)):
+        (tmp_path / "train.py").write_text(f"{step} {number}\n")
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-q", "-m", f"Change {number}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written_in(program: Program) -> float:
+    """Return the time of the step that the script of a version says."""
+    return float((program.folder / program.words[0]).read_text().split()[0])
+
+
+class Fake:
+    """Stands for `contest` and `record`: each pair takes a minute, and the ratio scatters by a part of a percent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, speed: Speeds = written_in, scatter: float = 0.001) -> None:
+        self.speed, self.scatter = speed, scatter
+        self.programs: list[tuple[Program, Program]] = []
+        self.wishes: list[Wishes] = []
+        monkeypatch.setattr("pinprof.ab.contest", self.contest)
+        monkeypatch.setattr("pinprof.ab.record", self.record)
+
+    def contest(self, programs: tuple[Program, Program], wishes: Wishes, **_: Any) -> Contest:
+        self.programs.append(programs)
+        self.wishes.append(wishes)
+        steps = [1e6 * self.speed(program) for program in programs]
+        number = 0
+
+        def measure(first: int) -> Pair:
+            nonlocal number
+            number += 1
+            difference = log(steps[1] / steps[0]) + (-1) ** number * self.scatter * ((number - 1) // 2 % 4 + 1)
+            return Pair(first, (steps[0], steps[1]), (steps[0], steps[1]), difference, difference)
+
+        duel = fight(measure, Bounds(wishes.bounds.limit, 30 * 60), clock=lambda: 60.0 * number)
+        first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
+        return Contest(programs, (first[0], first[1]), "steps", "", duel)
+
+    def record(self, _made: Contest, _options: Sequence[str], _folder: Path, *_: Any) -> Recorded:
+        return Recorded(None, "the program was not recorded", (), ())
+
+
+@pytest.fixture
+def fake(project: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    return Fake(monkeypatch)
+
+
+def test_a_slower_working_tree_fails_the_gate(project: Path, fake: Fake) -> None:
+    (project / "train.py").write_text("150 \n")
+    result = invoke("ab", "--json", "ab.json", "--no-trace", "--", "train.py", "--lr", "1")
+    assert result.exit_code == 1
+    assert "25.0 % slower (" in result.stdout
+    before, after = fake.programs[0]
+    assert before.words == ("train.py", "--lr", "1")
+    assert after.name == "working tree"
+    assert after.folder == project
+    assert not before.folder.exists()  # the worktree has gone
+    document = fitting((project / "ab.json").read_text())
+    assert document["schema"] == "pinprof.ab/1"
+    assert (document["verdict"], document["too_slow"]) == ("slower", True)
+    assert document["range"][0] < document["ratio"] < document["range"][1]
+    assert document["causes_reason"] == "not recorded"
+
+
+def test_a_faster_version_passes(project: Path, fake: Fake) -> None:
+    result = invoke("ab", "--base", "HEAD~1", "--against", "other.py", "--", "train.py")
+    assert is_one_line_error(result)
+    (project / "train.py").write_text("60 \n")
+    result = invoke("ab", "--base", "HEAD~2", "--no-trace", "--", "train.py")
+    assert result.exit_code == 0
+    assert "40.0 % faster" in result.stdout
+    assert fake.wishes[0].bounds.limit == 0.02
+
+
+def test_no_difference_passes_and_a_slow_down_within_the_limit_too(project: Path, fake: Fake) -> None:
+    (project / "train.py").write_text("120 other\n")
+    result = invoke("ab", "--no-trace", "--", "train.py")
+    assert result.exit_code == 0
+    assert "No difference above 2 %" in result.stdout
+    (project / "train.py").write_text("122\n")
+    result = invoke("ab", "--no-trace", "--limit-percent", "10", "--", "train.py")
+    assert result.exit_code == 0
+    assert "No difference above 10 %" in result.stdout
+
+
+def test_what_cannot_be_told_is_neither_passed_nor_failed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Fake(monkeypatch, scatter=0.1)
+    (project / "train.py").write_text("123\n")
+    result = invoke("ab", "--no-trace", "--", "train.py")
+    assert result.exit_code == 2
+    assert "Cannot tell" in result.stdout
+    assert "--minutes" in result.stdout
+
+
+def test_a_recording_that_fails_is_told_and_does_not_change_the_verdict(project: Path, fake: Fake) -> None:
+    (project / "train.py").write_text("150\n")
+    result = invoke("ab", "--", "train.py")
+    assert result.exit_code == 1
+    assert "unknown: the program was not recorded" in result.stdout
+
+
+def test_a_patch_is_compared_with_the_revision_without_it(project: Path, fake: Fake) -> None:
+    (project / "train.py").write_text("240 4\n")
+    patch = subprocess.run(["git", "diff"], cwd=project, capture_output=True, text=True, check=True).stdout
+    git(project, "checkout", "-q", ".")
+    (project / "slow.diff").write_text(patch)
+    result = invoke("ab", "--patch", "slow.diff", "--no-trace", "--", "train.py")
+    assert result.exit_code == 1
+    assert "100.0 % slower" in result.stdout
+    assert "with slow.diff" in fake.programs[0][1].name
+
+
+def test_two_commands_need_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake(monkeypatch, lambda program: float(program.words[-1]))
+    monkeypatch.chdir(tmp_path)
+    result = invoke("ab", "--against", "train.py '100'", "--no-trace", "--step-marker", "train", "--", "train.py", "90")
+    assert result.exit_code == 0
+    assert fake.programs[0][0].words == ("train.py", "100")
+    assert fake.wishes[0].options == ("--step-marker", "train")
+
+
+def test_files_that_git_does_not_know_are_named(project: Path, fake: Fake) -> None:
+    (project / "new.py").write_text("")
+    result = invoke("ab", "--no-trace", "--", "train.py")
+    assert "not in HEAD, because git does not know them: new.py" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--", "train.py"], "the same as HEAD"),
+        (["--base", "v9", "--", "train.py"], "git knows no such revision"),
+        (["--patch", "none.diff", "--", "train.py"], "no such patch"),
+        ([], "Missing argument"),
+        (["--limit-percent", "0", "--", "train.py"], "limit-percent"),
+        (["--json", "train.py", "--", "train.py"], "exists already"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(project: Path, fake: Fake, words: list[str], why: str) -> None:
+    result = invoke("ab", *words)
+    assert is_one_line_error(result)
+    assert why in result.stderr
+    assert fake.programs == []
+
+
+def test_a_folder_without_git_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    result = invoke("ab", "--", "train.py")
+    assert is_one_line_error(result)
+    assert "--against" in result.stderr
+
+
+def test_a_version_that_fails_is_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Program) -> float:
+        raise MeasureError("HEAD: the program failed with exit status 1: no data")
+
+    Fake(monkeypatch, fails)
+    (project / "train.py").write_text("150\n")
+    result = invoke("ab", "--", "train.py")
+    assert is_one_line_error(result)
+    assert "no data" in result.stderr
+    assert (
+        subprocess.run(["git", "worktree", "list"], cwd=project, capture_output=True, check=True).stdout.count(b"\n")
+        == 1
+    )
+
+
+# ---------------------------------------------------------------- bisect
+
+
+def test_bisect_names_the_revision_that_made_it_slower(project: Path, fake: Fake) -> None:
+    result = invoke("bisect", "HEAD~4", "HEAD", "--json", "found.json", "--", "train.py")
+    assert result.exit_code == 0
+    assert "Change 3" in result.stdout.splitlines()[0]
+    assert "20.0 % slower" in result.stdout.splitlines()[1]
+    document = fitting((project / "found.json").read_text())
+    assert (document["schema"], document["subject"]) == ("pinprof.bisect/1", "Change 3")
+    assert [wish.bounds.limit for wish in fake.wishes[:2]] == pytest.approx([0.02, 0.1], abs=0.01)
+
+
+def test_bisect_without_a_slow_down_names_none(project: Path, fake: Fake) -> None:
+    result = invoke("bisect", "HEAD~4", "HEAD~2", "--", "train.py")
+    assert result.exit_code == 2
+    assert "Cannot tell which revision" in result.stdout
+
+
+def test_bisect_of_nothing_is_one_line(project: Path, fake: Fake) -> None:
+    result = invoke("bisect", "HEAD", "HEAD~1", "--", "train.py")
+    assert is_one_line_error(result)
+    assert "must be an ancestor" in result.stderr
