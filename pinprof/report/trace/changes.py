@@ -36,6 +36,8 @@ def chosen(findings: Findings, profile: Profile) -> list[Finding]:
     first = [] if of_verdict is None else [findings[of_verdict]]
     ordered = first + [each for place, each in enumerate(findings) if place != of_verdict]
     worth = [finding for finding in ordered if _brings(finding) >= WORTH * step]
+    if any(finding.rule.id == BLOCKING_COPIES for finding in worth[:MOST]):
+        worth = [finding for finding in worth if finding.rule.id != UNPINNED_BATCHES]  # its line tells that, too
     joint = findings.joint.saving_ns if findings.joint else 0.0
     return (worth or (ordered if joint >= WORTH * step > 0 else []))[:MOST]
 

@@ -151,3 +151,11 @@ def test_what_comes_next_makes_the_first_change(tmp_path: Path) -> None:
 
 def test_a_finding_without_a_line_says_what_was_seen(tmp_path: Path) -> None:
     assert "the host runs no op and no call for 1.28 ms per step" in text_of(detector(), tmp_path)
+
+
+def test_a_blocking_copy_of_batches_that_are_not_pinned_is_told_with_how_to_pin_them() -> None:
+    analysis = analysis_of(TRACES / "runs" / "images.before.json.gz")
+    assert {"PIN102", "PIN104"} <= {finding.rule.id for finding in analysis.findings}
+    text = to_text(analysis.profile, analysis.findings, width=200)
+    assert "→ Add non_blocking=True, from pinned memory: DataLoader(..., pin_memory=True) (PIN104)" in text
+    assert "batches that are not pinned" not in text, "it is told already"
