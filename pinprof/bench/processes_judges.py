@@ -65,7 +65,7 @@ def reaches_the_link(of: Measured) -> Judgement:
     link = of.bench.machine.link
     said = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in best)
     if link is None:
-        return Judgement("unknown", f"{said}; the driver does not tell the generation and width of the link")
+        return Judgement("unknown", f"{said}; the driver does not say the generation and width of the link")
     said += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} are usual"
     if any(figure.low > link.theoretical for figure in best):
         return Judgement("unknown", f"{said}: the link is faster than the driver reports")

@@ -645,7 +645,7 @@ def test_a_difference_within_the_spread_is_told_with_the_spread() -> None:
 
 def test_a_hazard_that_did_not_show_may_all_the_same() -> None:
     text = judged("E5", "Values", count("read at once", "wrong", 0, 100)).text
-    assert text == "did not show in 100 tries on this machine; it may all the same"
+    assert text == "did not show in 100 tries on this machine; it may still happen"
 
 
 def test_a_link_that_the_driver_does_not_report_leaves_the_claim_open() -> None:
