@@ -28,7 +28,7 @@ LINES_WINDOW = (
 )
 """What to do about gaps in pinprof's own recordings: its options left them out."""
 UNMATCHED = (
-    "pinprof recorded lines, but not of these waits, or several lines may have called them: record more steps "
+    "pinprof recorded lines, but none for these waits, or several lines may have called them: record more steps "
     "(--steps, --watch-steps)"
 )
 """What to do about waits in pinprof's own recordings whose ops ran at none of the recorded lines for certain."""
