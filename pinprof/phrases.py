@@ -44,21 +44,21 @@ WAITING = {
 
 IDLE = {
     "host_wait": "waits for launches",
-    "sync_bubble": "waits while the host waits for it",
-    "kernel_wait": "has work queued, and waits to start it",
+    "sync_bubble": "has no work after a host wait",
+    "kernel_wait": "has work queued that cannot start yet",
     "input_wait": "waits for the next batch",
     "communication_wait": "waits while the host is in a collective",
-    "other": "is idle, and nothing tells why",
+    "other": "is idle for an unknown reason",
 }
 """What the GPU does while it is idle, to follow "the GPU"."""
 
 SLOW = {
     "launch": "the GPU waits for launches",
     "python": "the GPU waits for Python code",
-    "sync": "the host waits for the GPU, which then has nothing to do",
+    "sync": "the host waits for the GPU, which then runs out of work",
     "copy": "copies take time that no kernel hides",
     "input": "the step waits for the next batch",
-    "communication": "the GPUs wait for each other, or transfer",
+    "communication": "collectives take the time: they transfer, or wait for other ranks",
     "allocation": "the host waits while memory is allocated or freed",
     "irregular": "some steps take longer than the others",
     "host": "the GPU waits for the host",

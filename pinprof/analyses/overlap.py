@@ -12,9 +12,11 @@ SENTENCES = {
     "same_stream": "the copy is on the stream of the kernels around it, so they run one after the other",
     "no_kernels_to_overlap": "no kernel was queued that could have run beside it",
     "launched_late": "it was launched too late: the kernels that it could hide behind had ended",
-    "other": "none of the known reasons",
-    "end_of_recording": "it ran on after the last recorded kernel, and the next ones, which would hide it as they hid "
-    "those before it, are not in the trace: it counts neither in shares nor per step",
+    "other": "no known reason",
+    "end_of_recording": (
+        "it ran after the last recorded kernel: the trace lacks the next kernels, which would hide it. It counts "
+        "neither in shares nor per step"
+    ),
 }
 """Why a copy is exposed, in the words that all reports share."""
 REASONS = tuple(SENTENCES)

@@ -95,7 +95,7 @@ def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
     pageable, pinned, pinning = found
     cost = f"to pin {size_of(result)} costs {shown(pinning)}"
     if order(pinned, pageable) != "less":
-        text = f"Do not pin for copies of this size: {cost}, and no copy is faster for it."
+        text = f"Do not pin for copies of this size: {cost}, and no copy gets faster."
         yield Advice("pinning_paid_after", text, None, "copies")
         return
     saved = pageable.median - pinned.median
@@ -125,7 +125,7 @@ def _pin_then_copy(bench: Bench) -> Iterator[Advice]:
     do = {
         "more": "Write x.to(device), not x.pin_memory().to(device)",
         "less": "x.pin_memory().to(device) is faster than x.to(device)",
-        "same": "x.pin_memory().to(device) brings nothing over x.to(device)",
+        "same": "x.pin_memory().to(device) is no faster than x.to(device)",
         "unsure": "Whether x.pin_memory().to(device) is faster than x.to(device) is not sure",
     }[relation]
     figures = " and for many tensors ".join(f"{shown(pair[0])} against {shown(pair[1])}" for pair in both)
@@ -152,7 +152,7 @@ def _side_stream(bench: Bench) -> Iterator[Advice]:
     elif relation == "more":
         text = f"Leave copies on the default stream: {than}{hidden}."
     else:
-        text = f"A side stream brings nothing that can be told here: {than}{hidden}."
+        text = f"A side stream brings no measurable gain here: {than}{hidden}."
     yield Advice("side_stream", text, _rounded(ratio), "times as fast")
 
 
@@ -207,14 +207,15 @@ def _link(bench: Bench) -> Iterator[Advice]:
     ways = ", ".join(f"{figure.name.split()[0]} {rate(figure.median)}" for figure in best)
     link = bench.machine.link
     if link is None:
-        text = f"Pinned copies reach {ways}; the driver does not tell what the link could carry."
+        text = f"Pinned copies reach {ways}; the driver does not say what the link could carry."
         yield Advice("link_reached", text, None, "of the link")
         return
     share = reached.median / link.theoretical
-    text = f"Pinned copies reach {ways} of the {rate(link.theoretical)} of {link.name}; {rate(link.usual)} are usual."
+    text = f"Pinned copies reach {ways} of the {rate(link.theoretical)} of {link.name}; {rate(link.usual)} is usual."
     if share > 1:
         text = (
-            f"Pinned copies reach {ways}, more than {link.name} carries: the driver reports the link as it is at rest."
+            f"Pinned copies reach {ways}, more than {link.name} carries: the driver reports the slower speed of an "
+            "idle link."
         )
     yield Advice("link_reached", text, _rounded(share), "of the link")
 

@@ -70,7 +70,7 @@ ARTICLES = {
                 "How data get to the GPU can make or break the performance of training",
                 (ARTICLE,),
                 less("pinned, non_blocking", "pageable, blocking"),
-                differs="it turns on how long the copy is beside the rest of the step",
+                differs="it depends on how long the copy is beside the rest of the step",
             ),
             Claim(
                 "In a plain loop over the loader transfers so overlap with computation",
@@ -166,7 +166,7 @@ ARTICLES = {
                 "And of larger batches",
                 (OURS,),
                 _cost_time(", larger"),
-                differs="it turns on how long the GPU stands still until the host has launched again",
+                differs="it depends on how long the GPU stands still until the host has launched again",
             ),
             Claim(
                 "They undo the overlap of the asynchronous copies, of small batches and of larger ones",

@@ -139,7 +139,7 @@ def _extreme(chosen: Figure, others: Sequence[Figure], wanted: Order) -> Judgeme
     if any(relation in {"less", "more"} and relation != wanted for relation in relations):
         return Judgement("refuted", said)
     alike = [other.name for other, relation in zip(others, relations, strict=True) if relation != wanted]
-    return Judgement("depends", f"{said}; not to be told from {' and '.join(alike)}")
+    return Judgement("depends", f"{said}; no clear difference from {' and '.join(alike)}")
 
 
 def hidden(name: str) -> Judge:
@@ -164,7 +164,7 @@ def wrong(name: str) -> Judge:
         figure = of(name)
         if figure.median > 0:
             return Judgement("confirmed", _wrong(figure))
-        return Judgement("depends", f"did not show in {figure.runs} tries on this machine; it may all the same")
+        return Judgement("depends", f"did not show in {figure.runs} tries on this machine; it may still happen")
 
     return judge
 

@@ -48,7 +48,7 @@ OF_PROCESSES = {
                 f"the first copy of a process has the first use of CUDA in it, and {ARRIVES}",
             ),
             Claim(
-                "What comes first is slow, pinned or not: the 80 times were the first use of CUDA",
+                "The first copy is slow, pinned or not: the 80 times were the first use of CUDA",
                 (OURS,),
                 was_first_use,
             ),
@@ -83,7 +83,7 @@ OF_PROCESSES = {
                 "13.7 against 13.5 and 13.8 against 13.6 ms: 1.01 times",
             ),
             Claim(
-                "It is the object that makes it slow: sent bare the tensor is faster",
+                "The object makes it slow: sent bare, the tensor is faster",
                 (PROCESSES,),
                 less("pinned, sent bare", "pinned, sent to the child"),
                 "bare 12.9 and 13.0 ms (E11)",
@@ -97,7 +97,7 @@ OF_PROCESSES = {
                 ),
             ),
             Claim(
-                "Pinned in the child itself it is faster than what was sent",
+                "Pinned in the child itself, it is faster than the tensor that was sent",
                 (OURS,),
                 less("pinned in the child itself", "pinned, sent to the child"),
             ),
@@ -124,7 +124,7 @@ OF_PROCESSES = {
                 "Copies of pinned memory have more than twice the rate of pageable ones",
                 (PROCESSES,),
                 more_than_twice,
-                differs="it turns on the link, and on how fast the host stages",
+                differs="it depends on the link, and on how fast the host stages",
             ),
             Claim(
                 "Copies of pinned memory reach the rate of the link",
@@ -150,7 +150,7 @@ OF_PROCESSES = {
                 differs="of small copies the time to start decides, of large ones the rate",
             ),
             Claim(
-                "The rates turn on the host's board, CPU and chipset, and on the GPU",
+                "The rates depend on the host's board, CPU and chipset, and on the GPU",
                 (PROCESSES,),
                 turns_on_the_machine,
                 "NVS 4200M",
@@ -159,7 +159,7 @@ OF_PROCESSES = {
                 "The GPU reaches its own memory at a much higher rate than the host's",
                 (ARTICLE,),
                 own_memory_is_faster,
-                differs="it turns on the link and the GPU's memory; here more than twice is much higher",
+                differs="it depends on the link and the GPU's memory; here more than twice is much higher",
             ),
             Claim(
                 "Pinned memory makes copies more predictable",
@@ -197,7 +197,7 @@ OF_PROCESSES = {
     "E15": Experiment(
         "E15",
         "pinned_limits",
-        "what pinned memory costs by size, what comes of asking for too much, and what the host does beside it",
+        "what pinned memory costs by size, what happens if too much is asked for, and what it costs other host work",
         (
             Claim(
                 "A pinned allocation may fail, and the error can be handled",
@@ -205,11 +205,13 @@ OF_PROCESSES = {
                 answers({"too much raises an error": True, "the GPU works after it": True}),
             ),
             Claim(
-                "To pin too much memory makes the machine slower",
+                "Pinning too much memory makes the machine slower",
                 (PROCESSES, TUTORIAL),
                 less("host copy, nothing pinned", "host copy, much pinned"),
-                differs="while enough memory is left, nothing is slower; how much is too much, the text says, only the "
-                "machine's own work can tell",
+                differs=(
+                    "while enough memory is left, nothing is slower; the text says that only the machine's own work "
+                    "shows how much is too much"
+                ),
             ),
             Claim(
                 "Each pin_memory() gets its memory anew, by cudaHostAlloc",

@@ -65,8 +65,8 @@ def reaches_the_link(of: Measured) -> Judgement:
     link = of.bench.machine.link
     said = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in best)
     if link is None:
-        return Judgement("unknown", f"{said}; the driver does not tell the generation and width of the link")
-    said += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} are usual"
+        return Judgement("unknown", f"{said}; the driver does not say the generation and width of the link")
+    said += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} is usual"
     if any(figure.low > link.theoretical for figure in best):
         return Judgement("unknown", f"{said}: the link is faster than the driver reports")
     least, most = min(figure.low for figure in best), max(figure.high for figure in best)

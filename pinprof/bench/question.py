@@ -57,7 +57,7 @@ QUESTIONS = (
                 differs="the kernels wait on the stream behind the copy; the host does not",
             ),
             Claim(
-                "The next batch's copy is not asked for before the output is computed",
+                "The next batch's copy is not requested before the output is computed",
                 (QUESTION,),
                 _waits_for_the_output,
                 differs="the host launches and goes on: it runs ahead of the GPU",
@@ -79,7 +79,7 @@ QUESTIONS = (
                 "Pinned memory and non_blocking can be used to overlap transfers with computation",
                 (ARTICLE, ANSWER),
                 hidden("overlapped, prefetcher"),
-                differs="they can, from a side stream: it turns on what else the GPU has to do",
+                differs="they can, from a side stream: it depends on what else the GPU has to do",
             ),
             Claim(
                 "So in that loop non_blocking copies overlap with computation",
@@ -91,7 +91,7 @@ QUESTIONS = (
                 "A prefetcher on a side stream hides the copy and makes the step shorter",
                 (OURS,),
                 _prefetched,
-                differs="it turns on how long the copy is beside the step",
+                differs="it depends on how long the copy is beside the step",
             ),
         ),
         sizes=(

@@ -37,7 +37,9 @@ TUTORIALS = (
                 "A copy from pinned memory is faster",
                 (TUTORIAL, ARTICLE, ANSWER, PROCESSES),
                 less("pinned.to", "pageable.to"),
-                differs="it turns on how fast one thread of the host stages a pageable copy, and the link a pinned one",
+                differs=(
+                    "it depends on how fast one thread of the host stages a pageable copy, and the link a pinned one"
+                ),
             ),
             Claim(
                 "To pin a tensor and then copy it is usually slower than to copy it",
@@ -57,10 +59,10 @@ TUTORIALS = (
                 "In rare cases to pin first is faster than the driver's copy in pieces",
                 (TUTORIAL,),
                 can_be_faster,
-                differs="it turns on the same costs; that they are rare, one machine cannot say",
+                differs="it depends on the same costs; that they are rare, one machine cannot say",
             ),
             Claim(
-                "pin_memory() holds the host: what comes behind it begins only when the tensor is pinned",
+                "pin_memory() holds the host: later work begins only when the tensor is pinned",
                 (TUTORIAL,),
                 less("pinned.to", "pageable.pin_memory().to"),
                 differs="where many threads of the host pin, it takes little beside the copy",
@@ -98,11 +100,11 @@ TUTORIALS = (
                 "Of many small tensors, non_blocking copies and one synchronize are faster",
                 (TUTORIAL,),
                 less("non_blocking, one synchronize", "blocking"),
-                differs="it turns on what a wait costs the host beside what a launch costs it",
+                differs="it depends on what a wait costs the host beside what a launch costs it",
             ),
             Claim("The host waits once instead of once per tensor", (TUTORIAL,), one_wait),
             Claim(
-                "A blocking copy is the same asynchronous copy with a wait behind it",
+                "A blocking copy is the same asynchronous copy with a wait after it",
                 (TUTORIAL,),
                 same_call,
                 "profiles: cudaMemcpyAsync in both, cudaStreamSynchronize in the blocking one",
@@ -127,7 +129,7 @@ TUTORIALS = (
                 (TUTORIAL,),
                 extreme("pin and copy, blocking", STRATEGIES, "more"),
                 "its bars; no sentence says so",
-                differs="it turns on what it costs to pin, against what the driver's staging costs",
+                differs="it depends on what it costs to pin, against what the driver's staging costs",
             ),
             Claim(
                 "Pinned beforehand and non_blocking is the best of six",
@@ -146,7 +148,7 @@ TUTORIALS = (
                 "How much it gains varies with the number and size of the tensors",
                 (TUTORIAL,),
                 gain_varies,
-                differs="it turns on what a wait costs beside the copy that is waited for",
+                differs="it depends on what a wait costs beside the copy that is waited for",
             ),
             Claim(
                 "To pin in the main thread undoes much of that gain: no faster than to leave it to the driver",
@@ -158,7 +160,7 @@ TUTORIALS = (
                 "The tutorial's conclusions hold on other systems too: what is faster there is faster here",
                 (TUTORIAL,),
                 ranks_alike,
-                differs="it turns on what one thread stages, what the host pins and what the link copies in a second",
+                differs="it depends on what one thread stages, what the host pins and what the link copies in a second",
             ),
         ),
         PUBLISHED_STRATEGIES,
@@ -188,7 +190,7 @@ TUTORIALS = (
                 "Of code that comes to the GPU kernel by kernel, transfers may take most of the time",
                 (ARTICLE,),
                 takes_longer_than_kernels,
-                differs="it turns on how many kernels use what was copied",
+                differs="it depends on how many kernels use what was copied",
             ),
             Claim(
                 "On the default stream a copy and kernels take turns", (TUTORIAL,), in_turn, "two traces of the four"
@@ -254,7 +256,7 @@ TUTORIALS = (
     Experiment(
         "E6",
         "early_write",
-        "a source overwritten on the host right after its copy to the GPU was queued, before or behind a long kernel",
+        "a source overwritten on the host right after its copy to the GPU was queued, before or after a long kernel",
         (
             Claim(
                 "What is written into a pinned source right after a non_blocking copy may reach the GPU",
@@ -263,7 +265,7 @@ TUTORIALS = (
                 "within two tries",
                 "here it is a race of the host's write with the copy",
             ),
-            Claim("It does so if the copy is queued behind a kernel", (OURS,), wrong("pinned source")),
+            Claim("It does so if the copy is queued after a kernel", (OURS,), wrong("pinned source")),
             Claim(
                 "With a pageable source it never does",
                 (TUTORIAL,),
@@ -301,7 +303,7 @@ TUTORIALS = (
                 "It is faster than plain copies, non_blocking or not",
                 (TUTORIAL,),
                 all_less(("pin in threads then copy", "non_blocking"), ("pin in threads then copy", "blocking")),
-                differs="it turns on what four threads pin in a second, against what the driver stages",
+                differs="it depends on what four threads pin in a second, against what the driver stages",
             ),
             Claim(
                 "TensorDict.to(non_blocking_pin=True) with four threads is the fastest of its ways",
@@ -312,19 +314,19 @@ TUTORIALS = (
                     "less",
                 ),
                 "302 ms against 317 to 397 ms",
-                "it turns on what four threads pin in a second; measured only where tensordict is installed",
+                "it depends on what four threads pin in a second; measured only where tensordict is installed",
             ),
             Claim(
                 "Of small tensors, threads that pin gain less: they may cost more than they bring",
                 (TUTORIAL,),
                 gains_less("small"),
-                differs="it turns on what a thread costs to be given work",
+                differs="it depends on what a thread costs to be given work",
             ),
             Claim(
                 "Of few tensors, threads that pin gain less",
                 (TUTORIAL,),
                 gains_less("few"),
-                differs="it turns on what a thread costs to be given work",
+                differs="it depends on what a thread costs to be given work",
             ),
         ),
         (

@@ -112,7 +112,7 @@ def gain_varies(of: Measured) -> Judgement:
     if max(least for least, _ in gains) > min(most for _, most in gains):
         return Judgement("confirmed", said)
     same = len(middles) == len(pairs) and max(middles) <= (1 + SAME) * min(middles)
-    return Judgement("refuted" if same else "depends", f"{said}; the spreads have something in common")
+    return Judgement("refuted" if same else "depends", f"{said}; the spreads overlap")
 
 
 def _could(of: Measured, case: str) -> tuple[float, float]:

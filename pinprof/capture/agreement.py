@@ -25,7 +25,7 @@ LOST = RuntimeError, ValueError
 CONNECT_S = 10.0
 LOOK_S = 0.05
 """How often to look whether the other ranks have written their traces."""
-NO_STORE = "the ranks have no store of torch.distributed in common, so nothing but their count of steps aligns them"
+NO_STORE = "the ranks share no store of torch.distributed, so only their step counts align them"
 
 Connect = Callable[[], "Store | None"]
 

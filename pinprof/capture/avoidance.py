@@ -21,10 +21,10 @@ def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, Non
     while (coming := expected(journal.log())) is not None and coming.ahead < steps:
         comes_back = f"{coming.reason} comes back every {coming.every} steps"
         if coming.every <= steps:
-            journal.unavoidable = f"{comes_back}, and {steps} are needed"
+            journal.unavoidable = f"{comes_back}, and the recording needs {steps}"
             return
         if waited == MOST_STEPS or time.monotonic() - start >= MOST_SECONDS:
-            journal.unavoidable = f"{comes_back}, and to wait for others took too long"
+            journal.unavoidable = f"{comes_back}, and waiting for steps without it took too long"
             return
         waited += 1
         yield Progress("regular", waited, MOST_STEPS)

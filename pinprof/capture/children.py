@@ -143,7 +143,9 @@ def _noting_line(system: Callable[[Any], int]) -> Callable[[Any], int]:
 
 def _note_unfollowed(line: str, why: str) -> None:
     if _orders is not None and may_train(line):
-        Notes(_orders.notes).remark(f"Not followed: {line} ({why}); run pinprof on it, or start it by a list of words")
+        Notes(_orders.notes).remark(
+            f"Not followed: {line} ({why}); run pinprof on it, or start it with a list of arguments"
+        )
 
 
 def _orders_for_child() -> Orders | None:

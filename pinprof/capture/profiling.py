@@ -284,7 +284,7 @@ class Recording:
         self._boundaries.close()
         if self.recorded_steps and not self._stored:
             self._stored = True
-            with as_capture_error("what the run was could not be stored"):
+            with as_capture_error("the record of the run could not be stored"):
                 store(self.path, {RUN_KEY: log})
         elif not self.recorded_steps and self.stretch.write():
             self.marker = self.stretch.marker

@@ -88,7 +88,7 @@ class TrainingRecording:
             return recording.why_nothing_recorded()
         lines = [f"recorded {counted(steps, 'step')}; next: pinprof report {shlex.quote(str(recording.path))}"]
         if self._validations:
-            lines.append("validation ran between timed or recorded steps, so these steps read too long")
+            lines.append("validation ran between timed or recorded steps, so these steps appear too long")
         return "\npinprof: ".join(lines)
 
 

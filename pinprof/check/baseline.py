@@ -209,7 +209,7 @@ def remarks_on(
 ) -> Iterator[str]:
     """Yield in words what makes a baseline less fit for traces; `matched` are their counterparts in it."""
     if baseline.pinprof_version != VERSION:
-        yield f"it is of pinprof {baseline.pinprof_version}, this is {VERSION}: figures may be of another kind"
+        yield f"it is of pinprof {baseline.pinprof_version}, this is {VERSION}: figures may mean something else"
     left = [trace.path for trace in baseline.traces if not any(trace is before for before in matched)]
     if left:
         yield f"its {', '.join(left)} {'are' if len(left) > 1 else 'is'} compared with nothing"
@@ -231,7 +231,7 @@ def _unlike(now: TraceFigures, before: BaselineTrace) -> Iterator[str]:
         return
     kernels = before.events.kernel / before.steps.count
     if max(kernels, now.kernels) > TIMES_THE_KERNELS * min(kernels, now.kernels):
-        yield f"whose steps have {kernels:,.0f} kernels, not {now.kernels:,.0f}: is it of this program?"
+        yield f"whose steps have {kernels:,.0f} kernels, not {now.kernels:,.0f}: is it the same program?"
 
 
 def figure_before(key: str, before: BaselineTrace, now: Bounded) -> Bounded:

@@ -10,7 +10,7 @@ from pinprof.cli.terminal import check_outputs, fail, force_option, progress, sa
 # ruff: noqa: PLC0415
 
 
-@click.command(short_help="Measure on this machine what texts claim about copies to the GPU.")
+@click.command(short_help="Check published claims about copies to the GPU on this machine.")
 @click.option("--only", metavar="LIST", help="Run only these, by number or name: E1,E4 or copy_overlap.")
 @click.option(
     "--quick", is_flag=True, help="Run smaller sizes in one round: within a minute, but with a less reliable spread."
@@ -19,7 +19,7 @@ from pinprof.cli.terminal import check_outputs, fail, force_option, progress, sa
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts.")
 @force_option
 def bench(only: str | None, json_file: str | None, html_file: str | None, *, quick: bool, force: bool) -> None:
-    """Run the fifteen experiments on this machine's GPU: what texts claim about copies, and what is true here.
+    """Check published claims about copies with fifteen experiments on this machine's GPU.
 
     pinprof times each experiment repeatedly after a warm-up, in up to seven rounds, each in a new process; then it
     records some as traces. If one fails, the others still run. All take about five minutes on an H200, or one minute

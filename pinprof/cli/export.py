@@ -35,7 +35,7 @@ def export(trace: str, output: str, *, force: bool) -> None:
     \b
       findings   each where it is at its worst, with what fixing it saves
       steps      also where Perfetto leaves out the marks of the profiler
-      stalls     of each host thread, by cause, with line, drain, own copy and overhead; an arrow leads
+      stalls     of each host thread, by cause, with the line and what the host waited for; an arrow leads
                  to the awaited GPU work
       bubbles    idle time of the GPU after a stall, and which stall
       idle       all idle time of the GPU, by cause
@@ -90,7 +90,7 @@ def _export(file: str, name: str, output: str) -> None:
     for sentence in said:
         say(sentence[:1].upper() + sentence[1:])
     if text.cut:
-        say("The trace ends too early: the export ends after its last whole event")
+        say("The trace ends too early: the export stops after its last complete event")
 
 
 def _naming(name: str, text: Iterable[bytes]) -> Iterator[bytes]:

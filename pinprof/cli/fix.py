@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     "places",
     metavar="FILE:LINE",
     multiple=True,
-    help="Only changes for this place, or of it (may be repeated); the end of a path is enough.",
+    help="Only changes for or at this place (may be repeated); the end of a path is enough.",
 )
 @click.option(
     "--changes-numbers",
     is_flag=True,
-    help="Also changes after which the program computes other numbers: TF32, workers of a DataLoader, gradients that "
-    "are given back instead of set to zero.",
+    help=(
+        "Also make changes after which the program computes different numbers: TF32, DataLoader workers, gradients "
+        "set to None instead of zero."
+    ),
 )
 @click.option("--json", "json_file", metavar="FILE", help="Also write the changes as JSON; - prints only the JSON.")
 @machine_option
@@ -54,13 +56,13 @@ def fix(  # noqa: PLR0913  options of one command
 ) -> None:
     """Print diffs for the findings of a TRACE whose change is mechanical and certain, and say why not for the others.
 
-    Each diff is made on the syntax tree, so comments and layout stay. Before it stand its rule, what it is predicted to
-    save, whether the program still computes the same numbers, and when it is safe. The whole output is a patch: pipe it
-    to git apply, or let --write do it.
+    pinprof edits the syntax tree, so comments and layout stay. Above each diff it names the rule, the predicted saving,
+    whether the program still computes the same numbers, and when the change is safe. The whole output is a patch: pipe
+    it to git apply, or let --write do it.
 
-    TRACE is a recording of pinprof run: only that has the lines of the waits, and where DataLoaders and optimizers are
-    made. SCRIPT names files that are elsewhere than the trace says. Files outside of the working directory, of
-    libraries, and such as were written after the recording stay as they are.
+    TRACE must be a recording of pinprof run: only that has the lines of the waits, and where DataLoaders and optimizers
+    are made. SCRIPT names files that are not where the trace says. Files of libraries, outside of the working
+    directory, or newer than the recording stay as they are.
 
     \b
     What it changes:
@@ -115,7 +117,7 @@ def _rules(names: tuple[str, ...]) -> frozenset[str]:
     wanted = frozenset(name.upper() for name in names)
     unknown = wanted - {rule.id for rule in RULES}
     if unknown:
-        fail(f"{min(unknown)}: there is no such rule; for all of them see pinprof explain")
+        fail(f"{min(unknown)}: there is no such rule; for a list of all rules: pinprof explain")
     return wanted
 
 

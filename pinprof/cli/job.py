@@ -60,7 +60,7 @@ def _await_visible(written: "dict[int, Written]") -> None:
 
 def _say_what_is_missing(rank: int, written: "Written | None") -> None:
     if written is None:
-        say(f"Rank {rank}: has not reported within {TRACES_WITHIN_S:.0f} s that it has written its trace")
+        say(f"Rank {rank}: its trace was not ready within {TRACES_WITHIN_S:.0f} s")
     elif not written.path:
         say(f"Rank {rank}: recorded nothing")
     elif not written.is_here:

@@ -49,7 +49,7 @@ class _BeforeScript(click.Command):
         except click.NoSuchOption as error:
             script = next((word for word in args if word.endswith(".py")), "SCRIPT")
             raise click.UsageError(
-                f"{error.option_name} is not an option of pinprof run; the script's own come after it: "
+                f"{error.option_name} is not an option of pinprof run; options of the script come after the script: "
                 f"{ctx.command_path} {script} {error.option_name} ...",
                 ctx,
             ) from error
@@ -80,7 +80,7 @@ class _BeforeScript(click.Command):
     show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(min=0),
-    help="Record a stretch of 3 s after so many seconds of work in which nothing marks a step; 0: never.",
+    help="Record 3 s of the program after this many seconds of work without a sign of a step; 0: never.",
 )
 @click.option("--steps", default=5, show_default=True, type=click.IntRange(min=1), help="Steps to record.")
 @click.option(
@@ -88,20 +88,22 @@ class _BeforeScript(click.Command):
     default=10,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Steps to skip at least before recording.",
+    help="Skip at least this many steps before recording.",
 )
 @click.option(
     "--max-warmup",
     default=100,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Steps to wait at most until their time is steady.",
+    help="Wait at most this many steps for a steady step time.",
 )
 @click.option(
     "--plain-steps",
     type=click.IntRange(min=1),
-    help="Time so many steps without the profiler, for a script of few steps; by default 20 or more, until their mean "
-    "is precise.",
+    help=(
+        "Time this many steps without the profiler, for a script with few steps. By default 20 or more, until their "
+        "mean is precise."
+    ),
 )
 @click.option(
     "--plain-seconds",
@@ -121,15 +123,16 @@ class _BeforeScript(click.Command):
     "line_stack",
     flag_value=False,
     default=True,
-    help="Learn the lines without Python stacks: faster, but with less exact causes.",
+    help="Learn the lines without Python stacks: faster, but the causes are less exact.",
 )
 @click.option(
     "--watch-steps",
     default=200,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Steps after these windows in which waits are noticed without a profiler, for at most 30 s: they show a read "
-    "every 100 steps.",
+    help=(
+        "Watch this many more steps for waits, without a profiler, for at most 30 s: this shows a read every 100 steps."
+    ),
 )
 @click.option("--record-shapes", is_flag=True, help="Record the shapes of the ops' inputs.")
 @click.option("--memory", "profile_memory", is_flag=True, help="Record allocations.")
@@ -159,26 +162,26 @@ def run(
 ) -> None:
     """Run a training SCRIPT with ARGS as python does, record some of its steps, and report on them.
 
-    pinprof finds the steps by the batches that the script draws and by its optimizer steps; without both, by its calls
-    of backward, else by those of its outermost module; if none of these comes, it records a stretch of time. After a
-    warm-up it times steps without a profiler (the true step), until the mean of the regular ones is certain by 2 %, but
-    for 20 s at most. Then torch.profiler records a few steps (the trace), and a few more show the source line of every
-    wait. More steps at the script's own speed show which lines wait only now and then (--watch-steps). Then pinprof
-    stops the script. Options of pinprof come before SCRIPT; all options after it belong to the script.
+    Options of pinprof come before SCRIPT; all options after it belong to the script.
 
-    Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: they agree
-    through the store of the job when to begin and to stop. Rank 0 reports on itself, or with --job-report on all ranks.
+    pinprof finds the steps by the batches and the optimizer steps of the script. Without these it takes calls of
+    backward, then calls of the outermost module, and last a stretch of time. After a warm-up it times steps without a
+    profiler (the true step), until the mean of the regular steps is known to 2 %, for 20 s at most. Then torch.profiler
+    records a few steps (the trace), and a few more show the source line of every wait. Further steps at full speed
+    show which lines wait only now and then (--watch-steps). Then pinprof stops the script.
+
+    Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: through the
+    store of the job they agree when to start and stop. Rank 0 reports on itself, or with --job-report on all ranks.
     Give -o a folder that all machines share; otherwise each machine keeps its own traces.
 
     pinprof follows the processes that the script starts: torch.multiprocessing.spawn, multiprocessing, and launchers
-    and scripts that it starts as Python programs (not through a shell). Each that makes steps writes a trace of its
-    own, out.rank3.json.gz in a job, else out.child0.json.gz. pinprof stops them after their windows, all ranks at the
-    same step; the script itself goes on to its end. Then pinprof reports on all ranks.
+    and scripts that it starts as Python programs (not through a shell). Each process that makes steps writes its own
+    trace: out.rank3.json.gz in a job, else out.child0.json.gz. pinprof stops these processes after the recording, all
+    ranks at the same step; the script itself runs to its end. Then pinprof reports on all ranks.
 
-    With --guard pinprof records nothing. The script runs to its end, but slower, and pinprof reports what it does with
-    host memory that a non-blocking copy still reads or writes: in one line when it happens, and at the end with both
-    stacks and the fix. The exit status is the script's own here too. It guards the script's own process only, not those
-    that this starts.
+    With --guard pinprof records nothing. The script runs to its end, but slower. pinprof reports each use of host
+    memory that a non-blocking copy still reads or writes: in one line when it happens, and at the end with both stacks
+    and the fix. The exit status is the script's own. The guard sees only the script's own process, not its children.
 
     \b
     Examples:
@@ -388,7 +391,7 @@ WINDOW_NAMES = {
     "profiler warm-up": "starting the profiler",
     "recorded": "recording",
     "lines": "learning source lines",
-    "watch": "looking for waits that come now and then",
+    "watch": "looking for waits that come only now and then",
 }
 
 

@@ -198,8 +198,10 @@ def text_options(command: Callable[..., None]) -> Callable[..., None]:
 WAITS_BY = click.option(
     "--waits-by",
     type=click.Choice(["line", "library"]),
-    help="Print the tables, and add up waits in libraries by the line of your code that calls them, as --full does, or "
-    "by the library's function.",
+    help=(
+        "Print the tables. Add up waits in libraries by the line of your code that calls them, as --full does, or by "
+        "the library's function."
+    ),
 )
 FULL = click.option("--full", is_flag=True, help="Print all tables: the step, copies, waits, idle time, kernels, ops.")
 
@@ -208,7 +210,7 @@ def say_what_has_no_effect(job: JobOptions) -> None:
     """Name the given options of a job, which have no effect on a single file."""
     given = [f"--{name.replace('_', '-')}" for name, value in job._asdict().items() if value is not None]
     if given:
-        say(f"No effect of {' and '.join(given)}: a job has several files")
+        say(f"{' and '.join(given)}: no effect, as a job has several files")
 
 
 def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFiles, list[str]] | None":

@@ -53,12 +53,14 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 @click.option("--non-blocking", is_flag=True, help="Copies no longer block the host.")
 @click.option("--overlap-copies", is_flag=True, help="HtoD copies move one step ahead onto a stream of their own.")
 @click.option("--drop-allocs", is_flag=True, help="The program neither allocates nor frees device and pinned memory.")
-@click.option("--fused-optimizer", is_flag=True, help="One launch makes all of each optimizer's step.")
+@click.option("--fused-optimizer", is_flag=True, help="One launch does the whole step of each optimizer.")
 @click.option(
     "--cuda-graph",
     type=click.Choice(("step", "model")),
-    help="CUDA graphs make the launches of the whole step, or of forward and backward: one, or as many as waits and "
-    "copies of pageable memory cut it into (--drop-syncs all takes waits out).",
+    help=(
+        "CUDA graphs launch the whole step, or forward and backward. Waits and copies of pageable memory split it into "
+        "several graphs; --drop-syncs all removes the waits."
+    ),
 )
 @click.option("--host-speed", metavar="X", type=float, callback=_positive, help="The host is X times as fast.")
 @click.option("--gpu-speed", metavar="X", type=float, callback=_positive, help="The kernels are X times as fast.")
@@ -176,9 +178,7 @@ def _next(
         best = best_of(now, named)
         return f"pinprof whatif {shlex.join(traces)} {best[1]}" if best else f"pinprof report {shlex.join(traces)}"
     if several:
-        return (
-            "change the code, record it again, and run: pinprof whatif with the new traces, for the step as it is then"
-        )
+        return "change the code, record it again, and run pinprof whatif on the new traces: it shows the new step"
     return f"change the code, record it again, and run: pinprof verify {shlex.join(traces)} AFTER"
 
 

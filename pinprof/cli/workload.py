@@ -101,7 +101,7 @@ def _help(known: Experiment) -> str:
         f"{number}: {known.summary}.",
         *(_claim(claim) for claim in known.claims),
         f"Published: {figures}." if figures else "",
-        f"Not as in the text: {known.changed}." if known.changed else "",
+        f"Different from the text: {known.changed}." if known.changed else "",
         _lines("Cases that --record records:", known.cases),
         _lines("Examples:", [f"pinprof workload {example}" for example in examples]),
     )

@@ -17,7 +17,7 @@ def check_plain(call: cst.Call, most: int, what: str) -> None:
     if any(each.star for each in call.args):
         raise NotSure(f"the arguments of {what} come from a list or a dict; set it there")
     if sum(each.keyword is None for each in call.args) > most:
-        raise NotSure(f"{what} is given so many arguments by their position that one of them may be meant")
+        raise NotSure(f"{what} has positional arguments, and one of them may already set this")
 
 
 def with_argument(name: str, value: str) -> Remake:

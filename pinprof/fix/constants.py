@@ -30,7 +30,7 @@ def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
     if any(each.star for each in call.args) or len(positional) != 1:
         raise NotSure("its arguments are not known")
     if {each.keyword.value for each in call.args if each.keyword} - KNOWN or argument(call, "device") is None:
-        raise NotSure("its arguments are not those of a constant on a device")
+        raise NotSure("its arguments are not a constant and a device")
     values = positional[0].value
     number = _number(values)
     if number is not None:
@@ -42,7 +42,7 @@ def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
             raise NotSure("it is not made by torch.tensor() under this name, or has gradients")
         return [source.rewrite(call, "made on the GPU", _on_gpu)]
     if not _is_constant(values):
-        raise NotSure(f"{source.code(values)} is no constant; copy it from pinned memory")
+        raise NotSure(f"{source.code(values)} is not a constant; copy it from pinned memory")
     return _before_the_loop(source, call)
 
 
@@ -81,9 +81,9 @@ def _before_the_loop(source: SourceFile, call: cst.Call) -> list[Rewrite]:
     name = small.targets[0].target
     loop = source.loop(call)
     if not isinstance(name, cst.Name) or loop is None:
-        raise NotSure("the constant is not made in a loop of the same function; make it once, and pass it on")
+        raise NotSure("no loop of the same function makes the constant; make it once, and pass it on")
     if source.parent(statement) is not loop.body:
-        raise NotSure("the constant is not made in each step alike")
+        raise NotSure("not every step makes the same constant")
     uses = uses_of(source, name)
     if len(uses.set) != 1 or uses.changed:
         raise NotSure(f"{name.value} is set or changed in several places")

@@ -42,7 +42,7 @@ class Files:
         if place.line > len(source.content.splitlines()) or not source.function_fits(
             place.function or "<module>", place.line
         ):
-            raise NotSure(f"{place.function} is not at this line of the file; it is not the one that ran")
+            raise NotSure(f"this line is not in {place.function}, so this is not the file that ran")
         return source
 
     def taken(self, file: str) -> SourceFile:
@@ -60,7 +60,7 @@ class Files:
     def _take(self, file: str) -> SourceFile:
         path = self._path(file)
         if path is None:
-            raise NotSure("the file is not here; name it behind the trace")
+            raise NotSure("the file is not here; name it after the trace")
         try:
             path = path.resolve(strict=True)
             if any(part in INSTALLED for part in path.parts):
@@ -82,7 +82,7 @@ class Files:
             if sha256(content).hexdigest() != known:
                 raise NotSure("the file is not as it was recorded; record it again")
         elif not self._trace.is_file():
-            raise NotSure("the trace is no file here, so nobody knows whether the program was changed since")
+            raise NotSure("the trace is not a file here, so it is unknown whether the program has changed since")
         elif path.stat().st_mtime > self._trace.stat().st_mtime + EDITED_AFTER_S:
             raise NotSure("the file was changed after the recording; record it again")
 

@@ -22,15 +22,15 @@ def read_where_used(source: SourceFile, line: int) -> list[Rewrite]:
     read = read_at(source, line)
     small = source.statement(read.node).body[0]
     if not (isinstance(small, cst.Assign) and len(small.targets) == 1 and small.value is read.node):
-        raise NotSure("what reads the number is neither a sum nor a variable of its own")
+        raise NotSure("the number goes neither into a sum nor into a variable of its own")
     name = small.targets[0].target
     if not isinstance(name, cst.Name):
-        raise NotSure(f"{source.code(name)} is no variable of the function: who else reads it is not sure")
+        raise NotSure(f"{source.code(name)} is not a variable of the function: other code may read it")
     loop = source.loop(small)
     if loop is None:
-        raise NotSure("the number is not read in a loop of the same function")
+        raise NotSure("no loop of the same function reads the number")
     if is_seldom(source, small, loop):
-        raise NotSure("it is read every so many steps already")
+        raise NotSure("the program already reads it only every few steps")
     uses = uses_of(source, name)
     if len(uses.set) != 1 or uses.changed:
         raise NotSure(f"{name.value} is set in several places")
@@ -55,14 +55,14 @@ def cheap_first(source: SourceFile, line: int) -> list[Rewrite]:
     """Return the rewrite of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises NotSure."""
     tests = [node.test for node in walk(source.module) if isinstance(node, cst.If) and source.line(node.test) == line]
     if len(tests) != 1 or not isinstance(tests[0], cst.BooleanOperation):
-        raise NotSure("the program decides by the value in each step")
+        raise NotSure("a decision in each step depends on the value")
     test = tests[0]
     if not isinstance(test.operator, cst.And):
-        raise NotSure("the program decides by the value in each step")
+        raise NotSure("a decision in each step depends on the value")
     if not _is_counted(test.right):
-        raise NotSure("the program decides by the value in each step")
+        raise NotSure("a decision in each step depends on the value")
     if not _is_pure(source, test.left):
-        raise NotSure(f"{source.code(test.left)} may do more than look")
+        raise NotSure(f"{source.code(test.left)} may change something")
     return [source.rewrite(test, "the cheap condition first", _swapped)]
 
 

@@ -24,7 +24,7 @@ def made_loader(files: Files, loader: MadeLoader) -> tuple[SourceFile, cst.Call]
     if not loader.direct:
         raise NotSure("a library made the DataLoader; ask it to")
     if loader.kind != KIND:
-        raise NotSure(f"{loader.kind} is a DataLoader of a class of its own, with arguments of its own")
+        raise NotSure(f"{loader.kind} is a class derived from DataLoader, with its own arguments")
     source = files.at(loader.place)
     calls = [call for call in source.calls(loader.line or 0) if source.qualified(call.func) in CLASS]
     if len(calls) != 1:
@@ -51,17 +51,15 @@ def check_pinnable(loader: MadeLoader) -> None:
     if loader.num_workers == 0:
         raise NotSure(
             "with num_workers=0 the main thread would pin; whether that is faster depends on the machine (pinprof "
-            "bench tells, E1)"
+            "bench measures it, E1)"
         )
     for part in _leaves(loader.batch):
         if part == "tuple":
-            raise NotSure("its batches are tuples, of which older versions of torch make lists as they pin")
+            raise NotSure("its batches are tuples, which older versions of torch turn into lists when they pin")
         if part.startswith(("cuda", "cpu")):
             raise NotSure(f"its batches hold tensors that cannot be pinned ({part})")
         if part not in {DENSE, "str", "int", "float", "bool", "bytes", "NoneType"}:
-            raise NotSure(
-                f"its batches hold objects of a class of their own ({part}); PIN105 tells how they are pinned"
-            )
+            raise NotSure(f"its batches hold objects of your own class ({part}); PIN105 shows how to pin them")
     if DENSE not in _leaves(loader.batch):
         raise NotSure("its batches hold no tensors")
 
@@ -83,15 +81,13 @@ def _leaves(batch: object) -> Iterator[str]:
 def more_workers(loader: MadeLoader, cpus: int | None, processes: int) -> dict[str, str]:
     """Return the options that give a DataLoader more workers. Raises NotSure where that may change its batches."""
     if loader.iterable:
-        raise NotSure("its data set is iterable: each worker would yield all of it, unless it divides itself")
+        raise NotSure("its dataset is iterable: each worker would yield all of it, unless the dataset divides itself")
     if not cpus:
-        raise NotSure("the trace does not tell how many cores the program has")
+        raise NotSure("the trace does not show how many cores the program has")
     room = max(1, cpus // max(1, processes)) - 1
     wanted = min(room, FEW_WORKERS if not loader.num_workers else max(2 * loader.num_workers, FEW_WORKERS))
     if loader.num_workers == 0 and loader.dataset != IN_MEMORY:
-        raise NotSure(
-            f"whether {loader.dataset} can be read from several processes, the source does not say for certain"
-        )
+        raise NotSure(f"the source does not show whether several processes can read {loader.dataset}")
     if wanted <= loader.num_workers:
         raise NotSure(f"its {loader.num_workers} workers already share {cpus} cores with the program")
     options = {"num_workers": str(min(wanted, max(MOST_WORKERS, loader.num_workers)))}

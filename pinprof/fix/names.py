@@ -50,7 +50,7 @@ def _own(source: SourceFile, scope: cst.CSTNode, name: str) -> Iterator[cst.Name
             if _is_local_to(source, node, name):
                 continue
             if any(isinstance(each, cst.Name) and each.value == name and _is_use(source, each) for each in walk(node)):
-                raise NotSure(f"{name} is used in a function of its own, or in a comprehension")
+                raise NotSure(f"{name} is used in a nested function or in a comprehension")
             continue
         if isinstance(node, cst.Global | cst.Nonlocal) and any(item.name.value == name for item in node.names):
             raise NotSure(f"{name} is global")
@@ -169,9 +169,9 @@ def check_waits_are_not_needed(source: SourceFile, loop: Loop) -> None:
             continue
         name = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
         if name in CLOCKS and source.is_within(node, loop.body) and not is_seldom(source, node, loop):
-            raise NotSure(f"line {source.line(node)} reads a clock in the loop, which is right only behind the wait")
+            raise NotSure(f"line {source.line(node)} reads a clock in the loop, which needs the wait")
         later = [each for each in node.args if each.keyword and each.keyword.value == "non_blocking"]
         if later and source.code(later[0].value) != "False":
             to_host = name == "cpu" or any(source.code(each.value).strip("\"'") == "cpu" for each in node.args)
             if name == "copy_" or to_host:
-                raise NotSure(f"line {source.line(node)} copies without a wait of its own, and may rely on this one")
+                raise NotSure(f"line {source.line(node)} copies without its own wait, and may rely on this one")

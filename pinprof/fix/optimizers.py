@@ -54,7 +54,7 @@ def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[R
     if optimizer.differentiable:
         raise NotSure(f"{name} is differentiable, which neither fused nor foreach can be")
     if not optimizer.plain_on_gpu:
-        raise NotSure("its parameters are not all dense numbers on a GPU, or were not when it was made")
+        raise NotSure("its parameters are not all dense and on a GPU, or were not when it was made")
     foreach = argument(call, "foreach")
     said = source.code(foreach.value) if foreach is not None else None
     if optimizer.kind in FUSED:
@@ -66,7 +66,7 @@ def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[R
         return [source.rewrite(call, "fused=True", in_place_of("foreach", "fused", "True"))]
     if optimizer.kind in FOREACH and said == "False":
         return [_without(source, call, "foreach")]
-    raise NotSure(f"{name} has no fused form that is certain, and goes through all parameters at once already")
+    raise NotSure(f"{name} has no certain fused form, and already updates all parameters at once")
 
 
 def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer) -> None:
@@ -77,16 +77,15 @@ def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer)
             raise NotSure(f"the source says {option}={source.code(given.value)}; change it where that is set")
     for option, kept in (("fused", optimizer.fused), ("foreach", optimizer.foreach)):
         if kept is not None and argument(call, option) is None:
-            raise NotSure(f"the groups of its parameters say {option} themselves")
+            raise NotSure(f"its parameter groups set {option} themselves")
 
 
 def _check_fusible(name: str, told: Told, source: SourceFile) -> None:
     if told.torch_version < FIRST_FUSED:
-        raise NotSure(f"whether this version of torch has a fused {name} is not known")
+        raise NotSure(f"it is unknown whether this version of torch has a fused {name}")
     if told.has_scaler or "GradScaler" in source.text:
         raise NotSure(
-            "a GradScaler is at work, which leaves it to a fused optimizer to scale gradients back: what else reads "
-            "them finds them scaled"
+            "with a GradScaler, a fused optimizer unscales the gradients itself: other code would read them scaled"
         )
 
 

@@ -73,7 +73,7 @@ def _made(files: Files, file: str, rewrites: Sequence[Rewrite]) -> bytes:
             warnings.simplefilter("ignore")  # the program's own, as of `"\d"`
             compile(made, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise NotSure("the changed file would be no program for this version of Python") from error
+        raise NotSure("the changed file would not be valid in this version of Python") from error
     return made
 
 

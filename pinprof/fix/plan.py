@@ -27,8 +27,8 @@ OfFinding: TypeAlias = "Callable[[Finding, Work], Iterator[Outcome]]"
 OfPlace: TypeAlias = "Callable[[SourceFile, Place, Work], tuple[list[Rewrite], bool]]"
 """Returns the rewrites for a place, and whether they do only a part of what the finding asks for."""
 
-NOT_RECORDED = "where it was made is not recorded; record the program with pinprof run"
-ALLOWED = "it changes numbers; --changes-numbers allows it"
+NOT_RECORDED = "the trace does not show where it was made; record the program with pinprof run"
+ALLOWED = "it changes numbers; allow that with --changes-numbers"
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _by_hand(finding: Finding, _work: Work) -> Iterator[Refused]:
 
 
 def _refused(rule: Rule, place: Place, why: str) -> Refused:
-    by_hand = f"no change is mechanical and certain; pinprof explain {rule.id} tells what to do"
+    by_hand = f"no change is mechanical and certain; pinprof explain {rule.id} says what to do"
     return Refused(rule, place, why or by_hand)
 
 
@@ -187,7 +187,7 @@ def _numbers_read(source: SourceFile, place: Place, work: Work) -> tuple[list[Re
     raise NotSure(_most_telling(reasons))
 
 
-OTHER_FORM = ("what reads the number is", "the program decides")
+OTHER_FORM = ("the number does not go", "the number goes neither", "a decision in each step")
 """How reasons begin that say that the line is not of the form which a change is for."""
 
 
@@ -260,7 +260,7 @@ def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:
     copies = work.told.copies_at(place)
     if loader.pin_memory:
         if copies is None or not copies.pinned:
-            raise NotSure("the DataLoader pins, but what is copied here is not pinned: PIN105 tells why")
+            raise NotSure("the DataLoader pins, but the memory copied here is not pinned: PIN105 says why")
         if (loader.own_collate or loader.batch_size is None) and not loader.num_workers:
             raise NotSure("the batches are made by the program's own code, which may yield the same memory again")
         return []
@@ -327,7 +327,7 @@ def _optimizers(finding: Finding, work: Work) -> Iterator[Outcome]:
     zeroed = [each for file in files for each in _tried(partial(_zeroed, file, work), [])]
     if zeroed:
         yield _mend(
-            finding, "gradients are given back, not set to zero", zeroed, (), "different", SAFE_GRADIENTS, part=True
+            finding, "gradients are set to None, not to zero", zeroed, (), "different", SAFE_GRADIENTS, part=True
         )
 
 
@@ -357,22 +357,25 @@ def _tried(change: Callable[[], list[Rewrite]], reasons: list[str]) -> list[Rewr
 
 
 SAFE_COPIES = (
-    "The host has memory for the pinned batches, which cannot be swapped. Nothing that the source does not show writes "
+    "The host has memory for the pinned batches, which cannot be swapped. No code outside of the source shown writes "
     "to a batch on the host while it is copied."
 )
 SAFE_SUM = (
-    "Nothing else relies on the wait that goes. What is read is read later, as the same Python number; the GPU sums in "
-    "float64 as Python does."
+    "Nothing else relies on the removed wait. The program reads the same Python number later; the GPU sums in "
+    "float64, as Python does."
 )
-SAFE_CONSTANT = "Nothing that the source does not show writes to the constant."
+SAFE_CONSTANT = "No code outside of the source shown writes to the constant."
 SAFE_CACHE = "No other process needs the GPU memory that torch keeps for the next step."
-SAFE_GRADIENTS = "Each parameter gets a gradient in each step; one that gets none is then skipped, not updated with 0."
+SAFE_GRADIENTS = (
+    "Each parameter gets a gradient in each step: the optimizer then skips one without a gradient, instead of "
+    "updating it with 0."
+)
 
 OF_RULE: dict[str, OfFinding] = {
     **dict.fromkeys(("PIN101", "PIN102", "PIN104", "PIN105"), _copies),
     "PIN201": _each_place(_numbers_read, "the number stays on the GPU until it is used", "equal", SAFE_SUM),
     "PIN202": _each_place(_decisions, "the cheap condition comes first", "equal", "Both conditions only look."),
-    "PIN209": _each_place(_constants, "the constant is not copied in each step", "equal", SAFE_CONSTANT),
+    "PIN209": _each_place(_constants, "no step copies the constant", "equal", SAFE_CONSTANT),
     "PIN210": _each_place(_synchronized, "one of two waits in a row is left", "equal", "They wait for one device."),
     "PIN303": _allocations,
     "PIN401": _workers,

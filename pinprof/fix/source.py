@@ -36,7 +36,7 @@ class SourceFile:
             module = cst.parse_module(content)
             same = module.bytes == content
         except (cst.ParserSyntaxError, UnicodeError, LookupError, ValueError, RecursionError) as error:
-            raise NotSure("the file is no Python that LibCST can read") from error
+            raise NotSure("LibCST cannot read the file as Python") from error
         if not same or b"\r" in content.replace(b"\r\n", b""):
             raise NotSure("the layout of the file would not be kept")
         self._wrapper = MetadataWrapper(module)

@@ -27,7 +27,7 @@ def without_empty_cache(source: SourceFile, line: int) -> list[Rewrite]:
     statement = _statement_of(source, line, EMPTY_CACHE)
     told = next((word for word in OF_MEMORY if word in source.text), None)
     if told:
-        raise NotSure(f"the program looks at memory ({told}), and would see what torch keeps")
+        raise NotSure(f"the program looks at memory ({told}), and would see the memory that torch keeps")
     return [_removal(source, statement)]
 
 
@@ -40,9 +40,7 @@ def without_second_wait(source: SourceFile, line: int) -> list[Rewrite]:
     for first, second in ((place, place + 1), (place - 1, place)):
         if first >= 0 and second < len(body) and _are_alike(source, body[first], body[second]):
             return [_removal(source, cst.ensure_type(body[second], cst.SimpleStatementLine))]
-    raise NotSure(
-        "what relies on the wait, the source does not show: the time that a clock tells, or memory that is used again"
-    )
+    raise NotSure("the source does not show what relies on the wait: a measured time, or memory that is used again")
 
 
 def _are_alike(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:

@@ -61,9 +61,9 @@ def kept_on_gpu(source: SourceFile, line: int) -> tuple[list[Rewrite], bool]:
     added = _sum(source, read.node)
     loop = source.loop(added.node)
     if loop is None:
-        raise NotSure("the sum is not in a loop of the same function")
+        raise NotSure("no loop of the same function makes the sum")
     if is_seldom(source, added.node, loop):
-        raise NotSure("it is read every so many steps already")
+        raise NotSure("the program already reads it only every few steps")
     uses = uses_of(source, added.total)
     _check_sum(source, uses, added, loop)
     check_waits_are_not_needed(source, loop)
@@ -94,13 +94,13 @@ def _sum(source: SourceFile, read: cst.Call) -> _Sum:
     if isinstance(small, cst.AugAssign) and isinstance(small.operator, cst.AddAssign):
         if isinstance(small.target, cst.Name):
             return _Sum(small.target, small.value, small)
-        raise NotSure(f"{source.code(small.target)} is no variable of the function: who else reads it is not sure")
+        raise NotSure(f"{source.code(small.target)} is not a variable of the function: other code may read it")
     if isinstance(small, cst.Assign) and len(small.targets) == 1 and isinstance(small.targets[0].target, cst.Name):
         name, value = small.targets[0].target, small.value
         is_sum = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add) and not value.lpar
         if isinstance(value, cst.BinaryOperation) and is_sum and source.code(value.left) == name.value:
             return _Sum(name, value.right, small)
-    raise NotSure("what reads the number is no sum in a variable")
+    raise NotSure("the number does not go into a sum in a variable")
 
 
 def _check_sum(source: SourceFile, uses: Uses, added: _Sum, loop: Loop) -> None:
@@ -118,7 +118,7 @@ def _check_sum(source: SourceFile, uses: Uses, added: _Sum, loop: Loop) -> None:
     for node in uses.read:
         parent = source.parent(node)
         if isinstance(parent, cst.Attribute) or (isinstance(parent, cst.Call) and parent.func is node):
-            raise NotSure(f"{name} is no number in line {source.line(node)}")
+            raise NotSure(f"{name} is not a number in line {source.line(node)}")
         check_is_not_shown(source, node)
         if not source.is_within(node, added.node) and not is_seldom(source, node, loop):
             raise NotSure(f"{name} is read in each step, in line {source.line(node)}: read it every N steps")
@@ -131,7 +131,7 @@ def _check_starts(source: SourceFile, uses: Uses, added: _Sum, loop: Loop) -> No
         if source.code(value) not in {"0", "0.0", "0."}:
             raise NotSure(f"{name} is also set in line {source.line(node)}")
         if source.is_within(node, loop.body) and not is_seldom(source, node, loop):
-            raise NotSure(f"{name} begins anew in each step, in line {source.line(node)}")
+            raise NotSure(f"{name} starts again in each step, in line {source.line(node)}")
     if not any(source.line(node) < source.line(loop) for node, _ in starts):
         raise NotSure(f"{name} does not begin at 0 before the loop, in the same function")
 
@@ -142,7 +142,7 @@ def _kind(source: SourceFile, read: Read, added: _Sum) -> Kind:
     tensor = check_is_tensor(source, read)
     is_count = not _is_real(source, tensor, read.node)
     if is_count and not _is_count(tensor):
-        raise NotSure(f"whether {source.code(tensor)} is a whole number, the source does not show")
+        raise NotSure(f"the source does not show whether {source.code(tensor)} is a whole number")
     function = read.node.func.value if isinstance(read.node.func, cst.Name) else "item"
     if function == "int" and not is_count:
         raise NotSure("int() cuts the number off")
@@ -169,7 +169,7 @@ def _factor(source: SourceFile, read: Read, value: cst.BaseExpression) -> str:
         if other is not None and _is_host_number(source, other):
             return "times" if times else "divided"
         if other is not None:
-            raise NotSure(f"{source.code(other)} is not known to be a number of the host")
+            raise NotSure(f"{source.code(other)} may not be a number on the host")
     raise NotSure("what is added to the sum is more than the number, or that times another one")
 
 

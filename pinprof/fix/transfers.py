@@ -72,7 +72,7 @@ def _loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> 
     target = _target(loop)
     loader = told.loader_of(place, source.line(loop))
     if loader is None:
-        raise NotSure("it is not recorded that the loop draws from one DataLoader")
+        raise NotSure("the trace does not show that the loop draws from one DataLoader")
     kind = _part(loader.batch, [*_keys_in(target, name), *keys])
     if kind != DENSE:
         raise NotSure(f"{source.code(copied)} is not known to be a tensor of the batch")
@@ -141,14 +141,14 @@ def _target(loop: cst.For) -> cst.BaseExpression:
     while isinstance(drawn, cst.Call):
         name = drawn.func.attr.value if isinstance(drawn.func, cst.Attribute) else getattr(drawn.func, "value", "")
         if name not in THROUGH or not drawn.args or drawn.args[0].keyword or drawn.args[0].star:
-            raise NotSure("what the loop goes through is not a DataLoader alone")
+            raise NotSure("the loop goes through more than a DataLoader")
         if name == "enumerate":
             if not isinstance(target, cst.Tuple) or len(target.elements) != 2:  # noqa: PLR2004  number and batch
                 raise NotSure("the loop does not name its batch")
             target = target.elements[1].value
         drawn = drawn.args[0].value
     if not isinstance(drawn, cst.Name | cst.Attribute):
-        raise NotSure("what the loop goes through is not a DataLoader alone")
+        raise NotSure("the loop goes through more than a DataLoader")
     return target
 
 
@@ -216,7 +216,7 @@ def _check_later_uses(source: SourceFile, loop: cst.For, name: str) -> None:
         if loop in around or any(isinstance(each, cst.For) and _binds(each.target, name) for each in around):
             continue
         if source.line(node) > source.end(loop):
-            raise NotSure(f"{name} is used behind its loop, in line {source.line(node)}")
+            raise NotSure(f"{name} is used after its loop, in line {source.line(node)}")
 
 
 def _is_batch(loop: cst.For, value: cst.BaseExpression) -> bool:

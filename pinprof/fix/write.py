@@ -54,7 +54,7 @@ def _check(patches: Patches, kept: Iterable[Path], *, backup: bool) -> None:
         _check_clean(patches.after)
     for path, before in patches.before.items():
         if path.read_bytes() != before:
-            raise FixError(f"{path}: was changed meanwhile; nothing is written")
+            raise FixError(f"{path}: was changed meanwhile; nothing was written")
 
 
 def _replace(new: Mapping[Path, Path], old: Mapping[Path, Path]) -> None:
@@ -83,7 +83,7 @@ def _check_clean(paths: Iterable[Path]) -> None:
     for path in paths:
         tracked = _git(path, "ls-files", "--error-unmatch", "--", path.name)
         if tracked is None:
-            raise FixError(f"{path}: is not under git, so the change could not be taken back; add --backup")
+            raise FixError(f"{path}: is not under git, so you could not undo the change; add --backup")
         if _git(path, "status", "--porcelain", "--", path.name):
             raise FixError(f"{path}: has changes that are not committed; commit them, or add --backup")
 

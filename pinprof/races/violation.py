@@ -69,8 +69,8 @@ class Violation:
         if self.access_stream is None:
             return self.rule.fix
         return (
-            f"Record an event behind the copy, on {self.stream}, and let {self.access_stream} wait for it (wait_event) "
-            "before the second copy is queued."
+            f"Record an event after the copy, on {self.stream}, and let {self.access_stream} wait for it "
+            "(wait_event) before the second copy is queued."
         )
 
     @property
@@ -125,7 +125,7 @@ def _lines(found: Violation) -> list[str]:
         where = _at(found.in_vain.place)
         lines.append(f"  The host waited in between, but not for this copy: {found.in_vain.how} at {where}")
     if found.times > 1:
-        lines.append(f"  Seen {found.times} times from these two places; all but the times are of the first.")
+        lines.append(f"  Seen {found.times} times from these two places; the rest describes the first time.")
     lines.append(f"  Fix: {found.fix}")
     return lines
 
@@ -159,5 +159,5 @@ def _frame(frame: str) -> str:
 def _timing(found: Violation) -> str:
     took = f"; it took {duration(found.copy_ns)} on the GPU" if found.copy_ns is not None else ""
     if found.had_ended:
-        return f"The copy had in fact ended{took}; nothing had made sure of it."
+        return f"The copy had in fact ended{took}, but by luck: nothing had waited for it."
     return f"The copy had not ended{took}."

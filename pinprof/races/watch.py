@@ -33,7 +33,7 @@ _Conflict = tuple[Copy, Access, bool]
 AROUND_A_MODE = (os.path.join("torch", "_compile.py"), os.path.join("torch", "_dynamo", "eval_frame.py"))  # noqa: PTH118
 
 VERBS: dict[Access, str] = {"read": "reads", "write": "writes", "view": "hands out a view", "unpin": "takes the memory"}
-CAPTURED = "copies in CUDA graphs were captured: what a replay of them reads and writes on the host is not seen"
+CAPTURED = "copies in CUDA graphs were captured: the guard does not see what a replay reads and writes on the host"
 
 
 class Watch:

@@ -30,11 +30,11 @@ else:
 Mode = Literal["warn", "raise", "collect"]
 MODES = ("warn", "raise", "collect")
 
-NO_GPU = "There is no GPU that torch sees, so there was no copy to follow."
-COMPILED = "torch.compile has compiled code: what runs in it is not seen, only what goes in and comes out"
+NO_GPU = "torch sees no GPU, so there was no copy to follow."
+COMPILED = "torch.compile has compiled code: the guard sees only its inputs and outputs"
 CAVEAT = (
-    "Candidates only: the guard knows the host's uses of tensors. A measured time, numpy views, other libraries, or an "
-    "error that is to show here may need the wait."
+    "Candidates only: the guard sees only uses of tensors. Time measurements, numpy views, other libraries, or error "
+    "checks may need the wait."
 )
 
 

@@ -58,7 +58,7 @@ class Quoting:
             return Markup()
         text = self._text(at.file)
         if text is None and self._is_edited(at.file):
-            return note(f"{at.file} was changed after the recording, and is not quoted.")
+            return note(f"{at.file} was changed after the recording, so it is not quoted.")
         if text is None or not fits(text, at.function or MODULE, at.line):
             return Markup()
         rows = list(_around(text.splitlines(), at.line))

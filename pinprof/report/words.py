@@ -17,8 +17,8 @@ from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.units import between, counted, duration, how_many, percent, rate, shortened, sizes
 
 IDLE = {
-    "host_wait": "the next launch came late: the host is busy elsewhere",
-    "sync_bubble": "the host had waited for the GPU and had nothing queued",
+    "host_wait": "the next launch came late: the host was busy elsewhere",
+    "sync_bubble": "the host had waited for the GPU, so nothing was queued",
     "kernel_wait": "work was queued and waited for other work, or for its launch",
     "input_wait": "the host waited for the next batch",
     "communication_wait": "the host was in a collective",
@@ -33,8 +33,8 @@ BOUNDS = {
 
 
 HELD_UP_BY = {
-    "queue_full": "launches wait for room in the launch queue, which is full of work for the GPU",
-    "module_load": "launches wait until their code is loaded",
+    "queue_full": "of host time in launches that wait because the launch queue is full",
+    "module_load": "of host time in launches that wait until their code is loaded",
 }
 """Causes for which a launch takes long and that are no wait for the GPU."""
 SHOWN_PARTS = 2
@@ -81,7 +81,7 @@ def surprises(profile: Profile) -> Iterator[str]:
             bubble = sum(cost.idle_ns for _, cost in members) / count
             names = ", ".join(_named(site) for site, _ in members[:MAX_NAMED])
             names += ", ..." if len(members) > MAX_NAMED else ""
-            yield f"one group, {duration(bubble)} idle: without one of them, the next waits instead ({names})"
+            yield f"one group, {duration(bubble)} idle: if you remove one wait, the next one waits instead ({names})"
 
 
 def idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
@@ -108,7 +108,7 @@ def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield how long the host stands in calls that wait, and in launches that are held up, each with what it means."""
     waits = [site for site in profile.sites if site.is_wait]
     if waits:
-        yield _stall(profile, waits), f"the host stands in calls that can block; {_left_idle(profile, waits)}"
+        yield _stall(profile, waits), f"of host time in calls that can block; {_left_idle(profile, waits)}"
     for cause, meaning in HELD_UP_BY.items():
         held = [site for site in profile.sites if site.cause == cause and site.verdict != "profiler"]
         if held:
@@ -123,7 +123,7 @@ def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
     why = profile.withheld
     reason = why_not(why.stalls, why.per_step, why.drain)
     if reason:
-        return f"what that leaves idle is {reason}"
+        return f"the GPU's idle time after them is {reason}"
     if not some_in_steps(waits):
         return "all of them lie outside of the complete steps"
     costs = [cost for site in waits if (cost := whole_cost(site.in_steps))]
@@ -149,15 +149,15 @@ def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
     idle = sum(mean.idle_ns for mean in profile.parts)
     if profile.parts and profile.estimate.step_ns and bubble_ns > idle:
         yield (
-            f"the GPU is idle for {duration(bubble_ns)} after waits as traced, but for {duration(idle)} of the whole "
-            f"{profile.steps.whole} without the profiler, which slows the host"
+            f"as traced, the GPU is idle for {duration(bubble_ns)} after waits; without the profiler, which slows the "
+            f"host, for {duration(idle)} of the whole {profile.steps.whole}"
         )
 
 
 def _named_together(sites: Sequence[WaitSite]) -> str:
     if len(sites) == 1:
         return _named(sites[0])
-    return f"what{at(sites[0].place).replace(' at ', ' ', 1)} calls in {len(sites)} places of libraries"
+    return f"the library code (in {len(sites)} places) that{at(sites[0].place).replace(' at ', ' ', 1)} calls"
 
 
 def _named(site: WaitSite) -> str:
@@ -257,20 +257,24 @@ def either(names: Sequence[str]) -> str:
 def step_known(step: StepEstimate) -> tuple[str, str] | None:
     """Return the step without profiler and how it is known; None where nothing tells."""
     if step.step_ns is None:
-        return None if step.range_ns is None else (between(*step.range_ns), "without profiler; the trace tells no more")
+        return (
+            None
+            if step.range_ns is None
+            else (between(*step.range_ns), "without profiler; the trace does not show more")
+        )
     how = {"measured": "measured without profiler", "given": "as given"}.get(step.source, "estimated without profiler")
     if step.source != "estimated" or step.range_ns is None or step.range_ns[0] == step.range_ns[1]:
         return duration(step.step_ns), how
     return duration(step.step_ns), f"{how} ({between(*step.range_ns)})"
 
 
-NOT_TOLD = "what fixing this saves cannot be told"
+NOT_TOLD = "the saving is unknown"
 
 
 def worth(finding: Finding, profile: Profile) -> str:
     """Return what fixing a finding alone brings; where no replay tells, what goes with it."""
     if finding.saving is None:
-        return untold(finding) or f"{duration(finding.evidence.cost_ns)} of GPU idle or exposed copy time"
+        return untold(finding) or f"concerns {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
     if not finding.saving.saving_ns:
         return f"fixing {'these' if finding.evidence.sites else 'this'} alone saves nothing"
     return _saves(finding.saving, profile)

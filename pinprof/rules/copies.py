@@ -37,8 +37,10 @@ SLOW_LINK_GBPS = 10.0
 WHY_PAGEABLE = {
     False: "the DataLoader has no pin_memory=True",
     True: "the DataLoader has pin_memory=True, but this memory is not pinned",
-    None: "the trace does not tell whether the DataLoader has pin_memory=True: if so, the batches are of a class "
-    "without a method pin_memory() (PIN105)",
+    None: (
+        "the trace does not show whether the DataLoader has pin_memory=True: if so, the class of the batches has no "
+        "method pin_memory() (PIN105)"
+    ),
 }
 """Why batches are pageable, by whether the DataLoader pins."""
 
@@ -194,8 +196,8 @@ def _why_slow(trace: Trace, slow: Int64s) -> str:
     if 2 * shared > gpu.duration_ns[slow].sum():
         return "other copies run at the same time and share the link"
     return (
-        "a link that other GPUs share, memory of another NUMA node, or workers and pinning threads that keep the host "
-        "memory busy (numactl and fewer workers tell)"
+        "a link that other GPUs share, memory of another NUMA node, or workers and pinning threads that keep the "
+        "host memory busy (try numactl and fewer workers)"
     )
 
 
@@ -208,9 +210,11 @@ RULES = (
         why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
         "after waiting for the stream: the copy is slow, blocks the host even with non_blocking=True, and hides "
         "nothing.",
-        fix="Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill "
-        "it, each time behind an event that tells that its last copy has ended. What a fresh pinned tensor in each "
-        "step costs or saves depends on the machine: pinprof bench tells (E1).",
+        fix=(
+            "Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and "
+            "refill it, each time after an event that shows that its last copy has ended. What a fresh pinned tensor "
+            "in each step costs or saves depends on the machine: pinprof bench measures it (E1)."
+        ),
         before="for x in batches:\n    train(x.to(device, non_blocking=True))  # pageable: the host waits all the same",
         code=REFILL + "\n\n# or, where batches come from a Dataset:\n"
         "for x in DataLoader(data, batch_size=64, pin_memory=True):\n"
@@ -228,12 +232,16 @@ RULES = (
         "same op.",
         why="A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels "
         "meanwhile.",
-        fix="x.to(device, non_blocking=True), of pinned memory: PIN101 and PIN104 tell how to pin it. From pageable "
-        "memory non_blocking=True does no harm, and brings little.",
+        fix=(
+            "x.to(device, non_blocking=True), of pinned memory: PIN101 and PIN104 show how to pin it. For pageable "
+            "memory non_blocking=True does no harm, and saves little."
+        ),
         before="x = x.to(device)  # the host waits for the copy",
         code="x = x.to(device, non_blocking=True)  # x is pinned",
-        safe_if="Nothing writes to the source before the copy has ended: an event behind the copy tells. What runs on "
-        "the same stream of the GPU comes behind the copy anyway.",
+        safe_if=(
+            "Nothing writes to the source before the copy has ended: an event after the copy shows that. Work on the "
+            "same GPU stream runs after the copy anyway."
+        ),
         change=Change(r"\.(?:to|cuda|copy_)\(", "add non_blocking=True, from pinned memory"),
         **waits_of("blocking_copy_htod"),
     ),
@@ -241,11 +249,16 @@ RULES = (
         id="PIN103",
         title="`.pin_memory()` in the training loop",
         looks_at="aten::pin_memory on the main thread within the step, outside of a DataLoader.",
-        why="x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have "
-        "to allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the pageable copy "
-        "depends on the machine: pinprof bench tells (E1). Memory that is pinned already is faster in any case.",
-        fix="Keep one pinned tensor and refill it, each time behind an event that tells that its last copy has ended; "
-        "or let the thread of a DataLoader pin.",
+        why=(
+            "x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may "
+            "have to allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the "
+            "pageable copy depends on the machine: pinprof bench measures it (E1). Memory that is pinned already is "
+            "faster in any case."
+        ),
+        fix=(
+            "Keep one pinned tensor and refill it, each time after an event that shows that its last copy has ended; "
+            "or let the thread of a DataLoader pin."
+        ),
         before="for x in batches:\n"
         "    train(x.pin_memory().to(device, non_blocking=True))  # a fresh pinned tensor each time",
         code=REFILL + "\n\n# or, where batches come from a Dataset:\n"
@@ -258,11 +271,18 @@ RULES = (
     Rule(
         id="PIN104",
         title="batches that are not pinned",
-        looks_at="Batches that come from a DataLoader and are copied from pageable memory; nothing shows that it pins.",
-        why="Pageable batches are staged by the driver while the host waits; a DataLoader can pin them in a thread of "
-        "its own, beside the step.",
-        fix="DataLoader(..., pin_memory=True), and non_blocking=True in the copies. A batch of a class of your own is "
-        "pinned only if it has a method pin_memory() that returns the pinned batch.",
+        looks_at=(
+            "Batches that come from a DataLoader and are copied from pageable memory; nothing shows that the loader "
+            "pins them."
+        ),
+        why=(
+            "The driver stages pageable batches while the host waits. A DataLoader can pin them in a thread of its "
+            "own, beside the step."
+        ),
+        fix=(
+            "DataLoader(..., pin_memory=True), and non_blocking=True in the copies. A batch of your own class is "
+            "pinned only if the class has a method pin_memory() that returns the pinned batch."
+        ),
         before="loader = DataLoader(data, batch_size=64, num_workers=4)\n"
         "for x, y in loader:\n"
         "    train(x.to(device), y.to(device))",
@@ -279,9 +299,11 @@ RULES = (
         title="batches that `pin_memory=True` does not pin",
         looks_at="Batches copied from pageable memory although their DataLoader has pin_memory=True: pinprof recorded "
         "so, or aten::pin_memory, a thread that pins or torch's Python function for it are in the trace.",
-        why="A DataLoader pins tensors, and those in lists, tuples, mappings and named tuples. An object of any other "
-        "class passes as it is unless it has a method pin_memory(). What the step makes of a batch on the host, "
-        "x.float() for instance, is pageable again.",
+        why=(
+            "A DataLoader pins tensors, and those in lists, tuples, mappings and named tuples. An object of any "
+            "other class passes as it is unless it has a method pin_memory(). Tensors that the step makes from a "
+            "batch on the host, by x.float() for instance, are pageable again."
+        ),
         fix="Give the batch class a method pin_memory() that pins its tensors and returns the batch. Change batches in "
         "the collate_fn, or on the GPU.",
         before="class Batch:  # pin_memory=True of the DataLoader passes it as it is\n"
@@ -293,24 +315,32 @@ RULES = (
         "    def pin_memory(self):\n"
         "        self.x, self.y = self.x.pin_memory(), self.y.pin_memory()\n"
         "        return self",
-        safe_if="Nothing keeps the unpinned tensors and expects them to be the batch's. The copies have "
-        "non_blocking=True, and nothing writes to the batch afterwards.",
+        safe_if=(
+            "No code keeps the unpinned tensors and relies on sharing memory with the batch. The copies have "
+            "non_blocking=True, and nothing writes to the batch afterwards."
+        ),
         look=_batches("PIN105", "HtoD copies of pageable batches"),
     ),
     Rule(
         id="PIN106",
         title="many small copies",
         looks_at=f"{MANY_COPIES} or more HtoD copies of at most 64 KiB per step from one place.",
-        why="A small copy takes its time to be launched and to start, not to transfer: many of them cost far more than "
-        "one copy of the same bytes.",
-        fix="Put them into one tensor on the host, copy that, and take views of it on the GPU. Made in the collate_fn "
-        "of a DataLoader with pin_memory=True it is pinned, too; a worker must not pin by itself.",
+        why=(
+            "A small copy spends its time on launch and start, not on the transfer: many of them cost far more than "
+            "one copy of the same bytes."
+        ),
+        fix=(
+            "Put them into one tensor on the host, copy that, and take views of it on the GPU. If the collate_fn of a "
+            "DataLoader with pin_memory=True makes it, it is pinned, too; a worker must not pin by itself."
+        ),
         before="parts = [x.to(device) for x in small]  # each has to be launched and to start",
         code="packed = torch.cat([x.reshape(-1) for x in small])  # best in the loader's collate_fn\n"
         "flat = packed.to(device, non_blocking=True).split([x.numel() for x in small])\n"
         "parts = [part.view(x.shape) for part, x in zip(flat, small)]",
-        safe_if="The tensors have one dtype, or are packed per dtype. Nothing changes the size of a part, and none is "
-        "to outlive the others: they share their memory.",
+        safe_if=(
+            "The tensors have one dtype, or are packed per dtype. No part changes its size or outlives the others: "
+            "they share memory."
+        ),
         change=Change(r"\.(?:to|cuda|copy_)\(", "pack them into one copy"),
         look=_small,
     ),
@@ -326,8 +356,10 @@ RULES = (
         code='nvidia-smi topo -m  # its column "NUMA Affinity" tells the node of each GPU\n'
         "node=0              # that of yours\n"
         'numactl --cpunodebind="$node" --preferred="$node" python train.py',
-        safe_if="The node has cores for the process and its workers: they run on no other one. On the wrong node the "
-        "copies become slower, not faster.",
+        safe_if=(
+            "The node has enough cores for the process and its workers: they run on no other node. On the wrong node "
+            "the copies become slower, not faster."
+        ),
         look=_slow,
     ),
     Rule(
@@ -343,8 +375,8 @@ RULES = (
         "    host.copy_(train(batch), non_blocking=True)  # pageable: waits all the same\n"
         "    log(host.tolist())",
         code=read_later("shape, dtype=dtype", "host.tolist()"),
-        safe_if=f"host is read only behind the event: read earlier, it silently holds old values. {COST_OF_LATER}",
-        change=Change(r"\.(?:to|cpu|copy_)\(", "into pinned memory, and read it a step late"),
+        safe_if=f"host is read only after the event: read earlier, it silently holds old values. {COST_OF_LATER}",
+        change=Change(r"\.(?:to|cpu|copy_)\(", "copy it into pinned memory, and read it a step late"),
         look=_pageable(DTOH),
         causes=(),
         exposures=(("pageable", "DtoH"),),

@@ -28,14 +28,17 @@ RULES = (
         id="PIN501",
         title="results that may be read too early",
         looks_at="Non-blocking DtoH copies into pinned memory after which their thread waits for nothing.",
-        why="x.to('cpu', non_blocking=True) returns before the copy has run. What reads the result without a wait gets "
-        "what the memory held before, without any error. Reads of the host are not recorded: this is a suspicion.",
-        fix="Record an event behind the copy, on the stream of the copy, and wait for it before the memory is read.",
+        why=(
+            "x.to('cpu', non_blocking=True) returns before the copy has run. Code that reads the result without a "
+            "wait gets what the memory held before, without an error. A trace does not record reads of the host, so "
+            "this is only a suspicion."
+        ),
+        fix="Record an event after the copy, on the stream of the copy, and wait for it before the memory is read.",
         before="host = x.to('cpu', non_blocking=True)\nuse(host)  # the copy may not have run yet",
         code="host = x.to('cpu', non_blocking=True)\ncopied = torch.cuda.Event()\ncopied.record()\n"
         "...                   # queue other work\n"
         "copied.synchronize()  # before the first use of host\nuse(host)",
-        safe_if="None: it only makes the program right. Polling copied.query() until it is true does as well.",
+        safe_if="Always: it only makes the program correct. Polling copied.query() until it is true works, too.",
         look=_unawaited,
     ),
 )

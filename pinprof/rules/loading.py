@@ -42,11 +42,10 @@ def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 
 SAFE_WORKERS = (
-    "The dataset can be used from several processes, and draws no batch from CUDA there; an IterableDataset gives each "
-    "worker a part of its own (torch.utils.data.get_worker_info), or all batches come as often as there are workers. "
-    "Its random numbers are others: those of each worker. Workers that persist do not see what the main process "
-    "changes in the dataset later. Where they are spawned and not forked, the script begins its work behind "
-    "if __name__ == '__main__'."
+    "The dataset can be used from several processes, and uses no CUDA in them; an IterableDataset gives each worker "
+    "its own part (torch.utils.data.get_worker_info); otherwise every worker delivers all batches. Random numbers "
+    "change: each worker has its own. Workers that persist do not see what the main process changes in the dataset "
+    "later. If workers are spawned, not forked, the script starts its work under if __name__ == '__main__'."
 )
 
 RULES = (

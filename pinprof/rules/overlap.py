@@ -98,9 +98,11 @@ RULES = (
         "    batch.record_stream(torch.cuda.current_stream())\n"
         "    following = fetch()  # runs beside the kernels of this step\n"
         "    train(batch)",
-        safe_if="The batch is pinned; the compute stream waits for the side stream before it uses the batch; "
-        "record_stream keeps its memory until the kernels are done. Nothing writes to a batch on the host afterwards. "
-        "There is GPU memory for one more batch, and for those by which the host is ahead.",
+        safe_if=(
+            "The batch is pinned; the compute stream waits for the side stream before it uses the batch; "
+            "record_stream keeps its memory until the kernels are done. Nothing writes to a batch on the host "
+            "afterwards. GPU memory suffices for one more batch, and one for each step that the host is ahead."
+        ),
         look=_exposed("same_stream"),
         exposures=(("same_stream", "HtoD"),),
     ),
@@ -116,20 +118,27 @@ RULES = (
         "following = fetch()       # nothing is left to hide it",
         code="following = fetch()       # first: launches the copy on the side stream\n"
         "log(train(batch).item())  # then: queues the kernels that hide it",
-        safe_if="As for PIN301, whose fetch() this is: the stream of the kernels has waited for the copy of batch "
-        "before the next one is launched. The copy depends on nothing that train() does.",
+        safe_if=(
+            "As for PIN301, which defines fetch(): the kernels' stream has waited for the copy of this batch before "
+            "the next copy is launched. The copy depends on nothing that train() does."
+        ),
         look=_exposed("launched_late"),
         exposures=(("launched_late", "HtoD"),),
     ),
     Rule(
         id="PIN303",
         title="GPU memory is allocated and freed in the training loop",
-        looks_at="cudaMalloc, cudaFree and their like in the complete steps; in all of a trace in which no step was "
-        "found.",
-        why="cudaMalloc and cudaFree stop the host, and cudaFree waits for the device. PyTorch's allocator keeps "
-        "memory to avoid both; empty_cache(), growing shapes and memory that is short defeat it.",
-        fix="No torch.cuda.empty_cache() in the loop; keep shapes constant, or warm up with the largest one; let "
-        "segments grow.",
+        looks_at=(
+            "cudaMalloc, cudaFree and similar calls in the complete steps, or in the whole trace if no step was found."
+        ),
+        why=(
+            "cudaMalloc and cudaFree stop the host, and cudaFree waits for the device. PyTorch's allocator keeps "
+            "memory to avoid both; empty_cache(), growing shapes and scarce memory defeat it."
+        ),
+        fix=(
+            "No torch.cuda.empty_cache() in the loop; keep shapes constant, or warm up with the largest one; use "
+            "expandable segments."
+        ),
         before="for batch in batches:\n    train(batch)\n    torch.cuda.empty_cache()",
         code="for batch in batches:\n    train(batch)  # the allocator keeps the memory for the next step\n\n"
         "# or, where shapes change, before torch is imported:\n"

@@ -18,13 +18,13 @@ def read_later(shape: str, read: str) -> str:
 
 
 READ_LATER = (
-    "copy it to pinned memory with non_blocking=True, record an event behind the copy, and wait for that event after "
-    "the next step is queued. Queued before the wait, the next step keeps the GPU busy meanwhile; waiting first would "
-    "leave it idle as before"
+    "copy it to pinned memory with non_blocking=True, record an event after the copy, and wait for that event after "
+    "the next step is queued. Queued before the wait, the next step keeps the GPU busy meanwhile; waiting first "
+    "would leave it idle as before"
 )
 """The same in words."""
 
-COST_OF_LATER = "The value comes one step late, and the host runs one step ahead at most."
+COST_OF_LATER = "The value arrives one step late, and the host runs one step ahead at most."
 
 REFILL = (
     "staging = torch.empty(shape, dtype=dtype, pin_memory=True)  # once\n"
@@ -39,7 +39,7 @@ REFILL = (
 """Makes the copies of all batches from one pinned tensor."""
 
 SAFE_REFILL = (
-    "staging is not written to before its last copy has ended, which the event tells; all batches have its shape (else "
-    "copy a part of it, staging[: len(x)]). The wait keeps the host one step ahead at most: two tensors in turn, each "
-    "with its event, let it run two."
+    "staging is not written to before its last copy has ended, which the event shows; all batches have its shape "
+    "(else copy a part of it, staging[: len(x)]). The wait keeps the host one step ahead at most: two tensors in "
+    "turn, each with its event, let it run two."
 )

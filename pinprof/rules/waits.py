@@ -179,8 +179,10 @@ RULES = (
         "        log(total.item() / 100)     # the mean: one wait in 100 steps\n"
         "        total.zero_()\n\n"
         "# or each value, one step late:\n" + read_later("()", "host.item()"),
-        safe_if="Nothing in the step decides by the value. Pinned memory is read only behind the event: read earlier, "
-        f"it silently holds old values. {COST_OF_LATER}",
+        safe_if=(
+            "No decision in the step depends on the value. Pinned memory is read only after the event: read "
+            f"earlier, it silently holds old values. {COST_OF_LATER}"
+        ),
         change=Change(r"\.item\(|\b(?:float|int)\(", "keep it on the GPU; read it every N steps, or a step late"),
         **waits_of("item"),
     ),
@@ -190,11 +192,13 @@ RULES = (
         looks_at="aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) on CUDA tensors, validation of "
         "distributions, clip_grad_norm_(error_if_nonfinite=True).",
         why="Python can only branch once it knows the value, and so waits for all work queued before.",
-        fix="Leave the decision to the GPU. A step that is to be skipped: a GradScaler with a fused optimizer, which "
-        "skips where a gradient is not finite; a loss replaced before backward() would not do, as 0 times inf is nan "
-        "in the gradients. A choice: torch.where; between what needs gradients choose the inputs. A check: "
-        "torch._assert_async. Validation: off where the arguments are known to be right (validate_args=False; "
-        "logging_nan_inf_filter=False in transformers).",
+        fix=(
+            "Leave the decision to the GPU. To skip a step: a GradScaler with a fused optimizer, which skips where a "
+            "gradient is not finite. Replacing the loss before backward() is not enough: 0 times inf is nan in the "
+            "gradients. To choose: torch.where; where gradients are needed, choose between the inputs. To check: "
+            "torch._assert_async. Validation: turn it off where the arguments are known to be right "
+            "(validate_args=False; logging_nan_inf_filter=False in transformers)."
+        ),
         before="for batch in batches:\n"
         "    loss = loss_of(batch)\n"
         "    if torch.isfinite(loss):  # waits to decide\n"
@@ -221,11 +225,13 @@ RULES = (
         "torch._assert_async(torch.isfinite(loss))\n\n"
         "# or arguments that are right:\n"
         "normal = torch.distributions.Normal(mean, std, validate_args=False)",
-        safe_if="For the step: the optimizer is Adam or AdamW with fused=True, or SGD without momentum; that with "
-        "momentum starts from unset memory if the very first loss is bad. Weights, moments and step count are then as "
-        "with the if; a step of which only the gradients are not finite is skipped, too. For a choice: both sides may "
-        "be computed, and have finite gradients. A failed _assert_async ends the process's CUDA context: no exception "
-        "that can be handled.",
+        safe_if=(
+            "For the step: the optimizer is Adam or AdamW with fused=True, or SGD without momentum. SGD with "
+            "momentum starts from unset memory if the very first loss is bad. Weights, moments and step count are "
+            "then as with the if. A step is also skipped if only its gradients are not finite. For a choice: both "
+            "sides may be computed, and have finite gradients. A failed _assert_async ends the process's CUDA "
+            "context: you cannot handle it as an exception."
+        ),
         change=Change(r"\b(?:if|while|assert)\b[^:#]*", "leave the decision to the GPU"),
         **waits_of("bool"),
     ),
@@ -234,27 +240,35 @@ RULES = (
         title="`.cpu()` or `.tolist()` waits for the GPU",
         looks_at="x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors, and copies to the host "
         "after which the host waits for the stream (host.copy_(x)).",
-        why="The copy waits for all work queued before, mostly goes into fresh pageable memory, and the host waits for "
-        "its end.",
-        fix=f"Gather what is read into one tensor, and read it seldom. Or {READ_LATER}.",
+        why=(
+            "The copy waits for all work queued before it, and the host waits for the copy. It mostly goes into fresh "
+            "pageable memory."
+        ),
+        fix=f"Gather what is read into one tensor, and read it rarely. Or {READ_LATER}.",
         before="for batch in batches:\n    log(train(batch).tolist())  # waits for all work queued before",
         code=read_later("shape, dtype=dtype", "host.tolist()"),
-        safe_if="Pinned memory is read only behind the event: read earlier, it silently holds old values. "
-        f"{COST_OF_LATER} What is to be kept of host is copied, as tolist() does: the next value takes its place.",
-        change=Change(r"\.(?:cpu|tolist|numpy|to|copy_)\(", "read it seldom, or a step late"),
+        safe_if=(
+            "Pinned memory is read only after the event: read earlier, it silently holds old values. "
+            f"{COST_OF_LATER} Copy what you keep of host, as tolist() does: the next value overwrites it."
+        ),
+        change=Change(r"\.(?:cpu|tolist|numpy|to|copy_)\(", "read it rarely, or a step late"),
         **waits_of("to_cpu", "tolist", "blocking_copy_dtoh"),
     ),
     Rule(
         id="PIN204",
         title="`print(tensor)` waits for the GPU",
-        looks_at="print(x), f'{x}', repr(x) and loggers that are given tensors of the GPU.",
-        why="To format a tensor torch asks for its smallest and largest values, what is finite, and each element that "
-        "is shown: dozens of waits for one line of text.",
+        looks_at="print(x), f'{x}', repr(x) and loggers that get GPU tensors.",
+        why=(
+            "To format a tensor, torch reads its smallest and largest values, which values are finite, and each "
+            "element that it shows: dozens of waits for one line of text."
+        ),
         fix="Print a copy on the host, and not in each step.",
         before="print(x)  # a tensor of the GPU, in each step",
         code="if step % 100 == 0:\n    print(x.detach().cpu())  # one wait instead of many",
-        safe_if="Nothing reads the text: it has the same numbers, but neither device nor grad_fn, and comes in one "
-        "step of 100.",
+        safe_if=(
+            "No program reads the text: it has the same numbers, but neither device nor grad_fn, and only every "
+            "100th step prints it."
+        ),
         change=Change(r"\b(?:print|repr|str|format)\(", "print a copy on the host, and not in each step"),
         **waits_of("print"),
     ),
@@ -263,8 +277,10 @@ RULES = (
         title="`x[mask]` or `nonzero()` waits for the GPU",
         looks_at="aten::nonzero and what needs it: x[mask], x[mask] = y, torch.masked_select, torch.where(mask) alone.",
         why="The result's size depends on the values: the host must know it to allocate, and waits for the mask.",
-        fix="Keep the shape: choose by the mask with torch.where, and sum what it leaves; multiplied by the mask, a "
-        "nan would stay nan.",
+        fix=(
+            "Keep the shape: choose by the mask with torch.where, and sum the result. Do not multiply by the mask: a "
+            "nan would stay nan."
+        ),
         before="loss = losses[mask].mean()\n\n"
         "# or an assignment:\n"
         "x[mask] = y[mask]\n\n"
@@ -275,9 +291,11 @@ RULES = (
         "x = torch.where(mask, y, x)\n\n"
         "# or positions, where it is known how many there are at most:\n"
         "rows = torch.nonzero_static(mask, size=limit)  # filled up with -1, which must index nothing",
-        safe_if="The mask is of bools. As with the index, what it hides gets the gradient 0, which a step before that "
-        "is not finite there turns into nan: choose the inputs of that step. Nothing else holds the x that was changed "
-        "in place. limit is large enough: positions beyond it are lost without an error.",
+        safe_if=(
+            "The mask is of bools. Hidden elements get the gradient 0, as with the index. An earlier op that is not "
+            "finite there turns this 0 into nan: apply torch.where to the inputs of that op. Nothing else uses the x "
+            "that was changed in place. limit is large enough: positions beyond it are lost without an error."
+        ),
         change=Change(r"\b(?:nonzero|masked_select|where)\(|\[[^\]]*\]", "keep the shape: torch.where"),
         **waits_of("nonzero", "mask_index", "masked_select"),
     ),
@@ -286,16 +304,20 @@ RULES = (
         title="`unique()` waits for the GPU",
         looks_at="torch.unique, unique_consecutive and isin.",
         why="The number of unique values is the size of the result: the host waits to learn it.",
-        fix="Keep it out of the step, do it on the host in the DataLoader's workers, or mark first occurrences in a "
-        "sorted tensor of fixed size. Instead of isin compare with each of a few values.",
+        fix=(
+            "Keep it out of the step, do it on the host in the DataLoader's workers, or mark first occurrences in a "
+            "sorted tensor of fixed size. Instead of isin, compare with each of a few values."
+        ),
         before="values = torch.unique(x)\n\n# or membership:\nfound = torch.isin(x, wanted)",
         code="ordered = x.flatten().sort().values\n"
         "first = torch.ones_like(ordered, dtype=torch.bool)\n"
         "first[1:] = ordered[1:] != ordered[:-1]  # the values are where first is true\n\n"
         "# or membership:\n"
         "found = (x.unsqueeze(-1) == wanted).any(-1)",
-        safe_if="What follows can work with the mask: ordered[first] would wait again. For membership: there is memory "
-        "for as many bools as x has elements times those of wanted, which has one dimension.",
+        safe_if=(
+            "The code that follows can work with the mask: ordered[first] would wait again. For membership: wanted "
+            "has one dimension, and memory suffices for x.numel() * wanted.numel() bools."
+        ),
         change=Change(r"\b(?:unique|unique_consecutive|isin)\(", "keep it out of the step"),
         **waits_of("unique"),
     ),
@@ -308,8 +330,10 @@ RULES = (
         fix="Give output_size.",
         before="y = torch.repeat_interleave(x, repeats, dim=0)",
         code="y = torch.repeat_interleave(x, repeats, dim=0, output_size=total)",
-        safe_if="total is exactly the sum of the repeats, known on the host, and no repeat is negative: with another "
-        "one the result is wrong, or memory is overwritten.",
+        safe_if=(
+            "total is exactly the sum of the repeats, known on the host, and no repeat is negative: with any other "
+            "total the result is wrong, or memory is overwritten."
+        ),
         change=Change(r"\brepeat_interleave\(", "give output_size"),
         **waits_of("repeat_interleave"),
     ),
@@ -321,8 +345,10 @@ RULES = (
         fix="Compare on the GPU and keep the result there; leave torch.equal and torch.allclose to tests.",
         before="same = torch.equal(a, b)  # a bool of Python\n\n# or nearly:\nsame = torch.allclose(a, b)",
         code="same = (a == b).all()  # a tensor on the GPU\n\n# or nearly:\nsame = torch.isclose(a, b).all()",
-        safe_if="Nothing in the step decides by the result. a and b have one shape: others are broadcast.",
-        change=Change(r"\b(?:equal|allclose)\(", "compare on the GPU, and read no bool"),
+        safe_if=(
+            "No decision in the step depends on the result. a and b have the same shape: other shapes are broadcast."
+        ),
+        change=Change(r"\b(?:equal|allclose)\(", "compare on the GPU, and keep the result there"),
         **waits_of("equal"),
     ),
     Rule(
@@ -330,9 +356,14 @@ RULES = (
         title="`torch.tensor()` copies Python values to the GPU",
         looks_at="torch.tensor(values, device='cuda'), torch.as_tensor, x.new_tensor, and indexing of a CUDA tensor by "
         "a list.",
-        why="The values are put into a pageable tensor on the host and copied by a blocking copy, after all work "
-        "queued before.",
-        fix="Make constants once, before the loop; make what is regular on the GPU; copy the rest from pinned memory.",
+        why=(
+            "torch puts the values into a pageable tensor on the host. A blocking copy then waits for all work "
+            "queued before it."
+        ),
+        fix=(
+            "Make constants once, before the loop; make regular values, such as zeros or ranges, on the GPU; copy "
+            "the rest from pinned memory."
+        ),
         before="for batch in batches:\n    weights = torch.tensor(values, device=device)  # in each step\n"
         "    train(batch * weights)\n\n"
         "# or one number:\n"
@@ -345,15 +376,17 @@ RULES = (
         "half = torch.full((), 0.5, device=device)\n\n"
         "# or values that change, if they are few:\n"
         "weights = torch.tensor(values, pin_memory=True).to(device, non_blocking=True)",
-        safe_if="A constant made once is not changed in place.",
+        safe_if="No code changes the constant in place.",
         change=Change(r"\b(?:tensor|as_tensor|new_tensor)\(", "make it once, before the loop"),
         **waits_of("tensor_from_host"),
     ),
     Rule(
         id="PIN210",
         title="`synchronize()` waits for the GPU",
-        looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), of the user's own or of a "
-        "library, that leave the GPU idle.",
+        looks_at=(
+            "torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), called by the user's code or by a "
+            "library, that leave the GPU idle."
+        ),
         why="They stop the host until the GPU has caught up; the next kernels are queued late.",
         fix="Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
         before="for _ in range(steps):\n"
@@ -376,20 +409,26 @@ RULES = (
         "# or an order of streams, on the GPU:\n"
         "torch.cuda.current_stream().wait_stream(side)\n"
         "use(result)",
-        safe_if="The host reads nothing that the synchronization protected. Events tell the GPU's time: that of a host "
-        "that launches too slowly shows between them, too. What was made on a side stream is kept, or told of with "
-        "record_stream, until its use has ended.",
+        safe_if=(
+            "The host reads nothing that the synchronization protected. Events measure the GPU's time, including "
+            "gaps in which the host launches too slowly. Tensors made on a side stream are kept, or passed to "
+            "record_stream, until their use has ended."
+        ),
         change=Change(r"\bsynchronize\(", "remove it from the step"),
         **waits_of("device_synchronize", "stream_synchronize", "event_synchronize"),
     ),
     Rule(
         id="PIN211",
         title="pinned memory is allocated in the training loop",
-        looks_at="cudaHostAlloc and cudaFreeHost in the complete steps; in all of a trace in which no step was found.",
-        why="Pinning pages takes milliseconds and a lock of the driver, which holds up other threads; freeing them "
-        "waits for the device.",
-        fix="Allocate pinned memory once, before the loop, for the largest shape; refill it, each time behind an event "
-        "that tells that its last copy has ended.",
+        looks_at="cudaHostAlloc and cudaFreeHost in the complete steps, or in the whole trace if no step was found.",
+        why=(
+            "Pinning pages takes milliseconds and a lock of the driver, which holds up other threads. Freeing them "
+            "waits for the device."
+        ),
+        fix=(
+            "Allocate pinned memory once, before the loop, for the largest shape; refill it, each time after an "
+            "event that shows that its last copy has ended."
+        ),
         before="for x in batches:\n"
         "    staging = torch.empty(x.shape, dtype=dtype, pin_memory=True)  # in each step\n"
         "    staging.copy_(x)\n"
@@ -403,8 +442,10 @@ RULES = (
         "    batch = part.to(device, non_blocking=True)\n"
         "    copied.record()       # right behind the copy, before other work is queued\n"
         "    train(batch)",
-        safe_if="staging is not written to before its last copy has ended, which the event tells; batches differ in "
-        "their first dimension only. The wait keeps the host one step ahead at most.",
+        safe_if=(
+            "staging is not written to before its last copy has ended, which the event shows; batches differ in "
+            "their first dimension only. The wait keeps the host one step ahead at most."
+        ),
         change=Change(r"\b(?:empty|zeros|pin_memory)\(", "allocate it once, before the loop"),
         **waits_of("host_alloc"),
     ),
@@ -412,46 +453,58 @@ RULES = (
         id="PIN212",
         title="a collective makes the host wait",
         looks_at="Synchronization inside of collectives: dist.barrier(), TORCH_NCCL_BLOCKING_WAIT=1.",
-        why="NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have come.",
-        fix="No barrier in the step; unset TORCH_NCCL_BLOCKING_WAIT.",
+        why="NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have arrived.",
+        fix="Remove the barrier from the step; unset TORCH_NCCL_BLOCKING_WAIT.",
         before="dist.barrier()  # in each step\ndist.all_reduce(x)",
         code="work = dist.all_reduce(x, async_op=True)\n...  # other kernels, without x\n"
         "work.wait()  # orders streams, not the host",
-        safe_if="No rank reads what another one writes outside of collectives, a file for instance. Nothing uses x "
-        "before work.wait().",
-        change=Change(r"\bbarrier\(", "no barrier in the step"),
+        safe_if=(
+            "No rank reads what another rank writes outside of collectives, to a file for instance. Nothing uses x "
+            "before work.wait()."
+        ),
+        change=Change(r"\bbarrier\(", "remove the barrier from the step"),
         **waits_of("collective"),
     ),
     Rule(
         id="PIN213",
         title="`CUDA_LAUNCH_BLOCKING=1` waits for every kernel",
         looks_at="Launch calls that return only after their kernel has ended.",
-        why="CUDA_LAUNCH_BLOCKING=1 makes each launch wait: host and GPU work in turns. It is for finding errors.",
+        why=(
+            "CUDA_LAUNCH_BLOCKING=1 makes each launch wait, so host and GPU take turns. It is meant for finding errors."
+        ),
         fix="Unset it for training.",
         before="export CUDA_LAUNCH_BLOCKING=1",
         code="unset CUDA_LAUNCH_BLOCKING",
-        safe_if="Streams are ordered by events, and what the host reads is waited for: launches that wait hide where "
-        "that was forgotten.",
+        safe_if=(
+            "Events order the streams, and the host waits for what it reads: blocking launches hide places where "
+            "that is missing."
+        ),
         **waits_of("launch_blocking"),
     ),
     Rule(
         id="PIN214",
         title="an op waits for the GPU",
-        looks_at="Calls that block within an op, by the op's own doing: ops of libraries and extensions, synchronizes "
-        "in what torch.compile made, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, "
-        "masked_fill and index_fill with a value on the GPU, one_hot without num_classes, quantile).",
-        why="The host waits for the GPU inside of an op, and not because of what is done with its result.",
-        fix="The op and the stack name the place: look there for a way without a wait. torch.linalg has cholesky_ex, "
-        "inv_ex and solve_ex, which leave their check to you; torch.where takes a number on the GPU; one_hot takes "
-        "num_classes. An op that cannot do without is best called seldom, or where the host has to wait anyway.",
+        looks_at=(
+            "Calls that block because of the op itself: ops of libraries and extensions, synchronizes in code from "
+            "torch.compile, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, "
+            "masked_fill and index_fill with a value on the GPU, one_hot without num_classes, quantile)."
+        ),
+        why="The host waits for the GPU inside of an op, whatever the program does with the result.",
+        fix=(
+            "The op and the stack show where: look there for a way without a wait. torch.linalg has cholesky_ex, "
+            "inv_ex and solve_ex, which leave the check to you; torch.where takes a number on the GPU; one_hot takes "
+            "num_classes. If an op has to wait, call it rarely, or where the host waits anyway."
+        ),
         before="factor = torch.linalg.cholesky(a)  # reads on the host whether there is one\n\n"
         "# or a value on the GPU:\n"
         "x = x.masked_fill(mask, value)  # reads it",
         code="factor, info = torch.linalg.cholesky_ex(a)  # info stays on the GPU: not 0 where there is none\n\n"
         "# or a value on the GPU:\n"
         "x = torch.where(mask, value, x)",
-        safe_if="Something looks at info, on the GPU or later: else a failure goes unseen, and factor is no factor "
-        "then. What helps otherwise depends on the op.",
+        safe_if=(
+            "Your code checks info, on the GPU or later: otherwise a failure goes unnoticed, and factor is invalid. "
+            "For other ops, what is safe depends on the op."
+        ),
         **waits_of("other", fixable=False),
     ),
 )

@@ -392,19 +392,29 @@ CASES_OF_CLAIMS: list[tuple[str, str, Outcome, Figures]] = [
     ("E11", "Pinned memory", "confirmed", (measured("times as fast, pinned in the child", "times", 90),)),
     ("E11", "Pinned memory", "depends", (measured("times as fast, pinned in the child", "times", 81),)),
     ("E11", "Pinned memory", "refuted", (measured("times as fast, pinned in the child", "times", 3),)),
-    ("E11", "What comes first", "confirmed", first_uses(1054, 13, 1050, 20, 1000)),
-    ("E11", "What comes first", "depends", first_uses(1054, 13, 1050, 20, 100)),
-    ("E11", "What comes first", "refuted", first_uses(1054, 13, 13, 1054, 1000)),
+    ("E11", "The first copy is slow", "confirmed", first_uses(1054, 13, 1050, 20, 1000)),
+    ("E11", "The first copy is slow", "depends", first_uses(1054, 13, 1050, 20, 100)),
+    ("E11", "The first copy is slow", "refuted", first_uses(1054, 13, 13, 1054, 1000)),
     ("E11", 'The "pinned" tensor', "confirmed", answered(ARRIVAL, 1, 0, 1)),
     ("E11", 'The "pinned" tensor', "refuted", answered(ARRIVAL, 1, 1, 1)),
     ("E12", "The pinned tensor", "confirmed", (ms("pinned, sent to the child", 13.5), ms("pageable", 13.7))),
     ("E12", "The pinned tensor", "refuted", (ms("pinned, sent to the child", 3), ms("pageable", 13.7))),
     ("E12", "The pinned tensor", "depends", (ms("pinned, sent to the child", 11, 9, 14), ms("pageable", 13.7))),
-    ("E12", "It is the object", "confirmed", (ms("pinned, sent bare", 3), ms("pinned, sent to the child", 13.5))),
-    ("E12", "It is the object", "refuted", (ms("pinned, sent bare", 13.5), ms("pinned, sent to the child", 13.5))),
     (
         "E12",
-        "It is the object",
+        "The object makes it slow",
+        "confirmed",
+        (ms("pinned, sent bare", 3), ms("pinned, sent to the child", 13.5)),
+    ),
+    (
+        "E12",
+        "The object makes it slow",
+        "refuted",
+        (ms("pinned, sent bare", 13.5), ms("pinned, sent to the child", 13.5)),
+    ),
+    (
+        "E12",
+        "The object makes it slow",
         "depends",
         (ms("pinned, sent bare", 11, 9, 14), ms("pinned, sent to the child", 13.5)),
     ),
@@ -447,8 +457,8 @@ CASES_OF_CLAIMS: list[tuple[str, str, Outcome, Figures]] = [
     ("E13", "Pinned memory gains", "confirmed", growing(1.4, 60)),
     ("E13", "Pinned memory gains", "depends", growing(1.4, 14.1)),
     ("E13", "Pinned memory gains", "refuted", growing(1.4, 10)),
-    ("E13", "The rates turn", "confirmed", rates(20, 20)),
-    ("E13", "The rates turn", "refuted", rates(2.31, 2.35)),
+    ("E13", "The rates depend", "confirmed", rates(20, 20)),
+    ("E13", "The rates depend", "refuted", rates(2.31, 2.35)),
     ("E13", "The GPU reaches", "confirmed", (gbps("DtoD", GIB, 1900), gbps("HtoD pinned", GIB, 55))),
     ("E13", "The GPU reaches", "depends", (gbps("DtoD", GIB, 110), gbps("HtoD pinned", GIB, 55))),
     ("E13", "The GPU reaches", "refuted", (gbps("DtoD", GIB, 70), gbps("HtoD pinned", GIB, 55))),
@@ -476,11 +486,11 @@ CASES_OF_CLAIMS: list[tuple[str, str, Outcome, Figures]] = [
     ("E14", "They undo", "refuted", undone(0, 0)),
     ("E15", "A pinned allocation", "confirmed", answered(LIMITS, 1, 1)),
     ("E15", "A pinned allocation", "refuted", answered(LIMITS, 1, 0)),
-    ("E15", "To pin too much", "confirmed", (ms("host copy, nothing pinned", 10), ms("host copy, much pinned", 15))),
-    ("E15", "To pin too much", "refuted", (ms("host copy, nothing pinned", 10), ms("host copy, much pinned", 10))),
+    ("E15", "Pinning too much", "confirmed", (ms("host copy, nothing pinned", 10), ms("host copy, much pinned", 15))),
+    ("E15", "Pinning too much", "refuted", (ms("host copy, nothing pinned", 10), ms("host copy, much pinned", 10))),
     (
         "E15",
-        "To pin too much",
+        "Pinning too much",
         "depends",
         (ms("host copy, nothing pinned", 10), ms("host copy, much pinned", 12, 9, 15)),
     ),
@@ -645,7 +655,7 @@ def test_a_difference_within_the_spread_is_told_with_the_spread() -> None:
 
 def test_a_hazard_that_did_not_show_may_all_the_same() -> None:
     text = judged("E5", "Values", count("read at once", "wrong", 0, 100)).text
-    assert text == "did not show in 100 tries on this machine; it may all the same"
+    assert text == "did not show in 100 tries on this machine; it may still happen"
 
 
 def test_a_link_that_the_driver_does_not_report_leaves_the_claim_open() -> None:

@@ -492,7 +492,7 @@ def test_a_baseline_of_another_program_machine_or_version_is_remarked_on(tmp_pat
     other.metadata["deviceProperties"] = [{"id": 0, "name": "A100"}]
     said = remarks_of(busy, other, tmp_path, missing=[{"check": "truncated"}])
     assert "of A100, not H100" in said
-    assert "whose steps have 2 kernels, not 5: is it of this program?" in said
+    assert "whose steps have 2 kernels, not 5: is it the same program?" in said
     assert "which has lost its end" in said
     path = report_of(plain(), tmp_path)
     path.write_text(path.read_text().replace('"pinprof_version": "', '"pinprof_version": "9.'))

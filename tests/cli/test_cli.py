@@ -923,14 +923,14 @@ def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:
     assert "is unknown; say with --rank-from how to find it" in invoke("report", tmp_path).stderr
     assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "gpu"))
     alone = invoke("report", next(tmp_path.iterdir()), "--rank-from", "order", "--run", 1)
-    assert alone.stderr.startswith("No effect of --rank-from and --run: a job has several files\n")
+    assert alone.stderr.startswith("--rank-from and --run: no effect, as a job has several files\n")
     assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "order", "--run", 2))
 
 
 def test_an_option_of_the_script_in_front_of_it_is_told_where_it_goes() -> None:
     result = invoke("run", "--epochs", "1", "train.py")
     assert is_one_line_error(result)
-    assert "--epochs is not an option of pinprof run; the script's own come after it: " in result.stderr
+    assert "--epochs is not an option of pinprof run; options of the script come after the script: " in result.stderr
     assert "run train.py --epochs ..." in result.stderr
 
 

@@ -103,7 +103,7 @@ def test_a_trace_that_was_cut_off_is_closed_and_said(tmp_path: Path) -> None:
     (tmp_path / "cut.json").write_bytes(data[: len(data) * 9 // 10])
     result = invoke("export", tmp_path / "cut.json", "-o", tmp_path / "out.json")
     assert result.exit_code == 0
-    assert "ends after its last whole event" in result.stderr
+    assert "stops after its last complete event" in result.stderr
     assert json.loads((tmp_path / "out.json").read_text())["traceEvents"]
 
 

@@ -161,7 +161,7 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "import torch\nopt = torch.optim.SGD(\n    params,  # all\n    lr=0.1,  # rate\n    fused=True,\n)\nstep()\n",
         {"optimizer": replace(OPTIMIZER, kind="torch.optim.sgd.SGD", foreach=False)},
     ),
-    "one that has no fused form": (
+    "one that has no certain fused form": (
         "import torch\nopt = torch.optim.RMSprop(params, foreach=False, lr=1)  #! optimizer\nstep()  #? PIN602\n",
         "import torch\nopt = torch.optim.RMSprop(params, lr=1)\nstep()\n",
         {"optimizer": replace(OPTIMIZER, kind="torch.optim.rmsprop.RMSprop", foreach=False)},
@@ -239,7 +239,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "another class of DataLoader": (
         loop(COPY),
         {"loader": replace(LOADER, kind="geometric.DataLoader")},
-        "class of its",
+        "derived from DataLoader",
     ),
     "a DataLoader of a library": (loop(COPY), {"loader": replace(LOADER, direct=False)}, "a library made"),
     "batches of a class of their own": (loop(COPY), {"loader": replace(LOADER, batch="Graph")}, "Graph"),
@@ -268,10 +268,10 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         PINNED,
         "used on the host in line 5",
     ),
-    "a batch that is used behind its loop": (
+    "a batch that is used after its loop": (
         loop("a = x.to(device)  #? PIN102") + "x.zero_()\n",
         PINNED,
-        "behind its loop",
+        "after its loop",
     ),
     "a batch that is kept": (loop("a = x.to(device)  #? PIN102\nkept.append(x)"), PINNED, "used on the host"),
     "a batch of a function's argument": (
@@ -300,8 +300,8 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         PINNED,
         "other is not the batch",
     ),
-    "a loop over something else": (loop(COPY, "for x, y in zip(loader, more):  #! loop"), {}, "not a DataLoader alone"),
-    "a loop that was not recorded": (loop(COPY, "for x, y in loader:"), PINNED, "not recorded that the loop draws"),
+    "a loop over something else": (loop(COPY, "for x, y in zip(loader, more):  #! loop"), {}, "more than a DataLoader"),
+    "a loop that was not recorded": (loop(COPY, "for x, y in loader:"), PINNED, "does not show that the loop draws"),
     "a batch that is no tensor": (
         loop(COPY),
         {"loader": replace(LOADER, pin_memory=True, batch=["str", "str"])},
@@ -311,7 +311,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "a condition": (loop("if a:\n    x = x.to(device)  #? PIN102\nx += 1"), PINNED, "on a condition"),
     "already so": (loop("x = x.to(device, non_blocking=True)  #? PIN102"), PINNED, "already"),
     "from a variable": (loop("x = x.to(device, non_blocking=nb)  #? PIN102"), PINNED, "non_blocking=nb"),
-    "a dtype by position": (loop("x = x.to(device, torch.half)  #? PIN102"), PINNED, "by their position"),
+    "a dtype by position": (loop("x = x.to(device, torch.half)  #? PIN102"), PINNED, "positional arguments"),
     # sums
     "read in each step": (summing(LOSS + "total += loss.item()  #? PIN201\nbar.set(total)"), {}, "read in each step"),
     "read nearly each step": (
@@ -319,7 +319,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "read in each step",
     ),
-    "begins anew in each step": (summing(LOSS + "total = 0.0\ntotal += loss.item()  #? PIN201"), {}, "begins anew"),
+    "starts again in each step": (summing(LOSS + "total = 0.0\ntotal += loss.item()  #? PIN201"), {}, "starts again"),
     "begins elsewhere": (summing(LOSS + "total += loss.item()  #? PIN201", start="total = before()"), {}, "also set"),
     "of an argument": (
         summing(LOSS + "total += loss.item()  #? PIN201", start="pass").replace(
@@ -332,13 +332,13 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "in a closure": (
         summing(LOSS + "total += loss.item()  #? PIN201", "return lambda: total"),
         {},
-        "in a function of its own",
+        "in a nested function",
     ),
-    "of an object": (summing(LOSS + "self.total += loss.item()  #? PIN201"), {}, "no variable of the function"),
-    "of a dict": (summing(LOSS + "sums['loss'] += loss.item()  #? PIN201"), {}, "no variable of the function"),
+    "of an object": (summing(LOSS + "self.total += loss.item()  #? PIN201"), {}, "not a variable of the function"),
+    "of a dict": (summing(LOSS + "sums['loss'] += loss.item()  #? PIN201"), {}, "not a variable of the function"),
     "whole or not": (summing("total += what(x).item()  #? PIN201"), {}, "whole number"),
     "twice on a line": (summing(LOSS + "total += loss.item() + other.item()  #? PIN201"), {}, "2 calls"),
-    "times an unknown": (summing(LOSS + "total += loss.item() * weight  #? PIN201"), {}, "weight is not known"),
+    "times an unknown": (summing(LOSS + "total += loss.item() * weight  #? PIN201"), {}, "weight may not be a number"),
     "of a number of numpy": (summing("total += loss.cpu().numpy().mean().item()  #? PIN201"), {}, "on the host before"),
     "int() of a loss": (summing(LOSS + "total += int(loss)  #? PIN201"), {}, "cuts the number off"),
     "0 that may be shown": (summing(LOSS + "total += loss.item()  #? PIN201", start="total = 0"), {}, "would show 0.0"),
@@ -366,7 +366,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "seldom already": (
         summing(LOSS + "if step % 10 == 0:\n    total += loss.item()  #? PIN201"),
         {},
-        "every so many steps already",
+        "only every few steps",
     ),
     "looked at by name": (summing(LOSS + "total += loss.item()  #? PIN201", "return locals()"), {}, "may look at"),
     "a text that shows its own code": (
@@ -383,22 +383,30 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "an argument of a call": (summing(LOSS + "meter.update(loss.item(), 3)  #? PIN201"), {}, "variable of its own"),
     "a list": (summing(LOSS + "losses.append(loss.item())  #? PIN201"), {}, "variable of its own"),
     # decisions
-    "a decision in each step": (summing("if torch.isnan(loss):  #? PIN202\n    break"), {}, "decides by the value"),
-    "or": (summing("if torch.isnan(loss) or step % 10 == 0:  #? PIN202\n    log()"), {}, "decides by the value"),
+    "a decision in each step": (
+        summing("if torch.isnan(loss):  #? PIN202\n    break"),
+        {},
+        "decision in each step depends on the value",
+    ),
+    "or": (
+        summing("if torch.isnan(loss) or step % 10 == 0:  #? PIN202\n    log()"),
+        {},
+        "decision in each step depends on the value",
+    ),
     "a call that may do more": (
         summing("if check(loss) and step % 10 == 0:  #? PIN202\n    log()"),
         {},
-        "more than look",
+        "may change something",
     ),
-    "a check": (summing("assert torch.isfinite(loss)  #? PIN202"), {}, "decides by the value"),
+    "a check": (summing("assert torch.isfinite(loss)  #? PIN202"), {}, "decision in each step depends on the value"),
     "a remainder by a variable": (
         summing("if torch.isnan(loss) and step % n == 0:  #? PIN202\n    log()"),
         {},
-        "decides",
+        "decision",
     ),
     # constants
-    "no constant": ("import torch\ny = torch.tensor(lr, device=device)  #? PIN209\n", {}, "no constant"),
-    "too large for some": ("import torch\ny = torch.tensor(1e9, device=d)  #? PIN209\n", {}, "no constant"),
+    "not a constant": ("import torch\ny = torch.tensor(lr, device=device)  #? PIN209\n", {}, "not a constant"),
+    "too large for some": ("import torch\ny = torch.tensor(1e9, device=d)  #? PIN209\n", {}, "not a constant"),
     "a dtype that may not hold it": (
         "import torch\ny = torch.tensor(300, dtype=torch.uint8, device=d)  #? PIN209\n",
         {},
@@ -432,7 +440,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "on a condition": (
         "import torch\nfor x in loader:\n    if x:\n        w = torch.tensor([1], device='cuda')  #? PIN209\n        y = w * x\n",
         {},
-        "not made in each step",
+        "not every step makes",
     ),
     # optimizers
     "parameters on the host": (
@@ -460,10 +468,10 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"optimizer": replace(OPTIMIZER, kind="my.Lion")},
         "Lion",
     ),
-    "no fused form": (
+    "no certain fused form": (
         "import torch\nopt = torch.optim.RMSprop(params)  #! optimizer\nstep()  #? PIN602\n",
         {"optimizer": replace(OPTIMIZER, kind="torch.optim.rmsprop.RMSprop")},
-        "no fused form",
+        "no certain fused form",
     ),
     # the rest
     "one wait": ("import torch\ntorch.cuda.synchronize()  #? PIN210\nf()\n", {}, "what relies on the wait"),
@@ -520,4 +528,4 @@ def test_what_changes_numbers_is_made_only_on_demand(name: str, tmp_path: Path) 
     before, _, told = HITS[name]
     outcome = mended(tmp_path, before, **told)
     assert outcome.is_unchanged
-    assert "--changes-numbers allows it" in outcome.why
+    assert "allow that with --changes-numbers" in outcome.why

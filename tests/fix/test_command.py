@@ -284,7 +284,7 @@ def test_a_file_that_is_no_python_is_named(here: Path) -> None:
     (here / "train.py").write_text("print 'a'\n" * 40)
     result = invoke("fix", recorded(here))
     assert result.exit_code == 0
-    assert "no Python" in result.stdout
+    assert "cannot read the file as Python" in result.stdout
 
 
 def test_a_missing_trace_is_one_line() -> None:

@@ -59,7 +59,7 @@ def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
     builder.op("aten::mm", 0, 10)
     found = breakdown_of(str(builder.write(tmp_path / "trace.json")))
     assert found.failed == ("figures (no GPU work in its steps)",)
-    assert "rank 0: HTA cannot tell its figures (no GPU work in its steps)" in to_text([found])
+    assert "rank 0: HTA does not give its figures (no GPU work in its steps)" in to_text([found])
 
 
 def test_what_hta_cannot_tell_is_said_and_the_rest_is_told(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_work_in_flight_beside_a_single_step_that_the_host_makes_long_is_not_its
     profile = profile_of(builder, tmp_path)
     assert found(profile) == WITHHELD
     assert profile.bound is None
-    assert profile.doubts[0].what == "no launch of what the GPU does for 795 µs of the only step"
+    assert profile.doubts[0].what == "no launch of 795 µs of GPU work in the only step"
 
 
 def test_little_work_in_flight_is_no_matter(tmp_path: Path) -> None:
@@ -219,5 +219,5 @@ def test_a_prefill_among_decodes_is_a_step_unlike_the_others(tmp_path: Path) -> 
     assert profile.steps.count == 7  # of nine the last is not whole
     assert profile.steps.traced_ns == 1_200_000
     (doubt,) = (doubt for doubt in profile.doubts if doubt.check == "irregular_steps")
-    assert "step 5 takes 10.2 ms where 1.20 ms are usual" in doubt.what
+    assert "step 5 takes 10.2 ms instead of 1.20 ms" in doubt.what
     assert "as in a prefill among decodes" in doubt.effect

@@ -327,7 +327,7 @@ def test_an_estimate_that_is_not_given_is_not_announced(tmp_path: Path) -> None:
     builder.step(2, 100, 100)
     builder.kernel(500, 50, launch=450)
     (effect,) = [entry.effect for entry in measure(read(builder, tmp_path)).doubts if entry.check == "profiler_cost"]
-    assert effect.startswith("it cannot be told")
+    assert effect.startswith("the trace does not show it")
 
 
 def test_the_gravest_comes_first(tmp_path: Path) -> None:
@@ -578,7 +578,7 @@ def waiting() -> TraceBuilder:
         ({"pinprof": {"marker": "p.step()"}}, "pinprof recorded it without lines, or the program ended before"),
         (
             {"pinprof": {"marker": "p.step()"}, "pinprof_contexts": {"names": [], "lines": [], "waits": []}},
-            "pinprof recorded lines, but these waits were not among them",
+            "pinprof recorded lines, but none for these waits",
         ),
     ],
 )

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow  # each test is a process of its own
 NOTHING = (
     "There was no asynchronous copy between pinned memory and a GPU to follow."
     if torch.cuda.is_available()
-    else "There is no GPU that torch sees, so there was no copy to follow."
+    else "torch sees no GPU, so there was no copy to follow."
 )
 RACE = """
 import sys

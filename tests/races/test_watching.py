@@ -246,7 +246,7 @@ def test_batch_norm_writes_its_statistics_while_it_trains(gpu: FakeGpu, training
     assert rules(guard) == expected
 
 
-UNORDERED = "Record an event behind the copy, on stream 0x1 of cuda:0, and let the default stream of cuda:0 wait for it"
+UNORDERED = "Record an event after the copy, on stream 0x1 of cuda:0, and let the default stream of cuda:0 wait for it"
 
 
 @pytest.mark.parametrize("blocking", [True, False])

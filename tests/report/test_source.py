@@ -95,7 +95,7 @@ def test_the_first_and_the_last_lines_have_fewer_around_them(here: Path) -> None
 
 def test_a_file_changed_since_is_named_and_not_quoted(here: Path) -> None:
     os.utime("train.py", (RECORDED + 60, RECORDED + 60))
-    assert quoted(5).text == "train.py was changed after the recording, and is not quoted."
+    assert quoted(5).text == "train.py was changed after the recording, so it is not quoted."
 
 
 def test_what_is_not_at_hand_too_large_or_not_wanted_is_not_quoted(here: Path) -> None:

@@ -174,7 +174,7 @@ def test_of_float32_is_said_which_products_how_long_and_what_torch_does_by_defau
     assert finding.evidence.text.startswith(
         "products of float32 without TF32. matrix products: 1 kernel per step, 600 µs"
     )
-    assert finding.evidence.text.endswith("torch leaves it off for these unless it is asked for")
+    assert finding.evidence.text.endswith("torch has TF32 off for these by default")
 
     def scene(builder: TraceBuilder, start: float) -> None:
         busy(builder, start, ("aten::cudnn_convolution", FULL, 600), ("aten::mm", OF_TF32, 360))
@@ -215,7 +215,7 @@ def test_layouts_that_are_not_changed_save_their_time(tmp_path: Path) -> None:
     (finding,) = found(turned, tmp_path)
     assert finding.evidence.text == (
         "1 kernel per step only for changes of layout around convolutions: 100 µs, 10 % of the GPU's work "
-        "(nchwToNhwcKernel); what convolutions and normalizations gain besides where channels are last is not predicted"
+        "(nchwToNhwcKernel); pinprof does not predict what convolutions and normalizations gain from channels last"
     )
     assert finding.saving is not None
     assert finding.saving.saving_ns == pytest.approx(100_000, rel=0.1)

@@ -254,7 +254,7 @@ def test_every_rule_of_launches_has_both() -> None:
 def test_launches_are_counted_by_phase(tmp_path: Path) -> None:
     (finding,) = [each for each in found(small_kernels, tmp_path) if each.rule.id == "PIN601"]
     assert finding.evidence.text.startswith(
-        "30 launches per step (forward 30), one each 30.0 µs of the host, as traced; half of the kernels take less "
+        "30 launches per step (forward 30), one per 30.0 µs of host time, as traced; half of the kernels take less "
         "than 2.00 µs; the GPU is idle for "
     )
     assert "forward 6, optimizer 24)" in found(looping_optimizer, tmp_path)[0].evidence.text
@@ -282,7 +282,7 @@ def test_what_a_graph_cannot_hold_is_named(tmp_path: Path) -> None:
         builder.call("cudaStreamSynchronize", start + 308.5, 1)
 
     (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN601"]
-    assert finding.evidence.text.endswith("What one CUDA graph of the step cannot hold: item")
+    assert finding.evidence.text.endswith("A single CUDA graph of the step cannot hold: `.item()`")
 
 
 def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:

@@ -421,12 +421,9 @@ def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving(tmp_pat
         "page cache and all other processes"
     )
     profile = measure(read_trace(tmp_path / "trace.json"))
-    assert worth(finding, profile) == "what fixing this saves cannot be told"
+    assert worth(finding, profile) == "the saving is unknown"
     calm = replace(profile, pause=None)
-    assert (
-        headline(calm, Findings([finding])).do
-        == "First: too much pinned memory; what fixing this saves cannot be told."
-    )
+    assert headline(calm, Findings([finding])).do == "First: too much pinned memory; the saving is unknown."
     (limited,) = findings_of(memory(12, 40, limit=16), tmp_path)
     assert "75 % of the 16.0 GiB that its cgroup allows" in limited.evidence.text
 
@@ -448,8 +445,8 @@ def test_of_broken_figures_of_memory_nothing_is_said(tmp_path: Path, entry: obje
             None,
             "PIN104",
             (
-                "; the trace does not tell whether the DataLoader has pin_memory=True: if so, the batches are of a "
-                "class without a method pin_memory() (PIN105)"
+                "; the trace does not show whether the DataLoader has pin_memory=True: if so, the class of the "
+                "batches has no method pin_memory() (PIN105)"
             ),
         ),
     ],

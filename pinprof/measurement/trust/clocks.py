@@ -32,10 +32,10 @@ def clock_skew(seen: Seen) -> Doubt | None:
     return Doubt(
         f"{counted(int(early.sum()), 'GPU activity starts', 'GPU activities start')} before the launch, by up to "
         f"{duration(int(lead.max()))}",
-        "the clocks of host and GPU are apart"
+        "the clocks of host and GPU differ"
         if apart
-        else "what the host waited for is unsure by as much; the other figures are not",
-        "record again, with a newer driver and torch if it stays",
+        else "what the host waited for is uncertain by as much; other figures are not affected",
+        "record again; if this persists, with a newer driver and torch",
         only_if(apart, STALLS, DRAIN, CAUSES, ESTIMATE),
     )
 
@@ -54,8 +54,8 @@ def same_stream_overlap(seen: Seen) -> Doubt | None:
     return Doubt(
         f"{counted(count, 'GPU activity runs', 'GPU activities run')} beside another one of the same stream "
         f"({percent(twice / total)} of their time)",
-        "busy time counts each moment once, so times of single kernels add up to more",
-        "none is needed with programmatic dependent launch; on ROCm the times of kernels are unsure",
+        "the GPU's working time counts overlapping kernels once, so the kernels' own times add up to more",
+        "this is normal with programmatic dependent launch; on ROCm the times of kernels are uncertain",
     )
 
 

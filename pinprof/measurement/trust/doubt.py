@@ -19,7 +19,7 @@ FIGURES = {
     "overlap": "overlap",
     "causes": "causes of idle and exposed time",
     "stalls": "how long the host waits",
-    "drain": "what waits leave idle",
+    "drain": "idle time after waits",
 }
 """The figures that a report withholds, each as a whole, and what they are in words."""
 STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = FIGURES

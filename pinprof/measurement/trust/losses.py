@@ -76,7 +76,7 @@ def skipped_steps(seen: Seen) -> Doubt | None:
     share = skipped / (len(numbers) + skipped)
     return Doubt(
         f"no record of {counted(skipped, 'step')} between others ({percent(share)})",
-        "the time from step to step, and idle time, span what was not recorded",
+        "step times and idle time contain time that was not recorded",
         "record steps in a row, in a file for each cycle of the profiler",
         only_if(share >= MATTERS, STEP, ESTIMATE, BUSY, CAUSES),
     )

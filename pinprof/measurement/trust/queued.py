@@ -13,7 +13,7 @@ APART = 0.5
 """Share of the time in which the host launches the work of several steps: if the GPU is not seen at work for so long,
 most of what it does lies beside nothing that is recorded of the host."""
 
-REMEDY = "record several steps in a row, with what the GPU does from the begin on"
+REMEDY = "record several steps in a row, with their GPU work from the start"
 
 
 def queued_before(seen: Seen) -> Doubt | None:
@@ -32,13 +32,13 @@ def queued_before(seen: Seen) -> Doubt | None:
     if unseen > LATE_START_NS and unseen >= ((1 - GPU_BOUND) * length if alone else APART * launching):
         return _doubt(
             f"no GPU work for {duration(unseen)} after the first launch",
-            "the GPU did what was queued before the recording began, or the clocks of host and GPU are apart",
+            "the GPU ran work that was queued before the recording began, or the clocks of host and GPU differ",
         )
     earlier = _earlier_ns(seen) if alone else 0
     if earlier and earlier >= (1 - GPU_BOUND) * length:
         return _doubt(
-            f"no launch of what the GPU does for {duration(earlier)} of the only step",
-            "the GPU did what was queued before the recording began",
+            f"no launch of {duration(earlier)} of GPU work in the only step",
+            "the GPU ran work that was queued before the recording began",
         )
     return None
 
@@ -46,7 +46,7 @@ def queued_before(seen: Seen) -> Doubt | None:
 def _doubt(what: str, why: str) -> Doubt:
     return Doubt(
         what,
-        f"{why}: that is no idle time, and whether host or GPU is the limit cannot be told",
+        f"{why}: that is no idle time, and it is unknown whether host or GPU is the limit",
         REMEDY,
         frozenset({STEP, ESTIMATE, CAUSES, DRAIN}),
     )

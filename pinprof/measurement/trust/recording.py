@@ -18,7 +18,7 @@ NOTED = {
     EVALUATION: "an evaluation",
     CHECKPOINT: "saving a checkpoint",
     COMPILE: "compiling",
-    EPOCH: "the begin of an epoch",
+    EPOCH: "the start of an epoch",
 }
 """What the irregular work is called that pinprof noted in a recorded step."""
 
@@ -28,8 +28,8 @@ LINES_WINDOW = (
 )
 """What to do about gaps in pinprof's own recordings: its options left them out."""
 UNMATCHED = (
-    "pinprof recorded lines, but these waits were not among them, or several lines may have called them: record more "
-    "steps (--steps, --watch-steps)"
+    "pinprof recorded lines, but none for these waits, or several lines may have called them: record more steps "
+    "(--steps, --watch-steps)"
 )
 """What to do about waits in pinprof's own recordings whose ops ran at none of the recorded lines for certain."""
 OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
@@ -45,7 +45,7 @@ def no_gpu(seen: Seen) -> Doubt | None:
     has_calls = bool(len(seen.trace.calls))
     return Doubt(
         "no GPU activities",
-        "copies, overlap and idle time cannot be measured, nor what waits leave idle"
+        "copies, overlap and idle time cannot be measured, nor the idle time after waits"
         if has_calls
         else "copies, overlap, idle and stalls cannot be measured",
         _way_to_gpu_work(seen.trace),
@@ -58,16 +58,15 @@ def _way_to_gpu_work(trace: Trace) -> str:
     if trace.cut:
         return AGAIN
     if others:
-        return f"no other trace helps: pinprof reads the work of CUDA and ROCm, and this is other ({', '.join(others)})"
+        return f"pinprof reads only the work of CUDA and ROCm, and this trace has other work ({', '.join(others)})"
     if launching(trace.calls).any() and trace.info.by_pinprof:
         return (
-            "work was launched, so there is a GPU: let nothing else use CUPTI beside it (counters, Nsight, DCGM), and "
-            "record again"
+            "work was launched, so there is a GPU: record again while nothing else uses CUPTI (counters, Nsight, DCGM)"
         )
     if launching(trace.calls).any():
         return (
-            "work was launched, so there is a GPU: record with ProfilerActivity.CUDA, and with nothing else beside it "
-            "that uses CUPTI (counters, Nsight, DCGM)"
+            "work was launched, so there is a GPU: record with ProfilerActivity.CUDA, while nothing else uses CUPTI "
+            "(counters, Nsight, DCGM)"
         )
     if trace.info.by_pinprof:
         return "record again on a machine with a GPU, and let the program use it"
@@ -97,10 +96,10 @@ def truncated(seen: Seen) -> Doubt | None:
         lost = "all GPU work is lost"
     else:
         begin = min(int(table.start_ns[0]) for table in (trace.ops, trace.calls, trace.gpu) if len(table))
-        lost = f"calls and GPU work are lost from {duration(max(cut.last_ns - begin, 0))} after its beginning on"
+        lost = f"calls and GPU work are lost from {duration(max(cut.last_ns - begin, 0))} after its start"
     return Doubt(
         f"the end of the file: {cut.why.partition(';')[0]}",
-        f"{lost}; steps behind that are left out, sums are too small, and the GPU seems idle where it was not",
+        f"{lost}; later steps are left out, sums are too small, and the GPU seems idle where it was not",
         AGAIN,
         frozenset({BUSY, CAUSES}),
     )
@@ -112,8 +111,8 @@ def repaired_events(seen: Seen) -> Doubt | None:
     if not repaired:
         return None
     return Doubt(
-        f"the text of {counted(repaired, 'event')} as it was meant",
-        "they are no JSON and were repaired: names in them may be wrong",
+        f"the exact text of {counted(repaired, 'event')}",
+        "they are not valid JSON and were repaired: names in them may be wrong",
         "record with a newer torch, which writes such names correctly",
     )
 
@@ -150,10 +149,10 @@ def irregular_steps(seen: Seen) -> Doubt | None:
     usual, more = duration(longest.usual_ns), sum(each.time_ns - each.usual_ns for each in seen.irregular) / of_all
     which = f"step {number} takes {duration(longest.time_ns)}" + (", the longest," if len(seen.irregular) > 1 else "")
     return Doubt(
-        f"{counted(len(seen.irregular), 'step')} of {of_all} unlike the others ({which} where {usual} are usual)",
-        f"all figures are of the others; {_why_unlike(seen.trace, longest)}, "
-        f"which adds {duration(more)} per step to the mean",
-        "record steps without it, or see it in the timeline",
+        f"{counted(len(seen.irregular), 'step')} of {of_all} unlike the others ({which} instead of {usual})",
+        f"all figures leave them out; {_why_unlike(seen.trace, longest)}, which adds {duration(more)} per step to "
+        "the mean",
+        "record steps without it, or look at it in the timeline",
     )
 
 
@@ -179,8 +178,8 @@ def profiler_cost(seen: Seen) -> Doubt | None:
     if known and longer:
         return Doubt(
             f"the profiler made the step {longer} ({duration(traced or 0)} for {duration(step or 0)})",
-            "what is shown as traced of the host, and of the idle time behind it, is inflated",
-            "the step, where it goes, and the savings are without that cost",
+            "the host's times as traced, and the idle time after them, are too long",
+            "the step, where it goes, and the savings do not contain that cost",
         )
     if known:
         return None
@@ -188,13 +187,13 @@ def profiler_cost(seen: Seen) -> Doubt | None:
     if step is None and seen.step.range_ns is None:
         return Doubt(
             "the step without profiler",
-            "it cannot be told from the trace: what is shown of the step has the profiler's cost in it",
+            "the trace does not show it: all times of the step have the profiler's cost in them",
             remedy,
         )
     effect = (
-        f"it is estimated; the profiler made it about {longer}, and the host's times are inflated"
+        f"it is estimated; the profiler made it about {longer}, so the host's times are too long"
         if longer
-        else "it is estimated; the profiler slows the host, and the trace does not tell how much"
+        else "it is estimated; the profiler slows the host, and the trace does not show by how much"
     )
     return Doubt("the step without profiler", effect + (f"; {KEEPING_UP}" if seen.by_workers else ""), remedy)
 
@@ -205,7 +204,7 @@ def host_memory(seen: Seen) -> Doubt | None:
         return None
     return Doubt(
         "the host memory of copies",
-        "pageable and pinned copies cannot be told apart",
+        "pinprof cannot tell pageable from pinned copies",
         "nothing helps: the vendor's profiler does not record it",
         absent=True,
     )
@@ -221,7 +220,7 @@ def copy_sizes(seen: Seen) -> Doubt | None:
     corrupt = f"; {counted(absurd, 'recorded size is', 'recorded sizes are')} corrupt" if absurd else ""
     return Doubt(
         f"no size of {unsized:,} of {counted(len(copies), 'copy', 'copies')}{corrupt}",
-        "sums of bytes are at least what is shown, and rates are of the others",
+        "sums of bytes are lower bounds, and rates leave these copies out",
         "record again, with a newer torch" if absurd else "nothing helps: the vendor's profiler does not record it",
         absent=not absurd,
     )

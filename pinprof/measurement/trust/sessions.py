@@ -28,10 +28,10 @@ def several_processes(seen: Seen) -> Doubt | None:
     same = f"; {counted(collisions, 'correlation')} in several of them" if collisions else ""
     return Doubt(
         f"{number} processes in one file{same}",
-        "their GPUs of the same number, and their steps, cannot be told apart"
+        "pinprof cannot tell their GPUs of the same number apart, nor their steps"
         if shared
-        else "the steps are those of one, the GPU work that of all",
-        "give the trace of each process by itself",
+        else "the steps come from one process, the GPU work from all",
+        "give the trace of each process as its own file",
         frozenset(FIGURES) if shared else frozenset({STEP, ESTIMATE, PER_STEP, CAUSES}),
     )
 
@@ -43,11 +43,11 @@ def several_sessions(seen: Seen) -> Doubt | None:
     pause = _longest_pause(trace)
     if not again and pause < PAUSE_NS:
         return None
-    what = "the numbers of its steps start anew" if again else f"nothing for {pause / PAUSE_NS:.1f} hours"
+    what = "the step numbers start again" if again else f"nothing for {pause / PAUSE_NS:.1f} hours"
     return Doubt(
         f"several recordings in one file: {what}",
         "the time between them counts as idle time and as part of a step",
-        "give each recording by itself: one file for each cycle of the profiler",
+        "give each recording as its own file: one file for each cycle of the profiler",
         frozenset({STEP, ESTIMATE, BUSY, CAUSES}),
     )
 

@@ -100,7 +100,7 @@ def _experiment(bench: Bench, known: Experiment, result: Result, judged: Sequenc
     sizes = sizes_line(known, result)
     yield note(sentence(known.summary) + (f" Sizes: {sizes}." if sizes else ""))
     if known.changed:
-        yield note(f"Not as in the text: {known.changed}.")
+        yield note(f"Different from the text: {known.changed}.")
     said_of = Markup("{} {} ({}): {}.")
     yield remarks(
         "", (said_of.format(_outcome(each), each.claim, claimed(each), unbroken(why(each))) for each in judged)

@@ -58,7 +58,7 @@ def _experiment(known: Experiment, result: Result, judged: Sequence[Verdict]) ->
     yield section(f"{known.number} {known.name}")
     yield Text(sentence(known.summary))
     if known.changed:
-        yield Text(f"Not as in the text: {known.changed}.", "dim")
+        yield Text(f"Different from the text: {known.changed}.", "dim")
     if result.problem:
         yield Text(f"Problem: {printable(result.problem)}", "bold red")
     compared = rows(known, result)

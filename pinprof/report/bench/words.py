@@ -27,13 +27,13 @@ ADVICE = {
 }
 """What each piece of advice is about."""
 SPREAD = (
-    "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; each round is a process "
-    "of its own, they are spread over the whole bench, and a quick one has one."
+    "The spread goes from the 10th percentile of the lowest round to the 90th of the highest. Each round is a "
+    "process of its own; the rounds are spread over the whole bench. --quick makes one round."
 )
 HOW = (
     f"After a warm-up each figure is the median of repeated runs. {SPREAD} Times are taken with CUDA events, or with a "
-    "synchronize on both sides. Two figures differ where their spreads have nothing in common and their medians are "
-    "more than 3 % apart. Published figures are of other machines."
+    "synchronize on both sides. Two figures differ if their spreads do not overlap and their medians are more than 3 % "
+    "apart. Published figures come from other machines."
 )
 
 

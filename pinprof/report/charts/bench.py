@@ -177,8 +177,8 @@ def _line(key: Key, figures: Sequence[Figure]) -> dict[str, object]:
 
 def _of_rates(series: dict[Key, list[Figure]], link: Link | None) -> str:
     best = ", ".join(f"{key.label} {rate(max(each.median for each in found))}" for key, found in series.items())
-    carries = f" {link.name} carries {rate(link.theoretical)} in theory; {rate(link.usual)} are usual." if link else ""
-    return f"At best {best}.{carries} Small copies take their time to start."
+    carries = f" {link.name} carries {rate(link.theoretical)} in theory; {rate(link.usual)} is usual." if link else ""
+    return f"At best {best}.{carries} Small copies are slower: their start takes most of the time."
 
 
 def picture_chart(picture: Picture, end_ms: float) -> Chart:

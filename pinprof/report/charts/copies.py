@@ -117,7 +117,7 @@ def _caption(rows: Int64s, copies: int, drawable: int, best: float, link: Link |
     without += f" Not drawn: {copies - drawable:,} that are not between host and GPU." if copies > drawable else ""
     merged = " A mark stands for all copies of about the same size and rate." if len(rows) > MAX_MARKS else ""
     fastest = f"{_copies(len(rows))}, the fastest at {rate(best)}{reached}."
-    return f"{fastest} Small copies are slower: each takes its time to start.{merged}{without}"
+    return f"{fastest} Small copies are slower: their start takes most of the time.{merged}{without}"
 
 
 def _copies(count: int) -> str:

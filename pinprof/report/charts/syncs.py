@@ -64,10 +64,10 @@ def _caption(profile: Profile, sites: Sequence[tuple[WaitSite, Cost]]) -> str:
     which, when = idle_after(profile, (site for site, _ in sites)), in_or_after(cost for _, cost in sites)
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
     return (
-        f"As traced, the host stands {duration(stall)} {profile.steps.per} in calls that wait, and "
-        f"{which} idle for {duration(bubble)} {when} them. A stall "
-        "costs nothing while the GPU works on what was queued before. A fix may save more than the idle time: after a "
-        f"stall the host has no lead left, and later launches are late, too.{left}"
+        f"As traced, the host spends {duration(stall)} {profile.steps.per} in calls that wait, and {which} idle for "
+        f"{duration(bubble)} {when} them. A stall costs nothing while the GPU works on what was queued before. A fix "
+        "may save more than the idle time: after a stall the host has no lead, so later launches are late, "
+        f"too.{left}"
     )
 
 

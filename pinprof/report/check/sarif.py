@@ -70,8 +70,8 @@ def _limit_rule(verdict: LimitVerdict) -> dict[str, Any]:
     return _rule(
         verdict.name,
         verdict.what,
-        f"A check of pinprof holds this against a limit or a baseline: {verdict.what}.",
-        "pinprof report TRACE shows the figure with what is behind it.",
+        f"pinprof check compares this with a limit or a baseline: {verdict.what}.",
+        "pinprof report TRACE shows the figure and its causes.",
     )
 
 

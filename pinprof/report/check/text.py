@@ -90,7 +90,7 @@ def _summary(checked: Sequence[Checked]) -> Text:
         more = f"; {unknown} could not be judged" if unknown else ""
         return Text(f"{broken} of {_checks(len(verdicts))} failed{more}.", "bold red")
     if unknown:
-        return Text(f"{unknown} of {_checks(len(verdicts))} could not be judged, so this is no pass.", "bold yellow")
+        return Text(f"{unknown} of {_checks(len(verdicts))} could not be judged, so this is not a pass.", "bold yellow")
     return Text(f"{_checks(len(verdicts))} passed.", "bold green")
 
 

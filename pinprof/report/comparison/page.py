@@ -205,10 +205,10 @@ def _copies(comparison: Comparison) -> Iterator[Markup]:
 def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Iterator[Markup]:
     yield Markup("<h3>One step of each, on one time axis</h3>")
     yield note(
-        "Of each trace the step of median length. It starts at 0 on the host; where the host runs ahead, it is soon "
-        "through, and what the GPU runs there is of an earlier step. Zooming one timeline zooms the other. "
-        "The lanes on top mark what only one of them has, and what is longer or shorter after: waits and "
-        "copies by more than noise, kernels by a tenth or more."
+        "Of each trace the step of median length. It starts at 0 on the host; where the host runs ahead, its part is "
+        "short, and the GPU still runs an earlier step. Zooming one timeline zooms the other. The lanes on top mark "
+        "what only one of them has, and what is longer or shorter after: waits and copies by more than noise, "
+        "kernels by a tenth or more."
     )
     traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
     longest = max((length for length in traced if length is not None), default=None)

@@ -175,7 +175,7 @@ def verdict(comparison: Comparison) -> str:
         return f"{begin}: the difference of {percent(abs(step.fraction or 0.0))} is within the noise of {_share(step)}"
     if comparison.verdict == "unsure":
         why = "a single step has no spread" if step.noise is None else "it is within the range of the estimate"
-        return f"{begin}: whether that is a difference is not known, {why}"
+        return f"{begin}: it is unknown whether this is a real difference, {why}"
     changed = f"{begin}: {saved(before, after, comparison.after.steps.whole)}"
     if comparison.is_estimated:
         return f"{changed}, {_at_least(comparison)}"
@@ -208,18 +208,18 @@ def how_sure(comparison: Comparison) -> Iterator[str]:
     estimated = [side for side, source in sources.items() if source == "estimated"]
     if len(estimated) == 1 and len(sources) > 1:
         yield (
-            f"the step {estimated[0]} is estimated and the other measured: the difference is as sure as the estimate; "
-            "record both with the plain window of pinprof run"
+            f"the step {estimated[0]} is estimated and the other measured: the difference is only as sure as the "
+            "estimate; record both with the plain window of pinprof run"
         )
     elif estimated:
         yield "the steps are estimated from the traces; the plain window of pinprof run measures them"
     if comparison.kernels_alike is not None and not comparison.is_same_program:
         yield (
-            f"these may not be the same program: {percent(comparison.kernels_alike)} of their kernels {comparison.per} "
-            "agree, by name, so that the difference may be that of more than one change"
+            f"these may not be the same program: {percent(comparison.kernels_alike)} of their kernels "
+            f"{comparison.per} have the same names, so more than one change may cause the difference"
         )
     elif comparison.kernels_alike is not None and comparison.kernels_alike < 1:
-        yield f"{percent(comparison.kernels_alike)} of the kernels {comparison.per} agree, by name"
+        yield f"{percent(comparison.kernels_alike)} of the kernels {comparison.per} have the same names"
     gpus = [sorted({device.name for device in profile.info.devices if device.name}) for _, profile in profiles]
     if all(gpus) and gpus[0] != gpus[1]:
         yield f"the GPUs differ: {', '.join(gpus[0])} before, {', '.join(gpus[1])} after"

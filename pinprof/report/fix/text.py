@@ -53,7 +53,7 @@ def saving_of(mend: Mend, step_ns: float | None) -> str:
     """Return what a change is predicted to save, in words."""
     saving = mend.saving
     if saving is None:
-        part = "it is a part of what the finding asks for" if mend.part else "no replay tells"
+        part = "this is a part of what the finding needs" if mend.part else "no replay tells"
         return f"predicted saving: not known, {part}"
     low, high = (duration(max(bound, 0.0)) for bound in saving.range_ns)
     share = f", {percent(saving.saving_ns / step_ns)} of it" if step_ns else ""

@@ -126,7 +126,7 @@ def _summary(ranks: Ranks) -> Iterator[tuple[str, str, str]]:
         ("Alone", "a step, if the rank waited for no other", lambda row: row.alone_ns),
         ("Waited for others", "per traced step, in kernels of collectives", lambda row: row.waited_ns),
         ("NCCL exposed", "per traced step, with no other kernel beside it", lambda row: row.exposed_communication_ns),
-        ("GPU idle or waiting", "per step, without the profiler: what is no work of the rank's busiest GPU", _idle),
+        ("GPU idle or waiting", "per step, without the profiler: time without work of the rank's busiest GPU", _idle),
         ("Host stalls", "per traced step, in calls that can block", lambda row: row.stall_ns),
         ("Input", "per traced step, the host waits for the next batch", lambda row: row.input_ns),
     )
@@ -222,8 +222,8 @@ def _collectives(ranks: Ranks) -> Markup:
         for row in ranks.collectives
     )
     caption = (
-        "Means over the steps. Came last: the rank that did so most often, and in which share of the steps. Takes: how "
-        "long it runs once all ranks have come. Others waited: the rank that waited longest"
+        "Means over the steps. Came last: the rank that came last most often, and in which share of the steps. "
+        "Takes: how long it runs once all ranks have come. Others waited: the wait of the rank that waited longest"
     )
     aligned = clocks(ranks)
     caption += f". {aligned[0].upper()}{aligned[1:]}" if aligned else ""
@@ -243,5 +243,8 @@ def _findings(ranks: Ranks) -> Markup:
         )
         for shared in ranks.findings
     ]
-    caption = "Each rule and place once, in figures of the rank where it costs most; each saving is that of it alone"
+    caption = (
+        "Each rule and place once, with the figures of the rank where it costs most; each saving is that of this fix "
+        "alone"
+    )
     return table(caption, columns, rows) if rows else Markup()

@@ -53,7 +53,7 @@ def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
         yield Text(printable(remark))
     reason = why(ranks, parts)
     if reason:
-        yield section("Why the step is as long as it is")
+        yield section("Why the step takes so long")
         yield Padding(Text(f"{reason[0].upper()}{reason[1:]}.", "bold"), (0, 0, 0, 2))
     yield section("Who waits for whom")
     yield from _verdict(ranks)
@@ -79,7 +79,9 @@ def _verdict(ranks: Ranks) -> Iterator[RenderableType]:
     else:
         yield fact(f"rank {slowest.rank}", f"holds up the others: {ranks.reason}")
         alone = duration(slowest.alone_ns or 0.0)
-        yield fact(duration(ranks.skew_ns), f"longer than they: its step would take {alone} if it waited for nobody")
+        yield fact(
+            duration(ranks.skew_ns), f"longer than the others: its step would take {alone} if it waited for nobody"
+        )
     steps = [row.step_ns for row in ranks.rows if row.step_ns]
     if steps:
         length, apart = spread(steps)

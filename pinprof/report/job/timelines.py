@@ -74,7 +74,7 @@ def _title(ranks: Ranks, row: RankRow) -> str:
 
 def _said(ranks: Ranks, drawn: int) -> str:
     aligned = clocks(ranks)
-    own = "each from the start of its own step, as no clock is common"
+    own = "each from the start of its own step, as the ranks share no clock"
     axis = f"on one time axis: {aligned}" if aligned else own
     which = "All ranks" if drawn == len(ranks.rows) else f"{drawn} of {len(ranks.rows):,} ranks"
     return (

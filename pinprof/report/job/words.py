@@ -17,8 +17,8 @@ WRONG_CLOCK_NS = 1_000_000
 """Clocks of machines that are kept by NTP differ by less."""
 NOBODY = "no rank holds up the others"
 PER_STEP = (
-    "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced: with the "
-    "profiler's cost in it, as all other times, which are per complete step"
+    "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
+    "times: per complete step, with the profiler's cost in them"
 )
 PAUSED = "host runs no op"
 COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
@@ -58,14 +58,14 @@ def nobody(ranks: Ranks) -> str:
     alone = [row.alone_ns for row in ranks.rows if row.alone_ns]
     without = len(ranks.rows) - len(alone)
     if len(alone) <= 1:
-        return "what the ranks would need alone cannot be told, so neither can be who holds up whom"
+        return "the traces do not show what the ranks would need alone, so it is unknown who holds up whom"
     longest = longest_alone_first(ranks.rows)[0]
     others = median(row.alone_ns for row in ranks.rows if row.alone_ns and row is not longest)
     if (longest.alone_ns or 0.0) > (1 + SKEWED) * others:
         needs = f"rank {longest.rank} may hold up the others: alone it would need {duration(longest.alone_ns or 0.0)}"
         least = duration(longest.surely_ns or 0.0)
-        return f"{needs}, they {duration(others)}, but by what the profiler may have cost it, it could be {least}"
-    unknown = f"; of {counted(without, 'other')} that cannot be told" if without else ""
+        return f"{needs}, the others {duration(others)}; given what the profiler may have cost, it could be {least}"
+    unknown = f"; for {counted(without, 'other')} that is unknown" if without else ""
     return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
 
 
@@ -79,7 +79,7 @@ def why(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
 def below(ranks: Ranks) -> str:
     """Return of which rank the report is that follows, and why of this one."""
     why = "needs longest alone" if ranks.slowest_rank is None else "holds up the others"
-    return f"Below stands the report on rank {ranks.shown_rank}, which {why}, by its own trace"
+    return f"Below: the report on rank {ranks.shown_rank}, which {why}, from its own trace"
 
 
 def clocks(ranks: Ranks) -> str | None:
@@ -90,7 +90,7 @@ def clocks(ranks: Ranks) -> str | None:
     wrong = f"; rank {off.rank}'s is {duration(abs(off.clock_ahead_ns))} "
     wrong += "ahead" if off.clock_ahead_ns > 0 else "behind"
     within = f"clocks agree within {duration(ranks.clocks_within_ns)}, by the ends of collectives"
-    return within + (wrong + ", which is taken out" if abs(off.clock_ahead_ns) > WRONG_CLOCK_NS else "")
+    return within + (wrong + ", which is corrected" if abs(off.clock_ahead_ns) > WRONG_CLOCK_NS else "")
 
 
 def longest_alone_first(rows: Sequence[RankRow]) -> list[RankRow]:
@@ -156,7 +156,7 @@ def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
                 texts.setdefault(entry.check, f"{entry.what}: {consequence(entry)}")
     doubts = [f"{numbers(sorted(having), len(parts))}: {texts[check]}" for check, having in of_ranks.items()]
     apart = _apart(ranks)
-    return [f"{apart}: what each waited, and who came last, is not certain", *doubts] if apart else doubts
+    return [f"{apart}: how long each waited, and who came last, is uncertain", *doubts] if apart else doubts
 
 
 def _apart(ranks: Ranks) -> str | None:

@@ -31,9 +31,9 @@ def notes(analysis: Analysis) -> list[str]:
     hidden = hidden_slices(trace)
     if hidden:
         what = counted(hidden, "slice of the trace itself", "slices of the trace itself")
-        found.append(f"Perfetto leaves out {what}: they begin in another one of their track and end behind it")
+        found.append(f"Perfetto leaves out {what}: they begin inside another slice of their track and end after it")
     broken = trace.repaired + trace.skipped.get("malformed", 0)
     if broken:
         are = counted(broken, "event of the trace is", "events of the trace are")
-        found.append(f"{are} no JSON, and in the export as they were; Perfetto may stop there")
+        found.append(f"{are} not valid JSON; the export keeps them, and Perfetto may stop there")
     return found

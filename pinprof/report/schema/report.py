@@ -64,7 +64,7 @@ COSTS = {
 }
 VERDICT = Record(
     "verdict",
-    "Why the step is as long as it is: the one cause that costs it most",
+    "Why the step takes so long: the one cause that costs it most",
     {
         "cause": maybe(one_of("the cause; null where the trace cannot tell", CAUSES)),
         **COSTS,

@@ -22,7 +22,7 @@ from pinprof.trace.tables import (
     Trace,
 )
 
-OF_WORK = Field("share", "of GPU work", SHARE, "the time in which GPUs work, copies with it", ("total", "whole"))
+OF_WORK = Field("share", "of GPU work", SHARE, "the time in which GPUs work, including copies", ("total", "whole"))
 LAUNCHED = (Field("stream", "stream"), Field("op", "launched by"), *WHERE)
 
 
@@ -71,7 +71,7 @@ def copies(analysis: Analysis) -> Grid | None:
             *exposed, Field("bytes", "bytes", BYTES, adds=True), Field("rate", "rate", RATE, "", ("bytes", "total"))
         ),
     )
-    note = "Copies by direction, host memory, size and stream, each by itself"
+    note = "Copies by direction, host memory, size and stream, each listed once"
     return work.grid("copies", "Copies", note, fields, texts, numbers, {"bytes": sized})
 
 
@@ -96,7 +96,7 @@ def collectives(analysis: Analysis) -> Grid | None:
         Field("group", "ranks"),
         Field("kernel", "kernel"),
     )
-    note = "Collectives by name, ranks and stream; their time is also that of waiting for other ranks"
+    note = "Collectives by name, ranks and stream; their time includes waiting for other ranks"
     return work.grid("collectives", "Collectives", note, fields, texts, {"exposed": exposed})
 
 

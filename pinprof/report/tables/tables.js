@@ -1,7 +1,7 @@
 // Shows the tables of a page: sorted by their heads, filtered by words, a row leads to its places in the timeline.
 
 const MOST_SHOWN = 300; // rows; the rest is counted
-const UNDRAWN_ROW = "the timeline does not draw these one by one, too short or too deep: it shows where the longest is";
+const UNDRAWN_ROW = "the timeline does not draw these one by one (too short or nested too deep): it shows where the longest is";
 const SCOPES = [["per regular step", STEPS], ["the whole recording", ALL]];
 
 class Tables {

@@ -28,7 +28,7 @@ MOST_CHARACTERS = 3_000_000
 CODE_CHARACTERS = 6
 """Of the number of a text in a page."""
 TOO_LONG = Recorded(("its args are too long for this page",), ())
-TOO_MANY = Recorded(("its args are not in this page: too many events have other ones",), ())
+TOO_MANY = Recorded(("its args are not in this page: too many events have different ones",), ())
 UNREADABLE = Recorded(("its args cannot be read",), ())
 CHANGED = "its file has changed since it was read"
 

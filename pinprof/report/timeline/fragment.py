@@ -117,7 +117,7 @@ def in_words(
         short = f"{events:,} events shorter than {duration(detail.narrow_ns)}"
         sentences.append(f"{where}{short} are merged into {blocks:,} blocks, whose single events are not in this page.")
     else:
-        sentences.append("Each event is here; what is narrower than a pixel is drawn as a block that says how many.")
+        sentences.append("Each event is here; events narrower than a pixel are drawn as a block with their number.")
     sentences += _inside(detail)
     sentences += not_drawn(detail.left_out)
     why = analysis.profile.withheld

@@ -1,19 +1,19 @@
 // Keys of the timelines, which work from the whole page unless somebody writes.
 
 const KEYS = [
-  ["W S, + −, Ctrl + wheel", "zoom; at the pointer, if it is over the timeline"],
+  ["W S, + −, Ctrl + wheel", "zoom, at the pointer if it is over the timeline"],
   ["A D, ← →, Shift + wheel", "move"],
   ["drag", "moves; with Shift, or the other tool, selects a time in some lanes for its sums"],
   ["wheel", "zooms once the timeline was clicked; else it scrolls the page"],
-  ["click", "tells all that is known of an event; twice zooms to it, as F does"],
+  ["click", "shows all that is known of an event; a double click zooms to it, as F does"],
   [", and .", "the event before and after the chosen one in its lane"],
   ["[ and ]", "the launch of the chosen GPU work; the work that a call or an op launches, or a wait waits for"],
-  ["Shift + ↑ ↓", "the event in the lane above and below, at the same time; without a chosen one, the first that is shown"],
+  ["Shift + ↑ ↓", "the event in the lane above and below, at the same time; if none is chosen, the first one shown"],
   ["PageUp PageDown", "the step before and after"],
   ["0, Home", "all of the recording"],
   ["Tab to the strip", "Home, End and Page keys move the window in the recording; Shift + ← → makes it shorter and longer"],
   ["Alt + ← →", "back and forward through what you looked at"],
-  ["/ and Enter", "search, and go to the next that was found; with Shift to the one before"],
+  ["/ and Enter", "search, and go to the next match; with Shift to the one before"],
   ["Esc", "clears marks, selection and search"],
   ["?", "these keys"],
 ];

@@ -4,7 +4,7 @@ from pinprof.report.elements import Markup
 
 KEYS = (
     "W A S D zoom and move · drag moves · Shift-drag sums · Ctrl + wheel zooms (after a click the wheel alone) · "
-    "click tells all · / searches · ? all keys"
+    "click shows details · / searches · ? all keys"
 )
 
 

@@ -15,7 +15,7 @@ from pinprof.report.trace.course import OF_STEPS, often
 from pinprof.report.trace.elsewhere import seen_elsewhere
 from pinprof.report.trace.headline import headline, length_of
 from pinprof.report.trace.step import busiest, of_step
-from pinprof.report.trace.verdict import told
+from pinprof.report.trace.verdict import removes_more, told
 from pinprof.report.trace.where import step_bar
 from pinprof.report.words import absences, begun, consequence, doubts, joint_worth, place, printable, rates_of, steps
 from pinprof.rules import Finding, Findings
@@ -48,7 +48,8 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     shown = chosen(findings, profile)
     yield from _advice(profile, findings, shown)
     if shown:
-        yield Text("\nWhat to change", "bold")
+        others = " (the first change also removes other causes)" if removes_more(findings, shown[0]) else ""
+        yield Text.assemble(("\nWhat to change", "bold"), others)
     quoting = Quoting(Sources(profile.path), code)
     for number, finding in enumerate(shown, start=1):
         yield from change_lines(number, finding, findings, profile, quoting, width)
@@ -70,7 +71,7 @@ def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[Ren
 def verdict_line(profile: Profile, findings: Findings) -> str:
     """Return how long a step takes and why, without the last full stop."""
     if not any(profile.counts.get(category) for category in OF_TORCH):
-        return "No event of torch is in this trace: it is not a recording of torch.profiler, or nothing ran in it"
+        return "This trace has no event of torch: it is not a recording of torch.profiler, or nothing ran in it"
     verdict, mean = findings.verdict, busiest(profile)
     if verdict.cause is None or verdict.step_ns is None:
         return headline(profile, findings).what.rstrip(".")

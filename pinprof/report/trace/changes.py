@@ -65,7 +65,7 @@ def saves(finding: Finding, profile: Profile) -> str:
     """Return what fixing a finding alone saves, with its share of the step."""
     saving, step = finding.saving, profile.step_ns
     if saving is None:
-        return untold(finding) or f"{duration(finding.evidence.cost_ns)} of idle GPU or copies go with it"
+        return untold(finding) or f"concerns {duration(finding.evidence.cost_ns)} of idle GPU or copies"
     if not saving.saving_ns:
         return "saves nothing alone"
     verb = "may save" if saving.range_ns[0] <= 0 else "saves"

@@ -17,16 +17,16 @@ OF_STEPS = {
     "compile": "compiling",
     "evaluation": "evaluation",
     "checkpoint": "saving a checkpoint",
-    "epoch_end": "a DataLoader begins anew, as at the end of an epoch",
-    "logging": "work that comes back, such as logging",
-    "other": "longer than the others; nothing tells why",
+    "epoch_end": "a DataLoader starts again, as at the end of an epoch",
+    "logging": "recurring work, such as logging",
+    "other": "longer for an unknown reason",
 }
 """What irregular steps are longer for."""
 OF_RUN = {
     "start_up": "start-up, until steps could be told",
     "regular": "steps, as long as a regular one",
     "input": "in the DataLoader",
-    "later": "later steps, noted only together",
+    "later": "later steps, known only as a sum",
     "pinprof": "pinprof's own windows: steps under a profiler, starting it, and writing the trace",
     "end": "after the last step",
 } | {what: f"more in steps: {words}" for what, words in OF_STEPS.items()}
@@ -82,7 +82,7 @@ def course_table(profile: Profile) -> Markup:
         )
         for entry in course.ledger
     ]
-    return table(f"The run took {duration(course.wall_ns)} until pinprof ended it, or it ended", columns, rows)
+    return table(f"The run took {duration(course.wall_ns)} until it ended or pinprof ended it", columns, rows)
 
 
 def often(row: Irregular) -> str:

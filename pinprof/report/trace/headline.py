@@ -24,10 +24,10 @@ WORTH_NAMING = 0.02
 PAUSED = 0.5
 """Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
 SLOW_MEANING = (
-    "the first launch of a kernel may load or compile its code, and a profiler of counters holds up every one. Record "
-    "steps after a warm-up, without counters."
+    "the first launch of a kernel may load or compile its code, and a profiler of counters delays every launch. "
+    "Record steps after a warm-up, without counters."
 )
-NOTHING_KNOWN = "No rule of pinprof knows what to change: the timeline shows when the GPU is idle or only copies."
+NOTHING_KNOWN = "No rule of pinprof fits: the timeline shows when the GPU is idle or only copies."
 
 
 class Headline(NamedTuple):
@@ -72,7 +72,7 @@ def _lost(profile: Profile, mean: MeanStep) -> list[str]:
 
 def _working(profile: Profile, mean: MeanStep | None) -> str:
     if not profile.gpus:
-        return "no work of a GPU was recorded"
+        return "no GPU work was recorded"
     work = next((fact for fact in where_it_goes(profile) if fact.name == AT_WORK), None)
     if work:
         return f"the GPU works for {work.number}, {work.meaning}"
@@ -98,7 +98,7 @@ def nothing_found(profile: Profile) -> str:
     """Return what there is to say where the rules were asked and found nothing."""
     mean, whole = busiest(profile), profile.steps.whole
     if mean is None:
-        return f"No {whole} has work of a GPU that could be searched."
+        return f"No {whole} has GPU work to search."
     if _lost(profile, mean):
         return host_alone(profile) or NOTHING_KNOWN
     return host_alone(profile) or f"No copy or wait costs the {whole} a measurable time."
@@ -150,12 +150,12 @@ def _first(findings: Findings, step: float | None) -> tuple[str, int]:
     place = finding_of_verdict(findings) or 0
     first = findings[place]
     if first.saving is None:
-        brings = untold(first) or f"{duration(first.evidence.cost_ns)} of idle GPU or exposed copy go with it"
+        brings = untold(first) or f"it concerns {duration(first.evidence.cost_ns)} of idle GPU or exposed copies"
     elif first.saving.saving_ns:
         share = f" ({percent(first.saving.saving_ns / step)})" if step else ""
         brings = f"fixing it saves {duration(first.saving.saving_ns)}{share}"
     else:
         brings = "fixing it alone saves nothing"
         if findings.joint and findings.joint.saving_ns:
-            brings += f", all findings together {duration(findings.joint.saving_ns)}"
+            brings += f", fixing all of them {duration(findings.joint.saving_ns)}"
     return f"First: {first.title}{printable(at_sites(first))}; {brings}.", place + 1

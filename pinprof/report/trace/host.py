@@ -15,7 +15,7 @@ KIND_NAMES: dict[Kind, str] = {
     "library": "Python and other packages",
     "input": "the DataLoader",
 }
-WHAT_COUNTS = "a call in C, such as an operator of torch, counts to the Python code that makes it"
+WHAT_COUNTS = "a call in C, such as an operator of torch, counts for the Python code that makes it"
 BESIDES_HOST = ("gpu", "communication")
 """What may limit a step other than the host."""
 MOST = 0.9

@@ -29,13 +29,13 @@ def _parts(breakdowns: Sequence[Breakdown]) -> Iterator[RenderableType]:
     if len(breakdowns) == 1:
         yield from _kernels(breakdowns[0])
     else:
-        yield bullet("kernels of each rank are in the JSON report, or of one rank in the report on its trace")
+        yield bullet("the JSON report has the kernels of each rank; the report on one trace has those of its rank")
     if len(breakdowns) > len(chosen):
         yield bullet(f"these are {len(chosen)} of {len(breakdowns)} traces; the JSON report has all")
     yield bullet("all but the last step; compute is all but copies, memsets and communication")
     for breakdown in chosen:
         for failure in breakdown.failed:
-            yield bullet(f"rank {breakdown.rank}: HTA cannot tell its {failure}")
+            yield bullet(f"rank {breakdown.rank}: HTA does not give its {failure}")
 
 
 def _times(breakdowns: Sequence[Breakdown]) -> Iterator[RenderableType]:

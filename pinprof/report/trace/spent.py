@@ -81,7 +81,7 @@ def op_meanings(profile: Profile, rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return what the columns of these rows of ops mean."""
     if all(row[OP_COLUMNS.index(WITHOUT)] == NOTHING for row in rows):
         return [OP_MEANING]
-    share = f"the same share of the {profile.steps.whole} as it is then"
+    share = f"scaled to the {profile.steps.whole} without the profiler"
     return [OP_MEANING, f"{WITHOUT}: {share}; the profiler slows some ops more than others"]
 
 

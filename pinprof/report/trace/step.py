@@ -196,7 +196,7 @@ def of_what(profile: Profile, mean: MeanStep) -> str:
     """Return what the parts of a mean step add up to."""
     how = "without the profiler" if profile.estimate.step_ns else AS_TRACED
     if _is_longer(profile, mean):
-        how = "the GPU's work, which takes longer there than the step without the profiler"
+        how = "the GPU's work, which takes longer in the trace than the step without the profiler"
     return f"Where the {unit(profile, mean)} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
 
 

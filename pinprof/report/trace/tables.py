@@ -49,7 +49,7 @@ def reasons_table(profile: Profile) -> Markup:
         (EXPOSED[reason], f"{count:,}", duration(time), SENTENCES[reason])
         for reason, count, time in exposed_rows(profile)
     ]
-    return table("In the whole trace; the first reason that holds for a copy", columns, cells) if cells else Markup()
+    return table("In the whole trace; the first reason that fits each copy", columns, cells) if cells else Markup()
 
 
 def sites_table(profile: Profile, quoting: Quoting) -> Markup:
@@ -176,7 +176,7 @@ def idle_table(profile: Profile) -> Markup:
 def steps_table(profile: Profile) -> Markup:
     """Return how long the steps are, by each way to measure them."""
     steps = profile.steps
-    worked = "time in which the busiest GPU worked, copies of pageable memory left out"
+    worked = "time in which the busiest GPU worked, without copies of pageable memory"
     named = (
         (
             ("host", steps.host_ns, "median time between the starts of consecutive steps on the host"),
@@ -185,7 +185,7 @@ def steps_table(profile: Profile) -> Markup:
         )
         if steps.count > 1
         else (
-            ("host", steps.host_ns, "time from its beginning on the host to its end, or to the next step"),
+            ("host", steps.host_ns, "time from its start on the host to its end, or to the next step"),
             ("GPU", steps.device_ns, "time from its first work of a GPU to the end of its last"),
             ("GPU work", steps.busy_ns, worked),
         )

@@ -116,7 +116,7 @@ def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     verdict = told(profile, findings)
     if verdict is None:
         return
-    yield section("Why the step is as long as it is")
+    yield section("Why the step takes so long")
     yield Padding(Text(f"{verdict.headline[0].upper()}{verdict.headline[1:]}.", "bold"), (0, 0, 0, 2))
     yield from (bullet(f"{line}.") for line in verdict.evidence)
     yield bullet(f"first: {verdict.do}.")
@@ -207,7 +207,7 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     if isinstance(overlap, Withheld):
         yield fact(NOTHING, f"of the copy time is overlapped: {why_not(overlap.reason)}")
     elif overlap.value.fraction is None:
-        yield fact(NOTHING, "of the copy time is overlapped: that is not known of these copies")
+        yield fact(NOTHING, "of the copy time is overlapped: unknown for these copies")
     else:
         known = duration(overlap.value.known_ns)
         yield fact(percent(overlap.value.fraction), f"of {known} copy time is overlapped: kernels run beside it")
@@ -221,7 +221,9 @@ def _copies(profile: Profile) -> Iterable[RenderableType]:
     times = [copied.time_ns for group in profile.copies if (copied := given(group.copied))]
     twice = sum(times) - (given(profile.copy_ns) or 0)
     if twice:
-        yield bullet(f"copies run beside each other for {duration(twice)}: this counts once, but for each in the table")
+        yield bullet(
+            f"copies run beside each other for {duration(twice)}: this counts once here, and for each copy in the table"
+        )
     for reason, count, exposed in exposed_rows(profile):
         yield bullet(f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {SENTENCES[reason]}")
 
@@ -244,7 +246,7 @@ def _waits(profile: Profile, waits_by: str, *, full: bool) -> Iterable[Renderabl
         yield bullet(f"and {counted(left, 'more site')}, all in the JSON and HTML reports")
     if waits_by == LINE and called_from_several(listed):
         yield bullet(
-            "functions of libraries wait for several of these lines: pinprof report --waits-by library adds them up"
+            "some library functions wait for several of these lines: pinprof report --waits-by library adds them up"
         )
     if len(sites) > len(listed):
         yield bullet(
@@ -314,17 +316,20 @@ def _idle(profile: Profile) -> Iterable[RenderableType]:
     yield section("Idle GPU, in the whole trace as traced")
     for gpu in profile.gpus[:MAX_DEVICES]:
         if isinstance(gpu.time, Withheld):
-            yield fact(NOTHING, f"GPU {gpu.device} has nothing to run: {why_not(gpu.time.reason)}")
+            yield fact(NOTHING, f"GPU {gpu.device} is idle: {why_not(gpu.time.reason)}")
             continue
         time = gpu.time.value
         share = time.idle_ns / time.span_ns if time.span_ns else 0.0
-        yield fact(duration(time.idle_ns), f"GPU {gpu.device} has nothing to run ({percent(share)} of its span)")
+        yield fact(
+            duration(time.idle_ns),
+            f"GPU {gpu.device} is idle ({percent(share)} of the time from its first work to its last)",
+        )
         for cause, idle in given(gpu.idle_by_cause) or ():
             yield bullet(f"{duration(idle)}: {IDLE[cause]}")
         outside = idle_outside(profile, gpu)
         if outside:
             whole = profile.steps.whole
-            yield bullet(f"and {duration(outside)} of the {whole} lie before its first work and after its last")
+            yield bullet(f"another {duration(outside)} of the {whole} lie before its first work or after its last")
     yield from _more(len(profile.gpus))
     if profile.withheld.causes and not profile.withheld.busy:
         yield bullet(f"by cause: {why_not(profile.withheld.causes)}")

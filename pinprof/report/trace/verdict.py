@@ -8,38 +8,40 @@ from pinprof.phrases import LOST
 from pinprof.report.trace.headline import host_alone
 from pinprof.report.trace.step import busiest, of_step
 from pinprof.report.words import at_sites, printable, untold
-from pinprof.rules import Findings, finding_of_verdict
+from pinprof.rules import Finding, Findings, finding_of_verdict
 from pinprof.units import duration, percent
 from pinprof.verdict import Cost, Verdict
 
 WHY = {
     "launch": "the GPU waits for launches: the host cannot launch kernels as fast as the GPU runs them",
-    "python": "the GPU waits for Python: the host runs no op, and launches nothing",
-    "sync": "the host waits for the GPU, which then has nothing queued",
+    "python": "the GPU waits for Python: the host runs no op and launches nothing",
+    "sync": "the host waits for the GPU, which then runs out of work",
     "copy": "copies between host and GPU take the time, and no kernel hides them",
     "input": "the step waits for input: batches come too slowly",
     "communication": "collectives take the time: they transfer, or wait for other ranks",
-    "allocation": "memory is allocated and freed in the step, and the host stands still for it",
-    "irregular": "steps that are unlike the others take the time",
+    "allocation": "memory is allocated and freed in the step, and the host waits for that",
+    "irregular": "steps unlike the others take the time",
     "gpu": "the GPU is the limit: it works nearly all of the time",
 }
 """What each cause means."""
-MOSTLY_GPU = "the GPU's own work takes most of the time, and for the rest it waits for the host"
+MOSTLY_GPU = "the GPU works most of the time, and waits for the host for the rest"
 """The same of a step that a faster GPU would shorten most, and that the host bounds all the same."""
 ADVICE = {
     "launch": "launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
     "python": "take what needs no GPU out of the loop, or do it in workers",
-    "sync": "let the host wait less often for the GPU",
+    "sync": "make the host wait for the GPU less often",
     "copy": "pin memory, and copy one batch ahead",
-    "input": "more workers, persistent_workers=True, or less work per sample",
-    "communication": "report on all ranks of the job: who waits for whom tells what to change",
+    "input": "use more workers, persistent_workers=True, or less work per sample",
+    "communication": "report on all ranks of the job: it shows who waits for whom",
     "allocation": "keep shapes constant, and free nothing in the loop",
-    "irregular": "do it less often, or outside of the training loop",
-    "gpu": "give it less to do: lower precision, fused kernels (torch.compile), or a smaller model",
+    "irregular": "do this work less often, or outside of the training loop",
+    "gpu": "give the GPU less to do: lower precision, fused kernels (torch.compile), or a smaller model",
 }
 """What to do first where no finding tells more."""
 ALSO = 0.05
 """Further causes that cost at least this share of the step are named."""
+CLEARLY = 1.1
+"""A fix that saves this many times the cost of the verdict's cause removes other causes, too."""
 HIDDEN = ("host",)
 """Causes that are sums of others."""
 
@@ -91,14 +93,21 @@ def _evidence(verdict: Verdict, profile: Profile) -> Iterator[str]:
     also = [cost for cost in shown(verdict) if cost.cause not in (verdict.cause, "gpu") and cost.ns >= ALSO * step]
     if also:
         costs = ", ".join(f"{LOST[cost.cause]} {duration(cost.ns)}" for cost in also)
-        yield f"other causes cost the {profile.steps.whole}, each by itself: {costs} (they overlap)"
+        yield f"other causes, each alone (they overlap): {costs}"
 
 
 def _do(findings: Findings, place: int) -> str:
     finding = findings[place]
     saving = f"; saves {duration(finding.saving.saving_ns)}" if finding.saving and finding.saving.saving_ns else ""
     saving = saving or (f"; {untold(finding)}" if finding.most_ns else "")
+    saving += ", as it removes other causes, too" if removes_more(findings, finding) else ""
     return f"{finding.title}{printable(at_sites(finding))} ({finding.rule.id}){saving}"
+
+
+def removes_more(findings: Findings, finding: Finding) -> bool:
+    """Return whether a fix saves more than the verdict's cause costs, because it removes other causes, too."""
+    cost, saving = findings.verdict.cost, finding.saving
+    return cost is not None and saving is not None and saving.saving_ns > CLEARLY * cost.ns
 
 
 def _advice(profile: Profile, cause: str) -> str:

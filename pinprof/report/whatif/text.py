@@ -48,25 +48,31 @@ NONE_THERE = {
     "drop_syncs": "no wait to drop: the host waits nowhere in the code, but for allocations (--drop-allocs)",
     "pin": "no copy to pin: none is of pageable memory",
     "non_blocking": "no copy to make non-blocking: none blocks the host",
-    "overlap_copies": "no copy to make ahead: none goes to the device",
+    "overlap_copies": "no copy to make ahead: none goes to the GPU",
     "drop_allocs": "no allocation to drop: none is in the trace",
-    "fused_optimizer": "no launch to make by a fused optimizer: torch marks no step of an optimizer that launches",
-    "cuda_graph": "no launch to make by a graph: no kernel is launched there",
+    "fused_optimizer": "no launch for a fused optimizer to replace: torch marks no optimizer step with launches",
+    "cuda_graph": "no launch for a graph to replace: no kernel is launched there",
 }
 ASSUMES = {
-    "drop_syncs": "no code needs the values that were waited for before the step ends: a value that is logged can be "
-    "read later, one that decides what to launch cannot",
+    "drop_syncs": (
+        "no code needs the awaited values before the step ends: a logged value can be read later, a value that "
+        "decides what to launch cannot"
+    ),
     "pin": "the data lies in pinned memory when the copy starts (pin_memory=True of the DataLoader, or a buffer that "
     "is refilled), and pinning costs the training loop no time of its own",
     "non_blocking": "nothing on the host reads or overwrites the memory until the copy is done",
-    "overlap_copies": "the next batch is ready one step early and there is memory on the device for two",
+    "overlap_copies": "the next batch is ready one step early, and the GPU has memory for two batches",
     "drop_allocs": "the caching allocator keeps the memory, so that no step asks the driver for it",
-    "fused_optimizer": "the optimizer has a fused form (fused=True), and its Python stays; what one pass over the "
-    "weights in place of several saves on the GPU is not predicted",
-    "cuda_graph": "the graph is captured once: shapes and memory stay the same, Python in it runs no more, and copies "
-    "of the batch go to where the graph reads it; what cannot be captured cuts it into several. Adam is made with "
-    "capturable=True: what that adds on the GPU is counted, unless it is fused",
-    "host_speed": "all of the host's own time scales, and its waits follow from it",
+    "fused_optimizer": (
+        "the optimizer has a fused form (fused=True), and its Python time stays; pinprof does not predict what the "
+        "fused kernel saves on the GPU"
+    ),
+    "cuda_graph": (
+        "the graph is captured once: shapes and memory stay the same, its Python no longer runs, and each batch is "
+        "copied to where the graph reads it. What cannot be captured splits it into several graphs. Adam has "
+        "capturable=True: the GPU time that this adds is counted, unless Adam is fused"
+    ),
+    "host_speed": "all of the host's own time scales; the replay gives its waits",
     "gpu_speed": "all kernels scale alike; copies keep their rates",
 }
 
@@ -87,7 +93,7 @@ def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[Ren
     yield section("What changes")
     yield from _changes(ranks, prediction.scenario)
     yield from (bullet(text) for text in _speeds(prediction.scenario))
-    yield section("What this takes for granted")
+    yield section("What this assumes")
     scenario = prediction.scenario
     options = dict.fromkeys(
         change.option for _, changes in ranks for change in changes if change.per_step or change.sites
@@ -104,7 +110,7 @@ def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
         yield Text(f"and {counted(len(traces) - MAX_RANKS, 'more rank')}", "bold")
     size = traces[0].info.world_size
     if size and len(traces) < size and len(traces) > 1:
-        yield bullet(f"{len(traces)} of {size} ranks; the others come to each collective as late as they did")
+        yield bullet(f"{len(traces)} of {size} ranks; the others reach each collective as late as they did")
 
 
 def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[RenderableType]:
@@ -165,7 +171,7 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
     yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"
     if change.blockers:
         held = listed([f"{WAITS.get(each.what, each.what)}{at(each.place)}" for each in change.blockers], MAX_SITES)
-        yield f"what one graph cannot hold, and --drop-syncs all takes out as far as it is a wait: {held}"
+        yield f"one graph cannot hold these, of which --drop-syncs all removes the waits: {held}"
 
 
 def _pinned(trace: Trace, scenario: Scenario | None) -> str:
@@ -175,7 +181,7 @@ def _pinned(trace: Trace, scenario: Scenario | None) -> str:
     if scenario and scenario.pinned_gbps:
         return rate(scenario.pinned_gbps)
     usual = pinned_rate(trace)
-    assumed = "" if usual.is_known else ", which is assumed: the link of this GPU is not known"
+    assumed = "" if usual.is_known else ", an assumed rate: the link of this GPU is not known"
     return f"{rate(usual.gbps)}{assumed}"
 
 

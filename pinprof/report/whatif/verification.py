@@ -29,8 +29,8 @@ def _parts(before: Trace, verified: Verification) -> Iterator[RenderableType]:
     if not verified.is_same_program:
         yield section("These may not be the same program")
         yield bullet(
-            f"only {percent(verified.kernels_alike)} of their kernels per step agree, by name: the difference "
-            "between the steps is not that of a fix alone"
+            f"only {percent(verified.kernels_alike)} of their kernels per step have the same names: more than the fix "
+            "differs between the steps"
         )
     if not verified.changes:
         yield from _changes(before, verified)
@@ -39,14 +39,16 @@ def _parts(before: Trace, verified: Verification) -> Iterator[RenderableType]:
     if verified.changes:
         yield from _changes(before, verified)
     if verified.is_same_program and verified.kernels_alike < 1:
-        yield bullet(f"{percent(verified.kernels_alike)} of the kernels per step agree, by name")
+        yield bullet(f"{percent(verified.kernels_alike)} of the kernels per step have the same names")
 
 
 def _step(verified: Verification) -> Iterator[RenderableType]:
     """Yield the steps; without a fix that a replay could tell nothing was predicted that could be right or wrong."""
     made, measured = verified.prediction, verified.measured_range_ns
     if verified.changes:
-        yield fact(f"{verified.error:+.1%}".replace("%", " %"), "is how far the prediction lies from the measured step")
+        yield fact(
+            f"{verified.error:+.1%}".replace("%", " %"), "is the error of the prediction against the measured step"
+        )
         brings = difference(made.baseline_ns, made.predicted_ns, is_certain=made.is_certain)
         yield fact(duration(made.predicted_ns), f"predicted ({between(*made.range_ns)}): {brings}")
     how = f"{SOURCES[verified.measured_source]} ({between(*measured)})"
@@ -60,8 +62,8 @@ def _changes(before: Trace, verified: Verification) -> Iterator[RenderableType]:
     yield section("What the fix changed")
     if not verified.changes:
         yield bullet(
-            "nothing that a replay could tell: the waits, copies and allocations of the first trace are in the "
-            "second, too; so no saving was predicted"
+            "nothing that the replay knows: the second trace has the same waits, copies and allocations as the "
+            "first, so no saving is predicted"
         )
     for change in verified.changes:
         yield from map(bullet, change_lines(before, change))

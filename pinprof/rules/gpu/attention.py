@@ -66,7 +66,7 @@ def _seen(details: Details, profile: Profile, found: _Attention) -> Iterator[Evi
         time,
         f"{counted(count, 'attention')} {profile.steps.per} {found.what}: "
         f"{counted(int(inside.sum()) / len(found.first), 'kernel')} each, {duration(time)} together in the forward "
-        "pass alone; backward comes in addition, as kernels of the parts",
+        "pass; the same parts in backward come on top",
         *usual_place(details.trace, calls, details.sources),
     )
 
@@ -118,13 +118,19 @@ RULES = (
     Rule(
         id="PIN703",
         title="attention that is not fused",
-        looks_at="scaled_dot_product_attention's op for the case that no fused kernel fits; and batched products with "
-        "a softmax between them, where nothing but scales, masks, casts and dropout stands beside it.",
-        why="By its parts attention writes and reads all scores several times. A fused kernel keeps them on the chip, "
-        "and is one launch.",
-        fix="torch.nn.functional.scaled_dot_product_attention, and what its fused kernels ask for: float16 or bfloat16 "
-        "for the fastest, is_causal=True in place of a mask that says so, a mask without gradients, no "
-        "sdpa_kernel(MATH).",
+        looks_at=(
+            "scaled_dot_product_attention's op for the case that no fused kernel fits. Also batched products with a "
+            "softmax between them, with only scales, masks, casts and dropout beside it."
+        ),
+        why=(
+            "In separate ops, attention writes and reads all scores several times. A fused kernel keeps them on the "
+            "chip, and is one launch."
+        ),
+        fix=(
+            "torch.nn.functional.scaled_dot_product_attention, and what its fused kernels need: float16 or bfloat16 "
+            "for the fastest, is_causal=True instead of a causal mask, a mask without gradients, no "
+            "sdpa_kernel(MATH)."
+        ),
         before="scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5\n"
         "scores = scores.masked_fill(~mask, -math.inf)\n"
         "y = scores.softmax(-1) @ v",

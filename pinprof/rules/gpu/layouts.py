@@ -31,8 +31,8 @@ def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
     yield Evidence(
         time,
         f"{counted(int(changes.sum()) / profile.steps.divisor, 'kernel')} {profile.steps.per} only for changes of "
-        f"layout around convolutions: {duration(time)}{share} ({', '.join(names[:MOST_NAMED])}); what convolutions and "
-        "normalizations gain besides where channels are last is not predicted",
+        f"layout around convolutions: {duration(time)}{share} ({', '.join(names[:MOST_NAMED])}); pinprof does not "
+        "predict what convolutions and normalizations gain from channels last",
         edits=Edits(removed_works=frozenset(rows[changes].tolist())),
     )
 
@@ -48,9 +48,11 @@ RULES = (
         id="PIN702",
         title="layouts changed around convolutions",
         looks_at="cuDNN's kernels that change between NCHW and NHWC.",
-        why="The tensor cores' convolutions want the channels last. Where tensors have them first, as by default, "
-        "cuDNN turns around what it reads and writes, in each convolution.",
-        fix="Give model and input the memory format channels_last: what follows keeps it.",
+        why=(
+            "Convolutions on tensor cores need channels last. Tensors have channels first by default, so cuDNN "
+            "converts what each convolution reads and writes."
+        ),
+        fix="Give model and input the memory format channels_last: later ops keep it.",
         before="for x, y in batches:\n"
         "    optimizer.zero_grad()\n"
         "    loss_of(model(x), y).backward()\n"
@@ -61,9 +63,10 @@ RULES = (
         "    optimizer.zero_grad()\n"
         "    loss_of(model(x), y).backward()\n"
         "    optimizer.step()",
-        safe_if="No code calls .view() on feature maps, which then fails (.reshape() copies), or counts on their "
-        "strides. Results differ by rounding. Ops without code for channels_last turn layouts around themselves: "
-        "measure.",
+        safe_if=(
+            "No code calls .view() on feature maps, which then fails (.reshape() copies), or counts on their strides. "
+            "Results differ by rounding. Ops without support for channels_last convert layouts themselves: measure."
+        ),
         look=_layouts,
     ),
 )

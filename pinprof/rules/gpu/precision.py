@@ -26,8 +26,8 @@ OF_CONVOLUTION = re.compile(r"fprop|dgrad|wgrad|convolve|scudnn|cudnn")
 LONGEST = 60
 """Characters of a kernel's name that a sentence names."""
 DEFAULTS = {
-    "matrix products": "torch leaves it off for these unless it is asked for",
-    "convolutions": "torch has it on for these by default, so the program turned it off",
+    "matrix products": "torch has TF32 off for these by default",
+    "convolutions": "torch has TF32 on for these by default, so the program turned it off",
 }
 
 
@@ -81,9 +81,10 @@ RULES = (
         title="float32 products without TF32",
         looks_at="The names of the kernels of matrix products and convolutions, on GPUs of compute capability 8.0 or "
         "more.",
-        why="Kernels that multiply float32 as it is do without the tensor cores, which are several times as fast on "
-        "GPUs of data centers. With TF32 they are used: numbers stay float32, but products take only 10 bits of each "
-        "mantissa.",
+        why=(
+            "Kernels for plain float32 do not use the tensor cores, which are several times as fast on data-center "
+            "GPUs. TF32 uses them: numbers stay float32, but products take only 10 bits of each mantissa."
+        ),
         fix='torch.set_float32_matmul_precision("high") for matrix products, torch.backends.cudnn.allow_tf32 = True '
         "for convolutions. Automatic mixed precision (torch.autocast with torch.bfloat16) is faster still.",
         before='torch.set_float32_matmul_precision("highest")  # the default\n'
@@ -92,8 +93,8 @@ RULES = (
         code='torch.set_float32_matmul_precision("high")  # once, for matrix products\n'
         "torch.backends.cudnn.allow_tf32 = True      # for convolutions\n\n"
         "y = model(x)",
-        safe_if="The model trains as well with products of three decimal digits (sums stay float32): it changes "
-        'numbers. What needs more, such as solving equations, stays at "highest".',
+        safe_if="Results change: the model must train as well with products of three decimal digits (sums stay "
+        'float32). Code that needs more, such as solving equations, stays at "highest".',
         look=_precision,
     ),
 )

@@ -71,9 +71,11 @@ RULES = (
         title="weights cast in every micro-batch",
         looks_at="Casts within linear layers and convolutions under autocast, and how many of their gradients each "
         "backward pass of a step adds to those of weights.",
-        why="Autocast keeps the weights that it has cast until its outermost block ends. With a block for each "
-        "micro-batch it casts all of them again, though they change but once per step.",
-        fix="One block around all micro-batches of the step, and backward outside of autocast within it.",
+        why=(
+            "Autocast keeps the weights that it has cast until its outermost block ends. With a block for each "
+            "micro-batch it casts all of them again, though they change only once per step."
+        ),
+        fix="Put one block around all micro-batches of the step. Inside it, call backward with autocast turned off.",
         before="for x, y in micro_batches:\n"
         "    with torch.autocast(device, torch.bfloat16):\n"
         "        loss = loss_of(model(x), y) / len(micro_batches)\n"
@@ -85,8 +87,10 @@ RULES = (
         "        with torch.autocast(device, enabled=False):\n"
         "            loss.backward()\n"
         "optimizer.step()  # behind the block: the next one casts the new weights",
-        safe_if="No weight changes within the block. The casts of all weights stay in memory for so long. Modules that "
-        "run without gradients in the same block cast weights that later ones then take without gradients, too.",
+        safe_if=(
+            "No weight changes within the block. The casts of all weights stay in memory until the block ends. If a "
+            "module runs without gradients in the block, later modules reuse its casts without gradients, too."
+        ),
         look=_casts,
     ),
 )

@@ -106,11 +106,16 @@ RULES = (
         title="`torch.compile` compiles again in the steps",
         looks_at="What torch records of Dynamo's and Inductor's work, and calls that capture CUDA graphs, in steps "
         "that follow one in which compiled code ran. Lookups that find the code do not count.",
-        why="torch.compile makes code for what it saw: shapes, numbers, flags. Where a guard on one of these fails it "
-        "compiles again, for seconds, while the GPU is idle; CUDA graphs it records again for each new shape.",
-        fix="TORCH_LOGS=recompiles says which guard fails. Make one code for all sizes (dynamic=True, or "
-        "torch._dynamo.mark_dynamic for one dimension), or pad batches to a few sizes; give numbers that change as "
-        "tensors; compile both of train() and eval() before the loop.",
+        why=(
+            "torch.compile makes code for the shapes, numbers and flags that it saw. If a guard on one of these "
+            "fails, it compiles again for seconds, while the GPU is idle. It also records CUDA graphs again for each "
+            "new shape."
+        ),
+        fix=(
+            "TORCH_LOGS=recompiles says which guard fails. Compile once for all sizes (dynamic=True, or "
+            "torch._dynamo.mark_dynamic for one dimension), or pad batches to a few sizes; pass changing numbers as "
+            "tensors; compile for both train() and eval() before the loop."
+        ),
         before="compiled = torch.compile(model, dynamic=False)\n\n"
         "for x in batches:  # each of another length\n"
         "    train(compiled(x))",

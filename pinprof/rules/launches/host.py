@@ -31,8 +31,8 @@ RULES = (
     Rule(
         id="PIN604",
         title="an op on the host while the GPU is idle",
-        looks_at="Ops of half a millisecond or more on the threads that launch, in which nothing is launched.",
-        why="An op of tensors in host memory is computed by the CPU. While it lasts, no kernel is launched.",
+        looks_at="Ops of 0.5 ms or more that launch nothing, on the threads that launch kernels.",
+        why="The CPU computes ops on tensors in host memory. Meanwhile the thread launches no kernel.",
         fix="Compute it on the GPU, or in a DataLoader's worker, or once before the loop.",
         before="for batch in batches:\n"
         "    order = torch.argsort(scores)  # in host memory, in each step\n"

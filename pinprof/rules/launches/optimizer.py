@@ -35,8 +35,10 @@ RULES = (
         id="PIN602",
         title="an optimizer that launches for each parameter",
         looks_at="Launches between the marks of torch.optim's steps.",
-        why="Without foreach or fused an optimizer runs a dozen small ops for each parameter, and with foreach a dozen "
-        "for all; a fused one runs one.",
+        why=(
+            "An optimizer without foreach or fused runs a dozen small ops for each parameter. With foreach it runs a "
+            "dozen for all parameters, with fused one."
+        ),
         fix="fused=True; where the optimizer has none, foreach=True.",
         before="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)",
         code="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",

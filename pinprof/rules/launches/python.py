@@ -80,8 +80,10 @@ RULES = (
         title="the GPU waits for Python code",
         looks_at="Long pauses between ops on the training threads, and samples of the main thread's Python without the "
         "profiler.",
-        why="While the host computes in Python, sleeps, or waits for something else than the GPU, it launches nothing: "
-        "once the GPU has done what is queued, it is idle.",
+        why=(
+            "While the host computes in Python, sleeps, or waits for something other than the GPU, it launches "
+            "nothing: once the GPU has done what is queued, it is idle."
+        ),
         fix="Do it once before the loop, every N steps, in a DataLoader's workers, or with tensors on the GPU.",
         before="for batch in batches:\n"
         "    weights = [math.exp(-age / 10) for age in range(1000)]  # in each step\n"

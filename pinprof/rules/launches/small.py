@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pinprof.analyses.launches import Launches
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.phrases import WAITS
 from pinprof.rules.launches.late import IDLE, compiling, host_ops, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, idle_within
@@ -42,7 +43,7 @@ def _other_work_ns(details: Details, profile: Profile) -> float:
 def _launched(launches: Launches, per: str) -> str:
     phases = ", ".join(f"{each.phase} {how_many(each.launches)}" for each in launches.phases)
     return (
-        f"{how_many(launches.per_step)} launches {per} ({phases}), one each {duration(launches.host_ns)} of the host, "
+        f"{how_many(launches.per_step)} launches {per} ({phases}), one per {duration(launches.host_ns)} of host time, "
         f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"
     )
 
@@ -51,20 +52,22 @@ def _forbidden(blockers: Sequence[Blocker]) -> str:
     """Return what stands in the way of one graph of the whole step, to follow the evidence."""
     if not blockers:
         return ""
-    named = [f"{each.what}{at(each.place)}" for each in blockers]
-    return f". What one CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}"
+    named = [f"{WAITS.get(each.what, each.what)}{at(each.place)}" for each in blockers]
+    return f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}"
 
 
 RULES = (
     Rule(
         id="PIN601",
         title="the GPU waits for launches",
-        looks_at="The launches of a step by phase, the host's time from one to the next, and the time in which the GPU "
-        "has run everything and the next launch comes late.",
+        looks_at=(
+            "The launches of a step by phase, the host's time between them, and the time in which the GPU is idle "
+            "because the next launch comes late."
+        ),
         why="The host takes some microseconds for each op: Python, torch's dispatch, the launch. Kernels that are "
         "shorter than that are done before the next one comes.",
         fix="Launch many kernels at once: torch.compile fuses them, and with "
-        'mode="reduce-overhead" launches the rest as CUDA graphs; or capture the step as one CUDA graph. Else give the '
+        'mode="reduce-overhead" launches the rest as CUDA graphs; or capture the step as one CUDA graph. Or give the '
         "GPU more to do per launch: a larger batch.",
         before="for x, y in batches:\n"
         "    optimizer.zero_grad()\n"
@@ -96,9 +99,11 @@ RULES = (
         "        with torch.cuda.graph(graph):  # records, and runs nothing\n"
         "            step()\n"
         "    graph.replay()",
-        safe_if="Shapes stay the same. Nothing in the graph waits for the GPU, reads memory that is made anew in each "
-        "step, or is to run in Python each time: it runs once, when the graph is captured. What goes in and out keeps "
-        "its place in memory.",
+        safe_if=(
+            "Shapes stay the same. Nothing in the graph waits for the GPU, reads memory that each step allocates "
+            "anew, or has to run in Python in each step: Python runs once, at the capture. Inputs and outputs keep "
+            "their place in memory."
+        ),
         look=_small_kernels,
     ),
 )

@@ -118,14 +118,19 @@ RULES = (
     Rule(
         id="PIN607",
         title="the same small op for each parameter",
-        looks_at="Launches of the main thread behind the last backward pass and outside of the optimizer's marks: ops "
-        "of one name that launch dozens of kernels of less than 5 µs.",
-        why="A loop over parameters (norms and clipping of gradients, an average of the weights, metrics) launches a "
-        "kernel or more for each. Each takes the host some microseconds, and the GPU less.",
-        fix="Ops for all tensors at once: clip_grad_norm_ with foreach=True, torch._foreach_norm, "
-        "torch._foreach_lerp_; for averaged weights torch.optim.swa_utils.AveragedModel with "
-        "multi_avg_fn=get_ema_multi_avg_fn(decay), which does the latter. Of metrics keep sums on the GPU, and stack "
-        "them once.",
+        looks_at=(
+            "Launches of the main thread after the last backward pass and outside of the optimizer's marks: ops of "
+            "one name that launch dozens of kernels of less than 5 µs."
+        ),
+        why=(
+            "A loop over parameters (norms and clipping of gradients, an average of the weights, metrics) launches "
+            "at least one kernel for each. A launch takes the host some microseconds, and the GPU less."
+        ),
+        fix=(
+            "Ops for all tensors at once: clip_grad_norm_ with foreach=True, torch._foreach_norm, "
+            "torch._foreach_lerp_; for averaged weights torch.optim.swa_utils.AveragedModel with "
+            "multi_avg_fn=get_ema_multi_avg_fn(decay). For metrics, keep sums on the GPU and stack them once."
+        ),
         before="torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False)\n\n"
         "# or norms one by one:\n"
         "norms = [parameter.grad.norm() for parameter in model.parameters()]\n\n"

@@ -240,7 +240,7 @@ def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
     [
         ("overlap", {"Each bar is a step"}),
         ("copies", {"the fastest at"}),
-        ("stalls", {"the host stands"}),
+        ("stalls", {"the host spends"}),
         ("causes", {"The largest part"}),
         ("busy", {"Each bar is a step", "The largest part"}),
         ("step", {"Each bar is a step", "The median step takes"}),
@@ -311,7 +311,7 @@ def test_without_gpu_the_headline_says_what_to_record(tmp_path: Path) -> None:
         builder.step(step, 100 * step, 90)
         builder.op("aten::add", 100 * step + 10, 5)
     assert said(*measured(builder, tmp_path)).startswith(
-        "100 µs per step as traced; no work of a GPU was recorded. To see copies and waits: record with "
+        "100 µs per step as traced; no GPU work was recorded. To see copies and waits: record with "
         "ProfilerActivity.CUDA on a machine with a GPU."
     )
     assert said(*measured(without_known_events(), tmp_path)).startswith("The length of the trace is not known")
@@ -327,4 +327,4 @@ def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:
         builder.kernel(1000 * step + 700, 100, launch=1000 * step + 2)
     trace, profile = measured(builder, tmp_path)
     assert find(profile, trace) == ()
-    assert "No rule of pinprof knows what to change" in said(trace, profile)
+    assert "No rule of pinprof fits" in said(trace, profile)

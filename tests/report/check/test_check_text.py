@@ -29,7 +29,7 @@ def test_one_kept_limit_has_words(tmp_path: Path) -> None:
 
 def test_what_could_not_be_judged_is_summed_up_as_no_pass_and_beside_what_failed(tmp_path: Path) -> None:
     unknown = checked(without_known_events(), tmp_path, Limits(min_overlap=1, max_stall_ms=1))
-    assert to_text([unknown]).startswith("2 of 2 checks could not be judged, so this is no pass.\n")
+    assert to_text([unknown]).startswith("2 of 2 checks could not be judged, so this is not a pass.\n")
     failed = checked(with_waits(), tmp_path, Limits(max_hidden_syncs=0))
     assert to_text([unknown, failed]).startswith("1 of 3 checks failed; 2 could not be judged.\n")
 

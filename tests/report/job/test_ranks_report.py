@@ -184,7 +184,7 @@ def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, widt
     lines = to_text(compare_ranks(parts), parts, width=width).splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) < 60
-    assert lines[lines.index("Why the step is as long as it is") + 1].startswith(f"  On rank {SLOW}, ")
+    assert lines[lines.index("Why the step takes so long") + 1].startswith(f"  On rank {SLOW}, ")
     heads = ["busy", "idle", "exposed", "stalls", "overlapped", "exposed", "waited", "last"]
     assert any(line.split()[-8:] == heads for line in lines)  # no word is broken
     listed = [line.split()[0] for line in lines if line.split()[-1:] == ["%"] and "allreduce" not in line]
@@ -200,11 +200,11 @@ def test_text_names_nobody_without_reason(tmp_path: Path) -> None:
     text = to_text(compare_ranks(parts), parts)
     assert "no rank holds up the others: each would need about the same step alone, 315 to 317 µs" in text
     one = [replace(parts[0], alone_ns=None), *parts[1:]]
-    assert "317 µs; of 1 other that cannot be told" in to_text(compare_ranks(one), one, width=140)
+    assert "317 µs; for 1 other that is unknown" in to_text(compare_ranks(one), one, width=140)
     none = [replace(part, alone_ns=None) for part in parts]
     text = to_text(compare_ranks(none), none)
     assert "no rank holds up" not in text
-    assert "what the ranks would need alone cannot be told" in text
+    assert "the traces do not show what the ranks would need alone" in text
 
 
 def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Path) -> None:
@@ -213,10 +213,8 @@ def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Pat
     parts = [replace(part, alone_ns=times) for part, times in zip(parts, alone, strict=True)]
     ranks = compare_ranks(parts)
     assert ranks.slowest_rank is None
-    words = (
-        "rank 2 may hold up the others: alone it would need 5.50 ms, they 5.00 ms, but by what the profiler may have"
-    )
-    assert nobody(ranks) == f"{words} cost it, it could be 5.10 ms"
+    words = "rank 2 may hold up the others: alone it would need 5.50 ms, the others 5.00 ms"
+    assert nobody(ranks) == f"{words}; given what the profiler may have cost, it could be 5.10 ms"
     assert "unsure  rank 2 may" in to_text(ranks, parts)
 
 
@@ -251,7 +249,7 @@ def test_the_chart_has_a_line_for_each_cause_and_a_column_for_each_rank(tmp_path
         "host runs no op": [0.113, 0.113, 0.61, 0.113],
         "host waits: torch.cuda.synchronize()": [0.755, 0.755, 0.165, 0.755],
         "host waits: pageable copy": [0.056] * 4,
-        "idle: the GPU waits while the host waits for it": [0.18, 0.18, 0.77, 0.18],
+        "idle: the GPU has no work after a host wait": [0.18, 0.18, 0.77, 0.18],
         "NCCL overlapped": [0.02] * 4,
         "NCCL exposed": [0.67, 0.67, 0.08, 0.67],
         "waited for others": [0.59, 0.59, 0.0, 0.59],
@@ -334,7 +332,7 @@ def test_the_rank_shown_below_a_balanced_job_is_the_one_that_needs_longest_alone
     parts, trace = job(tmp_path, 3)
     assert compare_ranks(parts).slowest_rank is None
     assert compare_ranks(parts).shown_rank == 2
-    below = "Below stands the report on rank 2, which needs longest alone, by its own trace."
+    below = "Below: the report on rank 2, which needs longest alone, from its own trace."
     assert below in to_text(compare_ranks(parts), parts)
     assert below in Page(page(parts, trace)).text
     parts = [replace(part, alone_ns=None) for part in parts]
@@ -372,7 +370,7 @@ def test_a_wrong_clock_is_said_and_a_right_one_is_not(tmp_path: Path) -> None:
     agree = f"clocks agree within {duration(ranks.clocks_within_ns or 0)}, by the ends of collectives"
     assert clocks(ranks) == agree
     wrong = replace(ranks, rows=(ranks.rows[0], replace(ranks.rows[1], clock_ahead_ns=-2_500_000)))
-    assert clocks(wrong) == f"{agree}; rank 1's is 2.50 ms behind, which is taken out"
+    assert clocks(wrong) == f"{agree}; rank 1's is 2.50 ms behind, which is corrected"
     assert clocks(replace(ranks, clocks_within_ns=None)) is None
 
 

@@ -73,8 +73,8 @@ def test_more_idle_time_after_waits_than_in_the_step_is_said_to_be_the_profilers
 ) -> None:
     said = list(surprises(measured(training(plain_ms), tmp_path)))  # from 700 to 1100, in two of three steps
     sentence = (
-        "the GPU is idle for 267 µs after waits as traced, but for 100 µs of the whole step without the profiler, "
-        "which slows the host"
+        "as traced, the GPU is idle for 267 µs after waits; without the profiler, which slows the host, for 100 µs of "
+        "the whole step"
     )
     assert said == [sentence] * is_said
 
@@ -84,8 +84,8 @@ def test_work_that_takes_longer_than_the_step_is_not_cut_and_is_said(tmp_path: P
     mean = busiest(profile)
     assert mean
     assert of_what(profile, mean) == (
-        "Where the traced step goes on GPU 0: 600 µs, the GPU's work, which takes longer there than the step without "
-        "the profiler"
+        "Where the traced step goes on GPU 0: 600 µs, the GPU's work, which takes longer in the trace than the step "
+        "without the profiler"
     )
     assert [fact.meaning.partition(",")[0] for fact in where_it_goes(profile)][:3] == [
         "67 % of the traced step",
