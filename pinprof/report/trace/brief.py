@@ -10,10 +10,11 @@ from pinprof.measurement.profile import Profile
 from pinprof.phrases import SLOW
 from pinprof.report.layout import hanging, laid_out, unbroken
 from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.trace.alone import slow_lines
 from pinprof.report.trace.changes import change_lines, chosen
 from pinprof.report.trace.course import OF_STEPS, often
 from pinprof.report.trace.elsewhere import seen_elsewhere
-from pinprof.report.trace.headline import headline, length_of
+from pinprof.report.trace.headline import headline, length_of, way_to_gpu
 from pinprof.report.trace.step import busiest, of_step
 from pinprof.report.trace.verdict import told
 from pinprof.report.trace.where import step_bar
@@ -45,11 +46,12 @@ def to_text(profile: Profile, findings: Findings, *, width: int = 100, color: bo
 def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
     yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
-    shown = chosen(findings, profile)
+    shown, quoting = chosen(findings, profile), Quoting(Sources(profile.path), code)
+    if not profile.gpus:
+        yield from slow_lines(profile, quoting)
     yield from _advice(profile, findings, shown)
     if shown:
         yield Text("\nWhat to change", "bold")
-    quoting = Quoting(Sources(profile.path), code)
     for number, finding in enumerate(shown, start=1):
         yield from change_lines(number, finding, findings, profile, quoting, width)
     yield from _together(profile, findings, shown)
@@ -96,6 +98,9 @@ def _of_what(profile: Profile, width: int) -> list[str]:
 
 def _advice(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
     """Yield what to do where no finding tells it, or something else comes before the findings."""
+    if not profile.gpus:
+        yield Text(f"\n{printable(way_to_gpu(profile))}")
+        return
     said = headline(profile, findings)
     if shown and (said.number is not None or any(finding.rule.id == PAUSES for finding in shown)):
         return

@@ -81,6 +81,20 @@ def test_a_trace_of_the_host_alone_says_how_to_record_the_gpu_once(tmp_path: Pat
     assert "█" not in text
 
 
+def test_a_file_that_lost_the_work_of_the_gpu_says_so_first(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 100 * number, 90)
+        builder.op("aten::add", 100 * number + 10, 5)
+    whole = builder.write(tmp_path / "whole.json").read_text()
+    cut = tmp_path / "cut.json"
+    cut.write_text(whole[: whole.rindex("}, {")])
+    analysis = analyse(read_trace(cut))
+    text = " ".join(to_text(analysis.profile, analysis.findings, width=WIDTH).split())
+    assert "per step as traced; the end of the file is lost, and with it all work of the GPU. Copy the file" in text
+    assert "machine with a GPU" not in text
+
+
 def test_a_trace_of_something_else_is_said_to_be_that(tmp_path: Path) -> None:
     assert "\nNo event of torch is in this trace" in text_of(without_known_events(), tmp_path)
 
