@@ -6,7 +6,7 @@ import pytest
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.report.layout import bullet, fact, laid_out, table, unbroken, whole_words
+from pinprof.report.layout import bullet, fact, hanging, laid_out, table, unbroken, whole_words
 
 PLACE = "pinprof/workloads/loaders.py:45 (step)"
 
@@ -62,3 +62,9 @@ def test_no_line_ends_between_a_number_and_its_unit(width: int, made: Callable[[
     shown = laid_out([made(text)], width=width, color=False)
     assert text in " ".join(shown.split())
     assert not [line for line in shown.splitlines() if line.split()[0].strip("(),") in {"ms", "%", "GB/s", "MiB"}]
+
+
+def test_of_code_that_is_longer_than_a_line_no_letter_is_missing() -> None:
+    code = 'torch.set_float32_matmul_precision("high")'
+    shown = laid_out([hanging(Text("   → "), Text(code))], width=40, color=False)
+    assert code in "".join(shown.split())
