@@ -271,7 +271,7 @@ def _say_without_gpu() -> None:
     from pinprof.capture.waits import sees_gpu
 
     if not sees_gpu():
-        say("torch finds no GPU here: the report will have steps and host times, but no copies, kernels or waits")
+        say("torch finds no GPU here: the report names the lines that take the host's time, but no waits for a GPU")
 
 
 def _recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) -> "ScriptRun":
