@@ -17,7 +17,7 @@ Try:
   pinprof report trace.json.gz       report on a trace of torch.profiler
   pinprof whatif trace.json.gz       predict what a change would bring
 
-Help: pinprof --help lists the commands, pinprof explain the guides and rules.
+Help: pinprof --help lists all commands, pinprof explain all guides and rules.
 """
 SECTIONS = (
     (

@@ -788,7 +788,6 @@ def test_run_refuses_existing_outputs_before_it_runs_the_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pinprof-train.json.gz").write_text("precious")
-    (tmp_path / "train.py").write_text("raise SystemExit(3)\n")
     monkeypatch.chdir(tmp_path)
     done = invoke("run", "train.py", "3")
     assert done.exit_code == 2
