@@ -78,6 +78,8 @@ def _check_place(path: str) -> None:
         )
     if os.path.isdir(path):  # noqa: PTH112
         raise PinprofError(f"{path}: is a folder; name a file in it")
+    if not os.access(folder, os.W_OK) and not is_stream(Path(path)):
+        raise PinprofError(f"{path}: you may not write into the folder {folder.absolute()}; name a file elsewhere")
 
 
 def write_whole(path: Path, text: str) -> None:

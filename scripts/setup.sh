@@ -10,7 +10,7 @@ setup() {
     if [[ -x .venv/bin/pinprof && "$(cat "$stamp" 2>/dev/null)" == "$wanted" ]]; then
         return
     fi
-    echo "Installing into .venv; the first time takes a minute or more (PyTorch and HTA are large)." >&2
+    echo "Installing into .venv; the first time takes a few minutes (PyTorch and HTA are large)." >&2
     if ! python3 -m venv .venv; then
         echo "Error: python3 -m venv does not work here; on Debian: apt-get install python3-venv" >&2
         return 2

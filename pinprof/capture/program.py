@@ -72,7 +72,12 @@ class UserProgram:
 
     def _load_module(self, main: ModuleType, change: Replacement | None) -> CodeType:
         find: Any = vars(runpy)["_get_module_details"]  # private, but pdb and coverage use it too
-        name, spec, code = find(self.name, CaptureError)
+        try:
+            name, spec, code = find(self.name, CaptureError)
+        except CaptureError as error:
+            if not isinstance(error.__cause__, ModuleNotFoundError):
+                raise
+            raise CaptureError(f"{self.name}: no such module ({error.__cause__})") from error
         main.__file__ = sys.argv[0] = spec.origin
         main.__loader__, main.__package__, main.__spec__ = spec.loader, spec.parent, spec
         vars(main)["__cached__"] = spec.cached

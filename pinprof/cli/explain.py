@@ -2,11 +2,17 @@
 
 import shutil
 import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
-from pinprof.cli.names import chosen
-from pinprof.cli.terminal import page_options, say, show
+from pinprof.cli.names import MOST_NAMED, chosen, meant
+from pinprof.cli.terminal import fail, page_options, say, show
+
+if TYPE_CHECKING:
+    from pinprof.rules.rule import Rule
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -15,14 +21,23 @@ WIDEST = 110
 """Columns of a guide in a wider terminal: longer lines are hard to read."""
 
 
+def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the rules and guides that begin so."""
+    from pinprof.report.guide import guides
+    from pinprof.rules import RULES
+
+    known = [*((rule.id, rule.title) for rule in RULES), *((guide.name, guide.title) for guide in guides())]
+    return [CompletionItem(name, help=title) for name, title in known if name.lower().startswith(incomplete.lower())]
+
+
 @click.command()
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=_complete)
 def explain(topic: str | None) -> None:
     """Explain a TOPIC: a rule in full, or a guide.
 
     A rule says what it looks at, why that costs, what to write instead, and when that is safe. A guide is a text on
-    one subject, such as recording or what-if. The beginning of a name is enough. Without a TOPIC, list all guides and
-    rules.
+    one subject, such as recording or what-if. The beginning of a name is enough; so is the number of a rule, or a word
+    of its title, such as item. Without a TOPIC, list all guides and rules.
 
     \b
     Examples:
@@ -41,11 +56,25 @@ def explain(topic: str | None) -> None:
         return
     texts = {each.name: each for each in guides()}
     rules = {each.id: each for each in RULES}
-    name = chosen(topic, [*rules, *texts], "rule or guide; `pinprof explain` lists all")
+    name = _named(topic, rules, texts)
     if name in rules:
         _page(to_page(rules[name], width=width, color=color))
     else:
         _page(to_text(texts[name], width=min(width, WIDEST), color=color))
+
+
+def _named(topic: str, rules: "Mapping[str, Rule]", texts: Iterable[str]) -> str:
+    """Return the rule or guide that is meant: by its name, its number alone, or a word of a rule's title or causes."""
+    known, word = [*rules, *texts], f"PIN{topic}" if topic.isdigit() else topic
+    if not meant(word, known):
+        about = [rule for rule in rules.values() if word.casefold() in " ".join((rule.title, *rule.causes)).casefold()]
+        if len(about) == 1:
+            return about[0].id
+        if about:
+            more = f" and {len(about) - MOST_NAMED} more" if len(about) > MOST_NAMED else ""
+            named = ", ".join(f"{rule.id} {rule.title}" for rule in about[:MOST_NAMED])
+            fail(f"{topic}: {len(about)} rules are about it: {named}{more}")
+    return chosen(word, known, "rule or guide; `pinprof explain` lists all")
 
 
 def _page(text: str) -> None:

@@ -13,11 +13,11 @@ WELCOME = """\
 pinprof shows why a PyTorch training step is slow, and which line to change.
 
 Try:
-  pinprof run train.py --epochs 1    record a training script and report on it, on a machine with a GPU
-  pinprof report trace.json.gz       report on a trace that torch.profiler wrote
-  pinprof whatif trace.json.gz       predict what a change of the code would bring
+  pinprof run train.py --epochs 1    record a training script, and report on it
+  pinprof report trace.json.gz       report on a trace of torch.profiler
+  pinprof whatif trace.json.gz       predict what a change would bring
 
-Help: pinprof --help lists all commands, and pinprof explain all guides and rules.
+Help: pinprof --help lists all commands, pinprof explain all guides and rules.
 """
 SECTIONS = (
     (
@@ -58,6 +58,8 @@ SECTIONS = (
 OTHERS = "More"
 """Where commands stand that have no section."""
 TRACE_NAMES = (".json", ".gz", ".zst")
+OPTIONS = {"help": "--help", "version": "--version"}
+"""Words that other tools take for commands, and what they are here."""
 ALIKE = 0.6
 """A word that is less like a command than this is not taken for it."""
 
@@ -116,5 +118,7 @@ def command_for(word: str) -> str | None:
 
 def _meant(word: str, commands: list[str]) -> str:
     """Return the command that a word is most like, as a question; nothing where it is like none."""
+    if word.lower() in OPTIONS:
+        return f"; did you mean pinprof {OPTIONS[word.lower()]}?"
     close = get_close_matches(word.lower(), commands, n=1, cutoff=ALIKE)
     return f"; did you mean pinprof {close[0]}?" if close else ""

@@ -15,6 +15,7 @@ from pinprof.cli.children import report_children, say_where_children, traces_of
 from pinprof.cli.code import NO_SOURCE, code_of
 from pinprof.cli.job import give_up, report_job, say_where
 from pinprof.cli.machine import MachineFile, machine_option
+from pinprof.cli.mistakes import not_a_script
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals
 from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.cli.written import Outputs, name_of, outputs_of, rank_of_job
@@ -207,9 +208,10 @@ def run(
         (outputs.trace, outputs.page if outputs.is_first else None),
         force=force,
         reads=(None if options["module"] else script, machine and machine.path),
+        way=f"overwrite it: pinprof run --force {_as_given(script, args, module=options['module'])}",
     )
     if not options["module"]:
-        _refuse_no_script(script)
+        _refuse_no_script(script, args)
     from pinprof.capture.agreement import agreement_of_process
 
     agreement = agreement_of_process()
@@ -255,10 +257,14 @@ def _behind(args: tuple[str, ...], script: str, status: int) -> str:
     return f" {wrong} went to it: options of pinprof come before the script, pinprof run {wrong} ... {script}"
 
 
-def _refuse_no_script(script: str) -> None:
+def _as_given(script: str, args: tuple[str, ...], *, module: bool) -> str:
+    return ("-m " if module else "") + shlex.quote(script) + (" ..." if args else "")
+
+
+def _refuse_no_script(script: str, args: tuple[str, ...]) -> None:
     """Refuse what cannot be run before torch is loaded, which takes seconds."""
     if not Path(script).is_file():
-        fail(f"{script}: no such script")
+        fail(f"{script}: {not_a_script(script, args)}")
     if script.endswith(TRACE_NAMES):
         fail(f"{script}: is no Python script; to report on a trace: pinprof report {shlex.quote(script)}")
 
@@ -268,7 +274,7 @@ def _say_without_gpu() -> None:
     from pinprof.capture.waits import sees_gpu
 
     if not sees_gpu():
-        say("torch finds no GPU here: the report will have steps and host times, but no copies, kernels or waits")
+        say("torch finds no GPU here: the report names the lines that take the host's time, but no waits for a GPU")
 
 
 def _recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) -> "ScriptRun":

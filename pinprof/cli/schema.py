@@ -1,6 +1,7 @@
 """`pinprof schema`: what is in the JSON that pinprof writes."""
 
 import click
+from click.shell_completion import CompletionItem
 
 from pinprof.cli.names import chosen
 from pinprof.cli.terminal import show
@@ -9,8 +10,19 @@ from pinprof.cli.terminal import show
 # ruff: noqa: PLC0415
 
 
+def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the schemas that begin so."""
+    from pinprof.report.schema import DOCUMENTS
+
+    return [
+        CompletionItem(name, help=document.meaning)
+        for name, document in DOCUMENTS.items()
+        if name.startswith(incomplete)
+    ]
+
+
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_complete)
 def schema(name: str | None) -> None:
     """Print the JSON Schema of what a command writes with --json.
 

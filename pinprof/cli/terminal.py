@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from pinprof import outputs
+from pinprof.cli.mistakes import way_out
 from pinprof.errors import PinprofError
 from pinprof.urls import local_path, redacted
 
@@ -55,8 +56,7 @@ class Commands(click.Group):
         except click.exceptions.Abort as abort:  # click's own, of an interruption before a command runs
             _interrupted(abort.__cause__)
         except click.UsageError as error:
-            command = error.ctx.command_path if error.ctx else "pinprof"
-            fail(f"{error.format_message()} ({command} --help explains)")
+            fail(f"{error.format_message()}{way_out(error)} ({self._asked(error, args)} --help explains)")
         except click.ClickException as error:
             fail(error.format_message())
         except PinprofError as error:
@@ -68,6 +68,13 @@ class Commands(click.Group):
         except Exception as error:  # noqa: BLE001  exit status 1 is that of a limit that was not kept
             _unexpected(error)
         sys.exit(status if isinstance(status, int) else 0)
+
+    def _asked(self, error: click.UsageError, args: Sequence[str] | None) -> str:
+        """Return the command that was used wrongly, which click does not say of an option without its value."""
+        if error.ctx:
+            return error.ctx.command_path
+        words = sys.argv[1:] if args is None else args
+        return " ".join(("pinprof", *(word for word in words[:1] if word in self.commands)))
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the arguments; click prints the help here."""
@@ -184,13 +191,19 @@ def on_one_line(message: str) -> str:
 force_option = click.option("--force", is_flag=True, help="Overwrite output files that exist.")
 
 
-def check_outputs(paths: Iterable[str | None], *, force: bool, reads: Iterable[str | None] = ()) -> None:
+def check_outputs(
+    paths: Iterable[str | None],
+    *,
+    force: bool,
+    reads: Iterable[str | None] = (),
+    way: str = "overwrite it with --force",
+) -> None:
     """Refuse outputs that cannot be written, or that the command reads, before it does any work.
 
-    `reads` are files, URLs, folders or patterns.
+    `reads` are files, URLs, folders or patterns; `way` tells how to overwrite a file.
     """
     files = [path for path in paths if path is not None]
-    outputs.check_outputs(files, _local_files(read for read in reads if read is not None), force=force)
+    outputs.check_outputs(files, _local_files(read for read in reads if read is not None), force=force, way=way)
 
 
 def _local_files(reads: Iterable[str]) -> Iterator[str]:

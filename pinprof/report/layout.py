@@ -25,13 +25,25 @@ SHORT_WORD = 24
 
 
 WORD = re.compile(r"\S+")
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|[KMGT]?i?B|GB/s)(?!\w))")
+"""The space between a number and its unit, at which no line ends."""
+KEPT = "\N{BRAILLE PATTERN BLANK}"
+"""Stands for that space while lines are made: it is as wide, and rich breaks at all that Python calls a space."""
+ROOM = 30
+"""Columns from which on a number stays with its unit."""
 
 
 class _Screen(Console):
-    """A console to which no text brings commands of its own, whoever made it: neither the terminal's nor rich's."""
+    """A console to which no text brings commands of its own, whoever made it: neither the terminal's nor rich's.
+
+    Its lines do not end between a number and its unit.
+    """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the pieces of a part, without control characters."""
+        if isinstance(renderable, Text) and (options or self.options).max_width >= ROOM:
+            renderable = renderable.copy()
+            renderable.plain = BEFORE_UNIT.sub(KEPT, renderable.plain)
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
 
@@ -83,7 +95,7 @@ def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str
         whole = isinstance(part, Text) and bool(part.no_wrap)
         shown = _fitted(part, width) if isinstance(part, _Rows) else part
         console.print(shown, no_wrap=whole or None, overflow="ignore" if whole else None, crop=not whole)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in out.getvalue().replace(KEPT, " ").splitlines()) + "\n"
 
 
 def unbroken(text: str, style: str = "") -> Text:
@@ -110,7 +122,7 @@ def hanging(begin: Text, text: Text) -> Table:
     """Return a text whose further lines begin below its first word."""
     row = Table.grid()
     row.add_column(no_wrap=True)
-    row.add_column()
+    row.add_column(overflow="fold")  # a word that is too long is code, of which no letter may be missing
     row.add_row(begin, text)
     return row
 

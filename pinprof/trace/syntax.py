@@ -40,9 +40,10 @@ def call_line(source: str, function: str, at: int, called: str, *, of_object: bo
 def fits(source: str, function: str, at: int) -> bool:
     """Return whether a source file has one function (or class) of this name that begins at a line or holds it.
 
-    Lambdas and comprehensions have no name to look for, and fit.
+    The name may be qualified (`Trainer.step`). Lambdas and comprehensions have no name to look for, and fit.
     """
-    return (function != MODULE and function.startswith("<")) or _function(source, function, at) is not None
+    name = function.rpartition(".")[2]
+    return (name != MODULE and name.startswith("<")) or _function(source, name, at) is not None
 
 
 @lru_cache(maxsize=64)

@@ -1,5 +1,6 @@
 """`pinprof` alone, with a file instead of a command, with a wrong word; its help by use; completion."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -131,3 +132,65 @@ def test_a_stream_of_ascii_gets_plain_characters(tmp_path: Path) -> None:
     assert result.stdout.isascii()
     assert "#" in result.stdout
     assert "\\u" not in result.stdout
+
+
+def test_the_first_screen_fits_a_terminal() -> None:
+    assert max(map(len, invoke().stdout.splitlines())) < 80
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("help", "report"), "did you mean pinprof --help?"),
+        (("version",), "did you mean pinprof --version?"),
+        (("report", "--html", "t.json.gz"), "--html took t.json.gz for the file to write"),
+        (("report", "t.json.gz", "--html"), "(pinprof report --help explains)"),
+        (("report", "t.json.gz", "-o", "x.html"), "--html FILE writes the page"),
+        (("run", "python", "train.py"), "pinprof starts Python itself: pinprof run train.py"),
+        (("run", "torchrun", "--nproc", "2", "train.py"), "write: torchrun ... -m pinprof run train.py"),
+        (("run", "accelerate", "launch", "train.py"), "pinprof run -m accelerate.commands.launch train.py"),
+        (("run", "trian.py"), "trian.py: no such script; did you mean train.py?"),
+        (("trian.py",), "trian.py: no such script; did you mean train.py?"),
+        (("run", "."), "is a folder; name the script in it"),
+        (("train.py", "--epochs", "1"), "overwrite it: pinprof run --force train.py ..."),
+        (("run", "-m", "train"), "overwrite it: pinprof run --force -m train"),
+        (("explain", "wait"), "rules are about it: PIN201 `.item()` waits for the GPU, PIN202"),
+    ],
+)
+def test_a_usual_mistake_is_one_line_with_its_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    copying_trace(tmp_path).rename(tmp_path / "t.json.gz")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "pinprof-train.json.gz").write_text("")
+    result = invoke(*words)
+    assert is_one_line_error(result)
+    assert said in result.stderr.replace("main report", "pinprof report")
+
+
+def test_an_output_where_one_may_not_write_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = copying_trace(tmp_path)
+    monkeypatch.setattr("os.access", lambda _, mode: mode != os.W_OK)
+    result = invoke("report", trace, "--html", tmp_path / "page.html")
+    assert is_one_line_error(result)
+    assert f"you may not write into the folder {tmp_path}; name a file elsewhere" in result.stderr
+    assert not result.stdout
+
+
+@pytest.mark.parametrize("word", ["item", "201", "pin201", ".item()"])
+def test_a_rule_is_found_by_a_word_of_the_user(word: str) -> None:
+    assert invoke("explain", word).stdout.startswith("PIN201  ")
+
+
+@pytest.mark.parametrize(
+    ("command", "begun", "known"),
+    [("explain", "pin20", "PIN201"), ("explain", "rec", "recording"), ("schema", "wh", "whatif")],
+)
+def test_rules_guides_and_schemas_are_completed(command: str, begun: str, known: str) -> None:
+    context = main.commands[command].make_context(command, [], resilient_parsing=True)
+    (argument,) = main.commands[command].params
+    assert known in [item.value for item in argument.shell_complete(context, begun)]
+    assert not argument.shell_complete(context, "xyzzy")

@@ -1,8 +1,12 @@
 """Tables in terminals of any width: numbers stay whole, and so do names."""
 
-import pytest
+from collections.abc import Callable
 
-from pinprof.report.layout import laid_out, table, unbroken, whole_words
+import pytest
+from rich.console import RenderableType
+from rich.text import Text
+
+from pinprof.report.layout import bullet, fact, hanging, laid_out, table, unbroken, whole_words
 
 PLACE = "pinprof/workloads/loaders.py:45 (step)"
 
@@ -49,3 +53,18 @@ def test_a_table_without_rows_is_laid_out_at_any_width() -> None:
 def test_a_line_that_people_copy_is_never_broken() -> None:
     path = f"{'folder/' * 20}trace.json.gz -> other file.json.gz"
     assert laid_out([unbroken(path, "bold")], width=40, color=False) == f"{path}\n"
+
+
+@pytest.mark.parametrize("width", range(40, 60))
+@pytest.mark.parametrize("made", [Text, bullet, lambda text: fact("1", text)])
+def test_no_line_ends_between_a_number_and_its_unit(width: int, made: Callable[[str], RenderableType]) -> None:
+    text = "a step takes 12.7 ms, of which copies alone take 25 % (2.61 ms) at 55.0 GB/s of 4.00 MiB in 5 steps"
+    shown = laid_out([made(text)], width=width, color=False)
+    assert text in " ".join(shown.split())
+    assert not [line for line in shown.splitlines() if line.split()[0].strip("(),") in {"ms", "%", "GB/s", "MiB"}]
+
+
+def test_of_code_that_is_longer_than_a_line_no_letter_is_missing() -> None:
+    code = 'torch.set_float32_matmul_precision("high")'
+    shown = laid_out([hanging(Text("   → "), Text(code))], width=40, color=False)
+    assert code in "".join(shown.split())

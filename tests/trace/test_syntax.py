@@ -170,6 +170,13 @@ def test_a_class_body_and_the_module_are_frames_too() -> None:
     assert fits(source, "Net", 1)
 
 
+@pytest.mark.parametrize("function", ["Net.forward", "build.<locals>.Net.forward", "Net.forward.<locals>.<lambda>"])
+def test_a_qualified_name_fits_as_the_name_alone(function: str) -> None:
+    source = "class Net:\n    def forward(self):\n        return x.item()\n"
+    assert fits(source, function, 3)
+    assert not fits(source, "Net.backward", 3)
+
+
 @pytest.mark.parametrize("function", ["<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>"])
 def test_code_without_a_name_fits_but_has_no_line(function: str) -> None:
     source = body("(lambda: x.item())()", "[y.item() for y in x]")

@@ -1,19 +1,22 @@
 """The report in some twenty lines: the verdict, the step as a bar, what to change, and what to know of the trace."""
 
+import shlex
 from collections.abc import Iterator
 
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 
+from pinprof import urls
 from pinprof.measurement.profile import Profile
 from pinprof.phrases import SLOW
 from pinprof.report.layout import hanging, laid_out, unbroken
 from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.trace.alone import slow_lines
 from pinprof.report.trace.changes import change_lines, chosen
 from pinprof.report.trace.course import OF_STEPS, often
 from pinprof.report.trace.elsewhere import seen_elsewhere
-from pinprof.report.trace.headline import headline, length_of
+from pinprof.report.trace.headline import headline, length_of, way_to_gpu
 from pinprof.report.trace.step import busiest, of_step
 from pinprof.report.trace.verdict import removes_more, told
 from pinprof.report.trace.where import step_bar
@@ -45,18 +48,26 @@ def to_text(profile: Profile, findings: Findings, *, width: int = 100, color: bo
 def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
     yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
-    shown = chosen(findings, profile)
+    shown, quoting = chosen(findings, profile), Quoting(Sources(profile.path), code)
+    if not profile.gpus:
+        yield from slow_lines(profile, quoting)
     yield from _advice(profile, findings, shown)
     if shown:
         others = " (the first change also removes other causes)" if removes_more(findings, shown[0]) else ""
         yield Text.assemble(("\nWhat to change", "bold"), others)
-    quoting = Quoting(Sources(profile.path), code)
     for number, finding in enumerate(shown, start=1):
         yield from change_lines(number, finding, findings, profile, quoting, width)
     yield from _together(profile, findings, shown)
     yield from _notes(profile, findings, shown)
-    rule = f"The fix as code: pinprof explain {shown[0].rule.id}. " if shown else ""
-    yield Text(f"\n{rule}All tables: pinprof report --full.", "dim")
+    yield Text("")
+    if shown:
+        yield Text(f"The fix as code: pinprof explain {shown[0].rule.id}", "dim")
+    yield unbroken(f"All tables: pinprof report {named_again(profile)} --full", "dim")
+
+
+def named_again(profile: Profile) -> str:
+    """Return a trace as a command takes it."""
+    return "-" if profile.path == urls.shown(urls.STANDARD_INPUT) else shlex.quote(printable(profile.path))
 
 
 def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[RenderableType]:
@@ -97,6 +108,9 @@ def _of_what(profile: Profile, width: int) -> list[str]:
 
 def _advice(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
     """Yield what to do where no finding tells it, or something else comes before the findings."""
+    if not profile.gpus:
+        yield Text(f"\n{printable(way_to_gpu(profile))}")
+        return
     said = headline(profile, findings)
     if shown and (said.number is not None or any(finding.rule.id == PAUSES for finding in shown)):
         return

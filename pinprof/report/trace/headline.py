@@ -5,6 +5,7 @@ from typing import NamedTuple
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
 from pinprof.measurement.profile import Profile
+from pinprof.report.trace.alone import first_line, time_of_host
 from pinprof.report.trace.step import (
     AT_WORK,
     OUTSIDE,
@@ -15,7 +16,7 @@ from pinprof.report.trace.step import (
     unit,
     where_it_goes,
 )
-from pinprof.report.words import at_sites, printable, step_known, untold
+from pinprof.report.words import at_sites, begun, printable, step_known, untold
 from pinprof.rules import Findings, finding_of_verdict, unsearched
 from pinprof.units import duration, how_many, percent
 
@@ -72,17 +73,34 @@ def _lost(profile: Profile, mean: MeanStep) -> list[str]:
 
 def _working(profile: Profile, mean: MeanStep | None) -> str:
     if not profile.gpus:
-        return "no GPU work was recorded"
+        alone = time_of_host(profile)
+        return _without_gpu(profile) + (f". The host: {alone}" if alone else "")
     work = next((fact for fact in where_it_goes(profile) if fact.name == AT_WORK), None)
     if work:
         return f"the GPU works for {work.number}, {work.meaning}"
     return f"kernels run for {of_step(mean.compute_ns + mean.both_ns, mean)} of it" if mean else ""
 
 
+def _without_gpu(profile: Profile) -> str:
+    if is_cut(profile):
+        return "the end of the file is lost, and with it all work of the GPU"
+    return "no GPU work was recorded"
+
+
+def is_cut(profile: Profile) -> bool:
+    """Return whether the file ends too early."""
+    return any(entry.check == "truncated" for entry in profile.doubts)
+
+
+def way_to_gpu(profile: Profile) -> str:
+    """Return how to record what a trace without work of a GPU does not show."""
+    remedy = next(entry.remedy for entry in profile.doubts if entry.check == "no_gpu")
+    return f"{begun(remedy)}." if is_cut(profile) else f"To see copies and waits: {remedy}."
+
+
 def _do(profile: Profile, findings: Findings, step: float | None) -> tuple[str, int | None]:
     if not profile.gpus:
-        remedy = next(entry.remedy for entry in profile.doubts if entry.check == "no_gpu")
-        return f"To see copies and waits: {remedy}.", None
+        return first_line(profile) or way_to_gpu(profile), None
     paused = long_pause(profile)
     if findings and not (paused and profile.pause and _saves(findings) < profile.pause.time_ns):
         return _first(findings, step)

@@ -42,7 +42,7 @@ def precision(sums: HostSums) -> str:
 def called_cells(profile: Profile, sums: HostSums, row: CalledLine) -> tuple[str, ...]:
     """Return the cells of a line of the program: where, share, time of the step, samples, and what runs there."""
     at = cut(place(row.place) or "no line of yours", MAX_CELL)
-    return (at, *_share_cells(profile, sums, row.count), _what(row))
+    return (at, *_share_cells(profile, sums, row.count), of_kind(row))
 
 
 def place_cells(profile: Profile, sums: HostSums, row: HostPlace) -> tuple[str, ...]:
@@ -62,7 +62,8 @@ def measured_step_ns(profile: Profile) -> float | None:
     return profile.estimate.step_ns if profile.estimate.source != "estimated" else None
 
 
-def _what(row: CalledLine) -> str:
+def of_kind(row: CalledLine) -> str:
+    """Return whose code runs while this is the innermost line of the program."""
     kind, most = row.kinds[0]
     if most >= MOST * row.count:
         return KIND_NAMES[kind]

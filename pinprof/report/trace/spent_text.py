@@ -69,4 +69,4 @@ def _table(titles: Sequence[str], rows: Rows, what: str, *, full: bool) -> Itera
         made.add_row(*(cut(cell, MAX_CELL) for cell in row))
     yield made
     if left := len(rows) - len(shown):
-        yield bullet(f"and {counted(left, f'more {what}')} by name: pinprof report --full lists them")
+        yield bullet(f"and {counted(left, f'more {what}')} by name: --full lists them")

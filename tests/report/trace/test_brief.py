@@ -81,6 +81,20 @@ def test_a_trace_of_the_host_alone_says_how_to_record_the_gpu_once(tmp_path: Pat
     assert "█" not in text
 
 
+def test_a_file_that_lost_the_work_of_the_gpu_says_so_first(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 100 * number, 90)
+        builder.op("aten::add", 100 * number + 10, 5)
+    whole = builder.write(tmp_path / "whole.json").read_text()
+    cut = tmp_path / "cut.json"
+    cut.write_text(whole[: whole.rindex("}, {")])
+    analysis = analyse(read_trace(cut))
+    text = " ".join(to_text(analysis.profile, analysis.findings, width=WIDTH).split())
+    assert "per step as traced; the end of the file is lost, and with it all work of the GPU. Copy the file" in text
+    assert "machine with a GPU" not in text
+
+
 def test_a_trace_of_something_else_is_said_to_be_that(tmp_path: Path) -> None:
     assert "\nThis trace has no event of torch" in text_of(without_known_events(), tmp_path)
 
@@ -129,7 +143,8 @@ def test_the_line_to_change_is_quoted_unless_it_is_to_be_shared(tmp_path: Path) 
 def test_a_place_stays_whole_at_any_width(tmp_path: Path, width: int) -> None:
     text = text_of(waiting(tmp_path), tmp_path, width)
     assert "     train.py:4" in text
-    assert max(map(len, text.splitlines()[1:])) <= width
+    between = text.splitlines()[1:-1]  # the first line and the last have the path of the trace, which is never broken
+    assert max(map(len, between)) <= width
 
 
 def test_what_comes_next_makes_the_first_change(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The sampled time of the host in the text, the page, the JSON and the figures."""
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.notebook import Report, analyze
 from pinprof.report.charts import host_chart
+from pinprof.report.trace import brief
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.trace.host import HOST_KEY, HostProfile
@@ -18,6 +20,7 @@ from pinprof.trace.host import HOST_KEY, HostProfile
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 TITLE = "Where the host's time goes"
 SECTION = '<h3 id="host-1">'
+FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 SAMPLES = host_profile(
     (60, "train.py:9:<module> > model.py:4:forward > torch/nn/linear.py:5:forward"),
     (30, "train.py:9:<module> > model.py:3:forward"),
@@ -141,3 +144,48 @@ def test_a_very_long_name_is_cut(tmp_path: Path) -> None:
     shown = report(tmp_path, host_profile((5, f"a.py:1:{'f' * 5000}")))
     assert "f" * 300 not in str(shown)
     assert "f" * 300 not in to_html([shown.analysis])
+
+
+def of_host_alone(folder: Path, host: HostProfile | None, *, fetches: int = 0) -> Report:
+    """Return the report on four steps of 1 ms without work of a GPU, in each a wait of `fetches` us for a batch."""
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.step(step, 1000 * step, 990)
+        if fetches:
+            builder.event("user_annotation", FETCH, 1000 * step + 1, fetches)
+        builder.op("aten::mm", 1000 * step + 900, 50)
+    times = dict.fromkeys(("mean_ms", "median_ms", "p10_ms", "p90_ms"), 1.0)
+    builder.metadata["pinprof"] = {"plain": {"steps": 20, "clock": "host", **times}}
+    if host is not None:
+        builder.metadata[HOST_KEY] = asdict(host)
+    return analyze(builder.write(folder / "trace.json"))
+
+
+def short(shown: Report) -> str:
+    return brief.to_text(shown.profile, shown.findings, width=100)
+
+
+def test_without_work_of_a_gpu_the_report_names_the_lines_that_take_the_time(tmp_path: Path) -> None:
+    lines = "class Slow:\n    def __getitem__(self, at):\n        time.sleep(1)\nstep(batch)\n"
+    (tmp_path / "train.py").write_text(lines)
+    os.utime(tmp_path / "train.py", (0, 0))  # older than the trace
+    loads = f"{tmp_path}/train.py:4:<module> > torch/utils/data/dataloader.py:7:__next__ > "
+    slow = host_profile(
+        (60, f"{loads}{tmp_path}/train.py:3:Slow.__getitem__"),
+        (38, f"{tmp_path}/train.py:4:<module> > torch/nn/linear.py:5:forward"),
+        (2, f"{tmp_path}/train.py:1:<module>"),
+    )
+    shown = of_host_alone(tmp_path, slow, fetches=600)
+    text = short(shown).replace(f"{tmp_path}/", "")
+    assert "The host: 60 % in the DataLoader, 38 % in torch" in " ".join(text.split())
+    first, second = text.index("1. 600 µs, 60 % of the step: in the DataLoader"), text.index("2. 380 µs, 38 %")
+    assert first < text.index("time.sleep(1)") < text.index("num_workers=4") < second < text.index("step(batch)")
+    assert "3. " not in text
+    assert "To see copies and waits: record" in text
+    assert "First: " in to_html([shown.analysis])
+
+
+def test_without_samples_the_wait_for_the_dataloader_is_said(tmp_path: Path) -> None:
+    shown = of_host_alone(tmp_path, None, fetches=600)
+    assert "the main thread waits 600 µs of it (60 %) for its DataLoader, as traced" in " ".join(short(shown).split())
+    assert "The host:" not in short(of_host_alone(tmp_path, None))

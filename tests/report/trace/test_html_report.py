@@ -294,3 +294,12 @@ def test_the_page_names_what_waits_as_people_write_it(name: str) -> None:
     assert "`" not in text  # what is code stands as code
     codes = (code for code in (*CAUSES, *IDLE_CAUSES, *REASONS) if "_" in code)
     assert not [code for code in codes if code in text]
+
+
+def test_the_first_finding_at_a_glance_is_that_of_the_headline() -> None:
+    text = to_html([analysis_of(TRACES / "mask_loss.stack.json.gz")])
+    headline = re.search(r'<p class="headline">.*?href="(#finding-1-\d)"', text)
+    glance = re.findall(r'<a class="to" href="(#finding-1-\d)"', text)
+    assert headline
+    assert glance == [headline[1], "#finding-1-1"]
+    assert headline[1] != "#finding-1-1"  # the findings in full stand by what they save

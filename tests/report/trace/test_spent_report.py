@@ -136,7 +136,7 @@ def test_the_terminal_has_the_costliest_five_and_all_if_asked(tmp_path: Path) ->
     ]
     assert "kernel4(" in short
     assert "kernel5(" not in short
-    assert "and 2 more kernels by name: pinprof report --full lists them" in short
+    assert "and 2 more kernels by name: --full lists them" in short
     assert "kernel6(" in whole
     assert "--full" not in whole
     assert row_of(whole, "aten::op1")[1:4] == ["1", "50.0 µs", "50.0 µs"]
