@@ -1,6 +1,5 @@
 """`pinprof fix` from a trace to files that git apply takes."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from command_line import copying_trace, invoke, is_one_line_error
+from fitting import fitting
 from fixing import LOADER
 from trace_builder import TraceBuilder
 
@@ -244,8 +244,7 @@ def test_a_trace_of_another_recorder_says_what_it_lacks(here: Path) -> None:
 def test_json_has_all_of_it(here: Path) -> None:
     trace = recorded(here)
     result = invoke("fix", trace, "--json", "-")
-    told = json.loads(result.stdout)
-    assert told["schema"] == "pinprof.fix/1"
+    told = fitting(result.stdout)
     assert told["by_pinprof"]
     rules = [patch["rule"] for patch in told["patches"]]
     assert {"PIN104", "PIN201"} <= set(rules)

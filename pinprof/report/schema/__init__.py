@@ -5,6 +5,7 @@ from pinprof.report.schema.bench import BENCH
 from pinprof.report.schema.comparison import COMPARE
 from pinprof.report.schema.draft import to_markdown, to_schema
 from pinprof.report.schema.field import Record
+from pinprof.report.schema.fix import FIX
 from pinprof.report.schema.report import REPORT
 from pinprof.report.schema.whatif import VERIFY, WHATIF
 
@@ -13,6 +14,7 @@ DOCUMENTS: dict[str, Record] = {
     "compare": COMPARE,
     "whatif": WHATIF,
     "verify": VERIFY,
+    "fix": FIX,
     "ab": AB,
     "bisect": BISECT,
     "bench": BENCH,
