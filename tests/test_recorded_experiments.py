@@ -66,7 +66,7 @@ def test_batches_of_a_class_are_not_said_to_come_from_a_loader_that_does_not_pin
     """E9's DataLoader has pin_memory=True and no workers: of its batches without pin_memory() no event tells so."""
     analysis = analysis_of(RECORDED / "e9.pinned-without-pin_memory.json.gz")
     found = [each for each in analysis.findings if each.rule.id in {"PIN104", "PIN105"}]
-    said = "the trace does not show whether the DataLoader has pin_memory=True: if so, the batches are of a class"
+    said = "the trace does not show whether the DataLoader has pin_memory=True: if so, the class of the batches"
     assert {each.rule.id for each in found} == {"PIN104"}
     assert all(said in each.evidence.text for each in found)
     trace = analysis.trace

@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -154,8 +155,9 @@ def _is_users_module(name: str, folder: Path) -> bool:
     place = folder.joinpath(*name.split("."))
     if place.with_suffix(".py").is_file() or (place / "__main__.py").is_file():
         return True
-    try:
-        spec = find_spec(name.partition(".")[0])
+    top = name.partition(".")[0]
+    try:  # the paths first: asked for pip, setuptools' finder unloads this program's own distutils
+        spec = PathFinder.find_spec(top) or find_spec(top)
     except (ImportError, ValueError):
         return False
     return spec is not None and spec.origin is not None and not _is_installed(spec.origin)

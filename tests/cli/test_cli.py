@@ -687,7 +687,7 @@ def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "finished" not in done.stdout
     assert "2 complete steps" in done.stdout
-    assert re.search(r"\n[\d.]+ [mµ]s per step; no work", done.stdout)  # measured: neither estimated nor as traced
+    assert re.search(r"\n[\d.]+ [mµ]s per step; no GPU work", done.stdout)  # measured: neither estimated nor as traced
     assert {path.name for path in tmp_path.iterdir()} == {"train.py", "pinprof-train.json.gz", "pinprof-train.html"}
 
 

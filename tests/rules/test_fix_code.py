@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import setuptools  # type: ignore[import-untyped]  # noqa: F401  before another test loads distutils: torch.compile needs it
 import torch
 from recordings import ROOT
 from torch.utils.data import DataLoader, TensorDataset
