@@ -103,8 +103,8 @@ def ab(
     After a first run of each version, pinprof measures pairs of fresh processes, never under a profiler: either both
     take turns every few steps, or one runs after the other. In each pair, a lot says which is first. It ends when
     the difference can be told from noise, or can only be less than --limit-percent, or the time is over. In 200
-    comparisons of a program with itself, no more than one says faster or slower, whatever the noise. What it compares
-    is the usual step: the median, without steps that evaluate, save or compile.
+    comparisons of a program with itself, one says faster or slower on average at most, whatever the noise. It compares
+    the usual step: the median, without steps that evaluate, save or compile.
 
     At the end it records a run of each with the profiler, and says what changed, the likely cause first. Ctrl-C ends
     the measurement, and what is known is printed.
