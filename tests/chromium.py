@@ -44,3 +44,19 @@ def open_file(page: Page, file: Path, complaints: list[str]) -> None:
     page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
     page.on("request", lambda request: requested(request.url))
     page.goto(own)
+
+
+def painted(page: Page) -> list[str]:
+    """Return the texts that the timeline paints anew."""
+    found: list[str] = page.evaluate("""async () => {
+      const texts = [];
+      const own = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+        texts.push(text);
+        return own.call(this, text, ...rest);
+      };
+      dispatchEvent(new Event("afterprint"));
+      CanvasRenderingContext2D.prototype.fillText = own;
+      return texts;
+    }""")
+    return found

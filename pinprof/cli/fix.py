@@ -82,7 +82,7 @@ def fix(  # noqa: PLR0913  options of one command
       pinprof fix train.json.gz | git apply
       pinprof fix train.json.gz --rule PIN201 --write
       pinprof fix train.json.gz --only train.py:42 --write --backup
-      pinprof fix train.json.gz ~/work/train.py
+      pinprof fix train.json.gz ~/project/train.py
       pinprof fix train.json.gz --json - | jq '.refused[].why'
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.fix import Chosen, write_patches

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from pinprof.fix.constants import made_once_or_there
 from pinprof.fix.files import RECORD_IT, Files
@@ -19,8 +19,10 @@ from pinprof.fix.sums import kept_on_gpu
 from pinprof.fix.told import Told
 from pinprof.fix.transfers import copies_of, non_blocking
 from pinprof.rules.rule import Finding, FoundSite, Rule, Saving
-from pinprof.trace.lines import Place
+from pinprof.trace.lines import Place, Placed
 from pinprof.trace.made import MadeLoader
+
+MadeT = TypeVar("MadeT", bound=Placed)
 
 Outcome: TypeAlias = Mend | Refused
 OfFinding: TypeAlias = "Callable[[Finding, Work], Iterator[Outcome]]"
@@ -277,11 +279,8 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
 
 def _only_pinned(finding: Finding, work: Work) -> Iterator[Outcome]:
     """Mend the DataLoaders of pageable batches alone, where their copies cannot be made non-blocking for certain."""
-    rewrites: list[Rewrite] = []
-    for loader in work.told.drawn:
-        reasons: list[str] = []
-        rewrites += _tried(partial(_pinning, loader, work), reasons)
-        yield from (Refused(finding.rule, loader.place, reason) for reason in reasons)
+    rewrites, refused = _at_each(finding, work.told.drawn, lambda loader: _pinning(loader, work))
+    yield from refused
     if rewrites:
         yield _mend(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, part=True)
 
@@ -292,11 +291,8 @@ def _workers(finding: Finding, work: Work) -> Iterator[Outcome]:
     if made is None or not made.drawn:
         yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
         return
-    rewrites: list[Rewrite] = []
-    for loader in made.drawn:
-        reasons: list[str] = []
-        rewrites += _tried(partial(_with_workers, loader, work), reasons)
-        yield from (Refused(finding.rule, loader.place, reason) for reason in reasons)
+    rewrites, refused = _at_each(finding, made.drawn, lambda loader: _with_workers(loader, work))
+    yield from refused
     if rewrites:
         what = ", ".join(dict.fromkeys(each.what for each in rewrites))
         yield _mend(finding, what, rewrites, finding.sites, "different", finding.rule.safe_if, part=True)
@@ -313,16 +309,11 @@ def _optimizers(finding: Finding, work: Work) -> Iterator[Outcome]:
     if made is None or not made.optimizers:
         yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
         return
-    rewrites: list[Rewrite] = []
-    part = False
-    for optimizer in made.optimizers:
-        reasons: list[str] = []
-        rewrites += _tried(partial(fewer_launches, work.files, optimizer, work.told), reasons)
-        yield from (Refused(finding.rule, optimizer.place, reason) for reason in reasons)
-        part = part or bool(reasons)
+    rewrites, refused = _at_each(finding, made.optimizers, lambda each: fewer_launches(work.files, each, work.told))
+    yield from refused
     if rewrites:
         what = ", ".join(dict.fromkeys(each.what for each in rewrites))
-        yield _mend(finding, what, rewrites, finding.sites, "rounding", finding.rule.safe_if, part=part)
+        yield _mend(finding, what, rewrites, finding.sites, "rounding", finding.rule.safe_if, part=bool(refused))
     files = dict.fromkeys(each.file for each in made.optimizers)
     zeroed = [each for file in files for each in _tried(partial(_zeroed, file, work), [])]
     if zeroed:
@@ -345,6 +336,19 @@ def _precision(finding: Finding, work: Work) -> Iterator[Outcome]:
         yield Refused(finding.rule, places[0], str(reason))
         return
     yield _mend(finding, "TF32", rewrites, finding.sites, "different", finding.rule.safe_if, part=True)
+
+
+def _at_each(
+    finding: Finding, made: Iterable[MadeT], change: Callable[[MadeT], list[Rewrite]]
+) -> tuple[list[Rewrite], list[Refused]]:
+    """Return the rewrites of what the program makes, and which of it stays as it is, with the reason."""
+    rewrites: list[Rewrite] = []
+    refused: list[Refused] = []
+    for thing in made:
+        reasons: list[str] = []
+        rewrites += _tried(partial(change, thing), reasons)
+        refused += [Refused(finding.rule, thing.place, reason) for reason in reasons]
+    return rewrites, refused
 
 
 def _tried(change: Callable[[], list[Rewrite]], reasons: list[str]) -> list[Rewrite]:

@@ -8,7 +8,7 @@ from rich.text import Text
 from pinprof.ranks import RankPart, RankRow, Ranks
 from pinprof.report.job.words import below, doubts_by_rank, longest_alone_first, nobody, slowest_of, title
 from pinprof.report.layout import hanging, laid_out
-from pinprof.report.words import printable
+from pinprof.report.words import begun, printable
 from pinprof.units import counted, duration
 
 MAX_ROWS = 8
@@ -44,8 +44,7 @@ def verdict_line(ranks: Ranks) -> str:
     """Return who holds up the others, by how much and why, without the last full stop."""
     slowest = slowest_of(ranks)
     if slowest is None:
-        said = nobody(ranks)
-        return said[0].upper() + said[1:]
+        return begun(nobody(ranks))
     return f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
 
 

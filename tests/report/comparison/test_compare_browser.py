@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from chromium import open_file
+from chromium import open_file, painted
 from playwright.sync_api import Browser, Locator, Page
 from recordings import TRACES
 
@@ -146,21 +146,6 @@ def box(locator: Locator) -> dict[str, float]:
     found = locator.bounding_box()
     assert found
     return dict(found)  # type: ignore[arg-type]
-
-
-def painted(page: Page) -> list[str]:
-    """Return the texts that the timeline paints anew."""
-    return page.evaluate("""async () => {
-      const texts = [];
-      const own = CanvasRenderingContext2D.prototype.fillText;
-      CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
-        texts.push(text);
-        return own.call(this, text, ...rest);
-      };
-      dispatchEvent(new Event("afterprint"));
-      CanvasRenderingContext2D.prototype.fillText = own;
-      return texts;
-    }""")
 
 
 def span(page: Page) -> float:

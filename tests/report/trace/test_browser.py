@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from chromium import open_file
+from chromium import open_file, painted
 from playwright.sync_api import Browser, Locator, Page
 from playwright.sync_api import TimeoutError as TookTooLong
 from recordings import TRACES, analysis_of
@@ -115,21 +115,6 @@ def view(page: Page) -> tuple[float, float]:
 
 def button(page: Page, name: str) -> Locator:
     return page.get_by_role("button", name=name, exact=True)
-
-
-def painted(page: Page) -> list[str]:
-    """Return the texts that the timeline paints anew."""
-    return page.evaluate("""async () => {
-      const texts = [];
-      const own = CanvasRenderingContext2D.prototype.fillText;
-      CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
-        texts.push(text);
-        return own.call(this, text, ...rest);
-      };
-      dispatchEvent(new Event("afterprint"));
-      CanvasRenderingContext2D.prototype.fillText = own;
-      return texts;
-    }""")
 
 
 def groups(page: Page) -> list[str]:
