@@ -7,8 +7,10 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
+from pinprof.replay.building import build_program
+from pinprof.replay.host_time import LOADING
 from pinprof.replay.machine import Job, ProfilerCost, ReplayRun, pace
-from pinprof.replay.program import LOADING, Program, build_program
+from pinprof.replay.program import Program
 from pinprof.trace import Trace, read_trace
 
 TOLERATED = 0.02

@@ -12,8 +12,9 @@ from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.errors import TraceError
 from pinprof.measurement.profile import measure
+from pinprof.replay.building import build_program
 from pinprof.replay.machine import Job, pace
-from pinprof.replay.program import Call, Program, build_program
+from pinprof.replay.program import Call, Program
 from pinprof.replay.ranks import joined
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import NONE

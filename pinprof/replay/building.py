@@ -1,0 +1,206 @@
+"""Builds the program of a trace: what each call does, waits for, and takes."""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from pinprof.analyses.syncs import Stalls
+from pinprof.intervals import Intervals
+from pinprof.replay.events import find_event_uses
+from pinprof.replay.host_time import add_host_time, beginning
+from pinprof.replay.program import (
+    DEFAULT_LATENCY_NS,
+    DEFAULT_WAKE_NS,
+    DEVICE_WAIT,
+    DRAIN,
+    EVENT_WAIT,
+    ISSUE,
+    ORDER,
+    OWN_WAIT,
+    PAUSE,
+    RECORD,
+    SHORT_GAP_NS,
+    STAGED,
+    STREAM_WAIT,
+    Call,
+    Program,
+    Work,
+)
+from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, LAUNCH, MODULE_LOAD, PROFILER, QUEUE_FULL, STREAM
+from pinprof.trace.pauses import usual_launch_ns
+from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Int64s, Trace
+
+MOST_SPREAD = 2.5
+"""Of the launches of a program: one that scatters more does so for reasons of its own."""
+
+
+def build_program(
+    trace: Trace, stalls: Stalls, waiting_for_input: Intervals, python_cost: float, steps: Collection[int] | None = None
+) -> Program:
+    """Return the program of a trace, or of some of its steps.
+
+    `python_cost` is the profiler's cost of a Python function relative to an op's.
+    """
+    builder = _Builder(trace, stalls)
+    rows = builder.rows
+    if len(rows) == 0:
+        return Program(())
+    wanted = np.ones(len(rows), bool) if steps is None else np.isin(trace.links.call_step[rows], list(steps))
+    calls = [builder.call(row) for row in rows[wanted].tolist()]
+    add_host_time(trace, stalls, rows, wanted, calls, waiting_for_input, python_cost)
+    start = beginning(trace, int(rows[0]))
+    ready: dict[int, float] = {}
+    for row in np.flatnonzero(trace.in_flight).tolist():
+        queue = int(builder.queue[row])
+        ready[queue] = max(ready.get(queue, 0.0), float(trace.gpu.end_ns[row] - start))
+    device = dict(zip(builder.queue.tolist(), trace.gpu.device.tolist(), strict=True))
+    last = int(rows[-1])
+    step = int(trace.links.call_step[last])
+    known = trace.steps.on_host and step != NONE
+    tail = max(float(trace.steps.end_ns[step] - trace.calls.end_ns[last]), 0.0) if known else 0.0
+    return Program(tuple(calls), start, ready, int(rows[0]), tail, device, *builder.kernel_launches())
+
+
+class _Builder:
+    """Looks up what is known of each call."""
+
+    def __init__(self, trace: Trace, stalls: Stalls) -> None:
+        self.trace, self.stalls = trace, stalls
+        gpu, launch = trace.gpu, trace.links.launch
+        pairs = np.stack((gpu.device.astype(np.int64), gpu.stream))
+        self.queue = np.unique(pairs, axis=1, return_inverse=True)[1].ravel() if len(gpu) else np.empty(0, np.int64)
+        self.stall_of = np.full(len(trace.calls), NONE, np.int64)
+        self.stall_of[stalls.call] = np.arange(len(stalls.call))
+        self.works_of: dict[int, list[int]] = {}
+        for row in np.flatnonzero(launch != NONE).tolist():
+            self.works_of.setdefault(int(launch[row]), []).append(row)
+        self.uses = find_event_uses(trace, self.queue, stalls)
+        self.free_ns = self._free()
+        self.latency_ns = self._usual_latency()
+        self.usual_launch_ns = usual_launch_ns(trace)
+        self.rows = self._rows()
+        self.current = self._current_queues()
+
+    def _rows(self) -> Int64s:
+        """Return the calls that launch, wait or use events, on threads that launch, by their start."""
+        trace, stalls = self.trace, self.stalls
+        rows = np.array(sorted({*self.works_of, *stalls.call.tolist(), *self.uses.of_call}), dtype=np.int64)
+        launching = np.zeros(len(trace.threads), bool)
+        launching[trace.calls.thread[np.array(list(self.works_of), dtype=np.int64)]] = True
+        launching &= np.array([thread.role != "pin_memory" for thread in trace.threads], dtype=bool)
+        own = np.zeros(len(trace.calls), bool)
+        own[stalls.call[stalls.profiler & (stalls.kind != PROFILER)]] = True
+        return rows[launching[trace.calls.thread[rows]] & ~own[rows]]
+
+    def _free(self) -> Int64s:
+        """Return per activity when its stream was free for it: the end of what ran before, or of what an event awaited.
+
+        The first on a stream finds it free from the beginning.
+        """
+        trace = self.trace
+        order = np.lexsort((trace.gpu.start_ns, self.queue))
+        free = np.full(len(trace.gpu), np.iinfo(np.int64).min)
+        same = self.queue[order[1:]] == self.queue[order[:-1]]
+        free[order[1:][same]] = trace.gpu.end_ns[order[:-1][same]]
+        for launch, released in self.uses.released_ns.items():
+            for row in self.works_of.get(launch, ()):
+                free[row] = max(free[row], released)
+        return free
+
+    def _usual_latency(self) -> float:
+        """Return the median time from launch to start of work that found its stream free."""
+        trace = self.trace
+        rows = np.flatnonzero(trace.links.launch != NONE)
+        issued = trace.calls.start_ns[trace.links.launch[rows]]
+        latency = (trace.gpu.start_ns[rows] - issued)[self.free_ns[rows] <= issued]
+        return float(np.median(latency)) if len(latency) else DEFAULT_LATENCY_NS
+
+    def kernel_launches(self) -> tuple[float, float]:
+        """Return the program's `launch_ns` and `launch_spread`."""
+        trace = self.trace
+        kernels = (trace.gpu.category == KERNEL) & (trace.links.launch != NONE)
+        calls, count = np.unique(trace.links.launch[kernels], return_counts=True)
+        times = trace.calls.duration_ns[calls[(count == 1) & (self.stall_of[calls] == NONE)]]
+        if not len(times):
+            return 0.0, 1.0
+        usual, long = np.percentile(times, [50, 90])
+        return float(usual), min(float(long) / max(float(usual), 1.0), MOST_SPREAD)
+
+    def _current_queues(self) -> dict[int, int]:
+        """Return per call the stream of the last launch of its thread before it: mostly PyTorch's current stream."""
+        last: dict[int, int] = {}
+        current = {}
+        for row in self.rows.tolist():
+            thread = int(self.trace.calls.thread[row])
+            current[row] = last.get(thread, NONE)
+            if row in self.works_of:
+                last[thread] = int(self.queue[self.works_of[row][-1]])
+        return current
+
+    def call(self, row: int) -> Call:
+        """Return one call, without the host's time before it."""
+        made = Call(row, ISSUE, 0.0, step=int(self.trace.links.call_step[row]))
+        made.works = [self._work(row, activity) for activity in self.works_of.get(row, ())]
+        use, stall = self.uses.of_call.get(row), int(self.stall_of[row])
+        if use is not None:
+            made.kind = {"record": RECORD, "order": ORDER, "wait": EVENT_WAIT}[use.kind]
+            made.queue, made.back = use.queue, use.back
+            if stall != NONE:
+                self._add_wait(made, stall)
+        elif stall != NONE:
+            self._add_stall(made, stall)
+        return made
+
+    def _work(self, call: int, row: int) -> Work:
+        trace = self.trace
+        start, issued, free = (
+            int(time) for time in (trace.gpu.start_ns[row], trace.calls.start_ns[call], self.free_ns[row])
+        )
+        if free <= issued:
+            latency, gap = float(start - issued), min(float(start - free), SHORT_GAP_NS)
+        else:
+            latency, gap = min(float(start - issued), self.latency_ns), float(start - free)
+        direction = int(trace.gpu.direction[row])
+        engine = direction if trace.gpu.category[row] == MEMCPY and direction in (HTOD, DTOH) else NONE
+        duration = float(trace.gpu.end_ns[row]) - start
+        made = Work(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
+        made.is_pageable = bool(trace.gpu.host_memory[row] == PAGEABLE)
+        return made
+
+    def _add_stall(self, made: Call, stall: int) -> None:
+        """Note what a call that can block waits for."""
+        stalls, trace = self.stalls, self.trace
+        kind, copy = int(stalls.kind[stall]), int(stalls.copy[stall])
+        stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
+        if kind in (STREAM, DEVICE, EVENT):
+            made.queue = int(self.queue[copy]) if copy != NONE else self.current[made.row]
+            made.kind = DEVICE_WAIT if kind == DEVICE else STREAM_WAIT
+            if kind != DEVICE and copy == NONE and (made.queue == NONE or (kind == EVENT and drain_ns == 0)):
+                made.kind, made.own_ns = PAUSE, stall_ns
+                return
+            self._add_wait(made, stall)
+        elif kind in (COPY, ASYNC_COPY) and made.works:
+            made.kind, made.own_ns = STAGED, stall_ns - drain_ns
+            for work in made.works:
+                waited = float(trace.calls.start_ns[made.row]) + drain_ns
+                work.latency_ns = max(float(trace.gpu.start_ns[work.row]) - waited, 0.0)
+        elif kind in (QUEUE_FULL, MODULE_LOAD, PROFILER):
+            made.own_ns = self.usual_launch_ns if kind == QUEUE_FULL else stall_ns
+            made.artefact_ns = max(stall_ns - self.usual_launch_ns, 0.0) if kind != QUEUE_FULL else 0.0
+        elif kind == LAUNCH:
+            made.kind = OWN_WAIT
+            self._add_wait(made, stall)
+        else:
+            waits = kind == FREE and drain_ns > 0
+            made.kind, made.own_ns = DRAIN if waits else PAUSE, stall_ns - drain_ns if waits else stall_ns
+
+    def _add_wait(self, made: Call, stall: int) -> None:
+        """Note how long the call takes at least, and how long it takes to wake up."""
+        stalls = self.stalls
+        if stalls.drain_ns[stall] + stalls.own_ns[stall] > 0:
+            returned = float(self.trace.calls.end_ns[stalls.call[stall]] - stalls.awaited_end_ns[stall])
+            made.wake_ns = max(returned, 0.0)
+            made.own_ns = min(made.wake_ns, DEFAULT_WAKE_NS)
+        else:
+            made.own_ns = float(stalls.stall_ns[stall])
+            made.wake_ns = min(made.own_ns, DEFAULT_WAKE_NS)
