@@ -11,7 +11,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Look, Rule
 from pinprof.rules.sites import as_one
 from pinprof.rules.sums import Copies, copies_in_steps, idle_within, in_complete_steps, of_all
-from pinprof.rules.waits import waits_of
+from pinprof.rules.wait_sites import waits_of
 from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL
 from pinprof.units import counted, duration
 from pinprof.whatif.edits import Edits

@@ -1,0 +1,160 @@
+"""What a rule says of the places at which the host waits: one finding for each line of the user."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+from typing import TypedDict
+
+from pinprof.analyses.syncs import ALLOCATIONS, Site
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.phrases import WAITS
+from pinprof.rules.rule import Evidence, Look
+from pinprof.rules.sites import as_one
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, ops_of, within
+from pinprof.trace.lines import Place
+from pinprof.trace.tables import NONE, WHOLE_TRACE
+from pinprof.units import duration, how_many, shortened
+from pinprof.whatif.edits import NO_EDITS, Edits
+from pinprof.whatif.scenarios import without_blocking, without_waits
+
+CALLED = frozenset(
+    (
+        *("item", "bool", "tolist", "to_cpu", "print", "nonzero", "mask_index", "masked_select", "unique", "equal"),
+        *("repeat_interleave", "device_synchronize", "stream_synchronize", "event_synchronize"),
+    )
+)
+"""Causes of waits that are something that people call."""
+MAX_CAUSES = 2
+"""A title names so many causes."""
+MAX_NAMED = 4
+"""Sites of one finding that are named."""
+
+
+class WaitFields(TypedDict):
+    """The fields of a rule that is for waits."""
+
+    look: Look
+    causes: tuple[str, ...]
+
+
+def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> WaitFields:
+    """Return the fields of a rule that looks for sites with one of the causes that are a problem.
+
+    What one line of the user calls in libraries is one site of the finding. `are_one`: one change removes all of these
+    waits, so the finding names them without sites of their own. Not `fixable`: pinprof does not know whether there is
+    a fix, so it promises no saving.
+    """
+
+    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+        found = [
+            number
+            for number, site in enumerate(details.syncs.sites)
+            if site.cause in causes and site.is_of_the_code and site.in_steps.count
+        ]
+
+        def seen(lines: Sequence[Sequence[int]]) -> Evidence:
+            numbers = [number for line in lines for number in line]
+            edits = reduce(or_, (_fixed(details, number) for number in numbers)) if fixable else NO_EDITS
+            return replace(_at_lines(details, profile, [_sites(details, line) for line in lines]), edits=edits)
+
+        def groups(line: Sequence[int]) -> frozenset[int]:
+            return frozenset(site.group for site in _sites(details, line) if site.group is not None)
+
+        yield from as_one(profile, [found] if are_one and found else _by_line(details, found), seen, groups)
+
+    return {"look": look, "causes": causes}
+
+
+def _by_line(details: Details, found: Sequence[int]) -> Iterable[list[int]]:
+    """Return the sites, those that one place of the user calls in libraries together."""
+    together: dict[object, list[int]] = {}
+    for number in found:
+        site = details.syncs.sites[number]
+        together.setdefault(site.place if site.library and site.place != Place() else number, []).append(number)
+    return together.values()
+
+
+def _fixed(details: Details, site: int) -> Edits:
+    """Return what the fix of a site changes: blocking copies stay, but nobody waits for them."""
+    stalls = details.syncs.stalls
+    rows, cause = details.syncs.rows[site], details.syncs.sites[site].cause
+    if cause in ALLOCATIONS:
+        return Edits(unwaited=frozenset(rows.tolist()))
+    if cause in ("blocking_copy_htod", "blocking_copy_dtoh"):
+        copies = frozenset(stalls.copy[rows].tolist()) - {NONE}
+        return without_blocking(details, copies) | Edits(pinned=copies)
+    return without_waits(details.syncs, [site])
+
+
+def _sites(details: Details, numbers: Iterable[int]) -> list[Site]:
+    return [details.syncs.sites[number] for number in numbers]
+
+
+def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]]) -> Evidence:
+    """Return what is seen of the sites of each line, or of several together, at the first place with a known line."""
+    sites = [site for line in lines for site in line]
+    steps, costs = profile.steps.count, [site.in_steps for site in sites]
+    at_line = next((site for site in sites if site.line is not None), sites[0])
+    count, stall, idle = (
+        sum(figure) / steps
+        for figure in zip(*((cost.count, cost.stall_ns, cost.idle_ns) for cost in costs), strict=True)
+    )
+    which = idle_gpu(len(details.devices), [(site, site.total) for site in sites])
+    left = f"{which} idle for {duration(idle)} {in_or_after(costs)} "
+    left += "it" if len(sites) == 1 and count <= 1 else "them"
+    return Evidence(
+        idle,
+        f"{_named(lines)}: {how_many(count)} {profile.steps.per}; as traced, the host waits {duration(stall)} and "
+        f"{left}{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
+        *at_line.place,
+        title=_title(sites),
+        figures=f"{ops_of(sites)}{within(sites)}, {how_many(count)} {profile.steps.per}, as traced stall "
+        f"{duration(stall)} and idle {duration(idle)}",
+    )
+
+
+def _title(sites: Sequence[Site]) -> str:
+    """Return what waits, as people write it; nothing where the title of the rule tells it as well."""
+    causes = list(dict.fromkeys(site.cause for site in sites))
+    if len(causes) > MAX_CAUSES or not CALLED.issuperset(causes):
+        return ""
+    verb = "wait" if len(causes) > 1 else "waits"
+    return f"{' and '.join(WAITS[cause] for cause in causes)} {verb} for the GPU"
+
+
+def _named(lines: Sequence[Sequence[Site]]) -> str:
+    """Return what waits where; of several lines how many they are."""
+    sites = [site for line in lines for site in line]
+    if len(lines) > 1:
+        places = {site.place for site in sites}
+        where = at(sites[0].place) if len(places) == 1 else ""
+        return f"{ops_of(sites)}{where or f' at {len(lines)} sites'}"
+    names = _names(sites)
+    return ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
+
+
+def _names(sites: Sequence[Site]) -> list[str]:
+    """Return what waits where; of what one place of the user calls in libraries the ops and functions together."""
+    together: dict[object, list[Site]] = {}
+    for site in sites:
+        op = shortened(site.op or site.call, LONGEST_NAME)
+        together.setdefault((site.place, None if site.library else op), []).append(site)
+    return [f"{ops_of(members)}{at(members[0].place)}{within(members)}" for members in together.values()]
+
+
+def _only_moves(details: Details, sites: Sequence[Site]) -> str:
+    own = Counter(site.group for site in sites if site.group is not None)
+    others = sum(details.syncs.in_group[group] - count for group, count in own.items())
+    if not others:
+        return ""
+    return f"; alone it may only move: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
+
+
+def _once_or_often(profile: Profile, sites: Sequence[Site]) -> str:
+    """Return what to add about memory that is allocated in a trace without steps: every program allocates once."""
+    if profile.steps.source != WHOLE_TRACE or not any(site.cause in ALLOCATIONS for site in sites):
+        return ""
+    return "; no step was found, so the trace does not tell whether that recurs: only then is it worth a change"
