@@ -70,6 +70,7 @@ def _export(file: str, name: str, output: str) -> None:
     from pinprof.analysis import analyse
     from pinprof.errors import TraceError
     from pinprof.report.perfetto import CATEGORY, events, notes
+    from pinprof.report.words import begun
     from pinprof.trace import read_trace
     from pinprof.trace.files import open_trace
     from pinprof.trace.insert import WithEvents
@@ -88,7 +89,7 @@ def _export(file: str, name: str, output: str) -> None:
         text = WithEvents(Unpacked(stream), lambda first: events(analysis, said, first))
         _write(_naming(name, text), output)
     for sentence in said:
-        say(sentence[:1].upper() + sentence[1:])
+        say(begun(sentence))
     if text.cut:
         say("The trace ends too early: the export stops after its last complete event")
 

@@ -9,7 +9,7 @@ from pinprof.bench.experiment import SOURCES, Experiment
 from pinprof.bench.order import amount, shown, spread
 from pinprof.bench.results import Bench, Figure, Result
 from pinprof.bench.verdicts import Verdict
-from pinprof.report.words import NOTHING
+from pinprof.report.words import NOTHING, begun
 from pinprof.units import counted, percent, size
 
 OUTCOMES = {"confirmed": "confirmed", "refuted": "refuted", "depends": "it depends", "unknown": "not known"}
@@ -77,7 +77,7 @@ def elsewhere(bench: Bench) -> str:
 
 def sentence(text: str) -> str:
     """Return a text of the catalogue as a sentence."""
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{begun(text)}."
 
 
 def ran(bench: Bench) -> list[tuple[Experiment, Result]]:

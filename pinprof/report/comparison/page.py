@@ -42,7 +42,7 @@ from pinprof.report.page import page
 from pinprof.report.timeline import MAX_EVENTS, Shared, Zero, beside, fragment
 from pinprof.report.timeline.window import choose_window
 from pinprof.report.trace.step import bound
-from pinprof.report.words import NOTHING, consequence, doubts, steps
+from pinprof.report.words import NOTHING, begun, consequence, doubts, steps
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
 
@@ -77,7 +77,7 @@ def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup
 
 
 def _remarks(title: str, sentences: Iterable[str]) -> Markup:
-    return remarks(title, (sentence[:1].upper() + sentence[1:] for sentence in sentences))
+    return remarks(title, map(begun, sentences))
 
 
 def _doubts(comparison: Comparison) -> Markup:

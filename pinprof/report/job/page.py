@@ -29,7 +29,7 @@ from pinprof.report.job.words import (
 from pinprof.report.source import PLAIN, Code
 from pinprof.report.timeline import MAX_EVENTS
 from pinprof.report.trace.page import contents, report_page, section
-from pinprof.report.words import NOTHING, steps
+from pinprof.report.words import NOTHING, begun, steps
 from pinprof.units import duration, percent
 
 MAX_ROWS = 32
@@ -104,7 +104,7 @@ def _headline(ranks: Ranks) -> Markup:
     slowest = slowest_of(ranks)
     if slowest is None:
         what, link, do = nobody(ranks), "trace-1", f"What costs rank {ranks.shown_rank} time is below."
-        what = what[0].upper() + what[1:]
+        what = begun(what)
         if ranks.findings:
             first = ranks.findings[0]
             at = f" in {finding_in(first)}" if finding_in(first) else ""

@@ -18,7 +18,7 @@ from pinprof.report.trace.spent import (
     ops_title,
     shown_columns,
 )
-from pinprof.report.words import why_not
+from pinprof.report.words import begun, why_not
 from pinprof.units import counted
 
 TOP = 5
@@ -49,7 +49,7 @@ def op_tables(profile: Profile, number: int) -> Iterator[Markup]:
     if not sums or not sums.rows:
         return
     rows = [op_cells(profile, sums, row) for row in sums.rows]
-    meaning = ". ".join(map(_sentence, op_meanings(profile, rows)))
+    meaning = ". ".join(map(begun, op_meanings(profile, rows)))
     caption = f"{ops_title(profile)}: {' '.join(in_all(profile, sums))}. {meaning}"
     yield from _table(caption, OP_COLUMNS, [(_code(name), *cells) for name, *cells in rows], number, "op")
     yield _left(left_out(profile, sums, "op"))
@@ -69,10 +69,6 @@ def _table(
         yield Markup('<p class="note"><a href="#tables-{}" data-tab="{}s">All {}, sorted and searched</a></p>').format(
             number, what, counted(len(cells), what)
         )
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _code(name: str) -> Markup:

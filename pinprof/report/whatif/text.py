@@ -8,7 +8,7 @@ from rich.text import Text
 from pinprof.analyses.syncs import Site
 from pinprof.phrases import WAITS
 from pinprof.report.layout import bullet, fact, laid_out, section, table, unbroken
-from pinprof.report.words import BOUNDS, place, printable, saved
+from pinprof.report.words import BOUNDS, begun, place, printable, saved
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, listed, percent, rate, sizes
@@ -243,7 +243,7 @@ def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
     if made.baseline_ns - made.predicted_ns < SMALL * made.baseline_ns:
         return "None of these changes saves 1 % of the step: pinprof report says what limits it"
     step = between(made.baseline_ns, made.predicted_ns)
-    return f"{name[:1].upper()}{name[1:]} would save most: {step} per step ({options})"
+    return f"{begun(name)} would save most: {step} per step ({options})"
 
 
 def _overview(
