@@ -1,0 +1,123 @@
+"""Examine `pinprof fix` and `pinprof try` with scripts of other people into which faults are put.
+
+Run from the repository root, in this order:
+
+  PYTHONPATH=. python scripts/exam_fix.py plant OUT --programs FOLDER    copies, faults and made-up data
+  PYTHONPATH=. python scripts/exam_fix.py record OUT                     `pinprof run` of each; needs a GPU
+
+FOLDER holds the clones that scripts/exam.py names. The faults, and what the right outcome of each is, stand in
+scripts/examination/faults.py. Each command skips what has been done, and stops when its budget is spent.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+
+import click
+
+from pinprof.outputs import write_whole
+from scripts.examination.faults import VARIANTS
+from scripts.examination.planted import Planted, plant
+from scripts.examination.planting import Variant
+from scripts.examination.processes import run
+
+PATIENCE_SECONDS = 90.0
+START_LEAST_SECONDS = 20.0
+"""Nothing starts with less left: it would not come to its steps."""
+SHORT = ("--force", "--max-warmup", "30", "--plain-seconds", "4", "--watch-steps", "0")
+
+out_argument = click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+only_option = click.option("--only", multiple=True, metavar="NAME", help="Take this variant alone; may be repeated.")
+budget_option = click.option("--budget", default=3600.0, show_default=True, help="Stop after so many seconds.")
+at_once_option = click.option("--at-once", default=4, show_default=True, help="Programs at once on each GPU.")
+gpus_option = click.option("--gpus", default="0", show_default=True, help="The GPUs, with commas between.")
+
+
+@click.group()
+def main() -> None:
+    """Plant faults, record the programs, and prove what is mended."""
+
+
+@main.command("plant")
+@out_argument
+@click.option("--programs", "folder", required=True, type=click.Path(exists=True, path_type=Path), help="The clones.")
+@only_option
+@click.option("--jobs", default=8, show_default=True, help="Variants side by side.")
+@click.option("--no-data", is_flag=True, help="Make no data.")
+def plant_all(out: Path, folder: Path, only: tuple[str, ...], jobs: int, *, no_data: bool) -> None:
+    """Copy each program, plant its faults, and make its data; OUT/planted.json says what stands where."""
+    began = time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
+    variants = chosen(only)
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda each: plant(each, folder, out.resolve(), data=not no_data), variants))
+    planted = [each for variant in VARIANTS if (each := Planted(variant, out.resolve())).truth_file.exists()]
+    write_whole(out / "planted.json", json.dumps({each.name: each.truth for each in planted}, indent=1) + "\n")
+    faults = sum(len(each.faults) for each in variants if not each.sound)
+    sound = sum(each.sound for each in variants)
+    seconds = time.perf_counter() - began
+    print(f"{len(variants) - sound} programs with {faults} faults, {sound} sound ones, {seconds:.0f} s")
+
+
+@main.command()
+@out_argument
+@only_option
+@at_once_option
+@gpus_option
+@budget_option
+@click.option("--patience", default=PATIENCE_SECONDS, show_default=True, help="Seconds until a program is given up.")
+def record(out: Path, only: tuple[str, ...], at_once: int, gpus: str, *, budget: float, patience: float) -> None:
+    """Record each program with `pinprof run`: OUT/record/NAME.json.gz, with what it printed in NAME.log."""
+    folder = out.resolve() / "record"
+    folder.mkdir(exist_ok=True)
+    deadline = time.perf_counter() + budget
+
+    def recorded(planted: Planted, gpu: str) -> None:
+        trace = folder / f"{planted.name}.json.gz"
+        seconds = min(patience, deadline - time.perf_counter())
+        command = planted.place.command(profiled=[*SHORT, "-o", str(trace)])
+        ended = run(planted.place, command, {"CUDA_VISIBLE_DEVICES": gpu}, seconds, folder / f"{planted.name}.log")
+        print(f"{planted.name:20} {ended.seconds:5.1f} s, status {ended.status}", flush=True)
+
+    work = [Planted(each, out.resolve()) for each in chosen(only) if not (folder / f"{each.name}.json.gz").exists()]
+    in_lanes(work, recorded, gpus.split(",") * at_once, deadline)
+    left = [each.name for each in chosen(only) if not (folder / f"{each.name}.json.gz").exists()]
+    print(f"{len(chosen(only)) - len(left)} recorded; left: {' '.join(left) or 'none'}")
+
+
+def in_lanes(
+    work: Sequence[Planted], does: Callable[[Planted, str], None], lanes: Sequence[str], deadline: float
+) -> None:
+    """Do the work, each on a GPU that is free, until the deadline."""
+    free: Queue[str] = Queue()
+    for lane in lanes:
+        free.put(lane)
+
+    def in_lane(planted: Planted) -> None:
+        lane = free.get()
+        try:
+            if deadline - time.perf_counter() >= START_LEAST_SECONDS:
+                does(planted, lane)
+        except Exception as problem:  # noqa: BLE001  # one program's trouble is not the others'
+            print(f"{planted.name:20} failed: {problem!r}", file=sys.stderr, flush=True)
+        finally:
+            free.put(lane)
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        list(pool.map(in_lane, work))
+
+
+def chosen(only: tuple[str, ...]) -> list[Variant]:
+    """Return the variants of these names, or all."""
+    unknown = set(only) - {each.name for each in VARIANTS}
+    if unknown:
+        raise click.UsageError(f"no variant {', '.join(sorted(unknown))}")
+    return [each for each in VARIANTS if not only or each.name in only]
+
+
+if __name__ == "__main__":
+    main()
