@@ -184,6 +184,8 @@ def test_the_first_has_the_tools_for_both(page: Page) -> None:
     first.get_by_role("button", name="move").click()
     assert page.locator(".plot.selecting").count() == 0
 
+    first.get_by_role("button", name="all", exact=True).click()
+    span(page)
     second.locator(".plot").focus()
     page.keyboard.press("/")
     assert first.locator(".find").evaluate("find => find === document.activeElement")
@@ -192,7 +194,7 @@ def test_the_first_has_the_tools_for_both(page: Page) -> None:
     chosen = set()
     for _ in range(8):
         first.get_by_role("button", name="next", exact=True).click()
-        page.wait_for_timeout(50)
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         chosen |= {at for at, one in enumerate((first, second)) if one.locator(".chosen").is_visible()}
     assert first.locator(".found").inner_text().startswith("8 of ")
     assert chosen == {0, 1}
