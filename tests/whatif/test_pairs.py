@@ -66,8 +66,8 @@ def test_fewer_launches_are_told_from_the_trace_and_its_step(with_fewer_launches
         assert len(chosen) >= least
 
 
-def test_graphs_of_steps_bound_by_launches_make_them_several_times_as_fast() -> None:
-    graphs = [each for each in scores(TRACES / "launches") if each.options == "--cuda-graph step"]
+def test_graphs_of_steps_bound_by_launches_make_them_several_times_as_fast(with_fewer_launches: list[Score]) -> None:
+    graphs = [each for each in with_fewer_launches if each.options == "--cuda-graph step"]
     assert sum(each.before > 3 * each.after for each in graphs) >= 9
     for each in graphs:
         assert each.before / each.predicted == pytest.approx(each.before / each.after, rel=0.35)
