@@ -16,11 +16,14 @@ from pinprof.urls import STANDARD_INPUT
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
 @click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only the JSON.")
+@click.option("--brief", is_flag=True, help="With --json: only what changed, in at most 6 kB.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with both timelines on one time axis.")
 @click.option("--full", is_flag=True, help="Print all tables: figures, copies, waits and findings.")
 @jobs_option
 @force_option
-def compare(before: str, after: str, json_file: str | None, html_file: str | None, *, full: bool, force: bool) -> None:
+def compare(
+    before: str, after: str, json_file: str | None, html_file: str | None, *, brief: bool, full: bool, force: bool
+) -> None:
     """Show what changed between the traces BEFORE and AFTER: the step, copies and their overlap, waits, findings.
 
     A difference counts if it exceeds the noise, which is the spread over the steps of the recordings. The spread of a
@@ -37,25 +40,29 @@ def compare(before: str, after: str, json_file: str | None, html_file: str | Non
       pinprof compare before.json.gz after.json.gz --full
       pinprof compare before.json.gz after.json.gz --html compare.html
       pinprof compare before.json.gz after.json.gz --json - | jq .sentence
+      pinprof compare before.json.gz after.json.gz --json - --brief
       ssh host cat after.json.gz | pinprof compare before.json.gz -
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.comparison import compare as compared
 
+    if brief and not json_file:
+        fail("--brief is about the JSON; add --json FILE")
     check_outputs((json_file, html_file), force=force, reads=(before, after))
     if before == after == STANDARD_INPUT:
         fail("standard input can be read once; name the other trace")
     old, new = (read(one_trace(side), analysing()) for side in (before, after))
     made = compared(old, new)
     if "-" not in (json_file, html_file):
-        from pinprof.report.comparison import brief
+        from pinprof.report.comparison.brief import to_text as to_short_text
         from pinprof.report.comparison.text import to_text
 
         width, color = page_options()
-        show((to_text if full else brief.to_text)(made, width=width, color=color) + "\n" * (not full))
+        show((to_text if full else to_short_text)(made, width=width, color=color) + "\n" * (not full))
     if json_file:
+        from pinprof.report.comparison.brief_json import to_json as to_brief
         from pinprof.report.comparison.json import to_json
 
-        write(json_file, to_json(made))
+        write(json_file, (to_brief if brief else to_json)(made))
     if html_file:
         from pinprof.report.comparison.page import to_html
 

@@ -9,7 +9,7 @@ import click
 from pinprof.cli.code import HtmlPage, html_options
 from pinprof.cli.hta import hta_of, print_hta
 from pinprof.cli.machine import MachineFile, machine_option
-from pinprof.cli.terminal import check_outputs, force_option, page_options, progress, say, show, write
+from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
 from pinprof.cli.traces import (
     JobOptions,
     TextOptions,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.cli.hta import Told
     from pinprof.pool import MeasuredFiles
-    from pinprof.ranks import RankPart
+    from pinprof.ranks import RankPart, Ranks
 
 NAMED = 4
 """The most traces that the next command names."""
@@ -45,6 +45,7 @@ NAMED = 4
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only the JSON.")
+@click.option("--brief", is_flag=True, help="With --json: only what to know and to do, in at most 6 kB.")
 @html_options
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
 @text_options
@@ -52,10 +53,11 @@ NAMED = 4
 @job_options
 @jobs_option
 @force_option
-def report(
+def report(  # noqa: PLR0913  options of one command
     traces: tuple[str, ...],
     json_file: str | None,
     *,
+    brief: bool,
     html: HtmlPage,
     with_hta: bool,
     text: TextOptions,
@@ -84,6 +86,7 @@ def report(
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --html report.html --editor vscode
       pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
+      pinprof report trace.json.gz --json - --brief
       pinprof report trace.json.gz --hta
       pinprof report trace.json.gz --waits-by library
       pinprof report trace.json.gz --full
@@ -92,10 +95,14 @@ def report(
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
+    if brief and not json_file:
+        fail("--brief is about the JSON; add --json FILE")
+    if brief and with_hta:
+        fail("--brief has no room for HTA's figures; leave out --hta or --brief")
     check_outputs((json_file, html.file), force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
-    wanted = _Wanted(json_file, html, with_hta, machine, text)
+    wanted = _Wanted(json_file, html, with_hta, machine, text, brief)
     if len(files) > 1 and STANDARD_INPUT not in files:
         _report_several(measured_ranks(files, job, machine), job, wanted)
     else:
@@ -109,13 +116,14 @@ def report(
 
 
 class _Wanted(NamedTuple):
-    """The outputs of the report, whether to ask HTA, the user's bench, and how much the text has."""
+    """The outputs of the report, whether to ask HTA, the user's bench, and how much text and JSON have."""
 
     json_file: str | None
     html: HtmlPage
     with_hta: bool
     machine: MachineFile | None
     of_text: TextOptions
+    brief: bool
 
     @property
     def text(self) -> bool:
@@ -125,6 +133,25 @@ class _Wanted(NamedTuple):
     def hta(self, files: Sequence[str], ranks: Sequence[int] = ()) -> "Told":
         """Return HTA's figures as `hta_of` does; none if it is not asked."""
         return hta_of(files, ranks) if self.with_hta else {}
+
+    def write_json(
+        self,
+        measured: "Sequence[Analysis | RankPart]",
+        hta: "Told",
+        ranks: "Ranks | None" = None,
+        shown: int | None = None,
+    ) -> None:
+        """Write the JSON, if it is wanted; of a job, `shown` is the place of the rank that the brief tells of."""
+        if not self.json_file:
+            return
+        from pinprof.report.trace import brief_json
+        from pinprof.report.trace.json import to_json
+
+        entries = [(each.profile, each.findings) for each in measured]
+        if self.brief:
+            write(self.json_file, brief_json.to_json(entries, ranks, self.html.code, shown))
+        else:
+            write(self.json_file, to_json(entries, ranks, hta))
 
 
 def _report_several(measured: "MeasuredFiles", job: JobOptions, wanted: _Wanted) -> None:
@@ -144,14 +171,11 @@ def _report_each(
     wanted: _Wanted,
 ) -> None:
     """Report on traces one by one; `analyses` returns them with their rows, which only the page needs."""
-    from pinprof.report.trace.json import to_json
-
     if wanted.text:
         for each in measured:
             print_report(each.profile, each.findings, wanted.of_text, wanted.html.code)
         print_hta(hta)
-    if wanted.json_file:
-        write(wanted.json_file, to_json([(each.profile, each.findings) for each in measured], hta=hta))
+    wanted.write_json(measured, hta)
     if wanted.html.file:
         write_page(wanted.html.file, analyses(), wanted.html.code)
 
@@ -162,14 +186,14 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     from pinprof.report.job.page import to_html
     from pinprof.report.job.text import to_text
     from pinprof.report.job.timelines import ranks_to_draw
-    from pinprof.report.trace.json import to_json
 
     parts = [part for _, part in measured]
     ranks = compare_ranks(parts, remarks)
     for remark in () if wanted.text else remarks:
         say(remark)
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
-    shown = measured[numbers.index(ranks.shown_rank)]
+    place = numbers.index(ranks.shown_rank)
+    shown = measured[place]
     hta = wanted.hta([path for path, _ in measured], numbers)
     if wanted.text:
         width, color = page_options()
@@ -177,8 +201,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
         show(text(ranks, parts, width=width, color=color) + "\n")
         print_report(shown[1].profile, shown[1].findings, wanted.of_text, wanted.html.code)
         print_hta(hta)
-    if wanted.json_file:
-        write(wanted.json_file, to_json([(part.profile, part.findings) for part in parts], ranks, hta))
+    wanted.write_json(parts, hta, ranks, place)
     if wanted.html.file:
         drawn = {rank: measured[numbers.index(rank)] for rank in ranks_to_draw(ranks)}
         analyses = dict(zip(drawn, _read_again(list(drawn.values()), wanted.machine), strict=True))

@@ -100,12 +100,17 @@ def _rest(count: int, one: str, several: str = "") -> Iterator[tuple[str, str]]:
         yield "", f"and {left} more {one if left == 1 else several or one + 's'}"
 
 
-def _notes(comparison: Comparison) -> Iterator[RenderableType]:
-    notes = [begun(note) for note in how_sure(comparison)]
+def notes(comparison: Comparison) -> Iterator[str]:
+    """Yield how sure the comparison is, and what the traces lack, without the last full stop."""
+    yield from (begun(note) for note in how_sure(comparison))
     for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after)):
         if found := [entry.what for entry in doubts(profile) if entry.check != "profiler_cost"]:
-            notes.append(f"the trace {side}: {'; '.join(found)}")
-    if notes:
+            yield f"the trace {side}: {'; '.join(found)}"
+
+
+def _notes(comparison: Comparison) -> Iterator[RenderableType]:
+    said = list(notes(comparison))
+    if said:
         yield Text("")
-    for note in notes:
+    for note in said:
         yield hanging(Text("Note: ", "bold"), Text(printable(f"{note}.")))

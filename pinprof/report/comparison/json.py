@@ -16,7 +16,12 @@ SCHEMA = "pinprof.compare/1"
 
 def to_json(comparison: Comparison) -> str:
     """Return the comparison as JSON text; differences are after less before."""
-    document = {
+    return json.dumps(fields(comparison), indent=2, allow_nan=False) + "\n"
+
+
+def fields(comparison: Comparison) -> dict[str, Any]:
+    """Return the names and values of the comparison."""
+    return {
         "schema": SCHEMA,
         "pinprof_version": VERSION,
         "before": _side(comparison.before),
@@ -43,7 +48,6 @@ def to_json(comparison: Comparison) -> str:
         "findings": [_finding(change) for change in comparison.findings],
         "findings_reason": comparison.findings_reason or None,
     }
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
 def _side(profile: Profile) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from pinprof.report.schema.ab import AB, BISECT
 from pinprof.report.schema.bench import BENCH
+from pinprof.report.schema.brief import COMPARE_BRIEF, REPORT_BRIEF
 from pinprof.report.schema.comparison import COMPARE
 from pinprof.report.schema.draft import to_markdown, to_schema
 from pinprof.report.schema.field import Record
@@ -11,7 +12,9 @@ from pinprof.report.schema.whatif import VERIFY, WHATIF
 
 DOCUMENTS: dict[str, Record] = {
     "report": REPORT,
+    "report-brief": REPORT_BRIEF,
     "compare": COMPARE,
+    "compare-brief": COMPARE_BRIEF,
     "whatif": WHATIF,
     "verify": VERIFY,
     "fix": FIX,
@@ -19,6 +22,6 @@ DOCUMENTS: dict[str, Record] = {
     "bisect": BISECT,
     "bench": BENCH,
 }
-"""The documents, by the command whose `--json` writes them."""
+"""The documents, by the command whose `--json` writes them; those of `--json --brief` end so."""
 
 __all__ = ["DOCUMENTS", "Record", "to_markdown", "to_schema"]

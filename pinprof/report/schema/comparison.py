@@ -136,6 +136,7 @@ FINDING = Record(
         "saving_ms": one("what its fix saves per step", FIGURE),
     },
 )
+VERDICT_OF_STEP = one_of("how the step changed", ("faster", "slower", "same", "unsure", "unknown"))
 WHY_NOT = "why they are not compared; null where they are"
 COMPARE = Record(
     "pinprof.compare",
@@ -145,7 +146,7 @@ COMPARE = Record(
         "pinprof_version": text("what wrote it"),
         "before": one("the trace before", SIDE),
         "after": one("the trace after", SIDE),
-        "verdict": one_of("how the step changed", ("faster", "slower", "same", "unsure", "unknown")),
+        "verdict": VERDICT_OF_STEP,
         "sentence": words("the verdict in a sentence"),
         "same_program": maybe(flag("whether the traces seem to be of one program")),
         "kernels_alike": maybe(share("kernels per step that both have, by name")),

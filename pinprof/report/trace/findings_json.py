@@ -16,7 +16,7 @@ def finding_fields(finding: Finding, step_ns: float | None) -> dict[str, Any]:
         **finding.evidence.place._asdict(),
         "evidence": finding.evidence.text,
         "cost_ms": maybe_ms(finding.evidence.cost_ns),
-        **_saving(finding.saving, step_ns),
+        **saving_fields(finding.saving, step_ns),
         "at_most_ms": maybe_ms(finding.most_ns),
         "then": _then(finding, step_ns),
         "fix": finding.rule.fix,
@@ -35,7 +35,8 @@ def site_fields(site: FoundSite) -> dict[str, Any]:
     }
 
 
-def _saving(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:
+def saving_fields(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:
+    """Return what a change saves of a step of this length, in fields that are null where no replay tells."""
     if saving is None or not step_ns:
         return {"saving_ms": None, "saving_fraction": None, "range_ms": None}
     return {
@@ -50,11 +51,11 @@ def _then(finding: Finding, step_ns: float | None) -> dict[str, Any] | None:
     then = finding.evidence.then
     if then is None or finding.with_then is None:
         return None
-    return {"rule": then.rule, "what": then.what, **_saving(finding.with_then, step_ns)}
+    return {"rule": then.rule, "what": then.what, **saving_fields(finding.with_then, step_ns)}
 
 
 def joint_fields(saving: Saving | None, step_ns: float | None) -> dict[str, Any] | None:
     """Return what all fixes bring together; None where a replay cannot tell."""
     if saving is None or not step_ns:
         return None
-    return {**_saving(saving, step_ns), "predicted_step_ms": maybe_ms(step_ns - saving.saving_ns)}
+    return {**saving_fields(saving, step_ns), "predicted_step_ms": maybe_ms(step_ns - saving.saving_ns)}

@@ -1,0 +1,228 @@
+"""The report for programs that read little: what the short report says, in a few kB, with ids of the evidence."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pinprof import urls
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust import FIGURES, Doubt
+from pinprof.ranks import RankRow, Ranks
+from pinprof.report.fields import maybe_ms
+from pinprof.report.job.brief import verdict_line as verdict_of_job
+from pinprof.report.job.words import longest_alone_first
+from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.trace.brief import verdict_line
+from pinprof.report.trace.changes import chosen, saves, to_do
+from pinprof.report.trace.findings_json import joint_fields, saving_fields
+from pinprof.report.trace.next import next_command
+from pinprof.report.trace.verdict_json import verdicts
+from pinprof.report.words import begun, cut, printable, untellable
+from pinprof.rules import Finding, Findings
+from pinprof.rules.numbers import numbers_after
+from pinprof.trace.sources import Sources
+from pinprof.version import BRIEF_SCHEMA, VERSION
+
+MOST_BYTES = 6000
+"""A brief has no more: some 1,500 tokens of a language model."""
+LONGEST, LONGEST_PATH = 240, 320
+"""Characters of a sentence, and of a path."""
+ROWS = {
+    "copies": ("copies", "overlap/reasons"),
+    "overlap": ("overlap/reasons", "idle"),
+    "input": ("loader", "idle"),
+    "launches": ("launches",),
+    "gpu": ("kernels",),
+}
+"""The tables of the whole report that a finding of a family rests on, beside itself."""
+
+
+class Room(NamedTuple):
+    """How many of each kind a brief has."""
+
+    findings: int
+    doubts: int
+    ranks: int
+
+
+ROOMS = (Room(5, 4, 8), Room(3, 3, 4), Room(2, 2, 2), Room(1, 1, 1))
+"""The first that fits is taken."""
+
+
+class Told(NamedTuple):
+    """A trace of the brief, and its place among the traces of the whole report."""
+
+    place: int
+    profile: Profile
+    findings: Findings
+
+
+def to_json(
+    entries: Sequence[tuple[Profile, Findings]],
+    ranks: Ranks | None = None,
+    code: Code = PLAIN,
+    shown: int | None = None,
+) -> str:
+    """Return the brief on traces as JSON text of at most `MOST_BYTES`; what has no room is counted.
+
+    Of the ranks of a job only the trace at the place `shown` is told. An id is a JSON Pointer into the whole report on
+    the same traces. `code` says whether lines of the user's code are quoted.
+    """
+    told = [Told(place, *entry) for place, entry in enumerate(entries) if shown is None or place == shown]
+    quoting = [Quoting(Sources(each.profile.path), code) for each in told]
+    for room in ROOMS:
+        traces = [_trace(*each, room) for each in zip(told, quoting, strict=True)]
+        made = _document(traces, len(entries), ranks, room)
+        if len(made.encode()) <= MOST_BYTES:
+            return made
+    while len(traces) > 1 and len(made.encode()) > MOST_BYTES:
+        traces.pop()
+        made = _document(traces, len(entries), ranks, room)
+    return made
+
+
+def _document(traces: Sequence[Mapping[str, Any]], count: int, ranks: Ranks | None, room: Room) -> str:
+    document = {
+        "schema": BRIEF_SCHEMA,
+        "pinprof_version": VERSION,
+        "traces": traces,
+        "more_traces": count - len(traces),
+        "ranks": None if ranks is None else _ranks(ranks, room.ranks),
+    }
+    return json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _trace(told: Told, quoting: Quoting, room: Room) -> dict[str, Any]:
+    profile, findings, at = told.profile, told.findings, f"/traces/{told.place}"
+    shown = in_order(findings, profile)
+    doubts = list(enumerate(profile.doubts))
+    return {
+        "path": cut(profile.path, LONGEST_PATH),
+        "rank": profile.info.rank,
+        "gpus": sorted({printable(device.name) for device in profile.info.devices if device.name}),
+        "step": _step(profile),
+        "verdict": _verdict(profile, findings, at),
+        "findings": [
+            _finding(next(place for place, one in enumerate(findings) if one is each), each, told, quoting)
+            for each in shown[: room.findings]
+        ],
+        "more_findings": max(len(shown) - room.findings, 0),
+        "joint": joint_fields(findings.joint, profile.step_ns),
+        "cannot_tell": [_doubt(number, doubt, at) for number, doubt in doubts[: room.doubts]],
+        "more_cannot_tell": max(len(doubts) - room.doubts, 0),
+        "next": list(_next(profile, findings)),
+    }
+
+
+def in_order(findings: Findings, profile: Profile) -> list[Finding]:
+    """Return all findings, those that the short report names first and in its order."""
+    first = chosen(findings, profile)
+    return [*first, *(each for each in findings if not any(each is one for one in first))]
+
+
+def _step(profile: Profile) -> dict[str, Any]:
+    step, why = profile.estimate, profile.withheld.step or profile.withheld.estimate
+    return {
+        "step_ms": maybe_ms(step.step_ns),
+        "step_source": step.source,
+        "range_ms": None if step.range_ns is None else [maybe_ms(bound) for bound in step.range_ns],
+        "bound": profile.bound,
+        "count": profile.steps.count,
+        "why_null": _short(why.what if why else "nothing tells it") if step.step_ns is None else None,
+    }
+
+
+def _verdict(profile: Profile, findings: Findings, at: str) -> dict[str, Any]:
+    verdict = verdicts(profile, findings)["verdict"]
+    place = verdict["finding"]
+    return {
+        "sentence": _short(f"{verdict_line(profile, findings)}."),
+        **{name: verdict[name] for name in ("cause", "ms", "fraction", "range_ms")},
+        "do": verdict["do"] and _short(verdict["do"]),
+        "finding": None if place is None else f"{at}/findings/{place}",
+        "evidence": [f"{at}/verdict", f"{at}/verdicts"],
+    }
+
+
+def _finding(number: int, finding: Finding, told: Told, quoting: Quoting) -> dict[str, Any]:
+    file, line, function = finding.evidence.place
+    return {
+        "id": f"/traces/{told.place}/findings/{number}",
+        "rule": finding.rule.id,
+        "title": _short(finding.title),
+        "severity": finding.severity,
+        "file": file and cut(file, LONGEST_PATH),
+        "line": line,
+        "function": function and _short(function),
+        "code": quoting.line(finding.evidence.place) or None,
+        "places": len(finding.sites),
+        "says": begun(saves(finding, told.profile)),
+        **saving_fields(finding.saving, told.profile.step_ns),
+        "at_most_ms": maybe_ms(finding.most_ns),
+        "numbers": numbers_after(finding.rule.id),
+        "do": _short(to_do(finding)),
+        "evidence": list(_rows(finding, told)),
+    }
+
+
+def _rows(finding: Finding, told: Told) -> Iterator[str]:
+    """Yield the ids of what a finding rests on in the whole report: waits at its places, or tables."""
+    at, profile = f"/traces/{told.place}", told.profile
+    places = {site.evidence.place for site in finding.sites}
+    waits = [
+        number
+        for number, site in enumerate(profile.sites)
+        if site.place in places and (site.cause in finding.rule.causes or not finding.rule.causes)
+    ]
+    if finding.rule.family == "waits":
+        yield from (f"{at}/syncs/sites/{number}" for number in waits[:3])
+    yield from (f"{at}/{table}" for table in ROWS.get(finding.rule.family, ()))
+
+
+def _doubt(number: int, doubt: Doubt, at: str) -> dict[str, Any]:
+    return {
+        "id": f"{at}/missing/{number}",
+        "what": _short(doubt.what),
+        "cannot": _short(untellable(doubt) or doubt.effect),
+        "remedy": _short(doubt.remedy),
+        "withholds": [figure for figure in FIGURES if figure in doubt.withholds],
+    }
+
+
+def _ranks(ranks: Ranks, most: int) -> dict[str, Any]:
+    rows = longest_alone_first(ranks.rows)
+    return {
+        "world_size": ranks.world_size,
+        "sentence": _short(f"{verdict_of_job(ranks)}."),
+        "slowest_rank": ranks.slowest_rank,
+        "skew_ms": maybe_ms(ranks.skew_ns),
+        "shown_rank": ranks.shown_rank if ranks.rows else None,
+        "rows": [_rank(row) for row in rows[:most]],
+        "more_ranks": max(len(rows) - most, 0),
+        "choice": [_short(each) for each in ranks.choice[:most]],
+        "evidence": ["/ranks/rows", "/ranks/collectives", "/ranks/findings"],
+    }
+
+
+def _rank(row: RankRow) -> dict[str, Any]:
+    return {"rank": row.rank, "step_ms": maybe_ms(row.step_ns), "alone_ms": maybe_ms(row.alone_ns)}
+
+
+def _next(profile: Profile, findings: Findings) -> Iterator[dict[str, str]]:
+    if profile.path == urls.shown(urls.STANDARD_INPUT):
+        return  # which can be read once
+    path, shown = shlex.quote(printable(profile.path)), chosen(findings, profile)
+    predicted = next_command(profile, findings)
+    if shown:
+        yield {"command": f"pinprof explain {shown[0].rule.id}", "why": "the first finding: the fix as code, when safe"}
+    if predicted:
+        yield {"command": printable(predicted), "why": "predicts the step after a change"}
+    if findings and profile.info.by_pinprof:
+        yield {"command": f"pinprof fix {path}", "why": "diffs of what is mechanical and certain; writes nothing"}
+    elif not profile.info.by_pinprof:
+        yield {"command": "pinprof run SCRIPT", "why": "records the true step, and the lines that fix needs"}
+
+
+def _short(text: str) -> str:
+    return cut(text, LONGEST)

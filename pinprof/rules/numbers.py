@@ -1,0 +1,28 @@
+"""Whether a program computes the same numbers once the fix of a rule is made."""
+
+from typing import Literal
+
+Numbers = Literal["equal", "rounding", "different"]
+"""The same numbers, others by rounding, or others."""
+
+OTHERS: dict[str, Numbers | None] = {
+    "PIN205": "rounding",  # a sum of more elements, the hidden ones as 0
+    "PIN401": "different",  # each worker draws random numbers of its own
+    "PIN402": "different",
+    "PIN601": "rounding",  # what torch.compile fuses
+    "PIN602": "rounding",
+    "PIN604": "rounding",  # the GPU computes what the host did
+    "PIN605": "rounding",  # other code of torch.compile
+    "PIN607": "rounding",
+    "PIN701": "different",
+    "PIN702": "rounding",
+    "PIN703": "rounding",
+    **dict.fromkeys(("PIN501", "PIN502", "PIN503", "PIN504", "PIN505", "PIN506"), None),  # they may be wrong until then
+    "PIN214": None,  # which op it is tells
+}
+"""The rules whose fix is not sure to keep the numbers; the code of all others is tested to give what it replaces."""
+
+
+def numbers_after(rule: str) -> Numbers | None:
+    """Return whether the numbers stay where the fix of a rule is made as its `safe_if` says; None if that is open."""
+    return OTHERS.get(rule, "equal")

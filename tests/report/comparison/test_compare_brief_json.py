@@ -1,0 +1,53 @@
+"""The comparison in a few kB: only what changed, with ids that the whole comparison resolves."""
+
+import json
+from typing import Any
+
+import pytest
+from fitting import fitting
+from recordings import TRACES, analysis_of
+
+from pinprof.comparison import Comparison, compare
+from pinprof.report.comparison.brief_json import MOST_BYTES, to_json
+from pinprof.report.comparison.json import to_json as to_whole_json
+from pinprof.report.pointer import at
+
+KINDS = ("figures", "waits", "copies", "findings")
+
+
+def compared(before: str, after: str) -> Comparison:
+    return compare(analysis_of(TRACES / f"{before}.json.gz"), analysis_of(TRACES / f"{after}.json.gz"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("pageable_blocking.stack", "prefetch.stack"),
+        ("loss_item", "clean"),
+        ("mask_loss", "small_kernels"),
+        ("runs/images.before", "runs/images.after"),
+    ],
+)
+def test_a_brief_is_small_and_has_what_changed(before: str, after: str) -> None:
+    made = compared(before, after)
+    text = to_json(made)
+    brief, whole = fitting(text), json.loads(to_whole_json(made))
+    assert len(text.encode()) <= MOST_BYTES
+    assert brief["verdict"] == whole["verdict"]
+    for kind in KINDS:
+        for row in brief[kind]:
+            same: Any = at(whole, row["id"])
+            assert row.get("change", "changed") != "same"
+            assert {key: row[key] for key in ("rule", "cause", "direction", "difference") if key in row} == {
+                key: same[key] for key in ("rule", "cause", "direction", "difference") if key in row
+            }
+    changed = sum(row["change"] != "same" for kind in KINDS[1:] for row in whole[kind])
+    figures = sum(row["within_noise"] is False for row in whole["figures"][1:]) + 1
+    assert sum(len(brief[kind]) for kind in KINDS) + brief["more_changes"] == changed + figures
+
+
+def test_a_trace_compared_with_itself_changed_nothing() -> None:
+    brief = fitting(to_json(compared("clean", "clean")))
+    assert [len(brief[kind]) for kind in KINDS] == [1, 0, 0, 0]
+    assert brief["figures"][0]["name"] == "step_ms"
+    assert brief["more_changes"] == 0

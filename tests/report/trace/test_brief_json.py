@@ -1,0 +1,151 @@
+"""The brief: what the short report says, in a few kB, with ids that the whole report resolves."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import copying_trace, invoke, is_one_line_error
+from fitting import fitting
+from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow, rank_part_of
+from trace_builder import TraceBuilder
+
+from pinprof.analysis import Analysis, analyse
+from pinprof.errors import PinprofError
+from pinprof.report.pointer import at
+from pinprof.report.source import Code
+from pinprof.report.trace.brief import verdict_line
+from pinprof.report.trace.brief_json import MOST_BYTES, in_order, to_json
+from pinprof.report.trace.json import to_json as to_whole_json
+from pinprof.rules import RULES
+from pinprof.rules.numbers import OTHERS, numbers_after
+from pinprof.trace import read_trace
+
+
+def brief_of(analysis: Analysis, **options: Any) -> Any:
+    text = to_json([(analysis.profile, analysis.findings)], **options)
+    assert len(text.encode()) <= MOST_BYTES
+    return fitting(text)
+
+
+def ids(part: Any) -> Iterator[str]:
+    """Yield all ids in a document."""
+    if isinstance(part, dict):
+        yield from (value for key, value in part.items() if key in {"id", "finding"} and value)
+        yield from (each for each in part.get("evidence", ()))
+        for value in part.values():
+            yield from ids(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from ids(value)
+
+
+@pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
+def test_a_brief_is_small_and_says_what_the_whole_report_says(path: Path) -> None:
+    analysis = analysis_of(path)
+    brief = brief_of(analysis)["traces"][0]
+    whole = json.loads(to_whole_json([(analysis.profile, analysis.findings)]))
+    assert all(at(whole, each) is not None for each in ids(brief))
+    for finding in brief["findings"]:
+        same = at(whole, finding["id"])
+        shared = ("rule", "line", "severity", "saving_ms", "range_ms", "at_most_ms")
+        assert {key: finding[key] for key in shared} == {key: same[key] for key in shared}
+    for doubt in brief["cannot_tell"]:
+        assert sorted(doubt["withholds"]) == sorted(at(whole, doubt["id"])["invalidates"])
+    assert len(brief["findings"]) + brief["more_findings"] == len(whole["traces"][0]["findings"])
+    assert brief["step"]["step_ms"] == whole["traces"][0]["steps"]["step_ms"]
+    assert (brief["step"]["step_ms"] is None) == bool(brief["step"]["why_null"])
+    assert brief["verdict"]["sentence"].startswith(verdict_line(analysis.profile, analysis.findings)[:200])
+
+
+def test_findings_come_in_the_order_of_the_short_report_with_line_saving_numbers_and_evidence() -> None:
+    analysis = analysis_of(TRACES / "loss_item_host_work.stack.json.gz")
+    brief = brief_of(analysis)["traces"][0]
+    first, second = brief["findings"]
+    assert [first["rule"], second["rule"]] == [each.rule.id for each in in_order(analysis.findings, analysis.profile)]
+    assert (first["file"], first["line"]) == ("pinprof/workloads/waits.py", 58)
+    assert first["numbers"] == "equal"
+    assert second["numbers"] == "different"
+    assert second["saving_ms"] is None
+    assert second["at_most_ms"] > 9
+    assert first["evidence"] == ["/traces/0/syncs/sites/0"]
+    assert [each["command"].split()[1] for each in brief["next"]] == ["explain", "whatif", "fix"]
+    assert brief["verdict"]["finding"] == first["id"]
+
+
+def test_lines_of_code_are_left_out_where_that_is_asked_for() -> None:
+    analysis = analysis_of(TRACES / "loss_item_host_work.stack.json.gz")
+    assert brief_of(analysis, code=Code(quotes=False))["traces"][0]["findings"][0]["code"] is None
+
+
+def test_what_a_trace_cannot_tell_is_null_with_its_reason_and_the_way_out(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 1000 * number, 990)
+    analysis = analyse(read_trace(str(builder.write(tmp_path / "no_gpu.json.gz"))))
+    brief = brief_of(analysis)["traces"][0]
+    assert brief["findings"] == []
+    assert brief["verdict"]["cause"] is None
+    assert any("GPU" in each["what"] and each["remedy"] for each in brief["cannot_tell"])
+
+
+def test_of_a_job_the_brief_has_the_ranks_and_the_one_to_look_at() -> None:
+    paths = [TRACES / "ranks" / f"averaged_loss.rank{rank}.before.json.gz" for rank in (0, 1)]
+    brief = fitting(invoke("report", *paths, "--json", "-", "--brief").stdout)
+    whole = json.loads(invoke("report", *paths, "--json", "-").stdout)
+    shown = whole["ranks"]["shown_rank"]
+    assert [trace["rank"] for trace in brief["traces"]] == [shown]
+    assert brief["more_traces"] == 1
+    assert brief["ranks"]["slowest_rank"] == whole["ranks"]["slowest_rank"]
+    assert {row["rank"]: row["alone_ms"] for row in brief["ranks"]["rows"]} == {
+        row["rank"]: row["alone_ms"] for row in whole["ranks"]["rows"]
+    }
+    assert all(at(whole, each) is not None for each in ids(brief))
+    assert at(whole, brief["traces"][0]["findings"][0]["id"])["rule"] == brief["traces"][0]["findings"][0]["rule"]
+
+
+def test_more_traces_than_have_room_are_counted() -> None:
+    part = rank_part_of(TRACES / "loss_item_host_work.stack.json.gz")
+    text = to_json([(part.profile, part.findings)] * 40)
+    brief = fitting(text)
+    assert len(text.encode()) <= MOST_BYTES
+    assert len(brief["traces"]) >= 2
+    assert len(brief["traces"]) + brief["more_traces"] == 40
+    assert brief["traces"][1]["findings"][0]["id"] == "/traces/1/findings/0"
+
+
+def test_long_names_do_not_make_it_long(tmp_path: Path) -> None:
+    folder = tmp_path
+    for _ in range(8):
+        folder = folder / ("n" * 200)
+    folder.mkdir(parents=True)
+    text = invoke("report", copying_trace(folder), "--json", "-", "--brief").stdout
+    assert len(text.encode()) <= MOST_BYTES
+    fitting(text)
+
+
+def test_a_brief_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    trace = copying_trace(tmp_path)
+    for words in (("report", trace, "--brief"), ("compare", trace, trace, "--brief")):
+        refused = invoke(*words)
+        assert is_one_line_error(refused)
+        assert "--json" in refused.stderr
+    assert is_one_line_error(invoke("report", trace, "--json", "-", "--brief", "--hta"))
+
+
+def test_ids_are_pointers_and_others_are_refused() -> None:
+    document = {"a": [{"b/c": 1}], "": 2}
+    assert at(document, "/a/0/b~1c") == 1
+    assert at(document, "") is document
+    for wrong in ("a", "/a/1", "/a/-1", "/a/x", "/b", "/a/0/b~1c/0", "/a/99999999999999999999", "/a/²"):
+        with pytest.raises(PinprofError):
+            at(document, wrong)
+
+
+def test_rules_that_change_numbers_say_so_in_their_texts() -> None:
+    assert set(OTHERS) <= {rule.id for rule in RULES}
+    for rule in RULES:
+        said = {"Results differ by rounding": "rounding", "Results change": "different"}
+        for words, numbers in said.items():
+            assert words not in rule.safe_if or numbers_after(rule.id) == numbers, rule.id
