@@ -44,6 +44,7 @@ SECTIONS = (
             ("timeline", "Draw the interactive timeline of a trace."),
             ("export", "Write a trace again with pinprof's own tracks, for Perfetto."),
             ("schema", "Print the JSON Schema of what a command writes with --json."),
+            ("mcp", "Serve these commands to AI agents (Model Context Protocol)."),
         ),
     ),
     (

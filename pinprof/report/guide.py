@@ -27,6 +27,8 @@ ORDER = (
     "guard",
     "perfetto",
     "hta",
+    "SKILL",
+    "mcp",
     "json",
     "json-fields",
     "accuracy",
@@ -38,6 +40,8 @@ PIECES = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\(
 """What stands in a line beside plain text: code, bold, italic, a link."""
 GUIDE = re.compile(r"([\w-]+)\.md(?:#.*)?")
 """A link to another guide."""
+FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+"""What programs read of a text before its title."""
 EMPTY = re.compile(r"\n{3,}")
 """Two empty lines or more."""
 RULE = re.compile(r"\|[\s:|-]+\|")
@@ -65,7 +69,8 @@ class Guide:
 @cache
 def guides() -> tuple[Guide, ...]:
     """Return all guides, in the order in which they are best read."""
-    return tuple(Guide(name, (FOLDER / f"{name}.md").read_text(encoding="utf-8")) for name in ORDER)
+    texts = ((name, (FOLDER / f"{name}.md").read_text(encoding="utf-8")) for name in ORDER)
+    return tuple(Guide(name, FRONT.sub("", text)) for name, text in texts)
 
 
 def to_text(guide: Guide, *, width: int = 100, color: bool = False) -> str:

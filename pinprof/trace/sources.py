@@ -1,5 +1,6 @@
 """The source files of a recorded program, where they are at hand."""
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
@@ -8,6 +9,9 @@ from pathlib import Path
 EDITED_AFTER_S = 10
 """A source file that is newer than the trace by more than this is not the one that ran; files of one copy or checkout
 are written within seconds of each other, in any order."""
+
+WITHIN = "PINPROF_SOURCES_WITHIN"
+"""If this environment variable names a folder, only sources in it are read: a trace may name any file."""
 
 MAX_BYTES = 10_000_000
 """Nobody wrote a source file larger than this."""
@@ -37,7 +41,7 @@ class Sources:
         for folder in (Path(), self._trace.parent):
             path = folder / file
             with suppress(OSError, ValueError):  # not readable, or no name that a file can have
-                if path.is_file():
+                if _may_be_read(path) and path.is_file():
                     yield path
 
     def _read(self, file: str) -> str | None:
@@ -60,3 +64,9 @@ class Sources:
             return self._trace.stat().st_mtime
         except OSError:
             return 0.0
+
+
+def _may_be_read(path: Path) -> bool:
+    """Return whether a file is in the folder that the environment names, links followed, if it names one."""
+    folder = os.environ.get(WITHIN)
+    return not folder or path.resolve().is_relative_to(Path(folder).resolve())

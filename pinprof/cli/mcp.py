@@ -1,0 +1,43 @@
+"""`pinprof mcp`: the commands as tools for programs that write programs."""
+
+from pathlib import Path
+
+import click
+
+from pinprof.cli.terminal import fail
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+
+@click.command(short_help="Serve the commands to AI agents: a server of the Model Context Protocol.")
+@click.option(
+    "--folder",
+    metavar="DIR",
+    default=".",
+    show_default="the working directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The traces and programs that the tools may see; nothing outside of it is read.",
+)
+@click.option("--allow-running", is_flag=True, help="Let the tool ab run programs of the folder.")
+def mcp(folder: Path, *, allow_running: bool) -> None:
+    """Serve the commands to AI agents, as tools of the Model Context Protocol over standard input and output.
+
+    An agent's client starts it; `pinprof explain mcp` shows what to write into its configuration. The tools are
+    report, evidence, compare, whatif, fix, explain and ab. Answers are bounded, errors are one line, and nothing is
+    written: fix returns diffs. ab runs programs, so it is off without --allow-running.
+
+    It needs a package of its own: pip install 'pinprof[mcp]'
+
+    \b
+    Examples:
+      pinprof mcp
+      pinprof mcp --folder ~/project --allow-running
+    """  # noqa: D301  click looks for the backspace itself
+    try:
+        from pinprof.server.serve import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in {"mcp", "mcp_types", "anyio", "jsonschema"}:
+            raise
+        fail(f"pinprof mcp needs the package {error.name}: pip install 'pinprof[mcp]'")
+    serve(folder, allow_running=allow_running)

@@ -1,0 +1,112 @@
+"""Answers a call: holds the arguments to their schema, runs the command, and keeps the answer to its bound."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pinprof.errors import PinprofError
+from pinprof.report.pointer import at
+from pinprof.server.bounds import MOST_CHARACTERS, length, shortened
+from pinprof.server.command import Runner, Tell
+from pinprof.server.commands import Arguments, options
+from pinprof.server.folder import Folder
+from pinprof.server.outputs import listed
+from pinprof.server.tools import TOOLS, Tool
+
+READING_S = 600.0
+"""A trace of a gigabyte takes some seconds; a call that takes longer than this is given up."""
+BESIDE_S = 1200.0
+"""What first runs and recordings may take beside the minutes of a measurement."""
+ROOM = 1500
+"""Characters that an answer keeps for what stands beside the document."""
+NOT_ALLOWED = "this server runs no programs; `pinprof mcp --allow-running` lets it run those of its folder"
+
+
+@dataclass
+class Calls:
+    """Answers the calls of one server."""
+
+    folder: Folder
+    runner: Runner
+    allow_running: bool = False
+
+    async def answer(self, name: str, given: Arguments, tell: Tell) -> dict[str, Any]:
+        """Return the answer of a tool. Raises PinprofError with one line."""
+        tool = next((each for each in TOOLS if each.name == name), None)
+        if tool is None:
+            raise PinprofError(f"{name}: there is no such tool; there are {', '.join(each.name for each in TOOLS)}")
+        _check(tool, given)
+        if tool.command is None:
+            return await self._measured(tool, given, tell)
+        done = await self.runner.run(tool.command(self.folder, given), tell, READING_S)
+        if tool.name == "explain":
+            return _lines(done.output, given.get("first_line", 0))
+        document = json.loads(done.output)
+        if tool.name == "evidence":
+            return _rows(document, given["ids"], given.get("skip", 0), done.remarks)
+        return _answer(tool, document, done.remarks)
+
+    async def _measured(self, tool: Tool, given: Arguments, tell: Tell) -> dict[str, Any]:
+        if not self.allow_running:
+            raise PinprofError(NOT_ALLOWED)
+        command = self.folder.program(given["command"])
+        with _patch(given) as patch:
+            against = [f"--against={shlex.join(self.folder.program(given['against']))}"] if "against" in given else []
+            traces = [] if given.get("causes", True) else ["--no-trace"]
+            words = ["ab", "--json=-", *options(given), *patch, *against, *traces, "--", *command]
+            done = await self.runner.run(words, tell, given["minutes"] * 60 + BESIDE_S, alone=True)
+        return _answer(tool, json.loads(done.output), done.remarks)
+
+
+def _check(tool: Tool, given: Arguments) -> None:
+    """Raise PinprofError for arguments that the tool does not take."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415  it may take seconds, and clients wait for the start
+    from jsonschema.exceptions import best_match  # noqa: PLC0415
+
+    wrong = best_match(Draft202012Validator(tool.takes_schema).iter_errors(given))
+    if wrong:
+        where = "/".join(map(str, wrong.absolute_path))
+        raise PinprofError(f"{tool.name}: {where and f'{where}: '}{wrong.message[:300]}")
+
+
+@contextmanager
+def _patch(given: Arguments) -> Iterator[list[str]]:
+    """Give the option for a diff, which is in a file while the block is open."""
+    if "diff" not in given:
+        yield []
+        return
+    with TemporaryDirectory(prefix="pinprof-mcp-") as folder:
+        path = Path(folder, "change.diff")
+        path.write_text(given["diff"], encoding="utf-8", newline="")
+        yield [f"--patch={path}"]
+
+
+def _answer(tool: Tool, document: Mapping[str, Any], remarks: Sequence[str]) -> dict[str, Any]:
+    made, lost = shortened(document, tool.shorten_first, MOST_CHARACTERS - ROOM)
+    return {"document": made, "left_out": listed([{**each, "list": f"/document{each['list']}"} for each in lost])} | {
+        "notes": [remark[:200] for remark in remarks[:3]]
+    }
+
+
+def _rows(document: Any, ids: Sequence[str], skip: int, remarks: Sequence[str]) -> dict[str, Any]:
+    found = [{"id": each, "value": _from(at(document, each), skip)} for each in ids]
+    made, lost = shortened({"rows": found}, (), MOST_CHARACTERS - ROOM)
+    return {**made, "left_out": listed(lost), "notes": [remark[:200] for remark in remarks[:3]]}
+
+
+def _from(value: Any, skip: int) -> Any:
+    return value[skip:] if isinstance(value, list) else value
+
+
+def _lines(text: str, first: int) -> dict[str, Any]:
+    """Return as many whole lines of a text as have room."""
+    lines = text.splitlines()
+    kept = lines[first:]
+    while kept and length("\n".join(kept)) > MOST_CHARACTERS - ROOM:
+        kept = kept[: min(len(kept) - 1, len(kept) * 9 // 10)]
+    return {"text": "\n".join(kept), "first_line": first, "more_lines": max(len(lines) - first - len(kept), 0)}

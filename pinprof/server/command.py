@@ -1,0 +1,149 @@
+"""Runs a command of pinprof for a call: in a process of its own, which can be ended, and prints into no protocol."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from typing import Protocol
+
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.text import TextReceiveStream
+
+from pinprof.errors import PinprofError
+from pinprof.trace.sources import WITHIN
+
+HOME = str(Path(__file__).parents[2])
+PROGRAM = "import sys; sys.path[0] = {home!r}; from pinprof.cli import main; main()"
+"""Runs this very pinprof, and imports nothing from the folder, in which it works."""
+EVERY_S = 1.0
+"""How often a call tells that it is under way."""
+ENDS_WITHIN_S = 15.0
+"""How long a command may take to clean up when it is ended."""
+SIDE_BY_SIDE = 2
+"""Commands that run at once; others wait."""
+REMARKS = ("Note: ", "Skipped: ", "Not the ranks")
+MOST_REMARKS = 8
+OWN = ("COLUMNS", "FORCE_COLOR", "CLICOLOR_FORCE")
+"""Variables of the environment that would change texts."""
+
+
+class Tell(Protocol):
+    """Takes how long a call has run, in s, and what it does."""
+
+    def __call__(self, seconds: float, message: str) -> Awaitable[None]:
+        """Tell it."""
+
+
+@dataclass
+class Done:
+    """What a command gave."""
+
+    output: str
+    remarks: list[str]
+
+
+class Runner:
+    """Runs commands in a folder, few at once; one that measures runs alone, as others would disturb it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._places = anyio.Semaphore(SIDE_BY_SIDE)
+        self._entrance = anyio.Lock()
+
+    async def run(self, words: Sequence[str], tell: Tell, most_s: float, *, alone: bool = False) -> Done:
+        """Return what a command gives. Raises PinprofError with its one line of error, or if it takes too long."""
+        await tell(0.0, f"pinprof {words[0]}")
+        async with AsyncExitStack() as stack:
+            async with self._entrance:  # else two that measure would each hold a place and wait for the other's
+                for _ in range(SIDE_BY_SIDE if alone else 1):
+                    await stack.enter_async_context(self._places)
+            try:
+                with anyio.fail_after(most_s):
+                    return await _run(words, self._folder, tell)
+            except TimeoutError:
+                raise PinprofError(f"pinprof {words[0]} took longer than {most_s:.0f} s; use a terminal") from None
+
+
+async def _run(words: Sequence[str], folder: Path, tell: Tell) -> Done:
+    kept = {name: value for name, value in os.environ.items() if name not in OWN}
+    process = await anyio.open_process(
+        [sys.executable, "-c", PROGRAM.format(home=HOME), *words],
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd=folder,
+        env={**kept, "NO_COLOR": "1", "PYTHONUTF8": "1", WITHIN: str(folder)},
+        start_new_session=True,
+    )
+    output, said, begun = [], Said(), time.monotonic()
+
+    async def heartbeat() -> None:
+        while True:
+            await anyio.sleep(EVERY_S)
+            await tell(time.monotonic() - begun, said.last or f"pinprof {words[0]}")
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(heartbeat)
+            async with anyio.create_task_group() as readers:
+                readers.start_soon(_read, process.stdout, output.append)
+                readers.start_soon(_read, process.stderr, said.take)
+            status = await process.wait()
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+    text = "".join(output)
+    if status and not text.strip():
+        raise PinprofError(said.error(status))
+    return Done(text, said.remarks())
+
+
+class Said:
+    """What a command says beside its output."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def take(self, text: str) -> None:
+        """Add a piece."""
+        self._text += text
+
+    @property
+    def last(self) -> str:
+        """The last whole line."""
+        return next(iter(self._text.splitlines()[-1:]), "")
+
+    def error(self, status: int) -> str:
+        """Return the line of an error."""
+        lines = [line.removeprefix("Error: ") for line in self._text.splitlines() if line.startswith("Error: ")]
+        return lines[-1] if lines else f"pinprof ended with status {status}; {self.last or 'it said nothing'}"
+
+    def remarks(self) -> list[str]:
+        """Return the lines that the reader of the output should know."""
+        return [line for line in self._text.splitlines() if line.startswith(REMARKS)][:MOST_REMARKS]
+
+
+async def _read(stream: ByteReceiveStream | None, take: Callable[[str], None]) -> None:
+    assert stream is not None
+    async for text in TextReceiveStream(stream, errors="replace"):
+        take(text)
+
+
+async def _end(process: Process) -> None:
+    """End a command that still runs, so that it removes what it made, and wait for it."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        with anyio.move_on_after(ENDS_WITHIN_S):
+            await process.wait()
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.aclose()

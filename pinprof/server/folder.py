@@ -1,0 +1,95 @@
+"""The folder that a server was given: what is outside of it, however a name leads there, is not for its tools."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pinprof.errors import PinprofError
+from pinprof.trace.files import trace_files
+from pinprof.urls import STANDARD_INPUT, is_url, shown
+
+MOST_FILES = 256
+"""Traces that one call may name: what a job of more ranks needs is a terminal."""
+MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+PYTHONS = ("python", "python3")
+PLAIN_OPTIONS = {"-u", "-O", "-B"}
+"""Options of python that name no code."""
+RANKS = re.compile(r"--(standalone|n(proc[-_]per[-_]node|nodes)=[0-9]{1,3})")
+"""Options of torchrun that say how many ranks there are."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder, without links in its own path."""
+
+    root: Path
+
+    def inside(self, name: str) -> Path:
+        """Return where a name leads, links followed. Raises PinprofError if that is not in the folder, or no file."""
+        if name == STANDARD_INPUT or is_url(name):
+            raise PinprofError(f"{shown(name)}: name a file in the folder of this server, not a URL or standard input")
+        try:
+            path = (self.root / name).resolve()
+            if not path.is_relative_to(self.root):
+                raise PinprofError(f"{name}: is outside of the folder of this server, {self.root}")
+            is_there = path.exists()
+        except (OSError, ValueError, RuntimeError) as error:  # too long, with a null, a loop of links
+            raise PinprofError(f"{name[:200]}: is not a name that a file can have") from error
+        if not is_there:
+            pattern = "; patterns are not taken: name files, or their folder" if re.search(r"[*?\[]", name) else ""
+            raise PinprofError(f"{name}: there is no such file in {self.root}{pattern}")
+        return path
+
+    def file(self, name: str) -> str:
+        """Return the name of a regular file as seen from the folder."""
+        path = self.inside(name)
+        if not path.is_file():
+            raise PinprofError(f"{name}: is not a regular file")
+        return str(path.relative_to(self.root))
+
+    def traces(self, names: Sequence[str]) -> list[str]:
+        """Return the traces that names of files and folders stand for, as seen from the folder."""
+        found: list[str] = []
+        for name in names:
+            path = self.inside(name)
+            found += [self.file(each) for each in trace_files(str(path))] if path.is_dir() else [self.file(name)]
+        if len(found) > MOST_FILES:
+            raise PinprofError(f"{len(found)} traces are too many for a call, at most {MOST_FILES}; use a terminal")
+        return found
+
+    def program(self, words: Sequence[str]) -> list[str]:
+        """Return a command whose script or module is in the folder. Raises PinprofError for every other command."""
+        launcher, rest = _launcher(words)
+        first = rest[0] if rest else ""
+        if first == "-m" and len(rest) > 1:
+            return [*launcher, "-m", self._module(rest[1]), *rest[2:]]
+        if not first.endswith(".py"):
+            raise PinprofError(
+                f"{first or 'nothing'}: not a program of the folder; give `python train.py`, `train.py`, `-m module` "
+                "or `torchrun --nproc-per-node=2 train.py`"
+            )
+        return [*launcher, self.file(first), *rest[1:]]
+
+    def _module(self, name: str) -> str:
+        path = name.replace(".", "/")
+        if MODULE.fullmatch(name):
+            for each in (f"{path}.py", f"{path}/__main__.py"):
+                if (self.root / each).is_file():
+                    self.file(each)
+                    return name
+        raise PinprofError(f"{name}: there is no such module in {self.root}")
+
+
+def _launcher(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words before the script or the `-m` of a command, and the others."""
+    taken = 0
+    if words and words[0] in PYTHONS:
+        taken = 1
+        while taken < len(words) and words[taken] in PLAIN_OPTIONS:
+            taken += 1
+    elif words and words[0] == "torchrun":
+        taken = 1
+        while taken < len(words) and RANKS.fullmatch(words[taken]):
+            taken += 1
+    return list(words[:taken]), list(words[taken:])
