@@ -81,7 +81,8 @@ async def _run(words: Sequence[str], folder: Path, tell: Tell) -> Done:
         env={**kept, "NO_COLOR": "1", "PYTHONUTF8": "1", WITHIN: str(folder)},
         start_new_session=True,
     )
-    output, said, begun = [], Said(), time.monotonic()
+    output: list[str] = []
+    said, begun = Said(), time.monotonic()
 
     async def heartbeat() -> None:
         while True:

@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
-import psutil
 import pytest
 from agent import Agent, connected, started
 from command_line import invoke
@@ -200,10 +200,14 @@ def test_a_cancelled_measurement_ends_with_all_that_it_started(tmp_path: Path) -
         assert agent.answer("explain", topic="PIN201")["text"]
 
 
-def _working_in(folder: Path) -> list[Any]:
+def _working_in(folder: Path) -> list[str]:
     """Return the processes that run a program in a folder."""
-    running = psutil.process_iter(["cwd", "cmdline"])
-    return [process.info["cmdline"] for process in running if process.info["cwd"] == str(folder)]
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is not ours
+            if (process / "cwd").readlink() == folder:
+                found.append((process / "cmdline").read_text())
+    return found
 
 
 def test_standard_output_has_nothing_but_the_protocol_and_the_server_ends_with_its_input(folder: Path) -> None:
@@ -220,6 +224,8 @@ def test_standard_output_has_nothing_but_the_protocol_and_the_server_ends_with_i
     lines = (each if isinstance(each, str) else json.dumps({"jsonrpc": "2.0", **each}) for each in messages)
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([how.command, *how.args], cwd=how.cwd, env=how.env, **pipes) as process:
+        assert process.stdin
+        assert process.stdout
         process.stdin.write("\n".join(lines) + "\n")
         process.stdin.flush()
         answers = {}

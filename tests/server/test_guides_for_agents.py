@@ -1,0 +1,44 @@
+"""What agents and their clients are told: the skill has its front matter, and the configurations start the server."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from blocks import blocks, parse
+from recordings import ROOT
+
+from pinprof.report.guide import guides
+from pinprof.server.bounds import MOST_CHARACTERS
+from pinprof.server.tools import TOOLS
+
+GUIDES = ROOT / "pinprof" / "guides"
+
+
+def test_the_skill_begins_as_skills_do_and_is_shown_without_that() -> None:
+    text = (GUIDES / "SKILL.md").read_text()
+    front = re.match(r"---\nname: pinprof\ndescription: (.{80,1024})\n---\n# ", text)
+    assert front
+    assert ": " not in front[1], "which YAML would take for a name"
+    assert next(guide for guide in guides() if guide.name == "SKILL").text == text[front.end() - 2 :]
+
+
+def test_the_guides_name_every_tool_and_the_bound() -> None:
+    skill, mcp = ((GUIDES / f"{name}.md").read_text() for name in ("SKILL", "mcp"))
+    for tool in TOOLS:
+        assert f"[{tool.name}]" in skill, tool.name
+        assert f"| `{tool.name}` |" in mcp
+    assert f"{MOST_CHARACTERS:,} characters" in mcp
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_configurations_are_json_whose_commands_are_ours(number: int) -> None:
+    made = [json.loads(block.text) for block in blocks(GUIDES / "mcp.md") if block.language == "json"]
+    assert len(made) == 3
+    (servers,) = made[number].values()
+    server: dict[str, Any] = servers["pinprof"]
+    words = server["args"]
+    if server["command"].endswith("python"):
+        assert words[:2] == ["-m", "pinprof"]
+        words = words[2:]
+    parse(tuple(words))
