@@ -21,7 +21,7 @@ from pinprof.trace.sources import WITHIN
 HOME = str(Path(__file__).parents[2])
 PROGRAM = "import sys; sys.path[0] = {home!r}; from pinprof.cli import main; main()"
 """Runs this very pinprof, and imports nothing from the folder, in which it works."""
-EVERY_S = 1.0
+EVERY_S = 2.0
 """How often a call tells that it is under way."""
 ENDS_WITHIN_S = 15.0
 """How long a command may take to clean up when it is ended."""

@@ -1,6 +1,7 @@
 """The folder that a server was given: what is outside of it, however a name leads there, is not for its tools."""
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ class Folder:
         return found
 
     def program(self, words: Sequence[str]) -> list[str]:
-        """Return a command whose script or module is in the folder. Raises PinprofError for every other command."""
+        """Return a command of this Python whose script or module is in the folder. Raises PinprofError for others."""
         launcher, rest = _launcher(words)
         first = rest[0] if rest else ""
         if first == "-m" and len(rest) > 1:
@@ -92,4 +93,13 @@ def _launcher(words: Sequence[str]) -> tuple[list[str], list[str]]:
         taken = 1
         while taken < len(words) and RANKS.fullmatch(words[taken]):
             taken += 1
-    return list(words[:taken]), list(words[taken:])
+    launcher = [] if taken == 1 and words[0] in PYTHONS else [_of_this_python(word) for word in words[:taken]]
+    return launcher, list(words[taken:])
+
+
+def _of_this_python(word: str) -> str:
+    """Return a launcher as that of the Python that runs the server: its client need not have that on the path."""
+    if word in PYTHONS:
+        return sys.executable
+    beside = Path(sys.executable).parent / word
+    return str(beside) if word == "torchrun" and beside.is_file() else word

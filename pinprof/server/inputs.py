@@ -98,11 +98,17 @@ AB = Record(
     "ab_input",
     "Two versions of a program: the working tree and `base`, `base` without and with `diff`, or two commands",
     {
-        "command": some("the words of `python train.py ...`, `-m module ...` or `torchrun ... train.py`"),
-        "minutes": bounded(number("measure for so long at most"), exclusiveMinimum=0, maximum=MOST_MINUTES),
+        "command": some(
+            "the version after: the words of `python train.py ...`, `-m module ...` or `torchrun ... train.py`"
+        ),
+        "minutes": bounded(
+            number("measure for so long at most, after a first run of each; 9 pairs of processes are the least"),
+            exclusiveMinimum=0,
+            maximum=MOST_MINUTES,
+        ),
         "base": optional(name("the git revision to compare with; HEAD, if nothing is said")),
         "diff": optional(bounded(text("a unified diff, as fix returns it"), minLength=1, maxLength=LONGEST_DIFF)),
-        "against": optional(some("the words of another command; needs no git")),
+        "against": optional(some("the version before, as another command; needs no git")),
         "limit_percent": positive("the share of the step that matters; 2, if nothing is said", "%"),
         "seconds": positive("time steps for so long in each process", "s"),
         "causes": optional(flag("record a run of each at the end, to say what changed; true, if nothing is said")),

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -171,12 +172,13 @@ def test_programs_of_the_folder_are_taken(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     for name in ("train.py", "package/__main__.py", "package/fit.py"):
         (tmp_path / name).write_text("")
-    for words in (
-        ["train.py", "--lr", "1"],
-        ["python", "-u", "train.py", "-c", "x"],
-        ["python3", "-m", "package", "--x"],
-        ["-m", "package.fit"],
-        ["torchrun", "--nproc-per-node=2", "--standalone", "train.py"],
+    torchrun = str(Path(sys.executable).parent / "torchrun")
+    for words, taken in (
+        (["train.py", "--lr", "1"], ["train.py", "--lr", "1"]),
+        ([str(tmp_path / "train.py")], ["train.py"]),
+        (["python", "train.py", "-c", "x"], ["train.py", "-c", "x"]),
+        (["python3", "-u", "-m", "package"], [sys.executable, "-u", "-m", "package"]),
+        (["-m", "package.fit"], ["-m", "package.fit"]),
+        (["torchrun", "--nproc-per-node=2", "train.py"], [torchrun, "--nproc-per-node=2", "train.py"]),
     ):
-        assert Folder(tmp_path).program(words) == words
-    assert Folder(tmp_path).program(["python", str(tmp_path / "train.py")]) == ["python", "train.py"]
+        assert Folder(tmp_path).program(words) == taken

@@ -161,7 +161,7 @@ def _finding(number: int, finding: Finding, told: Told, quoting: Quoting) -> dic
         **saving_fields(finding.saving, told.profile.step_ns),
         "at_most_ms": maybe_ms(finding.most_ns),
         "numbers": numbers_after(finding.rule.id),
-        "do": _short(to_do(finding)),
+        "do": _short(begun(to_do(finding, told.findings))),
         "evidence": list(_rows(finding, told)),
     }
 

@@ -58,7 +58,7 @@ def change_lines(
     what = Text.assemble((saves(finding, profile), "green"), f": {finding.title} ", (f"({finding.rule.id})", "dim"))
     yield hanging(Text(f"{number:>3}. "), what)
     yield from _where(finding, quoting, width)
-    yield hanging(Text(" " * INDENT + "→ "), Text(begun(to_do(finding) + _pinned_by(finding, findings))))
+    yield hanging(Text(" " * INDENT + "→ "), Text(begun(to_do(finding, findings))))
 
 
 def saves(finding: Finding, profile: Profile) -> str:
@@ -72,11 +72,11 @@ def saves(finding: Finding, profile: Profile) -> str:
     return f"{verb} {duration(saving.saving_ns)}" + (f", {percent(saving.saving_ns / step)}" if step else "")
 
 
-def to_do(finding: Finding) -> str:
-    """Return what to change, in a few words."""
+def to_do(finding: Finding, findings: Findings) -> str:
+    """Return what to change, in a few words; `findings` are all of the trace."""
     if finding.rule.change:
-        return finding.rule.change.to
-    return finding.rule.fix.split(". ")[0].rstrip(".")
+        return finding.rule.change.to + _pinned_by(finding, findings)
+    return finding.rule.fix.split(". ")[0].rstrip(".") + _pinned_by(finding, findings)
 
 
 def _pinned_by(finding: Finding, findings: Findings) -> str:
