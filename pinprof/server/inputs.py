@@ -98,11 +98,9 @@ AB = Record(
     "ab_input",
     "Two versions of a program: the working tree and `base`, `base` without and with `diff`, or two commands",
     {
-        "command": some(
-            "the version after: the words of `python train.py ...`, `-m module ...` or `torchrun ... train.py`"
-        ),
+        "command": some("the version after, as words: `python train.py ...`, `-m module ...`, `torchrun ... train.py`"),
         "minutes": bounded(
-            number("measure for so long at most, after a first run of each; 9 pairs of processes are the least"),
+            number("measure for so long at most; it needs 9 pairs of processes"),
             exclusiveMinimum=0,
             maximum=MOST_MINUTES,
         ),
