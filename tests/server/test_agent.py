@@ -107,7 +107,8 @@ def test_the_diffs_of_fix_apply(agent: Agent, tmp_path: Path) -> None:
     assert (tmp_path / "slow.py").read_bytes() != (agent.folder / "slow.py").read_bytes()
 
 
-def test_long_texts_come_in_parts(agent: Agent) -> None:
+def test_long_texts_come_in_parts(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     first = agent.answer("explain", topic="json")
     assert first["more_lines"] > 0
     lines, more = first["text"].split("\n"), first["more_lines"]
@@ -145,13 +146,12 @@ def test_two_calls_at_once_are_both_answered(agent: Agent) -> None:
             found[name] = await agent.client.call_tool(name, given)
 
         async with anyio.create_task_group() as tasks:
-            for name, given in (CALLS[0], CALLS[3], CALLS[6]):
+            for name, given in (CALLS[0], CALLS[6]):
                 tasks.start_soon(ask, name, given)
-        return [found[name] for name in ("report", "compare", "explain")]
+        return [found[name] for name in ("report", "explain")]
 
-    report, compared, explained = agent.portal.call(both)
+    report, explained = agent.portal.call(both)
     assert report.structured_content["document"]["schema"] == "pinprof.report-brief/1"
-    assert compared.structured_content["document"]["verdict"] == "faster"
     assert explained.structured_content["text"].startswith("PIN201")
 
 
