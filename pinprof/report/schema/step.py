@@ -52,6 +52,7 @@ STEPS = Record(
         "device_ms": maybe(ms("mean time between ends of the steps' work on the GPU, as traced")),
         "traced_ms": maybe(ms("the larger of both")),
         "busy_ms": maybe(ms("time per step in which the busiest GPU works")),
+        "busy_fraction": maybe(share("the same of `step_ms`, at most 1")),
         "step_ms": maybe(ms("the step without the profiler")),
         "step_source": one_of("how that is known", SOURCES),
         "range_ms": maybe(span("where `step_ms` lies")),

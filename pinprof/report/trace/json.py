@@ -184,12 +184,18 @@ def _steps(profile: Profile) -> dict[str, Any]:
         "device_ms": maybe_ms(steps.device_ns),
         "traced_ms": maybe_ms(steps.traced_ns),
         "busy_ms": maybe_ms(steps.busy_ns),
+        "busy_fraction": _share(steps.busy_ns, step.step_ns),
         "step_ms": maybe_ms(step.step_ns),
         "step_source": step.source,
         "range_ms": None if step.range_ns is None else [maybe_ms(bound) for bound in step.range_ns],
         "bound": profile.bound,
         **course_of_run(profile),
     }
+
+
+def _share(busy_ns: float | None, step_ns: float | None) -> float | None:
+    """Return how much of the step the GPU works; the trace may say a little more than all of it."""
+    return min(busy_ns / step_ns, 1.0) if busy_ns is not None and step_ns else None
 
 
 def _per_step(sums: PerStep) -> dict[str, Any]:
