@@ -17,6 +17,8 @@ pinprof.compare("before.json.gz", "after.json.gz")  # what changed between two, 
 pinprof.timeline(trace)                         # the timeline as a plotly figure, to be restyled
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
 
+pinprof.log("trace.json.gz")                    # the report into the active runs of MLflow and W&B
+
 with pinprof.guard():                           # finds host memory that is used before its copy has ended
     train(model, loader)
 
@@ -34,6 +36,7 @@ from pinprof.version import VERSION
 if TYPE_CHECKING:
     from pinprof.capture.markers import step
     from pinprof.capture.profiling import profile
+    from pinprof.logbook import log
     from pinprof.measurement.profile import Profile, measure
     from pinprof.notebook import (
         ComparisonReport,
@@ -71,6 +74,7 @@ __all__ = [
     "compare",
     "find",
     "guard",
+    "log",
     "measure",
     "predict",
     "profile",
@@ -96,6 +100,7 @@ _ROOMS = {
     "compare": "pinprof.notebook",
     "find": "pinprof.rules",
     "guard": "pinprof.races.watching",
+    "log": "pinprof.logbook",
     "measure": "pinprof.measurement.profile",
     "predict": "pinprof.whatif",
     "profile": "pinprof.capture.profiling",

@@ -10,6 +10,7 @@ from pinprof.cli.explain import explain
 from pinprof.cli.export import export
 from pinprof.cli.fix import fix
 from pinprof.cli.group import Pinprof
+from pinprof.cli.log import log
 from pinprof.cli.mcp import mcp
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
@@ -46,6 +47,6 @@ def main() -> None:
 
 for _command in (
     *(run, report, timeline, whatif, fix, verify, compare, ab, bisect),
-    *(explain, check, export, bench, workload, schema, mcp),
+    *(explain, check, export, log, bench, workload, schema, mcp),
 ):
     main.add_command(_command)

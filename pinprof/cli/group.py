@@ -43,6 +43,7 @@ SECTIONS = (
         (
             ("timeline", "Draw the interactive timeline of a trace."),
             ("export", "Write a trace again with pinprof's own tracks, for Perfetto."),
+            ("log", "Log the report on a trace to a run of MLflow or Weights & Biases."),
             ("schema", "Print the JSON Schema of what a command writes with --json."),
             ("mcp", "Serve these commands to AI agents (Model Context Protocol)."),
         ),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pinprof.cli.hta import Told
     from pinprof.pool import MeasuredFiles
     from pinprof.ranks import RankPart, Ranks
+    from pinprof.report.source import Code
 
 NAMED = 4
 """The most traces that the next command names."""
@@ -183,9 +184,7 @@ def _report_each(
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
     from pinprof.ranks import compare_ranks, number_of
     from pinprof.report.job import brief
-    from pinprof.report.job.page import to_html
     from pinprof.report.job.text import to_text
-    from pinprof.report.job.timelines import ranks_to_draw
 
     parts = [part for _, part in measured]
     ranks = compare_ranks(parts, remarks)
@@ -203,11 +202,21 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
         print_hta(hta)
     wanted.write_json(parts, hta, ranks, place)
     if wanted.html.file:
-        drawn = {rank: measured[numbers.index(rank)] for rank in ranks_to_draw(ranks)}
-        analyses = dict(zip(drawn, _read_again(list(drawn.values()), wanted.machine), strict=True))
-        with progress("drawing the page"):
-            page = to_html(ranks, parts, analyses.pop(ranks.shown_rank), wanted.html.code, others=analyses)
-        write(wanted.html.file, page)
+        write(wanted.html.file, job_page(ranks, measured, wanted.machine, wanted.html.code))
+
+
+def job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
+    """Return the page of a job, for which the ranks that it draws are read again."""
+    from pinprof.ranks import number_of
+    from pinprof.report.job.page import to_html
+    from pinprof.report.job.timelines import ranks_to_draw
+
+    parts = [part for _, part in measured]
+    numbers = [number_of(part, place) for place, part in enumerate(parts)]
+    drawn = {rank: measured[numbers.index(rank)] for rank in ranks_to_draw(ranks)}
+    analyses = dict(zip(drawn, _read_again(list(drawn.values()), machine), strict=True))
+    with progress("drawing the page"):
+        return to_html(ranks, parts, analyses.pop(ranks.shown_rank), code, others=analyses)
 
 
 def _read_again(measured: "MeasuredFiles", machine: MachineFile | None) -> "list[Analysis]":

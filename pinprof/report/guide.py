@@ -25,6 +25,7 @@ ORDER = (
     "ci",
     "ab",
     "guard",
+    "logging",
     "perfetto",
     "hta",
     "SKILL",

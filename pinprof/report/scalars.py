@@ -1,0 +1,119 @@
+"""A report as what a run of an experiment tracker keeps: numbers, words and files, named as in the JSON."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pinprof.measurement.trust import FIGURES
+from pinprof.measurement.trust.doubt import BUSY, COPIES, DRAIN, ESTIMATE, OVERLAP, PER_STEP, STALLS, STEP
+from pinprof.tracking.logged import DOCUMENT, FOLDER, PAGE, Logged
+
+ENDS = ("low", "high")
+"""What the two ends of a range are called."""
+NUMBERS: dict[str, tuple[str, ...]] = {
+    "steps/step_ms": (STEP, ESTIMATE),
+    "steps/range_ms/low": (STEP, ESTIMATE),
+    "steps/range_ms/high": (STEP, ESTIMATE),
+    "steps/busy_ms": (STEP, BUSY),
+    "steps/busy_fraction": (STEP, BUSY),
+    "overlap/fraction": (OVERLAP, COPIES),
+    "per_step/exposed_ms": (PER_STEP, OVERLAP),
+    "per_step/pageable_bytes": (PER_STEP, COPIES),
+    "per_step/hidden_syncs": (PER_STEP, STALLS),
+    "per_step/hidden_stall_ms": (PER_STEP, STALLS),
+    "per_step/stall_ms": (PER_STEP, STALLS),
+    "per_step/bubble_ms": (PER_STEP, STALLS, DRAIN),
+    "launches/per_step": (PER_STEP, BUSY),
+    "loader/per_step_ms": (PER_STEP,),
+    "verdict/ms": (ESTIMATE,),
+    "verdict/fraction": (ESTIMATE,),
+    "joint/saving_ms": (ESTIMATE,),
+    "joint/range_ms/low": (ESTIMATE,),
+    "joint/range_ms/high": (ESTIMATE,),
+    "joint/predicted_step_ms": (ESTIMATE,),
+}
+"""The numbers, by where they stand in the JSON of a trace, each with the kinds of figures that withhold it."""
+COUNT = "findings/count"
+SEARCHED = tuple(figure for figure in FIGURES if figure != ESTIMATE)
+"""The figures without one of which some rules are silent, so that nobody knows how many findings there are."""
+WORDS = ("verdict/cause", "verdict/headline", "verdict/do", "steps/bound", "steps/step_source", "path")
+"""What is logged as words."""
+OF_FINDING = ("saving_ms", "at_most_ms")
+"""What is logged of a finding."""
+OF_JOB = ("world_size", "skew_ms")
+WORDS_OF_JOB = ("slowest_rank", "reason", "shown_rank")
+NOTHING = "nothing"
+"""What is said of a trace that can tell all: a run may hold the words about another one from before."""
+
+
+def to_logged(document: str, page: str | None) -> Logged:
+    """Return what to log of the JSON of a report, which is on one trace or on a job, and of its page.
+
+    Of a job it is the rank that the report shows.
+    """
+    report: dict[str, Any] = json.loads(document)
+    ranks = report["ranks"]
+    trace = _shown(report)
+    numbers = {name: _at(trace, name) for name in NUMBERS} | _of_findings(trace)
+    words = {name: _at(trace, name) for name in WORDS} | _of_trace(report, trace)
+    if ranks:
+        numbers |= {f"ranks/{name}": ranks[name] for name in OF_JOB}
+        words |= {f"ranks/{name}": ranks[name] for name in WORDS_OF_JOB}
+    return Logged(
+        {f"{FOLDER}/{name}": float(value) for name, value in numbers.items() if value is not None},
+        {f"{FOLDER}/{name}": str(value) for name, value in words.items() if value is not None},
+        {**({PAGE: page} if page is not None else {}), DOCUMENT: document},
+    )
+
+
+def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the trace that the report is about: of a job that of the rank to look at first."""
+    traces, ranks = report["traces"], report["ranks"]
+    if not ranks:
+        return traces[0]
+    path = next((row["path"] for row in ranks["rows"] if row["rank"] == ranks["shown_rank"]), None)
+    return next((trace for trace in traces if trace["path"] == path), traces[0])
+
+
+def _at(trace: Mapping[str, Any], name: str) -> Any:
+    """Return the value of this name in the JSON; None where it, or what holds it, is null."""
+    value: Any = trace
+    for key in name.split("/"):
+        if value is None:
+            return None
+        value = value[ENDS.index(key)] if isinstance(value, list) else value[key]
+    return value
+
+
+def _of_findings(trace: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return how many findings there are, and what the best of each rule saves."""
+    findings = trace["findings"]
+    saved: dict[str, float | None] = {}
+    for finding in findings:  # the largest saving comes first
+        for name in OF_FINDING:
+            saved.setdefault(f"findings/{finding['rule']}/{name}", finding[name])
+    silent = any(_invalidates(each, SEARCHED) for each in trace["missing"])
+    return {COUNT: None if silent else len(findings), **saved}
+
+
+def _of_trace(report: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str, str | None]:
+    devices = dict.fromkeys(device["name"] for device in trace["devices"] if device["name"])
+    return {
+        "pinprof_version": report["pinprof_version"],
+        "devices": ", ".join(devices) or None,
+        "withheld": _withheld(trace) or NOTHING,
+    }
+
+
+def _invalidates(missing: Mapping[str, Any], figures: Iterable[str]) -> bool:
+    return not {*figures}.isdisjoint(missing["invalidates"])
+
+
+def _withheld(trace: Mapping[str, Any]) -> str:
+    """Return which numbers the trace cannot tell, each with the reason and the way out."""
+    names_of: dict[str, list[str]] = {}
+    for name, figures in (*NUMBERS.items(), (COUNT, SEARCHED)):
+        reason = next((each for each in trace["missing"] if _invalidates(each, figures)), None)
+        if reason and (name == COUNT or _at(trace, name) is None):
+            names_of.setdefault(f"{reason['what']}; {reason['remedy']}", []).append(name)
+    return ". ".join(f"{', '.join(names)}: {why}" for why, names in names_of.items())

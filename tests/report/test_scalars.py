@@ -1,0 +1,62 @@
+"""What is logged of a report: named as in the JSON, told in the guide, and without what is withheld."""
+
+import re
+
+import pytest
+from blocks import GUIDES
+from recordings import TRACES, analysis_of
+
+from pinprof.report.scalars import ENDS, NUMBERS, OF_JOB, WORDS, WORDS_OF_JOB, to_logged
+from pinprof.report.schema.field import Field
+from pinprof.report.schema.job import RANKS
+from pinprof.report.schema.report import TRACE
+from pinprof.report.trace.json import to_json
+
+GUIDE = next(path for path in GUIDES if path.stem == "logging").read_text()
+
+
+def field_of(name: str) -> Field:
+    """Return what the schema says of a name."""
+    record, found = TRACE, None
+    for key in name.split("/"):
+        if found and key in ENDS:
+            assert found.shape["maxItems"] == 2
+            return found
+        found = record.fields[key]
+        record = found.record or record
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_stands_in_the_json_under_its_name(name: str) -> None:
+    kinds = field_of(name).shape["type"]
+    assert {"number", "integer", "array"} & {kinds if isinstance(kinds, str) else kinds[0]}
+
+
+def test_words_stand_in_the_json_under_their_names() -> None:
+    assert all(field_of(name) for name in WORDS)
+    assert {*OF_JOB, *WORDS_OF_JOB} <= RANKS.fields.keys()
+
+
+def test_the_guide_names_all_that_is_logged() -> None:
+    told = {
+        name for row in re.findall(r"^\| (`.*?) \|", GUIDE, re.MULTILINE) for name in re.findall(r"`([\w/]+)`", row)
+    }
+    of_findings = {"findings/count", "findings/RULE/saving_ms", "findings/RULE/at_most_ms"}
+    assert told == {*NUMBERS, *of_findings, *(f"ranks/{name}" for name in OF_JOB)}
+    assert all(f"`{name}`" in GUIDE for name in (*WORDS, *(f"ranks/{name}" for name in WORDS_OF_JOB)))
+
+
+def document() -> str:
+    analysis = analysis_of(TRACES / "overlap_side_pinned.stack.json.gz")
+    return to_json([(analysis.profile, analysis.findings)])
+
+
+def test_a_saving_that_no_replay_tells_is_not_zero() -> None:
+    logged = to_logged(document(), None)
+    assert logged.numbers["pinprof/findings/PIN210/saving_ms"] == 0.0
+    assert "pinprof/findings/PIN701/saving_ms" not in logged.numbers
+    assert logged.numbers["pinprof/findings/PIN701/at_most_ms"] > 0
+    assert logged.numbers["pinprof/steps/busy_fraction"] == pytest.approx(0.725088 / 0.730712)
+    assert logged.files.keys() == {"report.json"}
