@@ -27,6 +27,7 @@ from pinprof.units import ms
 pytestmark = [pytest.mark.filterwarnings("ignore")]  # of the libraries
 RECORDED = TRACES / "loss_item_host_work.stack.json.gz"
 RANKS = TRACES / "ranks"
+WANDB_NAMES = ("WANDB_RUN_ID", "WANDB_PROJECT", "WANDB_NAME")
 SHORT: dict[str, Any] = {"warmup": 1, "plain_steps": 2, "plain_seconds": 0.0, "plain_precision": 1, "steps": 2}
 NEEDED = 7
 
@@ -36,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give a folder in which MLflow and W&B keep all that they write; making MLflow's tables takes seconds."""
     folder = tmp_path_factory.mktemp("trackers")
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_NAME", "WANDB_RUN_ID", "WANDB_PROJECT", "WANDB_NAME"):
+        for name in ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID", *WANDB_NAMES):
             patch.delenv(name, raising=False)
         for name in ("WANDB_DIR", "WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR"):
             patch.setenv(name, str(folder))
@@ -49,9 +50,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def mlflow(home: Path) -> Any:
-    """Return MLflow, with an empty store."""
+    """Return MLflow, with an empty store, whatever store other tests of this process have used."""
     pytest.importorskip("mlflow", reason="MLflow is not installed")
-    return import_module("mlflow")
+    library: Any = import_module("mlflow")
+    library.set_tracking_uri(f"sqlite:///{home}/mlflow.db")
+    library.set_experiment("Default")
+    return library
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +63,7 @@ def wandb(home: Path) -> Iterator[Any]:
     """Return W&B's library, without a network."""
     pytest.importorskip("wandb", reason="W&B is not installed")
     library: Any = import_module("wandb")
+    library.teardown()  # it reads the environment once
     yield library
     library.teardown()
 
