@@ -62,7 +62,6 @@ class Trial:
     tell: Callable[[Progress], None] = lambda _: None
     check: Callable[[Patches], None] = lambda _: None
     """Gets the plan before anything is measured; what it raises ends the trial."""
-    contest: Callable[..., Contest] = contest
     _first: dict[str, Timed] = field(default_factory=dict)
     _measuring_s: float = 0.0
 
@@ -119,7 +118,7 @@ class Trial:
         wishes = replace(self.wanted.wishes, bounds=replace(self.wanted.wishes.bounds, seconds=seconds))
         known = self._first.get(programs[0].name), self._first.get("changed")
         first = [each for each in known if each is not None]
-        made = self.contest(
+        made = contest(
             programs, wishes, first=first if len(first) == len(known) else None, say=self.say, tell=self.tell
         )
         if made.duel.interrupted:
