@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import final
 
-from pinprof.ab.measuring import Pair, Plan, Player, take_turns
+from pinprof.ab.measuring import FEWEST_TURNS, Pair, Plan, Player, take_turns
 from pinprof.ab.program import Program
 from pinprof.ab.times import Timed, read_times
 
@@ -89,6 +89,12 @@ def pairs_at_once(wanted: int, first: Sequence[Timed]) -> int:
 def _free_bytes() -> int:
     rows = Path("/proc/meminfo").read_text().splitlines()
     return 1024 * int(next(row.split()[1] for row in rows if row.startswith("MemAvailable:")))
+
+
+def of_known_steps(plan: Plan) -> Plan:
+    """Return a plan with no more turns than the first runs had steps for: the program may not have more of them."""
+    known = plan.steps // (plan.turn_steps + plan.settling)
+    return replace(plan, turns=max(FEWEST_TURNS, min(plan.turns, known)))
 
 
 def one_turn_each(plan: Plan, children: int) -> Plan:

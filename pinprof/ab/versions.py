@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pinprof.ab.ahead import Ahead, one_turn_each, pairs_at_once
+from pinprof.ab.ahead import Ahead, of_known_steps, one_turn_each, pairs_at_once
 from pinprof.ab.duel import Bounds, Duel, Progress, fight
 from pinprof.ab.measuring import (
     LONGEST_START_S,
@@ -130,7 +130,8 @@ class _Measured:
 
     def _ahead(self, first: int) -> Pair:
         if self.started is None:
-            plan = self.plan if self.turns == "steps" else one_turn_each(self.plan, self.children)
+            in_steps = self.turns == "steps"
+            plan = of_known_steps(self.plan) if in_steps else one_turn_each(self.plan, self.children)
             self.started = self.undo.enter_context(Ahead(self.programs, self.wishes.options, plan, self.ahead))
         pair = self.started.pair(first)
         self.has_pair = True

@@ -46,7 +46,7 @@ EXITS = {"take_it": 0, "nothing_to_change": 0, "leave_it": 1, "cannot_tell": 2}
     default=5.0,
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
-    help="Measure for so long at most, beside the runs that record, compare numbers and look for races.",
+    help="Measure for so long at most, and once more if a fix is left out; beside the runs that record and check.",
 )
 @click.option(
     "--seconds",

@@ -27,10 +27,9 @@ PAIRS_AHEAD = 8
 """Pairs that start at once, as far as the machine has room: so many tell a difference at `FALSE_ALARMS`."""
 FALSE_ALARMS = 0.02
 """How often a program against itself is called faster or slower: in one of fifty trials on average at most."""
-FIRST_SHARE, ELIMINATION_SHARE = 0.4, 0.7
-"""Of several fixes: the part of the time after which the first measurement ends, and the one by one after that."""
-LEAST_S = 10.0
-"""A measurement that has less time tells nothing."""
+AS_LONG = 0.6
+"""A fix by itself needs about as long as all of them, without the first run of the original: with less than this share
+of that time nothing is measured."""
 MOST_MEMORY = 0.2
 """The share of the GPU's memory up to which the runs for numbers and races are at the same time."""
 SEVERAL = "the program has several processes, of which only the first would be seen"
@@ -95,7 +94,7 @@ class Trial:
             return nothing
         self.check(nothing.patches)
         mends = [patch.mend for patch in nothing.patches.patches]
-        result = self._measured(versions, (), self.wanted.seconds * (FIRST_SHARE if len(mends) > 1 else 1.0))
+        result = self._measured(versions, (), self.wanted.seconds)
         shares: tuple[Share, ...] = tuple(Share(mend, "kept") for mend in mends)
         if len(mends) > 1 and result.duel.judgement.verdict == FASTER:
             shares, result = self._without_idle(versions, mends, result)
@@ -139,14 +138,13 @@ class Trial:
             return self._measured(versions, without[:-1], seconds, base=[*without[:-1], last]).duel.judgement
 
         def left_s() -> float:
-            return self.wanted.seconds * ELIMINATION_SHARE - self._measuring_s
+            return self.wanted.seconds - self._measuring_s
 
-        shares = eliminated(mends, measure, left_s, LEAST_S)
+        shares = eliminated(mends, measure, left_s, AS_LONG * self._measuring_s)
         dropped = [share.mend for share in shares if not share.is_kept]
         if not dropped:
             return shares, result
-        left = max(self.wanted.seconds - self._measuring_s, LEAST_S)
-        return shares, self._measured(versions, dropped, left)
+        return shares, self._measured(versions, dropped, self.wanted.seconds)
 
     def _checked(self, before: Program, after: Program, result: Contest) -> Checked:
         """Compare the numbers, and look for races."""
