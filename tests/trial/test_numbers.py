@@ -42,7 +42,8 @@ Run = Callable[..., Numbers]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Return the numbers of a program, each run once."""
-    folder, known = tmp_path_factory.mktemp("programs"), {}
+    folder = tmp_path_factory.mktemp("programs")
+    known: dict[tuple[str, bool, int], Numbers] = {}
 
     def numbers(text: str, *, nudged: bool = False, again: int = 0, **words: str) -> Numbers:
         for name, value in words.items():
