@@ -13,8 +13,8 @@ ON_CPU = (
     "nn.Module.cuda = lambda self: self; item = torch.Tensor.item; {slow}"
 )
 """In place of the first line: without a GPU."""
-SLOW_ITEM = "torch.Tensor.item = lambda self: (time.sleep(0.02), item(self))[1]"
-"""Lets `.item()` wait, as for a GPU."""
+SLOW_ITEM = "torch.Tensor.item = lambda self: (self.requires_grad and time.sleep(0.04), item(self))[1]"
+"""Lets `.item()` of a loss wait, as for a GPU; optimizers call it, too."""
 
 
 def program(first: str = SLOW_ITEM) -> str:
