@@ -104,7 +104,7 @@ class Repository:
 
     def version(self, name: str, place: Path, words: Sequence[str], others: Sequence[Path] = ()) -> Program:
         """Return the version in a folder like this repository; it must not import code of the other versions."""
-        away = {} if place == self.top else _moved_path(self.top, place)
+        away = {} if place == self.top else moved_path(self.top, place)
         folder = place / self.folder.relative_to(self.top)
         if not folder.is_dir():
             raise MeasureError(f"{name}: it has no folder {self.folder.relative_to(self.top)}")
@@ -132,7 +132,7 @@ def apply_patch(folder: Path, patch: Path) -> None:
         raise MeasureError(f"{patch}: the patch does not apply ({error})") from error
 
 
-def _moved_path(top: Path, place: Path) -> dict[str, str]:
+def moved_path(top: Path, place: Path) -> dict[str, str]:
     """Return the environment in which folders of the repository on PYTHONPATH are those of the other version."""
     path = os.environ.get("PYTHONPATH")
     if not path:

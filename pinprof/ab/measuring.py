@@ -4,7 +4,7 @@ import os
 import select
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from math import ceil, log
@@ -41,6 +41,8 @@ class Plan:
     """After which a process counts as stuck."""
     start_together: bool
     """Whether both may warm up at the same time: not where they choose kernels by their speed."""
+    settling_steps: int | None = None
+    """How many steps of a turn do not count, where that is not by its length."""
 
     @classmethod
     def of(cls, first: Sequence[Timed], seconds: float, took_s: float) -> "Plan":
@@ -59,7 +61,7 @@ class Plan:
     @property
     def settling(self) -> int:
         """Steps of a turn that do not count."""
-        return max(1, ceil(SETTLING * self.turn_steps))
+        return self.settling_steps or max(1, ceil(SETTLING * self.turn_steps))
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,22 @@ class Pair:
         return cls(first, usual, mean, difference, mean_difference)
 
 
+def time_together(programs: Sequence[Program], options: Sequence[str], seconds: float, limit_s: float) -> list[Timed]:
+    """Return the first run of each version, all at the same time: how fast they are is not counted."""
+    wanted = [*options, "--plain-seconds", f"{seconds:g}"]
+    with ExitStack() as stack:
+        started = []
+        for program in programs:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
+            command = _command(program, wanted, folder)
+            process = stack.enter_context(running(command, program.folder, program.environment))
+            started.append((program, folder, process))
+        end = time.monotonic() + limit_s
+        for program, _, process in started:
+            _check(program, process, process.wait(max(end - time.monotonic(), 0.0)), limit_s)
+        return [_read(program, folder) for program, folder, _ in started]
+
+
 def time_first(program: Program, options: Sequence[str], seconds: float, limit_s: float) -> Timed:
     """Return the first run of a version: it fills caches, tells how many steps to make, and is not counted."""
     return _timed(program, [*options, "--plain-seconds", f"{seconds:g}"], limit_s)
@@ -109,19 +127,25 @@ def in_turns(programs: Sequence[Program], options: Sequence[str], plan: Plan, fi
     order = (first, 1 - first)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
-        players: dict[int, _Player] = {}
+        players: dict[int, Player] = {}
         for number in order:
-            players[number] = stack.enter_context(_Player(programs[number], options, plan, folder / str(number)))
+            players[number] = stack.enter_context(Player(programs[number], options, plan, folder / str(number)))
             if not plan.start_together:
                 players[number].await_turn()
-        for player in players.values():
-            player.await_turn()
-        for turn in range(plan.turns):
-            for number in order if turn % 2 == 0 else order[::-1]:
-                players[number].play()
-        for player in players.values():
-            player.finish()
+        take_turns(players, plan, first)
         return Pair.of(first, [read_times(players[number].folder) for number in (0, 1)])
+
+
+def take_turns(players: "Mapping[int, Player] | Sequence[Player]", plan: Plan, first: int) -> None:
+    """Let two processes that have started take turns, and end."""
+    order = (first, 1 - first)
+    for number in order:
+        players[number].await_turn()
+    for turn in range(plan.turns):
+        for number in order if turn % 2 == 0 else order[::-1]:
+            players[number].play()
+            if turn == plan.turns - 1:
+                players[number].finish()
 
 
 def _fixed(options: Sequence[str], plan: Plan) -> list[str]:
@@ -155,7 +179,7 @@ def _read(program: Program, folder: Path) -> Timed:
 
 
 @final
-class _Player:
+class Player:
     """A process that takes turns with another one, while the block is open."""
 
     def __init__(self, program: Program, options: Sequence[str], plan: Plan, folder: Path) -> None:
@@ -166,7 +190,7 @@ class _Player:
         self._end = 0.0
         self._waits = False
 
-    def __enter__(self) -> "_Player":
+    def __enter__(self) -> "Player":
         self.folder.mkdir()
         asked, self._asks = os.pipe()
         self._told, told = os.pipe()

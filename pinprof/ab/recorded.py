@@ -39,7 +39,7 @@ def record(
     try:
         for program, name in zip(contest.programs, NAMES, strict=True):
             say(f"recording {program.name}")
-            path, of_run = _record(program, options, folder / name)
+            path, of_run = record_one(program, options, folder / name)
             clocks.append(of_run)
             traces.append(path)
             analyses.append(analyse(read_trace(str(path))))
@@ -50,7 +50,8 @@ def record(
     return Recorded(find_changes(analyses[0], analyses[1], more_ns), "", tuple(clocks), tuple(traces))
 
 
-def _record(program: Program, options: Sequence[str], folder: Path) -> tuple[Path, Clocks]:
+def record_one(program: Program, options: Sequence[str], folder: Path) -> tuple[Path, Clocks]:
+    """Record a version with the profiler, and return the trace: of several ranks, the first. Raises MeasureError."""
     folder.mkdir(parents=True, exist_ok=True)
     wishes = ["--plain-seconds", f"{SAMPLED_S:g}", "--watch-steps", "0", "--force"]
     command = program.under_pinprof([*wishes, *options, "-o", str(folder / "trace.json.gz")])

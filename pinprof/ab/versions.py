@@ -2,11 +2,21 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pinprof.ab.ahead import Ahead, of_known_steps, one_turn_each, pairs_at_once
 from pinprof.ab.duel import Bounds, Duel, Progress, fight
-from pinprof.ab.measuring import LONGEST_START_S, Pair, Plan, in_turns, one_after_the_other, time_first
+from pinprof.ab.measuring import (
+    LONGEST_START_S,
+    Pair,
+    Plan,
+    in_turns,
+    one_after_the_other,
+    time_first,
+    time_together,
+)
 from pinprof.ab.program import Program
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
@@ -26,6 +36,8 @@ class Wishes:
     """How long to time steps in each process."""
     turns: Turns = "auto"
     options: tuple[str, ...] = ()
+    ahead: int = 0
+    """How many pairs may start at once, which saves time; the first runs are at the same time then."""
 
 
 @dataclass(frozen=True)
@@ -44,25 +56,39 @@ def contest(
     programs: tuple[Program, Program],
     wishes: Wishes,
     *,
+    first: Sequence[Timed] | None = None,
     say: Callable[[str], None] = lambda _: None,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> Contest:
     """Measure two versions against each other. Raises MeasureError if one of them cannot be measured.
 
-    `say` gets what happens in words, `tell` what is known whenever a pair begins.
+    `first` are their first runs, where they are known. `say` gets what happens in words, `tell` what is known whenever
+    a pair begins.
     """
     begun = time.monotonic()
-    first = []
-    for program in programs:
-        say(f"first run of {program.name}, which is not counted")
-        first.append(time_first(program, wishes.options, wishes.seconds, max(wishes.bounds.seconds, LONGEST_START_S)))
+    first = first or _first_runs(programs, wishes, say)
     _refuse_wrong_code(programs, first)
     took_s = time.monotonic() - begun
     plan = Plan.of(first, wishes.seconds, took_s)
     turns, why_runs = _way(wishes.turns, first)
-    measured = _Measured(programs, wishes, plan, turns, why_runs)
-    duel = fight(measured.pair, wishes.bounds, tell=tell)
+    ahead = pairs_at_once(wishes.ahead, first)
+    with ExitStack() as undo:
+        measured = _Measured(programs, wishes, plan, turns, why_runs, ahead, max(each.children for each in first), undo)
+        duel = fight(measured.pair, wishes.bounds, tell=tell)
     return Contest(programs, (first[0], first[1]), measured.turns, measured.why_runs, duel)
+
+
+def _first_runs(programs: Sequence[Program], wishes: Wishes, say: Callable[[str], None]) -> list[Timed]:
+    limit_s = max(wishes.bounds.seconds, LONGEST_START_S)
+    if wishes.ahead > 1:
+        say("first run of both, which is not counted")
+        with suppress(MeasureError):  # as where both have no room on the GPU
+            return time_together(programs, wishes.options, wishes.seconds, limit_s)
+    first = []
+    for program in programs:
+        say(f"first run of {program.name}, which is not counted")
+        first.append(time_first(program, wishes.options, wishes.seconds, limit_s))
+    return first
 
 
 @dataclass
@@ -74,10 +100,23 @@ class _Measured:
     plan: Plan
     turns: Turns
     why_runs: str
+    ahead: int
+    """How many pairs start at once."""
+    children: int
+    undo: ExitStack
     has_pair: bool = False
+    started: Ahead | None = None
 
     def pair(self, first: int) -> Pair:
         """Measure a pair."""
+        if self.ahead > 1:
+            try:
+                return self._ahead(first)
+            except MeasureError:
+                if self.has_pair:
+                    raise
+                self.ahead = 0
+                self.undo.close()
         measure = in_turns if self.turns == "steps" else one_after_the_other
         try:
             pair = measure(self.programs, self.wishes.options, self.plan, first)
@@ -86,6 +125,15 @@ class _Measured:
                 raise
             self.turns, self.why_runs = "runs", f"side by side they do not run ({error})"
             pair = one_after_the_other(self.programs, self.wishes.options, self.plan, first)
+        self.has_pair = True
+        return pair
+
+    def _ahead(self, first: int) -> Pair:
+        if self.started is None:
+            in_steps = self.turns == "steps"
+            plan = of_known_steps(self.plan) if in_steps else one_turn_each(self.plan, self.children)
+            self.started = self.undo.enter_context(Ahead(self.programs, self.wishes.options, plan, self.ahead))
+        pair = self.started.pair(first)
         self.has_pair = True
         return pair
 

@@ -18,16 +18,18 @@ TORCH = str(Path(torch.__file__).parent) + os.sep
 
 
 @contextmanager
-def told_of_backward(ended: Callable[[FrameType], None]) -> Iterator[None]:
-    """Call `ended` with the frame of the caller after each backward pass of this thread that is not within another.
+def told_of_backward(ended: Callable[[FrameType, Any], None]) -> Iterator[None]:
+    """Call `ended` with the frame of the caller and the differentiated tensors, the loss, after each backward pass.
+
+    Passes of other threads, and those within another one, do not count.
 
     All of `Tensor.backward`, `torch.autograd.backward` and `torch.autograd.grad` run the engine through one function.
     torch.compile knows the three by their identity and leaves that function alone, so it is the one to change.
     """
     owner, within = threading.get_ident(), False
 
-    def note(frame: FrameType) -> None:
-        ended(frame)
+    def note(frame: FrameType, roots: Any) -> None:
+        ended(frame, roots)
 
     def change(run: Callable[..., Any]) -> Callable[..., Any]:
         def told(*args: Any, **options: Any) -> Any:
@@ -39,7 +41,7 @@ def told_of_backward(ended: Callable[[FrameType], None]) -> Iterator[None]:
                 result = run(*args, **options)
             finally:
                 within = False
-            note(sys._getframe(1))  # noqa: SLF001  the only way to a caller without building a whole stack
+            note(sys._getframe(1), args[0] if args else ())  # noqa: SLF001  the only way to a caller without building a whole stack
             return result
 
         _leave_to_python(told, with_callees=False)
@@ -92,14 +94,19 @@ def told_of_evaluation(begun: Callable[[], None]) -> Iterator[None]:
 class ModuleCalls:
     """Calls `begins` before each call of a module of this thread that is not within another such call.
 
+    After it, it calls `ended` with the module and its output.
+
     It does nothing until `watch_all`, which slows down every call of any module, or `watch`, which slows down those of
     one class only. It changes `__call__`: hooks of torch would take the slow way through every call, and make
     torch.compile compile anew.
     """
 
-    def __init__(self, begins: Callable[[Module], None]) -> None:
+    def __init__(
+        self, begins: Callable[[Module], None], ended: Callable[[Module, Any], None] = lambda *_: None
+    ) -> None:
         self.watched: type[Module] | None = None
         self._begins = begins
+        self._ended = ended
         self._within = False
         self._owner = threading.get_ident()
         self._change: AbstractContextManager[None] | None = None
@@ -132,7 +139,9 @@ class ModuleCalls:
             watch._within = True
             try:
                 watch._begins(self)
-                return call(self, *args, **options)
+                output = call(self, *args, **options)
+                watch._ended(self, output)
+                return output
             finally:
                 watch._within = False
 

@@ -17,7 +17,8 @@ from pinprof.capture.notes import Claim, Notes
 from pinprof.capture.orders import Orders
 from pinprof.capture.profiling import ON_COMMAND_LINE, profile
 from pinprof.capture.replaced import replaced
-from pinprof.capture.script import POLITE_STOPS, Stepper
+from pinprof.capture.script import Stepper
+from pinprof.capture.stopping import POLITE_STOPS
 from pinprof.errors import CaptureError
 
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"

@@ -62,7 +62,7 @@ class Marks:
     def placed(self) -> Iterator[None]:
         """Watch the program in the block, and undo all changes at its end."""
         global _placed  # noqa: PLW0603  for pinprof.step()
-        self._owner = _here()
+        self._owner = here()
         with ExitStack() as undo:
             if self.chooser is not None:
                 self._place_hooks(self.chooser, undo)
@@ -76,7 +76,7 @@ class Marks:
 
     def _place_hooks(self, chooser: Chooser, undo: ExitStack) -> None:
         undo.enter_context(_told_of_draws(self._saw, self._exhausted))
-        undo.callback(register_optimizer_step_post_hook(_left_to_python(self._stepped)).remove)
+        undo.callback(register_optimizer_step_post_hook(left_to_python(self._stepped)).remove)
         undo.enter_context(told_of_backward(self._ran_backward))
         undo.enter_context(told_of_evaluation(chooser.evaluated))
         self._modules = ModuleCalls(self._calls_module)
@@ -136,7 +136,7 @@ class Marks:
 
         @wraps(function)
         def marked(*args: Any, **kwargs: Any) -> Any:
-            if _here() == self._owner:
+            if here() == self._owner:
                 self._calls += 1
                 if self._calls > 1:  # no step precedes the first call
                     self._end_step(text)
@@ -146,21 +146,21 @@ class Marks:
 
     def end_by_hand(self) -> None:
         """End a step, and from now on only here, unless the command line names a marker."""
-        if self.step_marker == "auto" and _here() == self._owner:
+        if self.step_marker == "auto" and here() == self._owner:
             self._by_hand = True
             self._calls += 1
             self.pace.note(time.perf_counter_ns())
             self._end_step(BY_HAND)
 
     def _exhausted(self, draw: MarkerEvent) -> None:
-        if self.chooser is not None and _here() == self._owner:
+        if self.chooser is not None and here() == self._owner:
             self.chooser.exhausted(draw)
 
     def _stepped(self, optimizer: Optimizer, *_: object) -> None:
         """Take an optimizer step; torch calls this within its own range of the step, which ends slightly later."""
         self._saw(MarkerEvent("optimizer", id(optimizer), type(optimizer).__name__))
 
-    def _ran_backward(self, caller: FrameType) -> None:
+    def _ran_backward(self, caller: FrameType, _roots: Any) -> None:
         chooser = self.chooser
         if chooser is not None and not (chooser.choice is not None and chooser.kind in ("optimizer", "batch")):
             self._saw(MarkerEvent("backward", calling_place(caller)))
@@ -175,7 +175,7 @@ class Marks:
 
     def _saw(self, event: MarkerEvent) -> None:
         chooser = self.chooser
-        if chooser is None or self._by_hand or _here() != self._owner:
+        if chooser is None or self._by_hand or here() != self._owner:
             return
         now_ns = time.perf_counter_ns()
         ends = chooser.see(event, now_ns)
@@ -221,7 +221,7 @@ def step() -> None:
         _placed.end_by_hand()
 
 
-def _here() -> tuple[int, int]:
+def here() -> tuple[int, int]:
     """Return the process and thread; a forked process has the thread id of its parent."""
     return os.getpid(), threading.get_ident()
 
@@ -231,7 +231,7 @@ def count_optimizers() -> int:
     return sum(issubclass(type(thing), Optimizer) for thing in gc.get_objects())
 
 
-def _left_to_python(hook: Callable[..., None]) -> Callable[..., None]:
+def left_to_python(hook: Callable[..., None]) -> Callable[..., None]:
     """Return the hook, changed so that torch.compile does not compile it with `Optimizer.step`, but calls it."""
 
     def called(*args: Any) -> None:

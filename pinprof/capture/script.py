@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from pinprof.capture.agreement import Agreement
 from pinprof.capture.children import following
-from pinprof.capture.ending import Ending, Finished, ending_of
-from pinprof.capture.frames import INSTALLED
+from pinprof.capture.ending import Ending, ending_of
 from pinprof.capture.job import Rank, leave_job
 from pinprof.capture.markers import Marks
 from pinprof.capture.membership import Membership
@@ -21,7 +19,8 @@ from pinprof.capture.notes import NOT_TOLD, ChildRun, Notes
 from pinprof.capture.orders import Orders
 from pinprof.capture.plain import PlainWindow
 from pinprof.capture.profiling import ON_COMMAND_LINE, OnWindow, Recording, profile
-from pinprof.capture.program import OWN_FOLDERS, UserProgram, exit_as_fork
+from pinprof.capture.program import UserProgram, exit_as_fork
+from pinprof.capture.stopping import POLITE_STOPS, Stop
 from pinprof.capture.turns import Turns
 from pinprof.capture.waits import sees_gpu
 from pinprof.capture.watchdog import STRETCH_AFTER_S, Patience, Watchdog
@@ -33,8 +32,6 @@ MARK_STEPS = (
 )
 WORTH_A_STRETCH_S = 0.5
 """How long a program must have worked so that a stretch of its time can be recorded."""
-POLITE_STOPS = 2
-"""How often to ask a script to stop before interrupting its handlers too."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +165,7 @@ class Stepper:
     ) -> None:
         self.recording = recording
         self.failure: CaptureError | None = None
-        self.stops = 0
+        self.stop = Stop()
         self._agreement = agreement
         self._membership = membership
         self._keep_going = keep_going
@@ -198,32 +195,10 @@ class Stepper:
     def _may_end(self) -> bool:
         return self.failure is not None or (self.recording.done and not self._keep_going)
 
-    def stop(self) -> None:
-        """End the script; interrupt one that catches this and goes on in its next line, outside of that `try`."""
-        self.stops += 1
-        if self.stops > POLITE_STOPS:
-            _interrupt_next_line()
-        raise Finished
-
-
-def _interrupt_next_line() -> None:
-    """Let the next line that runs in the user's own code raise Finished, whatever it is."""
-
-    def interrupt(frame: FrameType, event: str, _: object) -> Any:
-        if event == "line" and not _is_installed(frame):
-            raise Finished
-        return None if event == "call" else interrupt
-
-    sys.settrace(interrupt)
-    caller: FrameType | None = sys._getframe()  # noqa: SLF001  of the frames below only a frame can be told
-    while caller is not None:
-        if not _is_installed(caller):
-            caller.f_trace = interrupt
-        caller = None if caller.f_code is ending_of.__code__ else caller.f_back
-
-
-def _is_installed(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED))
+    @property
+    def stops(self) -> int:
+        """How often it has asked the script to end."""
+        return self.stop.times
 
 
 def _run_to_its_end(program: UserProgram, marks: Marks, stepper: Stepper, watchdog: Watchdog) -> Ending:

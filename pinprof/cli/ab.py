@@ -199,18 +199,19 @@ def _listed(paths: Sequence[str]) -> str:
 def _contest(programs: "tuple[Program, Program]", wishes: "Wishes") -> "Contest":
     from pinprof.ab import contest
 
-    with _line() as tell:
-        return contest(programs, wishes, say=tell, tell=lambda progress: tell(_so_far(progress)))
+    with telling() as tell:
+        return contest(programs, wishes, say=tell, tell=lambda progress: tell(so_far(progress)))
 
 
 def _recorded(made: "Contest", wishes: "Wishes", folder: Path) -> "Recorded":
     from pinprof.ab import record
 
-    with _line() as tell:
+    with telling() as tell:
         return record(made, wishes.options, folder, tell)
 
 
-def _so_far(progress: "Progress") -> str:
+def so_far(progress: "Progress") -> str:
+    """Return what is known of a measurement, in a line."""
     from pinprof.report.ab.words import percent, span
 
     known, left = progress.judgement, f"{max(progress.left_s, 0) / 60:.1f} min left"
@@ -224,7 +225,7 @@ EVERY_S = 30.0
 
 
 @contextmanager
-def _line() -> Iterator[Callable[[str], None]]:
+def telling() -> Iterator[Callable[[str], None]]:
     """Give a callback that tells what is going on: on one line of a terminal, else now and then."""
     is_terminal, last = sys.stderr.isatty(), 0.0
 

@@ -93,7 +93,7 @@ def fix(  # noqa: PLR0913  options of one command
     if backup and not writes:
         fail("--backup is about files that are written; add --write")
     check_outputs((json_file,), force=force, reads=(trace, *scripts, machine and machine.path))
-    wanted = Chosen(_rules(rules), _places(places), changes_numbers)
+    wanted = Chosen(known_rules(rules), as_places(places), changes_numbers)
     analysis = read(one_trace(trace), analysing(machine))
     with progress("changing the program"):
         patches = fixed(analysis, scripts, wanted)
@@ -110,7 +110,7 @@ def fix(  # noqa: PLR0913  options of one command
     say(f"Next: {_next(trace, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
 
 
-def _rules(names: tuple[str, ...]) -> frozenset[str]:
+def known_rules(names: tuple[str, ...]) -> frozenset[str]:
     """Return the rules of these names. Refuses one that does not exist."""
     from pinprof.rules import RULES
 
@@ -121,7 +121,8 @@ def _rules(names: tuple[str, ...]) -> frozenset[str]:
     return wanted
 
 
-def _places(names: tuple[str, ...]) -> tuple[str, ...]:
+def as_places(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the places. Refuses one that is none."""
     for name in names:
         file, _, line = name.rpartition(":")
         if not file or not line.isdigit():

@@ -33,6 +33,7 @@ SECTIONS = (
         (
             ("whatif", "Predict the step after a change of the code."),
             ("fix", "Change the program where that is mechanical and certain."),
+            ("try", "Fix a program in a copy, measure it, and prove the patch."),
             ("verify", "Compare a predicted saving with the measured one."),
             ("compare", "Show what changed between two traces."),
             ("check", "Fail if a trace breaks a limit: a gate for CI."),

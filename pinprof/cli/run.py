@@ -16,7 +16,7 @@ from pinprof.cli.code import NO_SOURCE, code_of
 from pinprof.cli.job import give_up, report_job, say_where
 from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.mistakes import not_a_script
-from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals
+from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals, write
 from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.cli.written import Outputs, name_of, outputs_of, rank_of_job
 from pinprof.errors import CaptureError
@@ -146,10 +146,16 @@ class _BeforeScript(click.Command):
     "ended.",
 )
 @click.option("--turns", hidden=True, help="Take turns with another program, as pinprof ab says.")
+@click.option("--numbers", metavar="FILE", hidden=True, help="Record nothing; note what the first steps compute.")
+@click.option("--nudged", is_flag=True, hidden=True, help="With --numbers: change the last bits of the parameters.")
+@click.option(
+    "--most-steps", type=click.IntRange(min=1), hidden=True, help="With --numbers or --guard: end after them."
+)
+@click.option("--found", metavar="FILE", hidden=True, help="With --guard: also write what it found as JSON.")
 @NO_SOURCE
 @machine_option
 @force_option
-def run(
+def run(  # noqa: PLR0913  options of one command
     script: str,
     args: tuple[str, ...],
     *,
@@ -157,6 +163,10 @@ def run(
     windows: str,
     job_report: bool,
     guard: bool,
+    numbers: str | None,
+    nudged: bool,
+    most_steps: int | None,
+    found: str | None,
     machine: MachineFile | None,
     force: bool,
     **options: Any,
@@ -198,7 +208,9 @@ def run(
       pinprof run --guard train.py --epochs 1
     """  # noqa: D301  click looks for the backspace itself
     if guard:
-        _run_guarded(script, args, module=options["module"])
+        _run_guarded(script, args, most_steps, found, module=options["module"])
+    if numbers:
+        _run_noted(script, args, Path(numbers), most_steps, module=options["module"], nudged=nudged)
     chosen = _windows(windows)
     if "lean" not in chosen:
         options["steps"] = 0
@@ -308,10 +320,12 @@ def _report(outputs: Outputs, marker: str, machine: MachineFile | None, code: "C
     return analysis
 
 
-def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoReturn:
+def _run_guarded(
+    script: str, args: tuple[str, ...], most_steps: int | None, found: str | None, *, module: bool
+) -> NoReturn:
     """Run the script under the guard, print what it found, and exit with the script's status."""
     ctx = click.get_current_context()
-    with_guard = {"guard", "script", "args", "module"}
+    with_guard = {"guard", "script", "args", "module", "most_steps", "found"}
     for param in ctx.command.params:
         if param.name not in with_guard and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
             fail(f"--guard records nothing, so {param.opts[-1]} does not apply")
@@ -322,12 +336,31 @@ def _run_guarded(script: str, args: tuple[str, ...], *, module: bool) -> NoRetur
     of_rank = f"Rank {job.rank}: " if job else ""
     watching = Guard("collect", on_found=lambda found: say(of_rank + found.headline))
     with usual_signals():
-        status = run_guarded(script, args, watching, module=module)
+        status = run_guarded(script, args, watching, module=module, most_steps=most_steps)
     show(f"{of_rank}{watching}\n")
+    if found:
+        from pinprof.report.guard import to_json
+
+        write(found, to_json(watching))
     if status:
         say(f"The script failed with exit status {status}.")
     elif watching.violations:
         say(f"Next: pinprof explain {watching.violations[0].rule.id}")
+    sys.exit(status)
+
+
+def _run_noted(
+    script: str, args: tuple[str, ...], path: Path, most_steps: int | None, *, module: bool, nudged: bool
+) -> NoReturn:
+    """Note the numbers of the script's first steps, and exit with its status."""
+    from pinprof.capture.numbers import run_noted
+
+    with usual_signals():
+        status = run_noted(
+            script, args, path, module=module, nudged=nudged, **({"steps": most_steps} if most_steps else {})
+        )
+    if status:
+        say(f"The script failed with exit status {status}.")
     sys.exit(status)
 
 

@@ -1,6 +1,7 @@
 """Changes the program where a finding's change is mechanical and certain, and says why not where it is not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof.analysis import Analysis
@@ -11,13 +12,41 @@ from pinprof.fix.rewrite import Mend, NotSure, Refused
 from pinprof.fix.told import Told
 from pinprof.fix.write import FixError, write_patches
 
-__all__ = ["Chosen", "FixError", "Mend", "NotSure", "Patch", "Patches", "Refused", "fix", "write_patches"]
+__all__ = [
+    "Changes",
+    "Chosen",
+    "FixError",
+    "Mend",
+    "NotSure",
+    "Patch",
+    "Patches",
+    "Refused",
+    "changes",
+    "fix",
+    "write_patches",
+]
 
 ALL = Chosen()
 
 
-def fix(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Patches:
-    """Return the diffs for the findings of a trace, and the reasons for what is not changed.
+@dataclass(frozen=True)
+class Changes:
+    """What could be changed in a program, and why the rest could not."""
+
+    mends: tuple[Mend, ...]
+    refused: tuple[Refused, ...]
+    files: Files
+
+    def patches(self, without: Iterable[Mend] = ()) -> Patches:
+        """Return the diffs of all changes, or of those that are not left out."""
+        left_out = list(without)
+        return patched([mend for mend in self.mends if mend not in left_out], self.refused, self.files)
+
+
+def changes(
+    analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None
+) -> Changes:
+    """Return the changes for the findings of a trace, and the reasons for what is not changed.
 
     `scripts` are files to take where the trace names others of their name. No file outside of `folder`, the working
     directory if none is given, is changed.
@@ -25,4 +54,9 @@ def fix(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, f
     told = Told(analysis)
     files = Files(analysis.trace.path, scripts, folder, told.made.sources if told.made else None)
     mends, refused = planned(analysis.findings, Work(told, files, chosen))
-    return patched(mends, refused, files)
+    return Changes(tuple(mends), tuple(refused), files)
+
+
+def fix(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Patches:
+    """Return the diffs for the findings of a trace, and the reasons for what is not changed, as `changes` has them."""
+    return changes(analysis, scripts, chosen, folder).patches()

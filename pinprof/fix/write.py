@@ -23,8 +23,8 @@ def write_patches(patches: Patches, *, backup: bool) -> list[Path]:
 
     Without `backup` each file is one that git has as it is; with it the file before stays beside it, as `FILE.orig`.
     """
-    kept = {path: path.with_name(path.name + BACKUP) for path in patches.after} if backup else {}
-    _check(patches, kept.values(), backup=backup)
+    kept = _backups(patches) if backup else {}
+    check_patches(patches, backup=backup)
     with ExitStack() as undo:
         old = {path: _beside(path, "old", undo) for path in patches.after}
         new = {path: _beside(path, "part", undo) for path in patches.after}
@@ -45,9 +45,9 @@ def write_patches(patches: Patches, *, backup: bool) -> list[Path]:
     return list(kept.values())
 
 
-def _check(patches: Patches, kept: Iterable[Path], *, backup: bool) -> None:
+def check_patches(patches: Patches, *, backup: bool) -> None:
     """Raise FixError where a change could not be taken back, or is for another file than the one that is there."""
-    for copy in kept:
+    for copy in _backups(patches).values() if backup else ():
         if os.path.lexists(copy):
             raise FixError(f"{copy}: exists already; move it away, it may be the only copy of a program")
     if not backup:
@@ -55,6 +55,10 @@ def _check(patches: Patches, kept: Iterable[Path], *, backup: bool) -> None:
     for path, before in patches.before.items():
         if path.read_bytes() != before:
             raise FixError(f"{path}: was changed meanwhile; nothing was written")
+
+
+def _backups(patches: Patches) -> dict[Path, Path]:
+    return {path: path.with_name(path.name + BACKUP) for path in patches.after}
 
 
 def _replace(new: Mapping[Path, Path], old: Mapping[Path, Path]) -> None:

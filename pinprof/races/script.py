@@ -1,36 +1,43 @@
-"""Runs an unmodified script to its end under the guard."""
+"""Runs an unmodified script under the guard, to its end or for its first steps."""
 
 import os
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
 
-from pinprof.capture.program import UserProgram, exit_as_fork, status_after
+from pinprof.capture.ending import ending_of
+from pinprof.capture.first_steps import FirstSteps
+from pinprof.capture.program import UserProgram, exit_as_fork
 from pinprof.errors import CaptureError
 from pinprof.races.watching import Guard
 
 
-def run_guarded(script: str | os.PathLike[str], args: Sequence[str], guard: Guard, *, module: bool = False) -> int:
+def run_guarded(
+    script: str | os.PathLike[str],
+    args: Sequence[str],
+    guard: Guard,
+    *,
+    module: bool = False,
+    most_steps: int | None = None,
+) -> int:
     """Run `script` as `python script args` would, or as `python -m script args`, in a guard; return its exit status.
 
-    If the script fails, its traceback goes to standard error as Python prints it. Raises CaptureError if the script
-    does not exist.
+    It ends after `most_steps`, if that is given. If the script fails, its traceback goes to standard error as Python
+    prints it. Raises CaptureError if the script does not exist.
     """
     if not module and not Path(script).is_file():
         raise CaptureError(f"{script}: no such script")
     program, process = UserProgram(os.fspath(script), args, module), os.getpid()
-    with program.as_main() as main, guard:
-        status = _status_of(program, main)
+    first = FirstSteps(most_steps) if most_steps else None
+    with program.as_main() as main, ExitStack() as undo:
+        if first:
+            undo.enter_context(first.placed())
+        undo.enter_context(guard)
+        status = ending_of(program, main, None).exit_status
     if os.getpid() != process:
         exit_as_fork(status)
+    if first and first.stop.times:
+        sys.settrace(None)
+        return 0
     return status
-
-
-def _status_of(program: UserProgram, main: ModuleType) -> int:
-    try:
-        exec(program.load(main), vars(main))  # noqa: S102  to run the user's program is the purpose
-    except CaptureError:
-        raise
-    except BaseException as exc:  # noqa: BLE001  as python itself does
-        return status_after(exc)
-    return 0

@@ -21,6 +21,7 @@ ORDER = (
     "overlap",
     "what-if",
     "fix",
+    "try",
     "ranks",
     "ci",
     "ab",

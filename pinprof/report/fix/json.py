@@ -23,17 +23,23 @@ def to_json(patches: Patches, profile: Profile, written: Iterable[Path] = (), ba
         "step_ms": maybe_ms(profile.step_ns) if profile.step_ns else None,
         "root": str(patches.root),
         "patches": [
-            {**_fields(each.mend, profile.step_ns), "diff": each.diff.decode(errors="replace")}
+            {**mend_fields(each.mend, profile.step_ns), "diff": each.diff.decode(errors="replace")}
             for each in patches.patches
         ],
-        "refused": [{"rule": each.rule.id, **each.place._asdict(), "why": each.why} for each in patches.refused],
+        "refused": refused_fields(patches),
         "written": [str(each) for each in written],
         "backups": [str(each) for each in backups],
     }
     return json.dumps(made, indent=2) + "\n"
 
 
-def _fields(mend: Mend, step_ns: float | None) -> dict[str, Any]:
+def refused_fields(patches: Patches) -> list[dict[str, Any]]:
+    """Return what is not changed."""
+    return [{"rule": each.rule.id, **each.place._asdict(), "why": each.why} for each in patches.refused]
+
+
+def mend_fields(mend: Mend, step_ns: float | None) -> dict[str, Any]:
+    """Return a change without its diff."""
     saving = mend.saving
     return {
         "rule": mend.rule.id,

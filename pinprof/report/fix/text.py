@@ -23,12 +23,17 @@ def to_text(patches: Patches, profile: Profile) -> bytes:
     """Return the changes with their diffs, which have the bytes of the files; then what is not changed."""
     parts = ["\n".join(_head(patches, profile)).encode() + b"\n"]
     parts += [
-        ("\n" + "\n".join(_of_change(patch.mend, profile.step_ns)) + "\n").encode() + patch.diff
+        ("\n" + "\n".join(lines_of_change(patch.mend, profile.step_ns)) + "\n").encode() + patch.diff
         for patch in patches.patches
     ]
-    if patches.refused:
-        parts.append(("\n# Not changed:\n" + "".join(_of_refusal(each) for each in patches.refused)).encode())
-    return b"".join(parts)
+    return b"".join((*parts, not_changed(patches)))
+
+
+def not_changed(patches: Patches) -> bytes:
+    """Return what stays as it is, with the reasons; nothing without any."""
+    if not patches.refused:
+        return b""
+    return ("\n# Not changed:\n" + "".join(_of_refusal(each) for each in patches.refused)).encode()
 
 
 def _head(patches: Patches, profile: Profile) -> Iterator[str]:
@@ -37,16 +42,17 @@ def _head(patches: Patches, profile: Profile) -> Iterator[str]:
     rest = f"; {counted(kept, 'place')} {'stays' if kept == 1 else 'stay'} as {'it is' if kept == 1 else 'they are'}"
     yield f"# pinprof fix: {counted(changes, 'change')}{step}{rest if kept else ''}"
     if not profile.info.by_pinprof:
-        yield from _folded(NOT_BY_PINPROF)
+        yield from folded(NOT_BY_PINPROF)
 
 
-def _of_change(mend: Mend, step_ns: float | None) -> Iterator[str]:
-    yield from _folded(f"{mend.rule.id} {mend.rule.title}: {mend.what}")
+def lines_of_change(mend: Mend, step_ns: float | None) -> Iterator[str]:
+    """Yield what is to be known of a change, in lines with a #."""
+    yield from folded(f"{mend.rule.id} {mend.rule.title}: {mend.what}")
     where = ", ".join(dict.fromkeys(f"{place.file}:{place.line}" for place in mend.places))
-    yield from _folded(f"at {where}", "  ")
-    yield from _folded(saving_of(mend, step_ns), "  ")
+    yield from folded(f"at {where}", "  ")
+    yield from folded(saving_of(mend, step_ns), "  ")
     yield f"#   {NUMBERS[mend.numbers]}"
-    yield from _folded(f"safe if: {mend.safe_if}", "  ")
+    yield from folded(f"safe if: {mend.safe_if}", "  ")
 
 
 def saving_of(mend: Mend, step_ns: float | None) -> str:
@@ -65,7 +71,8 @@ def _of_refusal(refused: Refused) -> str:
     return f"# {_on_one_line(where)} {refused.rule.id}: {_on_one_line(refused.why)}\n"
 
 
-def _folded(text: str, indent: str = "") -> Iterator[str]:
+def folded(text: str, indent: str = "") -> Iterator[str]:
+    """Yield a text as lines with a #."""
     yield from (f"# {indent}{line}" for line in wrap(_on_one_line(text), WIDTH - len(indent)))
 
 

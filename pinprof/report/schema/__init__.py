@@ -8,6 +8,7 @@ from pinprof.report.schema.draft import to_markdown, to_schema
 from pinprof.report.schema.field import Record
 from pinprof.report.schema.fix import FIX
 from pinprof.report.schema.report import REPORT
+from pinprof.report.schema.trial import TRY
 from pinprof.report.schema.whatif import VERIFY, WHATIF
 
 DOCUMENTS: dict[str, Record] = {
@@ -18,6 +19,7 @@ DOCUMENTS: dict[str, Record] = {
     "whatif": WHATIF,
     "verify": VERIFY,
     "fix": FIX,
+    "try": TRY,
     "ab": AB,
     "bisect": BISECT,
     "bench": BENCH,

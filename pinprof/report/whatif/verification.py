@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -73,8 +74,13 @@ def _changes(before: Trace, verified: Verification) -> Iterator[RenderableType]:
 
 def to_json(verified: Verification) -> str:
     """Return the comparison as JSON text."""
+    return json.dumps(fields(verified), indent=2, allow_nan=False) + "\n"
+
+
+def fields(verified: Verification) -> dict[str, Any]:
+    """Return the comparison as fields."""
     made = verified.prediction
-    document = {
+    return {
         "schema": SCHEMA,
         "before": verified.before.path,
         "after": verified.after.path,
@@ -90,4 +96,3 @@ def to_json(verified: Verification) -> str:
         "changes": [change_fields(change) for change in verified.changes],
         "new_waits": [wait_fields(site) for site in verified.new_waits],
     }
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"

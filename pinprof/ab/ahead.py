@@ -1,0 +1,103 @@
+"""Starts the processes of several pairs at once, and measures the pairs one after the other.
+
+To start takes a process some ten seconds: imports, the GPU's context, the warm-up. While a pair is measured, all others
+wait between two steps.
+"""
+
+import os
+import resource
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import final
+
+from pinprof.ab.measuring import FEWEST_TURNS, Pair, Plan, Player, take_turns
+from pinprof.ab.program import Program
+from pinprof.ab.times import Timed, read_times
+
+MOST_GPU_MEMORY = 0.8
+"""The share of a GPU's memory that all processes may hold at once."""
+CONTEXT = 0.006
+"""The share of a GPU's memory that a process takes beside its tensors: some 600 MB of 80 GB and more."""
+MOST_MEMORY = 0.6
+"""The share of the host's free memory that they may hold."""
+PROCESSES_PER_CORE = 4
+"""Processes of programs and their workers: nearly all of them wait."""
+PREFETCHED = 2
+"""Batches that a worker of a DataLoader has ready by default: made while the other version was measured."""
+
+
+@final
+class Ahead:
+    """Pairs whose processes have started, `pairs` of them at once; while the block is open."""
+
+    def __init__(self, programs: Sequence[Program], options: Sequence[str], plan: Plan, pairs: int) -> None:
+        self._programs, self._options, self._plan, self._pairs = programs, options, plan, pairs
+        self._undo = ExitStack()
+        self._ready: list[list[Player]] = []
+
+    def __enter__(self) -> "Ahead":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ready.clear()
+        self._undo.close()
+
+    def pair(self, first: int) -> Pair:
+        """Measure the next pair. Raises MeasureError if a process fails."""
+        if not self._ready:
+            self._undo.close()
+            self._start()
+        players = self._ready.pop()
+        take_turns(players, self._plan, first)
+        return Pair.of(first, [read_times(player.folder) for player in players])
+
+    def _start(self) -> None:
+        """Start the processes of the next pairs in an order by lot, and wait until all of them wait."""
+        folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
+        places = [(pair, number) for pair in range(self._pairs) for number in (0, 1)]
+        Random().shuffle(places)  # noqa: S311  no secret
+        started: dict[tuple[int, int], Player] = {}
+        for pair, number in places:
+            own = folder / f"{pair}.{number}"
+            player = Player(self._programs[number], self._options, self._plan, own)
+            started[pair, number] = self._undo.enter_context(player)
+        for player in started.values():
+            player.await_turn()
+        self._ready = [[started[pair, 0], started[pair, 1]] for pair in range(self._pairs)]
+
+
+def pairs_at_once(wanted: int, first: Sequence[Timed]) -> int:
+    """Return how many pairs may start at once, by what the first run of each version took; 0 or 1: none."""
+    if any(timed.ranks > 1 for timed in first):
+        return 0
+    cores = os.cpu_count() or 1
+    processes = 1 + max(timed.children for timed in first)
+    room = [wanted, cores // 2, PROCESSES_PER_CORE * cores // (2 * processes)]
+    memory = max(timed.gpu_memory or 0.0 for timed in first)
+    if any(timed.gpu for timed in first):
+        room.append(int(MOST_GPU_MEMORY / (2 * (memory + CONTEXT))))
+    with suppress(OSError, ValueError, StopIteration):
+        largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 * processes
+        room.append(int(MOST_MEMORY * _free_bytes() / (2 * largest)))
+    return max(min(room), 0)
+
+
+def _free_bytes() -> int:
+    rows = Path("/proc/meminfo").read_text().splitlines()
+    return 1024 * int(next(row.split()[1] for row in rows if row.startswith("MemAvailable:")))
+
+
+def of_known_steps(plan: Plan) -> Plan:
+    """Return a plan with no more turns than the first runs had steps for: the program may not have more of them."""
+    known = plan.steps // (plan.turn_steps + plan.settling)
+    return replace(plan, turns=max(FEWEST_TURNS, min(plan.turns, known)))
+
+
+def one_turn_each(plan: Plan, children: int) -> Plan:
+    """Return the plan by which each version makes all its steps in one turn, for programs whose workers go on."""
+    settling = max(plan.settling, PREFETCHED * children + 1)
+    return replace(plan, turns=1, turn_steps=plan.steps, settling_steps=settling)

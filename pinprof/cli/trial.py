@@ -1,0 +1,206 @@
+"""`pinprof try`: fixes a program in a copy, measures it, and proves the patch."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinprof.cli.ab import so_far, telling
+from pinprof.cli.fix import as_places, known_rules
+from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, write
+
+if TYPE_CHECKING:
+    from pinprof.ab import Progress
+    from pinprof.fix import Patches
+    from pinprof.trial.certificate import Certificate
+    from pinprof.trial.trial import Wanted
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+EXITS = {"take_it": 0, "nothing_to_change": 0, "leave_it": 1, "cannot_tell": 2}
+
+
+@click.command(
+    "try",
+    short_help="Fix a program in a copy, measure it, and prove the patch.",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.argument("command", metavar="SCRIPT [ARGS]...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as with python -m.")
+@click.option("--trace", metavar="FILE", help="Take this recording of the program, made by pinprof run.")
+@click.option("--rule", "rules", metavar="ID", multiple=True, help="Only fixes for this rule (may be repeated).")
+@click.option(
+    "--only",
+    "places",
+    metavar="FILE:LINE",
+    multiple=True,
+    help="Only fixes for or at this place (may be repeated); the end of a path is enough.",
+)
+@click.option(
+    "--changes-numbers", is_flag=True, help="Also try fixes after which the program computes different numbers."
+)
+@click.option(
+    "--minutes",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Measure for so long at most, and once more if a fix is left out; beside the runs that record and check.",
+)
+@click.option(
+    "--seconds",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Time steps for so long in each process.",
+)
+@click.option(
+    "--limit-percent",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="The share of the step that matters.",
+)
+@click.option("--step-marker", metavar="MARKER", help="What marks a step, as for pinprof run.")
+@click.option("--warmup", type=click.IntRange(min=1), help="Skip at least this many steps, as for pinprof run.")
+@click.option(
+    "--compare-steps",
+    default=10,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Compare the numbers of so many steps.",
+)
+@click.option("--no-verify", is_flag=True, help="Do not record the changed program to compare it with the prediction.")
+@click.option("--patch", metavar="FILE", help="Also write the patch to this file, proven or not.")
+@click.option("--write", "writes", is_flag=True, help="Apply the patch to the program if it is proven.")
+@click.option("--backup", is_flag=True, help="With --write: keep each file as FILE.orig, instead of asking git.")
+@click.option("--json", "json_file", metavar="FILE", help="Also write all of it as JSON; - prints only the JSON.")
+@force_option
+def trial(
+    command: tuple[str, ...],
+    *,
+    writes: bool,
+    backup: bool,
+    patch: str | None,
+    json_file: str | None,
+    force: bool,
+    **options: Any,
+) -> int:
+    """Fix SCRIPT in a copy, measure the copy against the original, and print the patch with a certificate.
+
+    pinprof records the program, plans the changes as pinprof fix does, and makes copies of its folder: of the
+    git repository, else of the working directory. Uncommitted changes are in them; large files and folders of data are
+    linked. The program itself is never changed, except by --write.
+
+    \b
+    Then it finds out, each time in fresh processes:
+      speed     as pinprof ab; of several fixes, those that bring nothing are left out
+      numbers   losses and parameters of the first steps of both, under the same seed
+      races     the guard over the first steps of the changed program
+      accuracy  prediction and measurement, by a recording of the changed program
+
+    The whole output is a patch for git apply. If the patch is not proven, its diffs stand behind a #. Programs of
+    several ranks are measured, but their numbers and races are not looked at: start with `--`, then torchrun ...
+
+    Exit status: 0 if the patch is proven, or if there is nothing to change; 1 if it should be left: not faster, other
+    numbers, or a new race; 2 if pinprof cannot tell, or the program does not run.
+
+    \b
+    Examples:
+      pinprof try train.py --epochs 1
+      pinprof try train.py --epochs 1 | git apply
+      pinprof try --minutes 2 --write train.py
+      pinprof try --rule PIN201 --json try.json train.py
+      pinprof try --trace train.json.gz train.py
+      pinprof try -m my_package.train
+      pinprof try -- torchrun --nproc-per-node 2 train.py
+    """  # noqa: D301  click looks for the backspace itself
+    if backup and not writes:
+        fail("--backup is about files that are written; add --write")
+    check_outputs((json_file, patch), force=force, reads=(options["trace"],))
+    certificate = _certified(_wanted(command, options), backup=backup if writes else None)
+    if json_file != "-":
+        from pinprof.report.trial.text import to_text
+
+        show(to_text(certificate))
+    if patch and certificate.patches.patches:
+        _write_patch(patch, certificate)
+    written, backups, failure = _write(certificate, backup=backup) if writes else ([], [], "")
+    if json_file:
+        from pinprof.report.trial.json import to_json
+
+        write(json_file, to_json(certificate, written, backups))
+    for path in written:
+        say(f"Wrote {path}")
+    for path in backups:
+        say(f"Kept {path}")
+    if failure:
+        fail(failure)
+    return EXITS[certificate.verdict]
+
+
+def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
+    from pinprof.fix import Chosen
+    from pinprof.fix.patch import root_of
+    from pinprof.trial.trial import Wanted, wishes_for
+    from pinprof.trial.versions import Command
+
+    here = Path.cwd().resolve()
+    words = ("-m", *command) if options["module"] else command
+    if not options["module"] and words[0].endswith(".py") and not Path(words[0]).is_file():
+        fail(f"{words[0]}: no such script")
+    found = [
+        *(("--step-marker", options["step_marker"]) if options["step_marker"] else ()),
+        *(("--warmup", str(options["warmup"])) if options["warmup"] else ()),
+    ]
+    return Wanted(
+        Command(words, here, root_of(here)),
+        wishes_for(options["minutes"], options["seconds"], options["limit_percent"] / 100, found),
+        Chosen(known_rules(options["rules"]), as_places(options["places"]), options["changes_numbers"]),
+        options["trace"],
+        options["compare_steps"],
+        verifies=not options["no_verify"],
+    )
+
+
+def _certified(wanted: "Wanted", *, backup: bool | None) -> "Certificate":
+    """Make the trial; `backup` is None where nothing is to be written."""
+    from pinprof.fix.write import check_patches
+    from pinprof.trial.trial import Trial
+
+    def check(patches: "Patches") -> None:
+        if backup is not None:
+            check_patches(patches, backup=backup)
+
+    with telling() as tell:
+
+        def tell_pair(progress: "Progress") -> None:
+            tell(so_far(progress))
+
+        return Trial(wanted, say, tell_pair, check).run()
+
+
+def _write(certificate: "Certificate", *, backup: bool) -> tuple[list[Path], list[Path], str]:
+    """Apply a proven patch, and return the files, their backups, and why it failed; say why another is not applied."""
+    from pinprof.fix import FixError, write_patches
+    from pinprof.report.trial.words import sentence
+
+    if not certificate.patches.patches:
+        return [], [], ""
+    if certificate.verdict != "take_it":
+        say(f"Nothing was written: {sentence(certificate)}")
+        return [], [], ""
+    try:
+        return list(certificate.patches.after), write_patches(certificate.patches, backup=backup), ""
+    except FixError as error:
+        return [], [], str(error)
+
+
+def _write_patch(path: str, certificate: "Certificate") -> None:
+    from pinprof.outputs import opened
+    from pinprof.report.trial.text import to_patch
+
+    with opened(Path(path)) as file:
+        file.write(to_patch(certificate))
+    say(f"Wrote {path}; apply it: git apply {shlex.quote(path)}")

@@ -1,0 +1,1 @@
+"""What a trial of a patch has shown."""

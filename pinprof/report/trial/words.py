@@ -1,0 +1,163 @@
+"""The sentences about a patch that was tried."""
+
+from collections.abc import Iterator
+from math import inf
+
+from pinprof.ab import FASTER, SLOWER, Judgement
+from pinprof.report.ab.words import how_measured
+from pinprof.trial.certificate import Certificate, Checked
+from pinprof.trial.elimination import Share
+from pinprof.trial.numbers import Comparison
+from pinprof.units import NS_PER_MS, counted, duration
+
+KINDS = {"loss": "losses", "parameters": "parameters", "output": "outputs"}
+
+
+def share(value: float) -> str:
+    """Return a share as "38 %", and a small one as "3.8 %"."""
+    return f"{100 * value:.{0 if abs(value) >= 0.1 else 1}f} %"  # noqa: PLR2004  two digits are enough
+
+
+def span(judgement: Judgement) -> str:
+    """Return where the saving lies."""
+    if judgement.high == inf:
+        return "too few pairs for an interval"
+    low, high = sorted((1 - judgement.high, 1 - judgement.low))
+    return f"{share(low).removesuffix(' %')} to {share(high)}"
+
+
+def speed(judgement: Judgement | None) -> str:
+    """Return what is known of the speed, in a clause."""
+    if judgement is None:
+        return "not measured"
+    if judgement.verdict == FASTER:
+        return f"faster by {share(1 - judgement.ratio)} ({span(judgement)})"
+    if judgement.verdict == SLOWER:
+        return f"not faster: slower by {share(judgement.ratio - 1)} (saves {span(judgement)})"
+    if judgement.verdict == "no_difference":
+        return f"not faster: no difference above {100 * judgement.limit:g} % (saves {span(judgement)})"
+    return f"perhaps faster: saves {share(1 - judgement.ratio)} ({span(judgement)})"
+
+
+def numbers(compared: Comparison) -> str:
+    """Return whether the numbers are the same, in a clause."""
+    return {
+        "equal": "numbers equal",
+        "rounding": "numbers equal but for rounding",
+        "different": "other numbers",
+        "cannot_tell": "numbers not compared",
+    }[compared.verdict]
+
+
+def races(checked: Checked) -> str:
+    """Return whether there is a race, in a clause."""
+    if checked.guard.why:
+        return "races not looked for"
+    if checked.new_races:
+        return f"a race ({checked.new_races[0].rule})"
+    return "no new race: the original has them, too" if checked.races else "no race"
+
+
+def sentence(certificate: Certificate) -> str:
+    """Return the verdict in one line."""
+    verdict, checked = certificate.verdict, certificate.checked
+    if verdict == "nothing_to_change":
+        return "nothing to change: no finding has a change that is mechanical and certain"
+    known = [speed(certificate.judgement), *((numbers(checked.numbers), races(checked)) if checked else ())]
+    if verdict == "take_it":
+        return f"{', '.join(known)}: take it"
+    if verdict == "cannot_tell":
+        return f"cannot tell: {', '.join(known)}; open: {'; '.join(certificate.open())}"
+    return f"{', '.join(known)}: leave it"
+
+
+def of_share(tried: Share) -> str:
+    """Return what the measurement of one fix among several says."""
+    said = f": {speed(tried.judgement)} with it" if tried.judgement else ""
+    return {
+        "kept": f"measured by itself{said}" if said else "measured with the others",
+        "kept_unmeasured": f"not measured by itself ({tried.why})",
+        "dropped_no_gain": f"left out, it brings nothing{said}",
+        "dropped_not_shown": f"left out, nothing could be shown in the time{said}",
+    }[tried.fate]
+
+
+def lines(certificate: Certificate) -> Iterator[str]:
+    """Yield all that was shown, a line each."""
+    contest, checked = certificate.contest, certificate.checked
+    if contest is None:
+        return
+    before, after = (_usual(certificate, number) for number in (0, 1))
+    yield f"step: {before} before, {after} after; {speed(contest.duel.judgement)}"
+    yield f"measured: {how_measured(contest)}"
+    yield from _prediction(certificate)
+    if checked is None:
+        return
+    yield f"numbers: {_numbers(checked.numbers)}"
+    yield f"guard: {_guard(checked)}"
+
+
+def _usual(certificate: Certificate, number: int) -> str:
+    assert certificate.contest is not None, "it was measured"
+    usual = sorted(pair.usual_ns[number] for pair in certificate.contest.duel.pairs)
+    return duration(usual[len(usual) // 2])
+
+
+def _prediction(certificate: Certificate) -> Iterator[str]:
+    predicted, within = certificate.predicted, certificate.is_as_predicted
+    if predicted is None:
+        why = f" ({certificate.why_not_verified})" if certificate.why_not_verified else ""
+        yield f"predicted: no replay tells what all of it saves{why}"
+        return
+    said = {None: "", True: "; the measured saving is within", False: "; the measured saving is NOT within"}[within]
+    yield f"predicted: saves {share(predicted[0])} ({share(predicted[1])} to {share(predicted[2])}){said}"
+    verified = certificate.verified
+    if verified is not None:
+        one, other = verified.prediction.predicted_ns, verified.measured_ns
+        yield (
+            f"recorded again: {duration(other)} per step, {duration(one)} predicted "
+            f"({100 * verified.error:+.1f} %); pinprof verify"
+        )
+        if verified.new_waits:
+            yield f"new waits: {counted(len(verified.new_waits), 'place')}"
+
+
+def _numbers(compared: Comparison) -> str:
+    what = " and ".join(KINDS[kind] for kind in compared.kinds)
+    of = f"{what} of the first {counted(compared.steps, 'step')}, under one seed"
+    if compared.verdict == "equal":
+        return f"equal bit for bit: {of}"
+    beside = _beside(compared)
+    if compared.verdict == "rounding":
+        return f"equal but for rounding: {of}; {beside}"
+    if compared.verdict == "different":
+        return f"DIFFERENT: {compared.why}; {beside}" if beside else f"DIFFERENT: {compared.why}"
+    return f"nobody can tell: {compared.why}"
+
+
+def _beside(compared: Comparison) -> str:
+    if compared.distance is None or compared.rounding is None:
+        return ""
+    again = "the same" if not compared.repeated else f"off by {compared.repeated:.2g}"
+    return f"off by {compared.distance:.2g}; the original with other last bits: {compared.rounding:.2g}, again: {again}"
+
+
+def _guard(checked: Checked) -> str:
+    guard = checked.guard
+    if guard.why:
+        return f"could not run: {guard.why}"
+    notes = f" ({'; '.join(guard.notes)})" if guard.notes else ""
+    if not checked.races:
+        return f"no race; it followed {counted(guard.copies, 'asynchronous copy', 'asynchronous copies')}{notes}"
+    new = checked.new_races
+    if new:
+        return f"RACE: {'; '.join(race.headline for race in new)}{notes}"
+    return f"races that the original has, too: {'; '.join(race.headline for race in checked.races)}{notes}"
+
+
+def milliseconds(certificate: Certificate, number: int) -> float | None:
+    """Return the usual step of a version in ms."""
+    if certificate.contest is None:
+        return None
+    usual = sorted(pair.usual_ns[number] for pair in certificate.contest.duel.pairs)
+    return usual[len(usual) // 2] / NS_PER_MS

@@ -1,0 +1,112 @@
+"""What a trial has shown of a patch, and what follows from it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pinprof.ab import CANNOT_TELL, FASTER, Contest, Judgement
+from pinprof.analysis import Analysis
+from pinprof.fix import Patches
+from pinprof.trial.elimination import Share
+from pinprof.trial.numbers import Comparison
+from pinprof.trial.runs import Guarded, Race
+from pinprof.whatif.verification import Verification
+
+Verdict: TypeAlias = Literal["take_it", "leave_it", "cannot_tell", "nothing_to_change"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found beside the speed."""
+
+    numbers: Comparison
+    guard: Guarded
+    guard_before: Guarded | None
+    """The guard over the original, which runs only where the changed program has races."""
+
+    @property
+    def races(self) -> tuple[Race, ...]:
+        """What is certainly wrong in the changed program."""
+        return tuple(race for race in self.guard.races if race.certain)
+
+    @property
+    def new_races(self) -> tuple[Race, ...]:
+        """Those that the original does not have."""
+        before = {race.key for race in self.guard_before.races} if self.guard_before else set()
+        return tuple(race for race in self.races if race.key not in before)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A patch, and all that was measured of it; without a patch, nothing was."""
+
+    analysis: Analysis
+    patches: Patches
+    shares: tuple[Share, ...]
+    """What became of each fix, those that are not in the patch too."""
+    contest: Contest | None
+    checked: Checked | None
+    verified: Verification | None
+    why_not_verified: str
+    changes_numbers: bool
+    """Whether the user allowed other numbers."""
+    seconds: float
+
+    @property
+    def judgement(self) -> Judgement | None:
+        """The step after against the step before."""
+        return self.contest.duel.judgement if self.contest else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether to take the patch."""
+        if not self.patches.patches and not self.shares:
+            return "nothing_to_change"
+        if any(True for _ in self.against()):
+            return "leave_it"
+        return "cannot_tell" if any(True for _ in self.open()) else "take_it"
+
+    def against(self) -> Iterator[str]:
+        """Yield what speaks against the patch."""
+        judgement, checked = self.judgement, self.checked
+        if judgement and judgement.verdict not in {FASTER, CANNOT_TELL}:
+            yield "not faster"
+        if checked and checked.numbers.verdict == "different" and not self.changes_numbers:
+            yield f"other numbers ({checked.numbers.why})"
+        if checked and checked.new_races:
+            yield f"a race ({checked.new_races[0].headline})"
+
+    def open(self) -> Iterator[str]:
+        """Yield what nobody knows for certain."""
+        judgement, checked = self.judgement, self.checked
+        if judgement is None or judgement.verdict == CANNOT_TELL:
+            yield "whether it is faster"
+        if checked is None:
+            yield "whether it computes the same"
+            return
+        if checked.numbers.verdict == "cannot_tell":
+            yield f"the numbers ({checked.numbers.why})"
+        if checked.guard.why:
+            yield f"races ({checked.guard.why})"
+
+    @property
+    def predicted(self) -> tuple[float, float, float] | None:
+        """The share of the step that replay predicts the patch to save, with its range; None if nobody knows."""
+        if self.verified and self.verified.changes:
+            made = self.verified.prediction
+            low, high = made.range_ns
+            return tuple(1 - value / made.baseline_ns for value in (made.predicted_ns, high, low))  # type: ignore[return-value]
+        mends, step_ns = [patch.mend for patch in self.patches.patches], self.analysis.profile.step_ns
+        saving = mends[0].saving if len(mends) == 1 else None
+        if saving is None or not step_ns:
+            return None
+        low, high = saving.range_ns
+        return saving.saving_ns / step_ns, low / step_ns, high / step_ns
+
+    @property
+    def is_as_predicted(self) -> bool | None:
+        """Whether the measured saving may lie in the predicted range; None where one of them is not known."""
+        judgement, predicted = self.judgement, self.predicted
+        if predicted is None or judgement is None or judgement.verdict == CANNOT_TELL:
+            return None
+        return 1 - judgement.high <= predicted[2] and 1 - judgement.low >= predicted[1]

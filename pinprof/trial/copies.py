@@ -1,0 +1,121 @@
+"""Copies of a program in folders of their own, in which it can run and change files; they are removed afterwards."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pinprof.errors import MeasureError
+
+LEFT_OUT = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox"}
+"""Folders that no program reads."""
+LINKED = {".git", ".venv", "venv", "node_modules", "site-packages"}
+"""Folders that are not the program's own code; git does not write its index there, see `ENVIRONMENT`."""
+LARGEST_FILE = 64 * 2**20
+"""A larger file is linked, unless it is code."""
+LARGEST_FOLDER = 2**28
+MOST_FILES = 2000
+"""A folder with more, or with more bytes than `LARGEST_FOLDER`, is linked if no code is in it, as data."""
+MOST_COPIED = 2**30
+"""The bytes of a whole copy, without code; what comes then is linked."""
+MOST_ENTRIES = 100_000
+"""A folder with more entries beside code would take long to link."""
+ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0"}
+"""Keeps a `git status` of the program from writing."""
+
+
+@dataclass
+class _Copying:
+    """A copy that is being made."""
+
+    needed: frozenset[Path]
+    """Files that must be real, with the folders on the way."""
+    outer: Path
+    """Where all copies are: it may be within the folder that is copied."""
+    bytes_left: int = MOST_COPIED
+    links: list[Path] = field(default_factory=list)
+
+    def folder(self, source: Path, target: Path) -> None:
+        """Copy a folder; the folders in it that are only data are linked."""
+        target.mkdir()
+        entries = list(os.scandir(source))
+        if len(entries) > MOST_ENTRIES:
+            raise MeasureError(f"{source}: has {len(entries)} entries beside the program; run it from another folder")
+        for entry in sorted(entries, key=lambda each: each.name):
+            if entry.name not in LEFT_OUT and Path(entry.path) != self.outer:
+                with suppress(FileNotFoundError):  # it went away meanwhile
+                    self._entry(Path(entry.path), target / entry.name)
+        with suppress(OSError):
+            shutil.copystat(source, target)
+
+    def _entry(self, source: Path, target: Path) -> None:
+        if source.is_dir():
+            is_outside = source.is_symlink() or (source / "pyvenv.cfg").exists()
+            if not self._is_on_the_way(source) and (is_outside or source.name in LINKED or _is_data(source)):
+                self._link(source, target)
+            else:
+                self.folder(source, target)
+        elif source.is_file():
+            self._file(source, target)
+
+    def _file(self, source: Path, target: Path) -> None:
+        size = source.stat().st_size
+        is_code = source.suffix in {".py", ".pyi"} or source in self.needed
+        if not is_code and size > min(LARGEST_FILE, self.bytes_left):
+            self._link(source, target)
+            return
+        try:
+            shutil.copy2(source, target)
+        except PermissionError:
+            self._link(source, target)
+        self.bytes_left -= 0 if is_code else size
+
+    def _is_on_the_way(self, folder: Path) -> bool:
+        return any(folder in file.parents for file in self.needed)
+
+    def _link(self, source: Path, target: Path) -> None:
+        target.symlink_to(source.resolve())
+        self.links.append(source)
+
+
+def _is_data(folder: Path) -> bool:
+    """Return whether a folder has many files or bytes, and no code as far as one can see without reading it all."""
+    files = total = 0
+    for here, inner, names in os.walk(folder):
+        inner[:] = [name for name in inner if name not in LEFT_OUT | LINKED]
+        if any(name.endswith(".py") for name in names):
+            return False
+        files += len(names)
+        for name in names[: MOST_FILES + 1]:
+            with suppress(OSError):
+                total += (Path(here) / name).lstat().st_size
+        if files > MOST_FILES:
+            break
+    return files > MOST_FILES or total > LARGEST_FOLDER
+
+
+@contextmanager
+def copied(top: Path, needed: Iterable[Path], changed: Mapping[Path, bytes]) -> Iterator[Path]:
+    """Give the block a copy of the folder `top`, in which some files have another content; it is removed afterwards.
+
+    Code and small files are real copies, for Python resolves links to scripts. Large files, and folders that hold only
+    data, are links: what the program writes through them it writes to the originals.
+    """
+    try:
+        outer = Path(tempfile.mkdtemp(prefix="pinprof-try-"))
+    except OSError as error:
+        raise MeasureError(f"no folder for a copy of the program can be made ({error.strerror})") from error
+    try:
+        place = outer / (top.name or "program")
+        try:
+            _Copying(frozenset((*needed, *changed)), outer.resolve()).folder(top, place)
+            for file, content in changed.items():
+                (place / file.relative_to(top)).write_bytes(content)
+        except OSError as error:
+            raise MeasureError(f"{error.filename or top}: cannot be copied ({error.strerror})") from error
+        yield place
+    finally:
+        shutil.rmtree(outer, ignore_errors=True)

@@ -1,0 +1,165 @@
+"""Whether two versions of a program compute the same in their first steps: bit for bit, but for rounding, or not."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any, Literal, TypeAlias
+
+from pinprof.errors import MeasureError
+
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""The distance from 1 to the next number of a type (IEEE 754; bfloat16 has 7 bits after the point)."""
+ULPS = 4.0
+"""Figures that differ by so many of these distances differ by rounding, whatever the program amplifies: a sum of n
+numbers that are rounded on their own is off by some sqrt(n) of them before it is divided by the sum of their
+magnitudes, which is n of them (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 4.2)."""
+AMPLIFIED = 8.0
+"""Rounding that begins elsewhere comes out differently: two nudges of one program differ by factors. A difference up to
+so many times that after a nudge of the last bits is rounding."""
+
+Verdict: TypeAlias = Literal["equal", "rounding", "different", "cannot_tell"]
+Others: TypeAlias = "Callable[[], tuple[Numbers, Numbers]]"
+"""Runs the original again, and once nudged. Raises MeasureError."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was computed at one point: sums over the loss, over the parameters of an optimizer, or over an output."""
+
+    kind: str
+    dtype: str
+    bits: int
+    sums: tuple[float, float, float]
+    """The sum, the sum of magnitudes, and that of squares."""
+
+    def distance(self, other: "Figure") -> float:
+        """Return how far another one is from this one, as a share; infinite where only one of them is a number."""
+        pairs = list(zip(self.sums, other.sums, strict=True))
+        if self.bits == other.bits and all(a == b or (isnan(a) and isnan(b)) for a, b in pairs):
+            return 0.0
+        scales = (self.sums[1], self.sums[1], self.sums[2])
+        return max(_share(a, b, scale) for (a, b), scale in zip(pairs, scales, strict=True))
+
+
+def _share(one: float, other: float, scale: float) -> float:
+    if one == other or (isnan(one) and isnan(other)):
+        return 0.0
+    share = abs(one - other) / scale if scale else float("inf")
+    return float("inf") if isnan(share) else share
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a run computed in its first steps, in order."""
+
+    steps: int
+    figures: tuple[Figure, ...]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "Numbers":
+        """Return the numbers that a run has written: where there are losses, outputs tell nothing more."""
+        figures = [
+            Figure(note["kind"], note["dtype"], note["bits"], (note["sum"], note["magnitude"], note["squares"]))
+            for note in document["notes"]
+        ]
+        trained = [figure for figure in figures if figure.kind != "output"]
+        return cls(
+            document["steps"],
+            tuple(trained or figures),
+        )
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What was noted: `loss`, `parameters`, `output`."""
+        return tuple(dict.fromkeys(figure.kind for figure in self.figures))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What comparing the numbers of two versions says."""
+
+    verdict: Verdict
+    steps: int
+    kinds: tuple[str, ...]
+    why: str
+    """What differs, or why nobody can tell; in a clause."""
+    distance: float | None = None
+    """The largest difference, as a share."""
+    rounding: float | None = None
+    """That of the original after a nudge of the last bits of its parameters."""
+    repeated: float | None = None
+    """That of two runs of the original; None where it ran once, because the numbers are equal."""
+
+
+def compared(before: Numbers, after: Numbers, others: Others) -> Comparison:
+    """Return what the numbers of a version before a change and after it say.
+
+    Where they are not equal bit for bit, `others` runs the original again, and once nudged: with the last bit of every
+    parameter changed. What differs no more than these do is rounding, and what differs between two runs of the original
+    cannot be charged to the change.
+    """
+    if not before.figures or not after.figures:
+        return Comparison("cannot_tell", before.steps, before.kinds, _nothing_seen(before))
+    if [figure.kind for figure in before.figures] != [figure.kind for figure in after.figures]:
+        why = f"it makes other calls: {len(before.figures)} and {len(after.figures)} losses, steps and outputs"
+        return Comparison("different", before.steps, before.kinds, why)
+    distances = _distances(before, after)
+    if not any(distances) and _same_bits(before, after):
+        return Comparison("equal", before.steps, before.kinds, "", 0.0)
+    try:
+        repeated, rounded = (_distances(before, other) for other in others())
+    except MeasureError as error:
+        return Comparison("cannot_tell", before.steps, before.kinds, str(error), max(distances))
+    return _judged(before, distances, repeated, rounded)
+
+
+def _nothing_seen(before: Numbers) -> str:
+    whose = "the changed program" if before.figures else "the program"
+    return f"{whose} neither calls backward, nor steps an optimizer, nor calls a module in the process that was started"
+
+
+def _judged(
+    before: Numbers, distances: Sequence[float], repeated: Sequence[float], rounded: Sequence[float]
+) -> Comparison:
+    floors = [ULPS * EPSILON.get(figure.dtype, 0.0) for figure in before.figures]
+    by_rounding = [AMPLIFIED * most + floor for most, floor in zip(_so_far(rounded), floors, strict=True)]
+    largest = {
+        "distance": max(distances),
+        "rounding": max(rounded, default=0.0),
+        "repeated": max(repeated, default=0.0),
+    }
+    if len(repeated) < len(distances) or _first_above(repeated, by_rounding) is not None:
+        why = f"two runs of the original differ by {largest['repeated']:.2g}, which is more than rounding"
+        return Comparison("cannot_tell", before.steps, before.kinds, why, **largest)
+    allowed = [max(one, AMPLIFIED * most) for one, most in zip(by_rounding, _so_far(repeated), strict=True)]
+    place = _first_above(distances, allowed)
+    if place is None:
+        return Comparison("rounding", before.steps, before.kinds, "", **largest)
+    return Comparison("different", before.steps, before.kinds, _where(before, place, distances), **largest)
+
+
+def _where(before: Numbers, place: int, distances: Sequence[float]) -> str:
+    kind = before.figures[place].kind
+    number = sum(figure.kind == kind for figure in before.figures[: place + 1])
+    what = {"loss": "loss", "parameters": "parameters after step", "output": "output"}[kind]
+    return f"{what} {number}: by {distances[place]:.2g} of it"
+
+
+def _distances(one: Numbers, other: Numbers) -> list[float]:
+    return [a.distance(b) for a, b in zip(one.figures, other.figures, strict=False)]
+
+
+def _same_bits(one: Numbers, other: Numbers) -> bool:
+    return all(a.bits == b.bits for a, b in zip(one.figures, other.figures, strict=True))
+
+
+def _so_far(values: Sequence[float]) -> Iterator[float]:
+    most = 0.0
+    for value in values:
+        most = max(most, value)
+        yield most
+
+
+def _first_above(values: Sequence[float], bounds: Sequence[float]) -> int | None:
+    pairs = enumerate(zip(values, bounds, strict=False))
+    return next((place for place, (value, bound) in pairs if value > bound), None)

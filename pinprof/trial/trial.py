@@ -1,0 +1,198 @@
+"""A trial: fix a program in a copy, measure the copy against the original, and look for other numbers and for races."""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pinprof.ab import CANNOT_TELL, FASTER, Bounds, Contest, Judgement, Program, Progress, Wishes, contest
+from pinprof.ab.recorded import record_one
+from pinprof.ab.times import Timed
+from pinprof.analysis import Analysis, analyse
+from pinprof.errors import MeasureError, PinprofError
+from pinprof.fix import Changes, Chosen, Mend, Patches, changes
+from pinprof.trace import read_trace
+from pinprof.trial.certificate import Certificate, Checked
+from pinprof.trial.elimination import Share, eliminated
+from pinprof.trial.numbers import Comparison, Numbers, compared
+from pinprof.trial.runs import Guarded, Look, guarded, looked
+from pinprof.trial.versions import Command, Versions
+from pinprof.whatif.verification import Verification, verify
+
+NUMBER_STEPS, GUARD_STEPS = 10, 30
+"""Steps whose numbers are compared, and steps under the guard: a race over a ring of buffers needs a few rounds."""
+PAIRS_AHEAD = 8
+"""Pairs that start at once, as far as the machine has room: so many tell a difference at `FALSE_ALARMS`."""
+FALSE_ALARMS = 0.02
+"""How often a program against itself is called faster or slower: in one of fifty trials on average at most."""
+AS_LONG = 0.6
+"""A fix by itself needs about as long as all of them, without the first run of the original: with less than this share
+of that time nothing is measured."""
+MOST_MEMORY = 0.2
+"""The share of the GPU's memory up to which the runs for numbers and races are at the same time."""
+SEVERAL = "the program has several processes, of which only the first would be seen"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to try, and how; `trace` is a recording that exists."""
+
+    command: Command
+    wishes: Wishes = field(default_factory=Wishes)
+    chosen: Chosen = field(default_factory=Chosen)
+    trace: str | None = None
+    steps: int = NUMBER_STEPS
+    verifies: bool = True
+
+    @property
+    def seconds(self) -> float:
+        """How long to measure at most."""
+        return self.wishes.bounds.seconds
+
+
+@dataclass
+class Trial:
+    """One trial; `say` gets what begins, `tell` what is known whenever a pair begins."""
+
+    wanted: Wanted
+    say: Callable[[str], None] = lambda _: None
+    tell: Callable[[Progress], None] = lambda _: None
+    check: Callable[[Patches], None] = lambda _: None
+    """Gets the plan before anything is measured; what it raises ends the trial."""
+    _first: dict[str, Timed] = field(default_factory=dict)
+    _measuring_s: float = 0.0
+
+    def run(self) -> Certificate:
+        """Make the trial. Raises MeasureError where the program cannot be run, and TraceError for a bad recording."""
+        begun = time.monotonic()
+        with ExitStack() as undo:
+            folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-try-")))
+            versions = Versions(self.wanted.command, undo)
+            analysis = self._recorded(versions, folder)
+            versions.changes = changes(analysis, sorted(map(str, self._named_scripts())), self.wanted.chosen)
+            made = self._tried(versions, versions.changes, analysis, folder)
+        return replace(made, seconds=time.monotonic() - begun)
+
+    def _named_scripts(self) -> frozenset[Path]:
+        return self.wanted.command.scripts if self.wanted.trace else frozenset()
+
+    def _recorded(self, versions: Versions, folder: Path) -> Analysis:
+        trace = self.wanted.trace
+        if trace is None:
+            self.say("recording the program, some 20 to 60 s")
+            path, _ = record_one(versions.original(), self.wanted.wishes.options, folder / "before")
+            trace = str(path)
+        return analyse(read_trace(trace))
+
+    def _tried(self, versions: Versions, made: Changes, analysis: Analysis, folder: Path) -> Certificate:
+        nothing = Certificate(
+            analysis, made.patches(), (), None, None, None, "", self.wanted.chosen.changes_numbers, 0.0
+        )
+        if not nothing.patches.patches:
+            return nothing
+        self.check(nothing.patches)
+        mends = [patch.mend for patch in nothing.patches.patches]
+        result = self._measured(versions, (), self.wanted.seconds)
+        shares: tuple[Share, ...] = tuple(Share(mend, "kept") for mend in mends)
+        if len(mends) > 1 and result.duel.judgement.verdict == FASTER:
+            shares, result = self._without_idle(versions, mends, result)
+        dropped = [share.mend for share in shares if not share.is_kept]
+        kept = replace(nothing, patches=made.patches(dropped), shares=shares, contest=result)
+        if result.duel.judgement.verdict not in {FASTER, CANNOT_TELL}:
+            return kept
+        program = versions.changed(dropped)
+        kept = replace(kept, checked=self._checked(versions.original(), program, result))
+        verified, why = self._verified(analysis, program, folder)
+        return replace(kept, verified=verified, why_not_verified=why)
+
+    def _measured(
+        self, versions: Versions, without: Sequence[Mend], seconds: float, base: Sequence[Mend] | None = None
+    ) -> Contest:
+        """Measure the changed program, without some changes, against the original or one with even fewer changes."""
+        programs = (versions.original() if base is None else versions.changed(base), versions.changed(without))
+        self.say(f"measuring: {programs[1].name} against {programs[0].name}, at most {max(seconds, 0) / 60:.1f} min")
+        begun = time.monotonic()
+        wishes = replace(self.wanted.wishes, bounds=replace(self.wanted.wishes.bounds, seconds=seconds))
+        known = self._first.get(programs[0].name), self._first.get("changed")
+        first = [each for each in known if each is not None]
+        made = contest(
+            programs, wishes, first=first if len(first) == len(known) else None, say=self.say, tell=self.tell
+        )
+        if made.duel.interrupted:
+            raise KeyboardInterrupt
+        self._first.setdefault(programs[0].name, made.first[0])
+        self._first.setdefault("changed", made.first[1])
+        self._measuring_s += time.monotonic() - begun
+        return made
+
+    def _without_idle(
+        self, versions: Versions, mends: Sequence[Mend], result: Contest
+    ) -> tuple[tuple[Share, ...], Contest]:
+        """Leave out the fixes that bring nothing, and measure what is left."""
+
+        def measure(without: Sequence[Mend], seconds: float) -> Judgement:
+            last = without[-1]
+            self._first.setdefault(versions.changed(without).name, result.first[1])
+            return self._measured(versions, without[:-1], seconds, base=[*without[:-1], last]).duel.judgement
+
+        def left_s() -> float:
+            return self.wanted.seconds - self._measuring_s
+
+        shares = eliminated(mends, measure, left_s, AS_LONG * self._measuring_s)
+        dropped = [share.mend for share in shares if not share.is_kept]
+        if not dropped:
+            return shares, result
+        return shares, self._measured(versions, dropped, self.wanted.seconds)
+
+    def _checked(self, before: Program, after: Program, result: Contest) -> Checked:
+        """Compare the numbers, and look for races."""
+        if any(timed.ranks > 1 for timed in result.first):
+            return Checked(Comparison("cannot_tell", 0, (), SEVERAL), Guarded(why=SEVERAL), None)
+        together = all((timed.gpu_memory or 0.0) <= MOST_MEMORY for timed in result.first)
+        steps = self.wanted.steps
+        self.say("comparing the numbers of the first steps, and looking for races, some 15 to 60 s")
+        looks = [Look.at_numbers(before, steps), Look.at_numbers(after, steps), Look.at_copies(after, GUARD_STEPS)]
+        one, other, copies = looked(looks, together=together)
+        if isinstance(one, MeasureError) or isinstance(other, MeasureError):
+            why = next(str(each) for each in (one, other) if isinstance(each, MeasureError))
+            numbers = Comparison("cannot_tell", 0, (), why)
+        else:
+
+            def others() -> tuple[Numbers, Numbers]:
+                self.say("the numbers are not the same: running the original again, twice")
+                again = [Look.at_numbers(before, steps), Look.at_numbers(before, steps, nudged=True)]
+                return _numbers_of(looked(again, together=together))
+
+            numbers = compared(Numbers.of(one), Numbers.of(other), others)
+        seen = guarded(copies)
+        earlier = None
+        if any(race.certain for race in seen.races):
+            self.say("a race: does the original have it, too?")
+            earlier = guarded(looked([Look.at_copies(before, GUARD_STEPS)], together=False)[0])
+        return Checked(numbers, seen, earlier)
+
+    def _verified(self, analysis: Analysis, program: Program, folder: Path) -> tuple[Verification | None, str]:
+        if not self.wanted.verifies:
+            return None, "not asked for"
+        self.say("recording the changed program, some 20 to 60 s")
+        try:
+            path, _ = record_one(program, self.wanted.wishes.options, folder / "after")
+            after = analyse(read_trace(str(path)))
+            return verify(analysis.details, analysis.profile, after.details, after.profile), ""
+        except PinprofError as error:
+            return None, str(error)
+
+
+def _numbers_of(seen: Sequence[object]) -> tuple[Numbers, Numbers]:
+    for each in seen:
+        if isinstance(each, MeasureError):
+            raise each
+    one, other = (Numbers.of(each) for each in seen)  # type: ignore[arg-type]
+    return one, other
+
+
+def wishes_for(minutes: float, seconds: float, limit: float, options: Sequence[str]) -> Wishes:
+    """Return how a trial measures: pairs start ahead of time, and fewer of them are enough."""
+    return Wishes(Bounds(limit, 60 * minutes, FALSE_ALARMS), seconds, "auto", tuple(options), PAIRS_AHEAD)

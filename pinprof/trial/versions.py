@@ -1,0 +1,78 @@
+"""The versions of a program that a trial compares: each with some of the fixes, in a copy of its own."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pinprof.ab import Program
+from pinprof.ab.checkout import moved_path
+from pinprof.fix import Changes, Mend
+from pinprof.trial.copies import ENVIRONMENT, copied
+
+ORIGINAL, CHANGED = "original", "changed"
+
+
+@dataclass(frozen=True)
+class Command:
+    """The program as the user starts it, the working directory, and the top folder of the program around that."""
+
+    words: tuple[str, ...]
+    here: Path
+    top: Path
+
+    @property
+    def scripts(self) -> frozenset[Path]:
+        """The files that the command names."""
+        files = (self.here / word for word in self.words if not word.startswith("-"))
+        return frozenset(file.resolve() for file in files if file.suffix == ".py" and file.is_file())
+
+    def moved(self, place: Path) -> tuple[str, ...]:
+        """Return the words with the scripts of a copy in place of their own."""
+        return tuple(self._moved(word, place) for word in self.words)
+
+    def _moved(self, word: str, place: Path) -> str:
+        path = Path(word)
+        if path.suffix != ".py":
+            return word
+        if path.is_absolute():
+            return str(place / path.relative_to(self.top)) if path.is_relative_to(self.top) else word
+        file = (self.here / path).resolve()
+        return str(file) if file.is_file() and not file.is_relative_to(self.top) else word
+
+
+@dataclass
+class Versions:
+    """Makes the versions as they are asked for; `undo` removes them."""
+
+    command: Command
+    undo: ExitStack
+    changes: Changes | None = None
+    _made: dict[tuple[int, ...] | None, Program] = field(default_factory=dict)
+
+    def original(self) -> Program:
+        """Return the program as it is."""
+        if None not in self._made:
+            self._made[None] = self._program(ORIGINAL, {})
+        return self._made[None]
+
+    def changed(self, without: Iterable[Mend] = ()) -> Program:
+        """Return the program with the changes, but some."""
+        assert self.changes is not None, "it is planned"
+        left_out = list(without)
+        key = tuple(number for number, mend in enumerate(self.changes.mends) if mend in left_out)
+        if key not in self._made:
+            name = " without ".join([CHANGED, *([_named(left_out)] if left_out else [])])
+            self._made[key] = self._program(name, self.changes.patches(left_out).after)
+        return self._made[key]
+
+    def _program(self, name: str, changed: Mapping[Path, bytes]) -> Program:
+        command = self.command
+        place = self.undo.enter_context(copied(command.top, command.scripts, changed))
+        folder = place / command.here.relative_to(command.top)
+        environment = {**moved_path(command.top, place), **ENVIRONMENT}
+        return Program(name, command.moved(place), folder, environment, (f"{command.top}/",))
+
+
+def _named(mends: Sequence[Mend]) -> str:
+    return ", ".join(dict.fromkeys(mend.rule.id for mend in mends))

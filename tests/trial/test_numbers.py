@@ -1,0 +1,160 @@
+"""Whether two programs compute the same: the comparison itself, and programs that really run on the CPU."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pinprof.ab import Program
+from pinprof.errors import MeasureError
+from pinprof.trial.numbers import Comparison, Figure, Numbers, compared
+from pinprof.trial.runs import Look, looked
+
+TRAINING = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    data = TensorDataset(torch.randn(400, 8), torch.randn(400, 1))
+    one, other = (torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)) for _ in "ab")
+    optimizers = [torch.optim.Adam(net.parameters(), lr=LR, foreach=FOREACH, fused=FUSED) for net in (one, other)]
+    for x, y in DataLoader(data, batch_size=8, shuffle=True, num_workers=WORKERS):
+        for net, optimizer in zip((one, other), optimizers):
+            loss = ((net(x) - y) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total = TOTAL
+"""
+AS_IT_IS = {"LR": "0.01", "FOREACH": "True", "FUSED": "None", "WORKERS": "1", "TOTAL": "loss.item()"}
+INFERENCE = """
+import torch
+net = torch.nn.Linear(4, 4)
+with torch.no_grad():
+    for step in range(500):
+        out = {"logits": net(torch.randn(2, 4) * SCALE)}
+"""
+Run = Callable[..., Numbers]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Return the numbers of a program, each run once."""
+    folder = tmp_path_factory.mktemp("programs")
+    known: dict[tuple[str, bool, int], Numbers] = {}
+
+    def numbers(text: str, *, nudged: bool = False, again: int = 0, **words: str) -> Numbers:
+        for name, value in words.items():
+            text = text.replace(name, value)
+        key = text, nudged, again
+        if key not in known:
+            (folder / f"train{len(known)}.py").write_text(text)
+            program = Program("it", (f"train{len(known)}.py",), folder)
+            (seen,) = looked([Look.at_numbers(program, 4, nudged=nudged)], together=False)
+            assert not isinstance(seen, MeasureError), seen
+            known[key] = Numbers.of(seen)
+        return known[key]
+
+    return numbers
+
+
+def training(run: Run, **changed: str) -> Comparison:
+    """Return how a changed program compares with the one as it is."""
+
+    def others() -> tuple[Numbers, Numbers]:
+        return run(TRAINING, again=1, **AS_IT_IS), run(TRAINING, nudged=True, **AS_IT_IS)
+
+    return compared(run(TRAINING, **AS_IT_IS), run(TRAINING, **{**AS_IT_IS, **changed}), others)
+
+
+def test_a_sum_that_is_kept_computes_the_same_bit_for_bit(run: Run) -> None:
+    found = training(run, TOTAL="loss.detach().double()")
+    assert (found.verdict, found.steps, found.kinds) == ("equal", 4, ("loss", "parameters"))
+    assert found.repeated is None, "the original need not run again"
+
+
+def test_a_fused_optimizer_differs_by_rounding(run: Run) -> None:
+    found = training(run, FOREACH="None", FUSED="True")
+    assert found.verdict == "rounding"
+    assert found.repeated == 0
+    assert 0 < (found.distance or 0) < 1e-6
+
+
+@pytest.mark.parametrize("change", [{"LR": "0.01001"}, {"TOTAL": "[p.data.mul_(1.00001) for p in one.parameters()]"}])
+def test_a_small_change_of_the_numbers_is_not_taken_for_rounding(run: Run, change: dict[str, str]) -> None:
+    found = training(run, **change)
+    assert found.verdict == "different"
+    assert found.why.startswith(("parameters after step", "loss "))
+
+
+def test_other_random_numbers_are_different(run: Run) -> None:
+    assert training(run, TOTAL="torch.rand(1)").verdict == "equal", "nothing depends on them"
+    assert training(run, shuffle="drop_last").verdict == "different"
+
+
+def test_a_program_that_only_computes_is_compared_by_its_outputs(run: Run) -> None:
+    one, same, other = (run(INFERENCE, again=again, SCALE=scale) for again, scale in ((0, "1"), (1, "1"), (0, "1.001")))
+    assert one.kinds == ("output",)
+    assert compared(one, same, lambda: (same, same)).verdict == "equal"
+    assert compared(one, other, lambda: (same, run(INFERENCE, nudged=True, SCALE="1"))).verdict == "different"
+
+
+def test_a_program_without_torch_or_one_that_fails_is_told(tmp_path: Path) -> None:
+    (tmp_path / "none.py").write_text("print('nothing')")
+    (tmp_path / "fails.py").write_text("import torch\nraise ValueError('no data')")
+    seen = looked(
+        [Look.at_numbers(Program(name, (name,), tmp_path), 4) for name in ("none.py", "fails.py")], together=True
+    )
+    assert isinstance(seen[1], MeasureError)
+    assert "no data" in str(seen[1])
+    assert not isinstance(seen[0], MeasureError)
+    nothing = Numbers.of(seen[0])
+    found = compared(nothing, nothing, lambda: (nothing, nothing))
+    assert found.verdict == "cannot_tell"
+    assert "neither calls backward" in found.why
+
+
+# ---------------------------------------------------------------- the comparison itself
+
+ONE = Figure("loss", "float32", 7, (1.0, 1.0, 1.0))
+EPSILON = sys.float_info.epsilon * 2.0**29
+
+
+def off(by: float, *, bits: int = 8) -> Numbers:
+    """Return numbers whose loss is off by so much."""
+    return Numbers(1, (replace(ONE, bits=bits, sums=(1.0 + by, 1.0, 1.0)),))
+
+
+@pytest.mark.parametrize(
+    ("by", "again", "nudged", "verdict"),
+    [
+        (0.0, 0.0, 0.0, "rounding"),  # the bits are others, the sums the same
+        (4 * EPSILON, 0.0, 0.0, "rounding"),
+        (5 * EPSILON, 0.0, 0.0, "different"),
+        (7e-3, 0.0, 1e-3, "rounding"),
+        (9e-3, 0.0, 1e-3, "different"),
+        (9e-3, 2e-3, 1e-3, "rounding"),
+        (1e-9, 9e-3, 1e-3, "cannot_tell"),
+        (float("nan"), 0.0, 1e-3, "different"),
+    ],
+)
+def test_what_rounding_makes_of_the_program_is_the_measure(
+    by: float, again: float, nudged: float, verdict: str
+) -> None:
+    found = compared(Numbers(1, (ONE,)), off(by), lambda: (off(again), off(nudged)))
+    assert found.verdict == verdict
+    assert bool(found.why) == (verdict in {"different", "cannot_tell"})
+
+
+def test_what_makes_other_calls_is_different() -> None:
+    found = compared(Numbers(1, (ONE,)), Numbers(1, (ONE, ONE)), lambda: (off(0), off(0)))
+    assert found.verdict == "different"
+
+
+def test_where_the_original_does_not_run_again_nobody_can_tell() -> None:
+    def fails() -> tuple[Numbers, Numbers]:
+        raise MeasureError("no memory")
+
+    assert compared(Numbers(1, (ONE,)), off(1), fails).why == "no memory"

@@ -1,0 +1,246 @@
+"""`pinprof try` from end to end on a CPU, with the recording of a GPU; in most tests only the speed is made up."""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import invoke, is_one_line_error
+from cpu_program import SLOW_ITEM, program, recorded
+from fitting import fitting
+
+from pinprof.ab import Bounds, Contest, Program, Wishes
+from pinprof.ab.duel import fight
+from pinprof.ab.measuring import Pair
+from pinprof.ab.times import Timed
+from pinprof.errors import MeasureError
+from pinprof.trial import trial
+from pinprof.trial.runs import Look, looked
+
+OTHER_NUMBERS = (
+    "torch.Tensor.cuda = lambda self, *_, non_blocking=False, **__: "
+    "self.clamp(max=2.5) if non_blocking and self.is_floating_point() else self"
+)
+"""A program that computes something else once its copies do not block."""
+Speeds = Callable[[str], float]
+KNOWN: dict[tuple[object, ...], Any] = {}
+RACE = {
+    "rule": "PIN503",
+    "headline": "PIN503: aten::fill_ writes at slow.py:30",
+    "certain": True,
+    "copy": {"function": "main", "text": "x.cuda(non_blocking=True)"},
+    "access": {"function": "main", "text": "x.fill_(0)"},
+}
+
+
+def text_of(version: Program) -> str:
+    return (version.folder / "slow.py").read_text()
+
+
+def both_count(text: str) -> float:
+    """Return the step of a version for which each of the two fixes saves a fifth."""
+    return 100 * (1 - 0.2 * ("pin_memory=True" in text) - 0.2 * ("float(total)" in text))
+
+
+def sum_counts(text: str) -> float:
+    """Return the step of a version for which only the sum saves something."""
+    return 80.0 if "float(total)" in text else 100.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory with the program and its recording, in a repository of its own."""
+    place = tmp_path / "project"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    recorded(place, program())
+    for words in (("init", "-q"), ("add", "slow.py"), ("commit", "-q", "-m", "All")):
+        identity = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *words], cwd=place, check=True)
+    monkeypatch.setattr(trial, "looked", known_looks)
+    return place
+
+
+def known_looks(looks: Sequence[Look], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
+    """Return what each run saw; one of a program that is known is not made again."""
+    keys = [(text_of(look.program), look.options) for look in looks]
+    new = [number for number, key in enumerate(keys) if key not in KNOWN]
+    for number, seen in zip(new, looked([looks[number] for number in new], together=together), strict=True):
+        KNOWN[keys[number]] = seen
+    return [KNOWN[key] for key in keys]
+
+
+@pytest.fixture
+def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], list[tuple[str, str]]]:
+    """Return what makes up the speed of each version by its text, and returns the names of the versions compared."""
+
+    def made_up(speed: Speeds) -> list[tuple[str, str]]:
+        compared: list[tuple[str, str]] = []
+
+        def contest(versions: tuple[Program, Program], wishes: Wishes, **_: Any) -> Contest:
+            compared.append((versions[0].name, versions[1].name))
+            steps = [1e6 * speed(text_of(version)) for version in versions]
+            number = 0
+
+            def measure(first: int) -> Pair:
+                nonlocal number
+                number += 1
+                difference = log(steps[1] / steps[0]) + 0.002 * (-1) ** number * (number % 5)
+                return Pair(first, (steps[0], steps[1]), (steps[0], steps[1]), difference, difference)
+
+            duel = fight(measure, Bounds(0.02, 20 * 60.0, wishes.bounds.false_alarms), clock=lambda: 60.0 * number)
+            first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
+            return Contest(versions, (first[0], first[1]), "steps", "", duel)
+
+        monkeypatch.setattr(trial, "contest", contest)
+        return compared
+
+    return made_up
+
+
+Made = Callable[[Speeds], list[tuple[str, str]]]
+WORDS = ("try", "--trace", "slow.json.gz", "--no-verify")
+
+
+def test_a_proven_patch_is_printed_and_applies(folder: Path, speeds: Made, tmp_path: Path) -> None:
+    compared = speeds(both_count)
+    before = (folder / "slow.py").read_bytes()
+    result = invoke(*WORDS, "--json", "try.json", "--patch", "it.diff", "slow.py")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[-1].startswith("# faster by 40 % (")
+    assert result.stdout.splitlines()[-1].endswith("numbers equal, no race: take it")
+    assert (folder / "slow.py").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["project"], "no copy is left"
+    for patch in (result.stdout.encode(), (folder / "it.diff").read_bytes()):
+        subprocess.run(["git", "apply", "--check"], cwd=folder, input=patch, check=True)
+    document = fitting((folder / "try.json").read_text())
+    assert (document["verdict"], document["numbers"]["verdict"]) == ("take_it", "equal")
+    assert [fix["fate"] for fix in document["fixes"]] == ["kept", "kept"]
+    assert (
+        compared
+        == [
+            ("original", "changed"),
+            ("changed without PIN201", "changed"),
+            ("changed without PIN102", "changed"),
+        ][: len(compared)]
+    )
+    assert len(compared) == 3
+
+
+def test_a_fix_that_brings_nothing_is_left_out_and_the_rest_measured_again(folder: Path, speeds: Made) -> None:
+    compared = speeds(sum_counts)
+    result = invoke(*WORDS, "--json", "try.json", "slow.py")
+    assert result.exit_code == 0, result.stderr
+    assert "# Left out:\n# PIN102" in result.stdout
+    assert "+    loader" not in result.stdout
+    assert compared[0] == ("original", "changed")
+    assert compared[-1] == ("original", "changed without PIN102")
+    document = json.loads((folder / "try.json").read_text())
+    assert {fix["rule"]: fix["diff"] is None for fix in document["fixes"]} == {"PIN102": True, "PIN201": False}
+
+
+def test_a_patch_that_is_slower_is_refused_and_no_pipe_applies_it(folder: Path, speeds: Made) -> None:
+    speeds(lambda text: 110.0 if "pin_memory" in text else 100.0)
+    result = invoke(*WORDS, "--write", "--json", "try.json", "slow.py")
+    assert result.exit_code == 1
+    assert "not faster: slower by 10 %" in result.stdout.splitlines()[-1]
+    applied = subprocess.run(["git", "apply", "--check"], cwd=folder, input=result.stdout.encode(), check=False)
+    assert applied.returncode != 0
+    assert "Nothing was written" in result.stderr
+    assert "pin_memory" not in (folder / "slow.py").read_text()
+    assert fitting((folder / "try.json").read_text())["numbers"] is None
+
+
+def test_other_numbers_are_caught(folder: Path, speeds: Made) -> None:
+    speeds(both_count)
+    recorded(folder, program(OTHER_NUMBERS))
+    result = invoke(*WORDS, "--json", "try.json", "slow.py")
+    assert result.exit_code == 1
+    assert "other numbers, no race: leave it" in " ".join(result.stdout.replace("\n# ", " ").split())
+    assert "#   numbers: DIFFERENT: loss 1: by " in result.stdout
+    numbers = fitting((folder / "try.json").read_text())["numbers"]
+    assert numbers["repeated"] == 0 < numbers["rounding"] < numbers["distance"]
+
+
+@pytest.mark.parametrize(("original_too", "exit_code"), [(False, 1), (True, 0)])
+def test_a_race_is_refused_if_the_original_does_not_have_it(
+    folder: Path, speeds: Made, monkeypatch: pytest.MonkeyPatch, original_too: bool, exit_code: int
+) -> None:
+    def with_race(looks: Sequence[Look], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
+        seen = known_looks(looks, together=together)
+        races = {"followed": 60, "has_gpu": True, "notes": [], "violations": [RACE]}
+        none = {**races, "violations": []}
+        return [
+            one if "--guard" not in look.options else races if look.program.name != "original" or original_too else none
+            for look, one in zip(looks, seen, strict=True)
+        ]
+
+    speeds(both_count)
+    monkeypatch.setattr(trial, "looked", with_race)
+    result = invoke(*WORDS, "--json", "try.json", "slow.py")
+    assert result.exit_code == exit_code, result.stdout
+    (race,) = fitting((folder / "try.json").read_text())["guard"]["races"]
+    assert race["new"] is not original_too
+    assert ("races that the original has, too: PIN503" if original_too else "RACE: PIN503") in result.stdout
+
+
+def test_a_proven_patch_is_written_with_a_way_back(folder: Path, speeds: Made) -> None:
+    speeds(both_count)
+    with (folder / "slow.py").open("a") as file:
+        file.write("# a change of mine\n")
+    mine = (folder / "slow.py").read_text()
+    recorded(folder, mine)
+    refused = invoke(*WORDS, "--write", "slow.py")
+    assert is_one_line_error(refused)
+    assert "add --backup" in refused.stderr
+    assert refused.stdout == "", "nothing was measured"
+    result = invoke(*WORDS, "--write", "--backup", "slow.py")
+    assert result.exit_code == 0, result.stderr
+    assert "pin_memory=True" in (folder / "slow.py").read_text()
+    assert (folder / "slow.py.orig").read_text() == mine
+
+
+def test_nothing_to_change_ends_at_once(folder: Path) -> None:
+    result = invoke(*WORDS, "--rule", "PIN303", "--json", "try.json", "slow.py")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("\n# nothing to change")
+    result = invoke(*WORDS, "--rule", "PIN202", "slow.py")
+    assert "slow.py:22 PIN202: a decision in each step depends on the value" in result.stdout
+    assert fitting((folder / "try.json").read_text())["verdict"] == "nothing_to_change"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("none.py",), "none.py: no such script"),
+        (("--trace", "none.json", "slow.py"), "none.json: no such file"),
+        (("--backup", "slow.py"), "add --write"),
+        (("--rule", "PIN999", "slow.py"), "there is no such rule"),
+        (("--json", "slow.py", "slow.py"), "exists already"),
+        ((), "Missing argument"),
+    ],
+)
+def test_what_cannot_be_tried_is_one_line(folder: Path, words: tuple[str, ...], why: str) -> None:
+    result = invoke("try", *words)
+    assert is_one_line_error(result)
+    assert why in result.stderr
+
+
+@pytest.mark.slow
+def test_all_of_it_on_a_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait of 40 ms in a step of some more, which the fix of the sum removes."""
+    monkeypatch.setattr(trial, "FALSE_ALARMS", 0.9)  # so that two or three pairs are enough
+    monkeypatch.setattr(trial, "looked", looked)
+    assert SLOW_ITEM in (folder / "slow.py").read_text()
+    words = ("--rule", "PIN201", "--no-verify", "--minutes", "3", "--seconds", "0.3", "--json", "try.json")
+    result = invoke("try", "--trace", "slow.json.gz", *words, "slow.py")
+    assert result.exit_code == 0, result.stdout + result.stderr
+    document = fitting((folder / "try.json").read_text())
+    assert document["measured"]["ratio"] < 0.8
+    assert document["verification"] is None
+    assert document["predicted_range"] is not None
