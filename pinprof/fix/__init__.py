@@ -7,9 +7,10 @@ from pathlib import Path
 from pinprof.analysis import Analysis
 from pinprof.fix.files import Files
 from pinprof.fix.patch import Patch, Patches, patched
-from pinprof.fix.plan import Chosen, Work, planned
+from pinprof.fix.plan import planned
 from pinprof.fix.rewrite import Mend, NotSure, Refused
 from pinprof.fix.told import Told
+from pinprof.fix.work import Chosen, Work
 from pinprof.fix.write import FixError, write_patches
 
 __all__ = [

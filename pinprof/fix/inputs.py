@@ -1,0 +1,91 @@
+"""Changes of the input: DataLoaders that pin, copies that do not block, workers."""
+
+from collections.abc import Iterator
+
+from pinprof.fix.loaders import check_pinnable, more_workers, with_options
+from pinprof.fix.outcomes import NOT_RECORDED, Outcome, at_each, mend_of
+from pinprof.fix.rewrite import NotSure, Refused, Rewrite
+from pinprof.fix.transfers import copies_of, non_blocking
+from pinprof.fix.work import Work
+from pinprof.rules.rule import Finding, FoundSite
+from pinprof.trace.lines import Place
+from pinprof.trace.made import MadeLoader
+
+SAFE_COPIES = (
+    "The host has memory for the pinned batches, which cannot be swapped. No code outside of the source shown writes "
+    "to a batch on the host while it is copied."
+)
+
+
+def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
+    """Mend copies of batches: the DataLoader pins them, and the host does not wait for them."""
+    rewrites: list[Rewrite] = []
+    mended: list[FoundSite] = []
+    for site in finding.sites:
+        place = site.evidence.place
+        if not work.chosen.has(place):
+            continue
+        try:
+            copied = copies_of(work.files.at(place), place, work.told)
+            loaders = {one.loader.place: one.loader for one in copied}.values()
+            new = [each for loader in loaders for each in _pinned(loader, place, work)]
+            new += [each for one in copied if (each := non_blocking(one))]
+        except NotSure as reason:
+            yield Refused(finding.rule, place, str(reason))
+            continue
+        if not new:
+            yield Refused(finding.rule, place, "the source has pin_memory=True and non_blocking=True already")
+            continue
+        rewrites += new
+        mended.append(site)
+    if not mended and finding.rule.id == "PIN104":
+        yield from _only_pinned(finding, work)
+    elif rewrites:
+        what = ", ".join(dict.fromkeys(each.what for each in rewrites))
+        yield mend_of(finding, what, rewrites, mended, "equal", SAFE_COPIES)
+
+
+def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:
+    """Return the rewrites that let a DataLoader pin; none if it does. Raises NotSure."""
+    copies = work.told.copies_at(place)
+    if loader.pin_memory:
+        if copies is None or not copies.pinned:
+            raise NotSure("the DataLoader pins, but the memory copied here is not pinned: PIN105 says why")
+        if (loader.own_collate or loader.batch_size is None) and not loader.num_workers:
+            raise NotSure("the batches are made by the program's own code, which may yield the same memory again")
+        return []
+    return _pinning(loader, work)
+
+
+def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
+    """Return the rewrites that make a DataLoader pin; none if it does. Raises NotSure."""
+    if loader.pin_memory:
+        return []
+    check_pinnable(loader)
+    return with_options(work.files, loader, {"pin_memory": "True"})
+
+
+def _only_pinned(finding: Finding, work: Work) -> Iterator[Outcome]:
+    """Mend the DataLoaders of pageable batches alone, where their copies cannot be made non-blocking for certain."""
+    rewrites, refused = at_each(finding, work.told.drawn, lambda loader: _pinning(loader, work))
+    yield from refused
+    if rewrites:
+        yield mend_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, part=True)
+
+
+def workers(finding: Finding, work: Work) -> Iterator[Outcome]:
+    """Mend DataLoaders that are too slow: more workers, which persist."""
+    made = work.told.made
+    if made is None or not made.drawn:
+        yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
+        return
+    rewrites, refused = at_each(finding, made.drawn, lambda loader: _with_workers(loader, work))
+    yield from refused
+    if rewrites:
+        what = ", ".join(dict.fromkeys(each.what for each in rewrites))
+        yield mend_of(finding, what, rewrites, finding.sites, "different", finding.rule.safe_if, part=True)
+
+
+def _with_workers(loader: MadeLoader, work: Work) -> list[Rewrite]:
+    cpus = work.told.made.cpus if work.told.made else None
+    return with_options(work.files, loader, more_workers(loader, cpus, work.told.processes))

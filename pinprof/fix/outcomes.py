@@ -1,0 +1,91 @@
+"""What becomes of a finding: a change at one or more of its places, or the reason why there is none."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from pinprof.fix.rewrite import Mend, NotSure, Numbers, Refused, Rewrite
+from pinprof.fix.source import SourceFile
+from pinprof.fix.work import Work
+from pinprof.rules.rule import Finding, FoundSite, Saving
+from pinprof.trace.lines import Place, Placed
+
+MadeT = TypeVar("MadeT", bound=Placed)
+
+Outcome: TypeAlias = Mend | Refused
+OfFinding: TypeAlias = "Callable[[Finding, Work], Iterator[Outcome]]"
+OfPlace: TypeAlias = "Callable[[SourceFile, Place, Work], tuple[list[Rewrite], bool]]"
+"""Returns the rewrites for a place, and whether they do only a part of what the finding asks for."""
+
+NOT_RECORDED = "the trace does not show where it was made; record the program with pinprof run"
+
+
+def each_place(rewrite: OfPlace, what: str, numbers: Numbers, safe_if: str) -> OfFinding:
+    """Return what mends each place of a finding by itself, in one change."""
+
+    def mend(finding: Finding, work: Work) -> Iterator[Outcome]:
+        rewrites: list[Rewrite] = []
+        mended: list[FoundSite] = []
+        part = False
+        for site in finding.sites:
+            place = site.evidence.place
+            if not work.chosen.has(place):
+                continue
+            try:
+                new, partly = rewrite(work.files.at(place), place, work)
+            except NotSure as reason:
+                yield Refused(finding.rule, place, str(reason))
+                continue
+            rewrites += new
+            mended.append(site)
+            part = part or partly
+        if rewrites:
+            yield mend_of(finding, what, rewrites, mended, numbers, safe_if, part=part)
+
+    return mend
+
+
+def mend_of(
+    finding: Finding,
+    what: str,
+    rewrites: Sequence[Rewrite],
+    mended: Sequence[FoundSite],
+    numbers: Numbers,
+    safe_if: str,
+    *,
+    part: bool = False,
+) -> Mend:
+    """Return the change for a finding at some of its places, with what the replay says that it saves."""
+    saving = _saving(finding, mended) if not part else None
+    places = [*(site.evidence.place for site in mended), *(Place(each.file, each.line) for each in rewrites)]
+    known = tuple(place for place in dict.fromkeys(places) if place.line is not None)
+    return Mend(finding.rule, what, tuple(rewrites), numbers, safe_if, known, saving, part or saving is None)
+
+
+def _saving(finding: Finding, mended: Sequence[FoundSite]) -> Saving | None:
+    """Return what mending these of the places of a finding saves, where a replay tells."""
+    if len(mended) == len(finding.sites):
+        return finding.saving
+    return mended[0].saving if len(mended) == 1 else None
+
+
+def at_each(
+    finding: Finding, made: Iterable[MadeT], change: Callable[[MadeT], list[Rewrite]]
+) -> tuple[list[Rewrite], list[Refused]]:
+    """Return the rewrites of what the program makes, and which of it stays as it is, with the reason."""
+    rewrites: list[Rewrite] = []
+    refused: list[Refused] = []
+    for thing in made:
+        reasons: list[str] = []
+        rewrites += tried(partial(change, thing), reasons)
+        refused += [Refused(finding.rule, thing.place, reason) for reason in reasons]
+    return rewrites, refused
+
+
+def tried(change: Callable[[], list[Rewrite]], reasons: list[str]) -> list[Rewrite]:
+    """Return the rewrites of a change; none where it is not certain, and the reason goes to `reasons`."""
+    try:
+        return change()
+    except NotSure as reason:
+        reasons.append(str(reason))
+        return []
