@@ -46,10 +46,11 @@ class Said(Told):
     def __init__(self, made: Made, copies: Mapping[Place, CopiesAt], **told: Any) -> None:
         self.made = made
         self._said = copies
-        self._told = {"torch_version": (2, 11), "has_scaler": False, "often": False, "allocating": ()} | told
+        self._told = {"torch_version": (2, 11), "has_scaler": False, "often": False, "gpus": 1, "allocating": ()} | told
 
     torch_version = property(lambda self: self._told["torch_version"])
     has_scaler = property(lambda self: self._told["has_scaler"])
+    gpus = property(lambda self: self._told["gpus"])
     allocating = property(lambda self: self._told["allocating"])
     processes = property(lambda _: 1)
 

@@ -3,9 +3,9 @@
 import libcst as cst
 
 from pinprof.fix.names import check_is_not_shown, check_waits_are_not_needed, is_remainder, is_seldom, uses_of
-from pinprof.fix.rewrite import NotSure, Rewrite, atom, call_of, walk
+from pinprof.fix.reads import check_is_tensor, read_at
+from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of, walk
 from pinprof.fix.source import SourceFile
-from pinprof.fix.sums import check_is_tensor, read_at
 
 PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
 """Methods and functions of torch that only look."""
@@ -17,8 +17,8 @@ COUNTED = (
 """What conditions on a number of steps are made of."""
 
 
-def read_where_used(source: SourceFile, line: int) -> list[Rewrite]:
-    """Return the rewrites that let a number be read where it is used: `x = loss.item()`. Raises NotSure."""
+def read_where_used(source: SourceFile, line: int) -> Change:
+    """Return the change that lets a number be read where it is used: `x = loss.item()`. Raises NotSure."""
     read = read_at(source, line)
     small = source.statement(read.node).body[0]
     if not (isinstance(small, cst.Assign) and len(small.targets) == 1 and small.value is read.node):
@@ -45,10 +45,9 @@ def read_where_used(source: SourceFile, line: int) -> list[Rewrite]:
             raise NotSure(f"{name.value} is used before it is set, in line {source.line(node)}")
     check_waits_are_not_needed(source, loop)
     kept = call_of("X.detach().clone()", X=atom(read.tensor))
-    function = read.node.func.value if isinstance(read.node.func, cst.Name) else None
-    text = f"{function}(X)" if function else "X.item()"
+    text = "X.item()" if read.function == "item" else f"{read.function}(X)"
     remade = [source.rewrite(node, "read here", lambda each: call_of(text, X=_name(each))) for node in uses.read]
-    return [source.anew(read.node, "stays on the GPU", kept), *remade]
+    return Change([source.anew(read.node, "stays on the GPU", kept), *remade])
 
 
 def cheap_first(source: SourceFile, line: int) -> list[Rewrite]:

@@ -36,9 +36,18 @@ def uses_of(source: SourceFile, at: cst.Name) -> Uses:
     for own in _own(source, scope, name):
         _sort(source, own, name, found)
     for node in walk(scope.body if isinstance(scope, cst.FunctionDef) else scope):
-        if isinstance(node, cst.Name) and node.value in LOOK_INSIDE and isinstance(source.parent(node), cst.Call):
-            raise NotSure(f"{node.value}() may look at {name}")
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _looks_inside(node, node.func, scope):
+            raise NotSure(f"{node.func.value}() may look at {name}")
     return found
+
+
+def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:
+    """Return whether a call may look at the variables of a scope: `vars(args)` looks at an object alone."""
+    if function.value == "vars" and call.args:
+        return False
+    if function.value == "globals" and not isinstance(scope, cst.Module):
+        return False
+    return function.value in LOOK_INSIDE
 
 
 def _own(source: SourceFile, scope: cst.CSTNode, name: str) -> Iterator[cst.Name]:
@@ -123,6 +132,33 @@ def _is_target(source: SourceFile, node: cst.Name) -> bool:
             return False
         inner = each
     return False
+
+
+def check_is_builtin(source: SourceFile, name: str) -> None:
+    """Raise NotSure where a file gives a name of Python's own another meaning: `float`, `len`."""
+    for node in walk(source.module):
+        is_alias = isinstance(node, cst.ImportAlias) and name in {node.evaluated_alias, node.evaluated_name}
+        is_definition = isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Param) and node.name.value == name
+        is_bound = isinstance(node, cst.Name) and node.value == name and _is_bound(source, node)
+        if is_alias or is_definition or is_bound:
+            raise NotSure(f"the program has a {name} of its own, in line {source.line(node)}")
+
+
+def _is_bound(source: SourceFile, node: cst.Name) -> bool:
+    parent = source.parent(node)
+    if isinstance(parent, cst.Element | cst.AssignTarget | cst.AnnAssign | cst.For | cst.NamedExpr):
+        return _is_target(source, node) or bound_to(source, node) is not None or isinstance(parent, cst.AssignTarget)
+    return False
+
+
+def comes_after(source: SourceFile, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+    """Return whether a node is in a statement that follows another one in the same block: never before it."""
+    block = source.parent(statement)
+    if not isinstance(block, cst.IndentedBlock | cst.Module):
+        return False
+    place = next(number for number, each in enumerate(block.body) if each is statement)
+    later = block.body[place + 1 :]
+    return any(each is outer for outer in (node, *source.around(node)) for each in later)
 
 
 def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:

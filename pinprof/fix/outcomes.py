@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from pinprof.fix.rewrite import Mend, NotSure, Numbers, Refused, Rewrite
+from pinprof.fix.rewrite import Change, Mend, NotSure, Numbers, Refused, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.work import Work
 from pinprof.rules.rule import Finding, FoundSite, Saving
@@ -14,33 +14,31 @@ MadeT = TypeVar("MadeT", bound=Placed)
 
 Outcome: TypeAlias = Mend | Refused
 OfFinding: TypeAlias = "Callable[[Finding, Work], Iterator[Outcome]]"
-OfPlace: TypeAlias = "Callable[[SourceFile, Place, Work], tuple[list[Rewrite], bool]]"
-"""Returns the rewrites for a place, and whether they do only a part of what the finding asks for."""
+OfPlace: TypeAlias = "Callable[[SourceFile, Place, Work], Change]"
 
 NOT_RECORDED = "the trace does not show where it was made; record the program with pinprof run"
 
 
-def each_place(rewrite: OfPlace, what: str, numbers: Numbers, safe_if: str) -> OfFinding:
+def each_place(change: OfPlace, what: str, safe_if: str) -> OfFinding:
     """Return what mends each place of a finding by itself, in one change."""
 
     def mend(finding: Finding, work: Work) -> Iterator[Outcome]:
-        rewrites: list[Rewrite] = []
+        changes: list[Change] = []
         mended: list[FoundSite] = []
-        part = False
         for site in finding.sites:
             place = site.evidence.place
             if not work.chosen.has(place):
                 continue
             try:
-                new, partly = rewrite(work.files.at(place), place, work)
+                changes.append(change(work.files.at(place), place, work))
             except NotSure as reason:
                 yield Refused(finding.rule, place, str(reason))
                 continue
-            rewrites += new
             mended.append(site)
-            part = part or partly
-        if rewrites:
-            yield mend_of(finding, what, rewrites, mended, numbers, safe_if, part=part)
+        if changes:
+            rewrites = [rewrite for each in changes for rewrite in each.rewrites]
+            numbers: Numbers = "rounding" if any(each.numbers == "rounding" for each in changes) else "equal"
+            yield mend_of(finding, what, rewrites, mended, numbers, safe_if, part=any(each.part for each in changes))
 
     return mend
 

@@ -81,10 +81,10 @@ SAFE_CONSTANT = "No code outside of the source shown writes to the constant."
 
 OF_RULE: dict[str, OfFinding] = {
     **dict.fromkeys(("PIN101", "PIN102", "PIN104", "PIN105"), copies),
-    "PIN201": each_place(numbers_read, "the number stays on the GPU until it is used", "equal", SAFE_SUM),
-    "PIN202": each_place(decisions, "the cheap condition comes first", "equal", "Both conditions only look."),
-    "PIN209": each_place(constants, "no step copies the constant", "equal", SAFE_CONSTANT),
-    "PIN210": each_place(synchronized, "one of two waits in a row is left", "equal", "They wait for one device."),
+    "PIN201": each_place(numbers_read, "the number stays on the GPU until it is used", SAFE_SUM),
+    "PIN202": each_place(decisions, "the cheap condition comes first", "Both conditions only look."),
+    "PIN209": each_place(constants, "no step copies the constant", SAFE_CONSTANT),
+    "PIN210": each_place(synchronized, "one of two waits in a row is left", "They wait for one device."),
     "PIN303": allocations,
     "PIN401": workers,
     "PIN402": workers,

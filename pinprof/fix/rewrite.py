@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import libcst as cst
 
@@ -34,6 +34,15 @@ class Rewrite:
     """Gets the node with all changes within it."""
     whole: bool = False
     """Whether it looks at nothing within the node, so that no other change may be there."""
+
+
+class Change(NamedTuple):
+    """What is done at one place."""
+
+    rewrites: list[Rewrite]
+    part: bool = False
+    """Whether it does less than the finding asks for."""
+    numbers: Numbers = "equal"
 
 
 @dataclass(frozen=True)
@@ -80,9 +89,22 @@ class _Apply(cst.CSTTransformer):
     def on_leave(self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT) -> NewNode:  # type: ignore[override]
         made: NewNode = updated_node
         for rewrite in self._of.get(id(original_node), ()):
-            assert isinstance(made, cst.CSTNode)
-            made = rewrite.remake(made)
+            made = _again(made, rewrite) if isinstance(made, cst.FlattenSentinel) else _once(made, rewrite)
         return made
+
+
+def _once(made: NewNode, rewrite: Rewrite) -> NewNode:
+    assert isinstance(made, cst.CSTNode)
+    return rewrite.remake(made)
+
+
+def _again(made: "cst.FlattenSentinel[cst.BaseStatement]", rewrite: Rewrite) -> NewNode:
+    """Return what a rewrite makes of a node that has got statements beside it already."""
+    parts: list[cst.BaseStatement] = []
+    for each in made.nodes:
+        new = rewrite.remake(each) if type(each) is type(rewrite.node) else each
+        parts += new.nodes if isinstance(new, cst.FlattenSentinel) else [cast("cst.BaseStatement", new)]
+    return cst.FlattenSentinel(parts)
 
 
 def rewritten(module: cst.Module, rewrites: Iterable[Rewrite]) -> cst.Module:

@@ -132,6 +132,10 @@ class SourceFile:
         """Return the text of a node."""
         return self.module.code_for_node(node).strip()
 
+    def names_in(self, node: cst.CSTNode) -> list[str]:
+        """Return the names within an expression, those of attributes too."""
+        return [each.value for each in walk(node) if isinstance(each, cst.Name)]
+
     def function_fits(self, function: str, line: int) -> bool:
         """Return whether a line is in a function of this name, or in the module itself."""
         if function.startswith("<"):

@@ -6,8 +6,10 @@ from functools import partial
 from pinprof.fix.constants import made_once_or_there
 from pinprof.fix.files import RECORD_IT
 from pinprof.fix.later import cheap_first, read_where_used
+from pinprof.fix.lists import kept_in_list
 from pinprof.fix.outcomes import Outcome, mend_of, tried
-from pinprof.fix.rewrite import NotSure, Refused, Rewrite
+from pinprof.fix.reads import why_it_waits
+from pinprof.fix.rewrite import Change, NotSure, Refused, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.statements import without_empty_cache, without_second_wait
 from pinprof.fix.sums import kept_on_gpu
@@ -18,42 +20,48 @@ from pinprof.trace.lines import Place
 SAFE_CACHE = "No other process needs the GPU memory that torch keeps for the next step."
 
 
-def numbers_read(source: SourceFile, place: Place, work: Work) -> tuple[list[Rewrite], bool]:
-    """Return the rewrites for a number that the host reads: a sum, a variable, or a condition."""
+def numbers_read(source: SourceFile, place: Place, work: Work) -> Change:
+    """Return the change for a number that the host reads: in a sum, a list, a variable, or a condition."""
     line = place.line or 0
     reasons: list[str] = []
-    for keep in (kept_on_gpu, read_where_used, cheap_first):
+    for keep in (kept_on_gpu, kept_in_list, read_where_used, first_cheap):
         try:
-            found = keep(source, line)
+            change = keep(source, line)
         except NotSure as reason:
             reasons.append(str(reason))
             continue
-        rewrites, still = found if isinstance(found, tuple) else (found, False)
-        return rewrites, still and work.told.waits_in_a_loop(place)
-    raise NotSure(_most_telling(reasons))
+        if keep is kept_on_gpu and work.told.gpus > 1:
+            raise NotSure("the process uses several GPUs, and a sum must stay on one")
+        return change._replace(part=change.part and work.told.waits_in_a_loop(place))
+    raise NotSure(_most_telling(reasons) or why_it_waits(source, line))
 
 
-OTHER_FORM = ("the number does not go", "the number goes neither", "a decision in each step")
+OTHER_FORM = ("the number does not go", "the number goes", "a decision in each step", "it is in the head")
 """How reasons begin that say that the line is not of the form which a change is for."""
 
 
-def _most_telling(reasons: Sequence[str]) -> str:
-    return next((reason for reason in reasons if not reason.startswith(OTHER_FORM)), reasons[1])
+def _most_telling(reasons: Sequence[str]) -> str | None:
+    return next((reason for reason in reasons if not reason.startswith(OTHER_FORM)), None)
 
 
-def decisions(source: SourceFile, place: Place, _work: Work) -> tuple[list[Rewrite], bool]:
+def first_cheap(source: SourceFile, line: int) -> Change:
+    """Return the change of a condition, where its cheap part can come first. Raises NotSure."""
+    return Change(cheap_first(source, line))
+
+
+def decisions(source: SourceFile, place: Place, _work: Work) -> Change:
     """Return the rewrite of a decision that each step makes, where a cheap condition can come first."""
-    return cheap_first(source, place.line or 0), False
+    return first_cheap(source, place.line or 0)
 
 
-def constants(source: SourceFile, place: Place, _work: Work) -> tuple[list[Rewrite], bool]:
+def constants(source: SourceFile, place: Place, _work: Work) -> Change:
     """Return the rewrites for a constant that each step makes."""
-    return made_once_or_there(source, place.line or 0), False
+    return Change(made_once_or_there(source, place.line or 0))
 
 
-def synchronized(source: SourceFile, place: Place, _work: Work) -> tuple[list[Rewrite], bool]:
+def synchronized(source: SourceFile, place: Place, _work: Work) -> Change:
     """Return the rewrite for a synchronization; another one may still wait there."""
-    return without_second_wait(source, place.line or 0), True
+    return Change(without_second_wait(source, place.line or 0), part=True)
 
 
 def allocations(finding: Finding, work: Work) -> Iterator[Outcome]:

@@ -1,31 +1,31 @@
 """Sums of numbers of the GPU that are read in each step, and used every so many: they stay on the GPU."""
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import libcst as cst
 
-from pinprof.fix.names import Uses, check_is_not_shown, check_waits_are_not_needed, is_seldom, uses_of
-from pinprof.fix.rewrite import NotSure, Rewrite, atom, call_of, walk
+from pinprof.fix.kinds import is_count, is_host_number, is_real
+from pinprof.fix.names import (
+    Uses,
+    check_is_not_shown,
+    check_waits_are_not_needed,
+    comes_after,
+    is_seldom,
+    uses_of,
+)
+from pinprof.fix.reads import Read, check_is_tensor, read_at
+from pinprof.fix.rewrite import Change, NotSure, atom, call_of
 from pinprof.fix.source import Loop, SourceFile
 
 Kind: TypeAlias = Literal["float", "int"]
-COMPARING = {"eq", "ne", "gt", "lt", "ge", "le"}
-OF_MANY = {"sum"}
-REAL = {"mean", "norm", "std", "var"}
 APART: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
     cst.DivideAssign: cst.Divide,
     cst.MultiplyAssign: cst.Multiply,
 }
 """What is done to a sum after its loop."""
-LOSSES = "torch.nn.functional."
-"""What is called there for a loss returns real numbers."""
-
-
-class Read(NamedTuple):
-    """An expression that reads a number of the GPU: `x.item()` or `float(x)`."""
-
-    node: cst.Call
-    tensor: cst.BaseExpression
+REAL_FORMATS = "eEfFgG%"
+"""How formats end that show 0 and 0.0 alike."""
 
 
 class _Sum(NamedTuple):
@@ -36,27 +36,8 @@ class _Sum(NamedTuple):
     """The statement that adds."""
 
 
-def read_at(source: SourceFile, line: int) -> Read:
-    """Return the only expression on a line that reads a number. Raises NotSure if there are several, or none."""
-    found = [read for call in source.calls(line) if (read := _as_read(call))]
-    if len(found) != 1:
-        raise NotSure(source.names(len(found), ".item() or float()"))
-    return found[0]
-
-
-def _as_read(call: cst.Call) -> Read | None:
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
-        return Read(call, call.func.value)
-    is_number = isinstance(call.func, cst.Name) and call.func.value in {"float", "int"}
-    if is_number and len(call.args) == 1 and not call.args[0].keyword and not call.args[0].star:
-        if isinstance(call.args[0].value, cst.Call) and _as_read(call.args[0].value):
-            return None  # float(x.item()): the inner one reads
-        return Read(call, call.args[0].value)
-    return None
-
-
-def kept_on_gpu(source: SourceFile, line: int) -> tuple[list[Rewrite], bool]:
-    """Return the rewrites that keep a sum on the GPU, and whether each step still waits. Raises NotSure."""
+def kept_on_gpu(source: SourceFile, line: int) -> Change:
+    """Return the change that keeps a sum on the GPU; a part, if each step still waits elsewhere. Raises NotSure."""
     read = read_at(source, line)
     added = _sum(source, read.node)
     loop = source.loop(added.node)
@@ -67,25 +48,31 @@ def kept_on_gpu(source: SourceFile, line: int) -> tuple[list[Rewrite], bool]:
     uses = uses_of(source, added.total)
     _check_sum(source, uses, added, loop)
     check_waits_are_not_needed(source, loop)
-    kind = _kind(source, read, added)
-    changed = [each for each in uses.changed if each is not added.node]
-    if kind == "int" and any(isinstance(each.operator, cst.DivideAssign) for each in changed):
-        raise NotSure(f"{added.total.value} is a whole number, and a share of one later")
+    kind = _kind(source, read, added, uses)
     if kind == "float" and "mps" in source.text:
         raise NotSure("the program may run on Apple's GPUs, which have no float64 to sum in")
-    new = _on_gpu(read, kind)
-    rewrites = [source.anew(read.node, "stays on the GPU", new)]
-    for node in uses.read:
-        if source.is_within(node, added.node):
-            continue  # `total = total + ...`
+    apart = [each for each in uses.changed if each is not added.node]
+    if kind == "int":
+        _check_shares(source, added, apart, uses)
+    rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
+    waiting = [node for node in uses.read if _waits(source, node, added, apart)]
+    for node in waiting:
         _check_read(source, node, kind, uses)
         rewrites.append(source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=_plain(each))))
-    rewrites += [source.rewrite(each, "read here", lambda node: _apart(node, kind)) for each in changed]
+    rewrites += [source.rewrite(each, "read here", lambda node: _apart(node, kind)) for each in apart]
     outer = source.loop(loop)
     still = outer is not None and any(
-        source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in uses.read
+        source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in [*waiting, *apart]
     )
-    return rewrites, still
+    return Change(rewrites, still, "rounding" if _is_divided(added.value) else "equal")
+
+
+def _waits(source: SourceFile, node: cst.Name, added: _Sum, apart: Sequence[cst.AugAssign]) -> bool:
+    """Return whether a sum may be on the GPU where it is read: not behind `total /= n`, which makes it a number."""
+    if source.is_within(node, added.node):
+        return False  # `total = total + ...`
+    lines = [source.statement(each) for each in apart]
+    return not any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
 
 
 def _sum(source: SourceFile, read: cst.Call) -> _Sum:
@@ -113,7 +100,7 @@ def _check_sum(source: SourceFile, uses: Uses, added: _Sum, loop: Loop) -> None:
         if not is_seldom(source, statement, loop):
             raise NotSure(f"{name} is also changed in line {source.line(statement)}")
         source.statement(statement)
-        if type(statement.operator) not in APART or not _is_host_number(source, statement.value):
+        if type(statement.operator) not in APART or not is_host_number(source, statement.value):
             raise NotSure(f"{name} is changed in line {source.line(statement)} by what may be a tensor")
     for node in uses.read:
         parent = source.parent(node)
@@ -136,99 +123,40 @@ def _check_starts(source: SourceFile, uses: Uses, added: _Sum, loop: Loop) -> No
         raise NotSure(f"{name} does not begin at 0 before the loop, in the same function")
 
 
-def _kind(source: SourceFile, read: Read, added: _Sum) -> Kind:
+def _kind(source: SourceFile, read: Read, added: _Sum, uses: Uses) -> Kind:
     """Return what the sum is of, as Python has it. Raises NotSure where the source does not show it."""
-    times = _factor(source, read, added.value)
+    _check_factor(source, read, added.value)
     tensor = check_is_tensor(source, read)
-    is_count = not _is_real(source, tensor, read.node)
-    if is_count and not _is_count(tensor):
+    is_whole = not is_real(source, tensor, read.node)
+    if is_whole and not is_count(source, tensor):
         raise NotSure(f"the source does not show whether {source.code(tensor)} is a whole number")
-    function = read.node.func.value if isinstance(read.node.func, cst.Name) else "item"
-    if function == "int" and not is_count:
+    if read.function == "int" and not is_whole:
         raise NotSure("int() cuts the number off")
-    return "int" if is_count and times != "divided" and function != "float" else "float"
+    if not is_whole or _is_divided(added.value) or read.function == "float":
+        return "float"
+    starts = {isinstance(value, cst.Float) for _, value in uses.set if _is_literal(value)}
+    if len(starts) > 1:
+        raise NotSure(f"{added.total.value} begins at 0 and at 0.0")
+    return "float" if True in starts else "int"
 
 
-def check_is_tensor(source: SourceFile, read: Read) -> cst.BaseExpression:
-    """Return what is read. Raises NotSure where it may be no tensor of the GPU."""
-    for node in walk(read.tensor):
-        if isinstance(node, cst.Attribute) and node.attr.value in {"cpu", "numpy", "tolist", "item"}:
-            raise NotSure(f"{source.code(read.tensor)} is on the host before it is read")
-        if isinstance(node, cst.Subscript | cst.Await | cst.NamedExpr | cst.IfExp | cst.BooleanOperation):
-            raise NotSure(f"{source.code(read.tensor)} may be no tensor")
-    return read.tensor
+def _is_divided(value: cst.BaseExpression) -> bool:
+    """Return whether a number is divided: on a GPU torch multiplies by the reciprocal, which rounds otherwise."""
+    return isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Divide)
 
 
-def _factor(source: SourceFile, read: Read, value: cst.BaseExpression) -> str:
-    """Return whether what is added is the number "alone", "times" a number of the host, or "divided" by one."""
+def _check_factor(source: SourceFile, read: Read, value: cst.BaseExpression) -> None:
+    """Raise NotSure unless what is added is the number, alone, or times or divided by a number of the host."""
     if value is read.node:
-        return "alone"
+        return
     if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply | cst.Divide):
         times = isinstance(value.operator, cst.Multiply)
         other = value.right if value.left is read.node else value.left if times and value.right is read.node else None
-        if other is not None and _is_host_number(source, other):
-            return "times" if times else "divided"
+        if other is not None and is_host_number(source, other):
+            return
         if other is not None:
             raise NotSure(f"{source.code(other)} may not be a number on the host")
     raise NotSure("what is added to the sum is more than the number, or that times another one")
-
-
-def _is_host_number(source: SourceFile, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a number of the host for certain: a whole one, a length, a size."""
-    if isinstance(node, cst.Call):
-        function = node.func
-        if isinstance(function, cst.Attribute):
-            return function.attr.value in {"numel", "nelement"} or (
-                function.attr.value == "size" and len(node.args) == 1
-            )
-        return isinstance(function, cst.Name) and function.value == "len"
-    if isinstance(node, cst.Subscript):
-        return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
-    return isinstance(node, cst.Integer) or (isinstance(node, cst.Name) and _counts(source, node))
-
-
-def _counts(source: SourceFile, node: cst.Name) -> bool:
-    """Return whether a variable only ever has such numbers."""
-    try:
-        uses = uses_of(source, node)
-    except NotSure:
-        return False
-    values = [value for _, value in uses.set] + [each.value for each in uses.changed]
-    return bool(uses.set) and all(not isinstance(each, cst.Name) and _is_host_number(source, each) for each in values)
-
-
-def _is_count(tensor: cst.BaseExpression) -> bool:
-    """Return whether a tensor is a sum of comparisons: `(a == b).sum()`, `a.eq(b).sum()`."""
-    if not (isinstance(tensor, cst.Call) and isinstance(tensor.func, cst.Attribute)):
-        return False
-    if tensor.func.attr.value not in OF_MANY or tensor.args:
-        return False
-    of = tensor.func.value
-    if isinstance(of, cst.Comparison):
-        return True
-    return isinstance(of, cst.Call) and isinstance(of.func, cst.Attribute) and of.func.attr.value in COMPARING
-
-
-def _is_real(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) -> bool:
-    """Return whether a tensor is of real numbers: a mean, a loss of torch, or what gradients are taken of."""
-    if isinstance(tensor, cst.Call):
-        named = source.qualified(tensor.func) or ""
-        if named.startswith(LOSSES) and ("loss" in named or named.endswith("entropy")):
-            return True
-        return isinstance(tensor.func, cst.Attribute) and tensor.func.attr.value in REAL
-    return isinstance(tensor, cst.Name) and any(
-        isinstance(node, cst.Call) and _is_backward_of(node, tensor.value) for node in walk(source.scope(at))
-    )
-
-
-def _is_backward_of(call: cst.Call, name: str) -> bool:
-    """Return whether a call is `name.backward()` or `scaler.scale(name).backward()`."""
-    if not (isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward"):
-        return False
-    of = call.func.value
-    if isinstance(of, cst.Call) and isinstance(of.func, cst.Attribute) and of.func.attr.value == "scale" and of.args:
-        of = of.args[0].value
-    return isinstance(of, cst.Name) and of.value == name
 
 
 def _on_gpu(read: Read, kind: Kind) -> cst.BaseExpression:
@@ -236,6 +164,25 @@ def _on_gpu(read: Read, kind: Kind) -> cst.BaseExpression:
     text = "X.detach().double()" if kind == "float" else "X"  # a count has no gradients
     made = call_of(text, X=atom(read.tensor))
     return made.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
+
+
+def _check_shares(source: SourceFile, added: _Sum, apart: Sequence[cst.AugAssign], uses: Uses) -> None:
+    """Raise NotSure unless a count that becomes a share begins anew before more is added to it, or is read as one."""
+    starts = [source.statement(node) for node, value in uses.set if _is_literal(value)]
+    for each in apart:
+        line = source.statement(each)
+        between = [
+            start
+            for start in starts
+            if source.parent(start) is source.parent(line)
+            and comes_after(source, line, start)
+            and comes_after(source, added.node, start)
+            and not comes_after(source, added.node, line)
+        ]
+        reads = [node for node in uses.read if not source.is_within(node, added.node)]
+        is_sure = between and all(comes_after(source, node, between[-1]) for node in reads)
+        if isinstance(each.operator, cst.DivideAssign) and not is_sure:
+            raise NotSure(f"{added.total.value} is a whole number, and a share of one later")
 
 
 def _check_read(source: SourceFile, node: cst.Name, kind: Kind, uses: Uses) -> None:
@@ -246,7 +193,9 @@ def _check_read(source: SourceFile, node: cst.Name, kind: Kind, uses: Uses) -> N
     if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, cst.Divide) and parent.left is node:
         return
     if isinstance(parent, cst.FormattedStringExpression) and parent.format_spec:
-        return
+        last = parent.format_spec[-1]
+        if isinstance(last, cst.FormattedStringText) and last.value[-1] in REAL_FORMATS:
+            return
     raise NotSure(
         f"{node.value} begins at the whole number 0, and line {source.line(node)} would show 0.0 if nothing was added"
     )

@@ -39,6 +39,11 @@ class Told:
         return self.analysis.trace.info.world_size or 1
 
     @property
+    def gpus(self) -> int:
+        """How many GPUs the process uses."""
+        return len(self.analysis.profile.gpus)
+
+    @property
     def allocating(self) -> tuple[Place, ...]:
         """The places at which memory of the GPU was allocated or freed."""
         sites = self.analysis.details.syncs.sites

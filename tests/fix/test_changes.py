@@ -112,7 +112,7 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         summing("total += float(F.mse_loss(model(x), y))  #? PIN201", "total /= len(loader)\n    return total"),
         summing(
             "total += F.mse_loss(model(x), y).detach().double()",
-            "total = float(total) / len(loader)\n    return float(total)",
+            "total = float(total) / len(loader)\n    return total",
         ),
         {},
     ),
@@ -124,6 +124,69 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "a count": (
         summing("total += (model(x).argmax(1) == y).sum().item()  #? PIN201", start="total, seen = 0, 0"),
         summing("total += (model(x).argmax(1) == y).sum()", "return int(total)", "total, seen = 0, 0"),
+        {},
+    ),
+    "a count that becomes a share": (
+        summing("total += x.eq(y).sum().item()  #? PIN201", "total /= len(loader)\n    return total", "total = 0"),
+        summing("total += x.eq(y).sum()", "total = int(total) / len(loader)\n    return total", "total = 0"),
+        {},
+    ),
+    "a count that begins at 0.0": (
+        summing("total += torch.sum(x == y).item()  #? PIN201"),
+        summing("total += torch.sum(x == y).detach().double()", "return float(total)"),
+        {},
+    ),
+    "0 that is divided before it is shown": (
+        summing(LOSS + "total += loss.item()  #? PIN201", "total /= len(loader)\n    print(total)", "total = 0"),
+        summing(
+            LOSS + "total += loss.detach().double()",
+            "total = float(total) / len(loader)\n    print(total)",
+            "total = 0",
+        ),
+        {},
+    ),
+    "a sum of what a criterion returns": (
+        "from torch import nn\ncriterion = nn.CrossEntropyLoss().cuda()\n"
+        + summing("out = criterion(model(x), y)\ntotal += out.detach().cpu().item()  #? PIN201"),
+        "from torch import nn\ncriterion = nn.CrossEntropyLoss().cuda()\n"
+        + summing("out = criterion(model(x), y)\ntotal += out.detach().double()", "return float(total)"),
+        {},
+    ),
+    "beside a look at the options": (
+        summing(LOSS + "total += loss.item()  #? PIN201", "print(vars(args))\n    return total"),
+        summing(LOSS + "total += loss.detach().double()", "print(vars(args))\n    return float(total)"),
+        {},
+    ),
+    "a list that is used behind its loop": (
+        summing(LOSS + "losses.append(loss.item())  #? PIN201", "return sum(losses) / len(losses)", "losses = []"),
+        summing(
+            LOSS + "losses.append(loss.detach().clone())",
+            "losses = [each.item() for each in losses]\n    return sum(losses) / len(losses)",
+            "losses = []",
+        ),
+        {},
+    ),
+    "two lists of a loop": (
+        summing(
+            LOSS + "losses.append(loss.item())  #? PIN201\nright += [float(x.eq(y).float().mean())]  #? PIN201",
+            "return losses, right",
+            "losses, right = [], []",
+        ),
+        summing(
+            LOSS + "losses.append(loss.detach().clone())\nright += [x.eq(y).float().mean().detach().clone()]",
+            "right = [float(each) for each in right]\n    losses = [each.item() for each in losses]\n"
+            "    return losses, right",
+            "losses, right = [], []",
+        ),
+        {},
+    ),
+    "a list that begins anew": (
+        "import torch\nfor update in range(100):\n    clipped = []\n    for epoch in range(4):\n"
+        "        for x in parts:\n            clipped += [(x > 1).float().mean().item()]  #? PIN201\n"
+        "    print(len(clipped))\n",
+        "import torch\nfor update in range(100):\n    clipped = []\n    for epoch in range(4):\n"
+        "        for x in parts:\n            clipped += [(x > 1).float().mean().detach().clone()]\n"
+        "    clipped = [each.item() for each in clipped]\n    print(len(clipped))\n",
         {},
     ),
     "a number that is used every 10 steps": (
@@ -342,10 +405,113 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "of a number of numpy": (summing("total += loss.cpu().numpy().mean().item()  #? PIN201"), {}, "on the host before"),
     "int() of a loss": (summing(LOSS + "total += int(loss)  #? PIN201"), {}, "cuts the number off"),
     "0 that may be shown": (summing(LOSS + "total += loss.item()  #? PIN201", start="total = 0"), {}, "would show 0.0"),
-    "a share of a count": (
-        summing("total += (x == y).sum().item()  #? PIN201", "total /= len(loader)\n    return total", "total = 0"),
+    "a share to which more is added": (
+        "import torch\ntotal = 0\nfor epoch in range(3):\n    for x, y in loader:\n"
+        "        total += (x == y).sum().item()  #? PIN201\n    total /= len(loader)\n",
         {},
         "a share of one later",
+    ),
+    "a count that is shown before it becomes a share": (
+        "import torch\nfor epoch in range(3):\n    if epoch:\n        print(total)\n    total = 0\n"
+        "    for x, y in loader:\n        total += (x == y).sum().item()  #? PIN201\n    total /= len(loader)\n",
+        {},
+        "a share of one later",
+    ),
+    "0 and 0.0": (
+        summing("total += (x == y).sum().item()  #? PIN201\nif step % 9 == 0:\n    total = 0.0", start="total = 0"),
+        {},
+        "begins at 0 and at 0.0",
+    ),
+    "a format that shows 0 and 0.0": (
+        summing(LOSS + "total += loss.item()  #? PIN201", "print(f'{total:8}')", "total = 0"),
+        {},
+        "would show 0.0",
+    ),
+    "a float of the program's own": (
+        "from mine import number as float\n" + summing(LOSS + "total += float(loss)  #? PIN201"),
+        {},
+        "has a float of its own",
+    ),
+    "len of the program's own": (
+        "def len(x):\n    return x.y\n\n" + summing(LOSS + "total += loss.item() * len(x)  #? PIN201"),
+        {},
+        "len(x) may not be a number",
+    ),
+    "a criterion of the program's own": (
+        "from torch import nn\ncriterion = nn.CrossEntropyLoss()\ncriterion = mine(criterion)\n"
+        + summing("out = criterion(x, y)\ntotal += out.item()  #? PIN201"),
+        {},
+        "whole number",
+    ),
+    "a criterion that is an argument": (
+        "from torch import nn\ncriterion = nn.CrossEntropyLoss()\n"
+        + summing("out = criterion(x, y)\ntotal += out.item()  #? PIN201").replace("loader):", "loader, criterion):"),
+        {},
+        "whole number",
+    ),
+    "no tensor at first": (
+        summing("v = float(found)  #? PIN201\nfound = x.sum()\nif step % 10 == 0:\n    log(v)", start="found = 0"),
+        {},
+        "found may be no tensor",
+    ),
+    "several GPUs": (summing(LOSS + "total += loss.item()  #? PIN201"), {"gpus": 2}, "several GPUs"),
+    # lists
+    "a list used in each step": (
+        summing(LOSS + "losses.append(loss.item())  #? PIN201\nbar.set(losses[-1])", "return losses", "losses = []"),
+        {},
+        "used within its loop, in line 10",
+    ),
+    "a list with more in it": (
+        summing(LOSS + "losses.append(loss.item())  #? PIN201\nlosses.append(1)", "return losses", "losses = []"),
+        {},
+        "used within its loop",
+    ),
+    "a list that an error leaves": (
+        "import torch\nlosses = []\ntry:\n    for x in loader:\n        losses.append(x.item())  #? PIN201\n"
+        "except KeyboardInterrupt:\n    print(losses)\n",
+        {},
+        "does not begin as [] before its loop",
+    ),
+    "a list in the else of its loop": (
+        summing(LOSS + "losses.append(loss.item())  #? PIN201", "else:\n        print(losses)", "losses = []"),
+        {},
+        "used within its loop",
+    ),
+    "a list over all epochs": (
+        "import torch\nlosses = []\nfor epoch in range(9):\n    for x in loader:\n"
+        "        losses.append(x.item())  #? PIN201\nprint(losses)\n",
+        {},
+        "grows over several loops",
+    ),
+    "a list over any number of steps": (
+        "import torch\nlosses = []\nfor step in range(9):\n    losses.append(x.item())  #? PIN201\nprint(losses)\n",
+        {},
+        "any number of steps",
+    ),
+    "a list of a while loop": (
+        "import torch\nlosses = []\nwhile go():\n    losses.append(x.item())  #? PIN201\nprint(losses)\n",
+        {},
+        "nobody knows how much memory",
+    ),
+    "a list with another name": (
+        summing(LOSS + "losses.append(loss.item())  #? PIN201", "return losses", "losses = kept"),
+        {},
+        "something else than an empty list",
+    ),
+    "a list of changed numbers": (
+        summing(LOSS + "losses.append(loss.item() / 3)  #? PIN201", "return losses", "losses = []"),
+        {},
+        "the number goes to losses.append()",
+    ),
+    "a list of an object": (
+        summing(LOSS + "self.losses.append(loss.item())  #? PIN201"),
+        {},
+        "self.losses is not a variable of the function",
+    ),
+    "a list of what may be no tensor": (
+        summing("losses.append(float(what))  #? PIN201", "return losses", "losses = []"),
+        {},
+        "what may be no tensor",
     ),
     "a tensor divides it": (
         summing(LOSS + "total += loss.item()  #? PIN201", "total /= count\n    return total"),
@@ -380,8 +546,9 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "set in several",
     ),
-    "an argument of a call": (summing(LOSS + "meter.update(loss.item(), 3)  #? PIN201"), {}, "variable of its own"),
-    "a list": (summing(LOSS + "losses.append(loss.item())  #? PIN201"), {}, "variable of its own"),
+    "an argument of a call": (summing(LOSS + "meter.update(loss.item(), 3)  #? PIN201"), {}, "update() may need"),
+    "a number that is returned": (summing(LOSS + "return loss.item()  #? PIN201"), {}, "is returned"),
+    "a number that is printed": (summing(LOSS + "print(f'{loss.item()}')  #? PIN201"), {}, "print() in each step"),
     # decisions
     "a decision in each step": (
         summing("if torch.isnan(loss):  #? PIN202\n    break"),
@@ -518,6 +685,15 @@ def test_what_is_not_certain_stays(name: str, tmp_path: Path) -> None:
         assert outcome.code.replace(", pin_memory=True", "") == plain(before).replace(", pin_memory=True", "")
     else:
         assert outcome.is_unchanged
+
+
+def test_a_quotient_on_the_gpu_rounds_otherwise(tmp_path: Path) -> None:
+    """With a divisor of the host, torch multiplies by its reciprocal there."""
+    shares = [
+        mended(tmp_path, summing(LOSS + f"total += loss.item() {each} len(x)  #? PIN201")).patches.patches[0].mend
+        for each in "*/"
+    ]
+    assert [share.numbers for share in shares] == ["equal", "rounding"]
 
 
 NUMBERS = ("workers", "TF32", "TF32 that nobody set", "gradients that are set to zero")

@@ -1,0 +1,122 @@
+"""Lists of numbers of the GPU that are used behind their loop: tensors until then, read when it has ended."""
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from pinprof.fix.kinds import is_real
+from pinprof.fix.names import Uses, check_is_builtin, check_waits_are_not_needed, comes_after, is_seldom, uses_of
+from pinprof.fix.reads import Read, check_is_tensor, read_at
+from pinprof.fix.rewrite import Change, NotSure, atom, call_of
+from pinprof.fix.source import Loop, Scope, SourceFile
+
+ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
+"""What may go through many more steps than an epoch has: each keeps memory of the GPU."""
+
+
+def kept_in_list(source: SourceFile, line: int) -> Change:
+    """Return the change that keeps the tensors of a list, and reads them behind the loop. Raises NotSure."""
+    read = read_at(source, line)
+    name, node = _grown(source, read)
+    inner = source.loop(node)
+    if inner is None:
+        raise NotSure(f"no loop of the same function fills {name.value}")
+    uses = uses_of(source, name)
+    loop = _filling(source, name, node, uses)
+    _check_memory(source, loop, inner)
+    _check_uses(source, name, node, uses, loop)
+    check_waits_are_not_needed(source, inner)
+    check_is_tensor(source, read)
+    if read.function != "item" and not is_real(source, read.tensor, read.node):
+        raise NotSure(f"{source.code(read.tensor)} may be no tensor")
+    text = "[each.item() for each in X]" if read.function == "item" else f"[{read.function}(each) for each in X]"
+    values = cst.Assign([cst.AssignTarget(cst.Name(name.value))], call_of(text, X=cst.Name(name.value)))
+
+    def followed(made: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
+        return cst.FlattenSentinel([cst.ensure_type(made, cst.For), cst.SimpleStatementLine([values])])
+
+    kept = source.anew(read.node, "stays on the GPU", call_of("X.detach().clone()", X=atom(read.tensor)))
+    return Change([kept, source.rewrite(loop, f"{name.value} is read behind it", followed)])
+
+
+def _grown(source: SourceFile, read: Read) -> tuple[cst.Name, cst.BaseSmallStatement]:
+    """Return the variable of the list to which a number alone is added, and the statement."""
+    small = source.statement(read.node).body[0]
+    name: cst.BaseExpression | None = None
+    if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
+        call = small.value
+        alone = len(call.args) == 1 and call.args[0].value is read.node and not call.args[0].keyword
+        if alone and isinstance(call.func, cst.Attribute) and call.func.attr.value == "append":
+            name = call.func.value
+    elif isinstance(small, cst.AugAssign) and isinstance(small.operator, cst.AddAssign):
+        value = small.value
+        if isinstance(value, cst.List) and len(value.elements) == 1 and value.elements[0].value is read.node:
+            name = small.target
+    if name is None:
+        raise NotSure("the number goes into no list")
+    if not isinstance(name, cst.Name):
+        raise NotSure(f"{source.code(name)} is not a variable of the function: other code may read it")
+    return name, small
+
+
+def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) -> cst.For:
+    """Return the loop behind which a list is whole: the outermost one that begins after the list does."""
+    starts = [source.statement(start) for start, value in uses.set if _is_empty(source, value)]
+    if len(starts) != len(uses.set):
+        raise NotSure(f"{name.value} is also set to something else than an empty list")
+    for loop in _loops(source, node):
+        begun = [start for start in starts if comes_after(source, loop, start) and _beside(source, start, loop)]
+        if not begun:
+            continue
+        if isinstance(loop, cst.For):
+            return loop
+        raise NotSure("a while loop fills the list: nobody knows how much memory of the GPU it would keep")
+    raise NotSure(f"{name.value} does not begin as [] before its loop, in the same function")
+
+
+def _beside(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+    return source.parent(one) is source.parent(other)
+
+
+def _is_empty(source: SourceFile, value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.List):
+        return not value.elements
+    if source.code(value) == "list()":
+        check_is_builtin(source, "list")
+        return True
+    return False
+
+
+def _loops(source: SourceFile, node: cst.CSTNode) -> Iterator[Loop]:
+    """Yield the loops around a node within its function, the innermost first."""
+    for each in source.around(node):
+        if isinstance(each, Scope):
+            return
+        if isinstance(each, cst.For | cst.While):
+            yield each
+
+
+def _check_memory(source: SourceFile, loop: cst.For, inner: Loop) -> None:
+    """Raise NotSure where a list may grow over more than an epoch: each number keeps 512 bytes of the GPU's memory."""
+    if source.loop(loop) is not None:
+        return  # the list begins anew in each pass of the outer loop
+    if inner is not loop:
+        raise NotSure("the list grows over several loops, and each number would keep memory of the GPU")
+    for each in source.names_in(loop.iter):
+        if each in ENDLESS:
+            raise NotSure(f"the loop over {each}() may have any number of steps, each of which would keep memory")
+
+
+def _check_uses(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses, loop: cst.For) -> None:
+    """Raise NotSure unless a list is used behind its loop alone, or before it begins."""
+    others = [each for each in uses.read if not source.is_within(each, node)]
+    others += [cst.ensure_type(each.target, cst.Name) for each in uses.changed if each is not node]
+    if is_seldom(source, node, loop):
+        raise NotSure("the program already reads it only every few steps")
+    for each in others:
+        if source.is_within(each, loop):
+            raise NotSure(f"{name.value} is also used within its loop, in line {source.line(each)}")
+        if not comes_after(source, each, loop):
+            raise NotSure(f"{name.value} is also used in line {source.line(each)}, which may not follow its loop")
+    if not others:
+        raise NotSure(f"nothing uses {name.value}; remove the line")

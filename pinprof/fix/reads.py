@@ -1,0 +1,107 @@
+"""Expressions by which the host reads a number of the GPU: `x.item()`, `float(x)`, with what changes nothing of it."""
+
+from typing import NamedTuple
+
+import libcst as cst
+
+from pinprof.fix.names import check_is_builtin, is_seldom, uses_of
+from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.source import SourceFile
+
+SAME = {"cpu", "detach"}
+"""Methods that leave a number as it is, before it is read."""
+WORDS = {"None", "True", "False"}
+
+
+class Read(NamedTuple):
+    """An expression that reads a number of the GPU."""
+
+    node: cst.Call
+    tensor: cst.BaseExpression
+    """What is read, without what brings it to the host."""
+    function: str
+    """`item`, `float` or `int`."""
+
+
+def read_at(source: SourceFile, line: int) -> Read:
+    """Return the only expression on a line that reads a number. Raises NotSure if there are several, or none."""
+    found = [read for call in source.calls(line) if (read := as_read(call))]
+    if len(found) != 1:
+        raise NotSure(source.names(len(found), ".item() or float()"))
+    if found[0].function != "item":
+        check_is_builtin(source, found[0].function)
+    return found[0]
+
+
+def as_read(call: cst.Call) -> Read | None:
+    """Return what a call reads; None for one that reads nothing, or leaves that to a call within it."""
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
+        return Read(call, _bare(call.func.value), "item")
+    is_number = isinstance(call.func, cst.Name) and call.func.value in {"float", "int"}
+    if is_number and len(call.args) == 1 and not call.args[0].keyword and not call.args[0].star:
+        value = call.args[0].value
+        if isinstance(value, cst.Call) and as_read(value):
+            return None  # float(x.item()): the inner one reads
+        return Read(call, _bare(value), cst.ensure_type(call.func, cst.Name).value)
+    return None
+
+
+def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return a tensor without the `.detach()` and `.cpu()` behind it."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not node.args and not node.lpar:
+        return _bare(node.func.value) if node.func.attr.value in SAME else node
+    return node
+
+
+def check_is_tensor(source: SourceFile, read: Read) -> cst.BaseExpression:
+    """Return what is read. Raises NotSure where it may be no tensor of the GPU."""
+    for node in walk(read.tensor):
+        if isinstance(node, cst.Attribute) and node.attr.value in {"cpu", "numpy", "tolist", "item"}:
+            raise NotSure(f"{source.code(read.tensor)} is on the host before it is read")
+        if isinstance(node, cst.Subscript | cst.Await | cst.NamedExpr | cst.IfExp | cst.BooleanOperation):
+            raise NotSure(f"{source.code(read.tensor)} may be no tensor")
+    if isinstance(read.tensor, cst.Name) and _may_be_number(source, read.tensor):
+        raise NotSure(f"{read.tensor.value} may be no tensor")
+    return read.tensor
+
+
+def _may_be_number(source: SourceFile, name: cst.Name) -> bool:
+    """Return whether a variable is also set to what is no tensor: `loss = 0` or `loss = None`."""
+    try:
+        uses = uses_of(source, name)
+    except NotSure:
+        return False
+    return any(
+        isinstance(value, cst.BaseNumber | cst.BaseString) or source.code(value) in WORDS for _, value in uses.set
+    )
+
+
+def why_it_waits(source: SourceFile, line: int) -> str:
+    """Return what a line does with the number that it reads, where no change is for that."""
+    read = read_at(source, line)
+    loop = source.loop(read.node)
+    if loop is not None and is_seldom(source, read.node, loop):
+        return "the program already reads it only every few steps"
+    for each in source.around(read.node):
+        said = _said_of(source, each)
+        if said:
+            return said
+        if isinstance(each, cst.SimpleStatementLine | cst.BaseCompoundStatement):
+            break
+    return "the number goes neither into a sum nor into a list or a variable of its own"
+
+
+def _said_of(source: SourceFile, around: cst.CSTNode) -> str | None:
+    """Return what something around a number does with it; None for what does nothing."""
+    if isinstance(around, cst.Call):
+        called = source.code(around.func)
+        if called.endswith(".update"):
+            return f"{called}() may need the number in each step: what it keeps is in another object"
+        return f"the number goes to {called}() in each step: call it every N steps"
+    if isinstance(around, cst.Return):
+        return "the number is returned, and the caller may use it in each step: return the tensor, read it later"
+    if isinstance(around, cst.Dict | cst.Tuple | cst.List):
+        return "the number goes into an object with others, which may be used in each step"
+    if isinstance(around, cst.If | cst.While | cst.Assert):
+        return "a decision in each step depends on the value"
+    return None
