@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from pinprof.fix.bindings import bound_to
 from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import NESTED, Loop, SourceFile
-from pinprof.fix.transfers import bound_to
 
 LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
 CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns", "default_timer"}
