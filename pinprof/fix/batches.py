@@ -1,6 +1,7 @@
 """Batches of a DataLoader in the source of a loop: their parts, and whether the host may write to their memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -14,7 +15,7 @@ VIEWS = {"reshape", "view", "flatten", "squeeze", "unsqueeze", "permute", "trans
 """Methods that show the same memory in another shape, or copy it on the host."""
 READS = {"shape", "dtype", "device", "ndim", "requires_grad"}
 """Attributes of a tensor that read nothing of its memory."""
-ASKS = {"size", "dim", "numel", "nelement", "is_floating_point", "is_pinned", "stride"}
+ASKS = {"size", "dim", "numel", "nelement", "is_floating_point", "is_pinned", "stride", "type"}
 """And methods."""
 LOOKS = {"len", "isinstance", "type"}
 """Functions that only look."""
@@ -25,6 +26,49 @@ THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
 def method(call: cst.Call) -> str | None:
     """Return the name of the method that a call is of."""
     return call.func.attr.value if isinstance(call.func, cst.Attribute) else None
+
+
+def is_copy(call: cst.Call) -> bool:
+    """Return whether a call may copy a tensor to the GPU: `.type()` without an argument only asks."""
+    return method(call) in COPYING and (method(call) != "type" or bool(call.args))
+
+
+def without_views(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return what is shown in another shape: `x` of `x.reshape(-1, 784)`."""
+    while isinstance(node, cst.Call) and method(node) in VIEWS:
+        node = cst.ensure_type(node.func, cst.Attribute).value
+    return node
+
+
+class Through(NamedTuple):
+    """A batch that a comprehension goes through: `[t.to(device) for t in batch]`."""
+
+    node: cst.BaseComp
+    path: tuple[str, list[str | int]]
+    kind: type
+    """`dict` for one with `.items()`, else `list`."""
+
+
+def gone_through(source: SourceFile, call: cst.Call) -> Through | None:
+    """Return the batch whose parts a comprehension copies by a call, one by one. Raises NotSure."""
+    around = next((each for each in source.around(call) if isinstance(each, cst.BaseComp | cst.BaseStatement)), None)
+    if not isinstance(around, cst.BaseComp):
+        return None
+    name = cst.ensure_type(call.func, cst.Attribute).value
+    clause = around.for_in
+    if clause.inner_for_in or clause.ifs or clause.asynchronous or not isinstance(name, cst.Name):
+        raise NotSure("the comprehension is more than a copy of each part")
+    drawn = clause.iter
+    target: cst.BaseExpression = clause.target
+    kind: type = list
+    if isinstance(drawn, cst.Call) and method(drawn) == "items" and not drawn.args:
+        if not (isinstance(target, cst.Tuple) and len(target.elements) == 2):  # noqa: PLR2004  key and value
+            raise NotSure("the comprehension is more than a copy of each part")
+        drawn, target, kind = cst.ensure_type(drawn.func, cst.Attribute).value, target.elements[1].value, dict
+    made = around.value if isinstance(around, cst.DictComp) else getattr(around, "elt", None)
+    if not (isinstance(target, cst.Name) and target.value == name.value and made is call):
+        raise NotSure("the comprehension is more than a copy of each part")
+    return Through(around, path_of(drawn), kind)
 
 
 def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
@@ -98,18 +142,78 @@ def check_uses(
     for node in uses_in(source, loop.body, name):
         bound, line = bound_to(source, node), source.line(node)
         if bound is None and moved is not None and line > moved:
-            continue  # what the name means from there on is on the GPU
+            continue  # what the name means from there on is on the GPU, or was never copied
         if bound is not None and moved is None:
-            if source.parent(source.statement(node)) is not loop.body:
+            is_moved = is_copy_of(source, bound[0], name) and not bound[1] and copies(source.line(bound[0]))
+            if not _is_certain(source, node, loop, name, is_moved=is_moved):
                 raise NotSure(f"{name} is bound anew in line {line}, on a condition")
-            if is_copy_of(bound[0], name) and not bound[1] and copies(source.line(bound[0])):
+            if is_moved:
                 moved = source.end(source.statement(node))
             elif not (bound[1] and _is_batch(loop, bound[0])):
                 raise NotSure(f"{name} is bound anew in line {line}")
-        elif bound is None and node is not apart and not _only_looks(source, node):
+        elif bound is None and not (_is_taken(source, node, apart) or _only_looks(source, node, copies)):
             raise NotSure(f"{name} is used on the host in line {line}, where it may be written to while it is copied")
     if moved is None:
         _check_later_uses(source, loop, name)
+
+
+def _is_taken(source: SourceFile, node: cst.Name, apart: cst.CSTNode | None) -> bool:
+    """Return whether a use of a batch is where it is taken apart, or that of a comprehension that copies its parts."""
+    return node is apart or (isinstance(apart, cst.BaseComp) and source.is_within(node, apart.for_in))
+
+
+def _is_certain(source: SourceFile, node: cst.Name, loop: cst.For, name: str, *, is_moved: bool) -> bool:
+    """Return whether a name means another thing from a line on, in each step or where it was copied at all."""
+    statement = source.statement(node)
+    if source.parent(statement) is loop.body:
+        return True
+    inside: list[cst.CSTNode] = []
+    for each in source.around(statement):
+        if each is loop:
+            break
+        inside.append(each)
+    only_if = all(isinstance(each, cst.If | cst.Else | cst.IndentedBlock) for each in inside)
+    return is_moved and only_if and _is_only_copied_to_itself(source, loop, name)
+
+
+def _is_only_copied_to_itself(source: SourceFile, loop: cst.For, name: str) -> bool:
+    """Return whether each copy of a name in a loop is bound to it: without a copy, it is free to be changed."""
+    return all(
+        is_copy_of(source, bound[0], name)
+        for use in uses_in(source, loop.body, name)
+        if bound_to(source, use) is None and _is_copied(source, use)
+        for bound in _targets(source, use, name)
+    )
+
+
+def _is_copied(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Return whether a copy is among the methods that are called on a node, and on what they return."""
+    return any(is_copy(each) for each in _chain(source, node))
+
+
+def _is_shown_and_copied(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Return whether a node is copied in another shape, with nothing between that could write to it."""
+    first = next((each for each in _chain(source, node) if method(each) not in VIEWS), None)
+    return first is not None and is_copy(first)
+
+
+def _chain(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.Call]:
+    """Yield the calls of methods upon methods that begin with a node."""
+    parent = source.parent(node)
+    while isinstance(parent, cst.Attribute | cst.Subscript) and parent.value is node:
+        called = source.parent(parent)
+        node = parent
+        if isinstance(called, cst.Call) and called.func is parent:
+            yield called
+            node = called
+        parent = source.parent(node)
+
+
+def _targets(source: SourceFile, use: cst.Name, name: str) -> list[tuple[cst.BaseExpression, list[str | int]]]:
+    """Return what the statement of a use binds to a name; to nothing, where it does not."""
+    statement = source.statement(use)
+    found = [bound_to(source, each) for each in uses_in(source, statement, name)]
+    return [each for each in found if each is not None] or [(use, [])]
 
 
 def _check_later_uses(source: SourceFile, loop: cst.For, name: str) -> None:
@@ -127,17 +231,25 @@ def _is_batch(loop: cst.For, value: cst.BaseExpression) -> bool:
     return isinstance(value, cst.Name) and binds(loop.target, value.value)
 
 
-def is_copy_of(value: cst.BaseExpression, name: str) -> bool:
-    """Return whether an expression is a copy of a name: `x.to(...)`, which may go on: `x.to(...).float()`."""
+def is_copy_of(source: SourceFile, value: cst.BaseExpression, name: str) -> bool:
+    """Return whether an expression is a copy of a name: `x.to(...)`, which may go on, or of each of its parts."""
+    if isinstance(value, cst.BaseComp):
+        made = value.value if isinstance(value, cst.DictComp) else getattr(value, "elt", None)
+        through = gone_through(source, made) if isinstance(made, cst.Call) and is_copy(made) else None
+        return through is not None and through.path == (name, [])
     while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-        if method(value) in {"to", "cuda"} and isinstance(value.func.value, cst.Name):
-            return value.func.value.value == name
+        of = without_views(value.func.value)
+        if is_copy(value) and isinstance(of, cst.Name):
+            return of.value == name
         value = value.func.value
     return False
 
 
-def _only_looks(source: SourceFile, node: cst.Name) -> bool:
-    """Return whether a use of a batch copies it, or asks for what is not in its memory."""
+def _only_looks(source: SourceFile, node: cst.Name, copies: Callable[[int], bool]) -> bool:
+    """Return whether a use of a batch copies it to the GPU, or asks for what is not in its memory.
+
+    Without a copy to the GPU in the trace, `.to()` and `.type()` may return the same memory.
+    """
     inner: cst.CSTNode = node
     parent = source.parent(inner)
     while isinstance(parent, cst.Subscript) and parent.value is inner:
@@ -145,7 +257,9 @@ def _only_looks(source: SourceFile, node: cst.Name) -> bool:
     if isinstance(parent, cst.Attribute) and parent.value is inner:
         called = source.parent(parent)
         if isinstance(called, cst.Call) and called.func is parent:
-            return parent.attr.value in ASKS | {"to", "cuda"}
+            if is_copy(called) or parent.attr.value in VIEWS:
+                return _is_shown_and_copied(source, inner) and copies(source.line(node))
+            return parent.attr.value in ASKS
         return parent.attr.value in READS
     if isinstance(parent, cst.Arg):
         call = source.parent(parent)

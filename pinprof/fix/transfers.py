@@ -4,9 +4,20 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.batches import check_uses, keys_in, method, part, path_of, target_of
+from pinprof.fix.batches import (
+    check_uses,
+    gone_through,
+    is_copy,
+    keys_in,
+    method,
+    part,
+    path_of,
+    target_of,
+    without_views,
+)
 from pinprof.fix.bindings import binds, bound_to, uses_in
 from pinprof.fix.calls import argument, check_plain, with_argument
+from pinprof.fix.kinds import REAL_TYPES
 from pinprof.fix.rewrite import NotSure, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.told import Told
@@ -26,16 +37,16 @@ def copies_of(source: SourceFile, place: Place, told: Told) -> list[Copied]:
     """Return the calls on a line that copy parts of a batch to the GPU. Raises NotSure unless all of its calls do."""
     if not told.are_to_gpu(place):
         raise NotSure("the trace has no copy to the GPU at this line alone")
-    calls = [call for call in source.calls(place.line or 0) if method(call) in {"to", "cuda"}]
+    calls = [call for call in source.calls(place.line or 0) if is_copy(call)]
     if not calls:
-        raise NotSure("no call of .to() or .cuda() begins on the line")
+        raise NotSure("no call of .to(), .cuda() or .type() begins on the line")
     return [Copied(source, call, _loader_of(source, call, place, told)) for call in calls]
 
 
 def non_blocking(copied: Copied) -> Rewrite | None:
     """Return the rewrite of a copy; None where it says so already."""
     source, call = copied.source, copied.call
-    check_plain(call, 1, "the copy")
+    _check_arguments(source, call)
     given = argument(call, "non_blocking")
     if given is not None and source.code(given.value) == "True":
         return None
@@ -46,27 +57,42 @@ def non_blocking(copied: Copied) -> Rewrite | None:
     return source.rewrite(call, "non_blocking=True", with_argument("non_blocking", "True"))
 
 
+def _check_arguments(source: SourceFile, call: cst.Call) -> None:
+    """Raise NotSure for a copy that may say by position whether it blocks: `x.to(device, torch.half)` does not."""
+    given = [each.value for each in call.args if not each.keyword]
+    is_typed = method(call) == "to" and len(given) == 2 and source.qualified(given[1]) in REAL_TYPES  # noqa: PLR2004
+    check_plain(call, 2 if is_typed else 1, "the copy")
+
+
 def _loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> MadeLoader:
     """Return the DataLoader whose batch a call copies. Raises NotSure where the batch may come from elsewhere."""
-    copied = cst.ensure_type(call.func, cst.Attribute).value
-    name, keys = path_of(copied)
+    copied = without_views(cst.ensure_type(call.func, cst.Attribute).value)
+    each_of = gone_through(source, call)
+    name, keys = each_of.path if each_of else path_of(copied)
     loop = source.loop(call)
     if not isinstance(loop, cst.For):
         raise NotSure("no loop around the line draws the batch; it may be written to while it is copied")
-    names: list[tuple[str, cst.CSTNode | None]] = [(name, None)]
+    names: list[tuple[str, cst.CSTNode | None]] = [(name, each_of.node if each_of else None)]
     if not binds(loop.target, name):
         apart, whole, within = _unpacked(source, loop, name)
-        names, name, keys = [(name, None), (whole, apart)], whole, [*within, *keys]
+        names, name, keys = [*names, (whole, apart)], whole, [*within, *keys]
     target = target_of(loop)
     loader = told.loader_of(place, source.line(loop))
     if loader is None:
         raise NotSure("the trace does not show that the loop draws from one DataLoader")
     kind = part(loader.batch, [*keys_in(target, name), *keys])
-    if kind != DENSE:
+    if not (_are_dense(kind, each_of.kind) if each_of else kind == DENSE):
         raise NotSure(f"{source.code(copied)} is not known to be a tensor of the batch")
     for each, taken in names:
         check_uses(source, loop, each, taken, lambda line: told.are_to_gpu(place._replace(line=line)))
     return loader
+
+
+def _are_dense(batch: object, kind: type) -> bool:
+    """Return whether all parts of a list or a mapping, as it was recorded, are tensors."""
+    parts = batch.get("dict") if isinstance(batch, dict) and kind is dict else batch
+    values = list(parts.values()) if isinstance(parts, dict) and kind is dict else parts
+    return isinstance(values, list) and bool(values) and all(each == DENSE for each in values)
 
 
 def _unpacked(source: SourceFile, loop: cst.For, name: str) -> tuple[cst.CSTNode, str, list[str | int]]:

@@ -35,6 +35,7 @@ def train(model, loader):
 
 
 LOSS = "loss = F.cross_entropy(model(x), y)\nloss.backward()\n"
+PINNED = {"loader": replace(LOADER, pin_memory=True), "pinned": True}
 HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "a batch that is copied": (
         loop("x = x.to(device)  #? PIN104\nmodel(x)"),
@@ -68,6 +69,38 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
             "workers=2", "workers=2, pin_memory=True"
         ),
         {"loader": replace(LOADER, batch={"dict": {"x": "tensor"}})},
+    ),
+    "all parts of a batch": (
+        loop(
+            "batch = {k: v.to(device) for k, v in batch.items()}  #? PIN102\nmodel(**batch)",
+            "for batch in loader:  #! loop",
+        ),
+        loop(
+            "batch = {k: v.to(device, non_blocking=True) for k, v in batch.items()}\nmodel(**batch)",
+            "for batch in loader:",
+        ),
+        {"loader": replace(LOADER, pin_memory=True, batch={"dict": {"a": "tensor", "b": "tensor"}}), "pinned": True},
+    ),
+    "all parts of a list": (
+        loop("a, b = [t.cuda() for t in batch]  #? PIN102\nmodel(a, b)", "for batch in loader:  #! loop"),
+        loop("a, b = [t.cuda(non_blocking=True) for t in batch]\nmodel(a, b)", "for batch in loader:"),
+        PINNED,
+    ),
+    "a batch in another shape": (
+        loop("x = x.reshape(-1, x.size(1)).to(device)  #? PIN102\nmodel(x)"),
+        loop("x = x.reshape(-1, x.size(1)).to(device, non_blocking=True)\nmodel(x)"),
+        PINNED,
+    ),
+    "a batch of another type": (
+        "import torch\n" + loop("x = x.to(device, torch.half)  #? PIN102\nreal = Variable(y.type(Tensor))  #? PIN102"),
+        "import torch\n"
+        + loop("x = x.to(device, torch.half, non_blocking=True)\nreal = Variable(y.type(Tensor, non_blocking=True))"),
+        PINNED,
+    ),
+    "a batch that is copied on a condition": (
+        loop("if args.gpu:\n    x, y = x.cuda(), y.cuda()  #? PIN102\nx.add_(1)"),
+        loop("if args.gpu:\n    x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)\nx.add_(1)"),
+        PINNED,
     ),
     "a batch that is pinned already": (
         loop("x = x.to(device)  #? PIN102").replace("workers=2", "workers=2, pin_memory=True"),
@@ -286,7 +319,6 @@ def test_a_second_time_nothing_is_changed(name: str, tmp_path: Path) -> None:
 
 
 COPY = "x = x.to(device)  #? PIN104"
-PINNED = {"loader": replace(LOADER, pin_memory=True), "pinned": True}
 MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     # batches
     "arguments from a dict": (
@@ -371,7 +403,53 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "not known",
     ),
     "pageable in spite of pin_memory": (loop("x = x.to(device)  #? PIN102"), {**PINNED, "pinned": False}, "PIN105"),
-    "a condition": (loop("if a:\n    x = x.to(device)  #? PIN102\nx += 1"), PINNED, "on a condition"),
+    "a condition in a loop": (
+        loop("while a:\n    x = x.to(device)  #? PIN102\nx += 1"),
+        PINNED,
+        "no loop around the line draws",
+    ),
+    "a condition, and another copy": (
+        loop("a = x.cuda()  #? PIN102\nif args.gpu:\n    x = x.cuda()  #? PIN102\nx.add_(1)"),
+        PINNED,
+        "bound anew in line 6, on a condition",
+    ),
+    "a copy for each of something": (
+        loop("for z in (1, 2):\n    x = x.cuda()  #? PIN102\nx.add_(1)"),
+        PINNED,
+        "x is not the batch of the loop",
+    ),
+    "the same memory by another name": (
+        loop("a = x.cuda()  #? PIN102\nb = x.type(FloatTensor)\nb.add_(1)"),
+        PINNED,
+        "used on the host in line 5",
+    ),
+    "another shape that is written to": (
+        loop("a = x.cuda()  #? PIN102\nx.view(-1).add_(1)"),
+        PINNED,
+        "used on the host in line 5",
+    ),
+    "written to on the way": (loop("a = x.view(-1).add_(1).cuda()  #? PIN102"), PINNED, "no name of a batch"),
+    "some parts of a batch": (
+        loop("batch = {k: v.cuda() for k, v in batch.items() if k}  #? PIN102", "for batch in loader:  #! loop"),
+        PINNED,
+        "more than a copy of each part",
+    ),
+    "parts that are not all tensors": (
+        loop("batch = {k: v.cuda() for k, v in batch.items()}  #? PIN102", "for batch in loader:  #! loop"),
+        {"loader": replace(LOADER, pin_memory=True, batch={"dict": {"a": "tensor", "b": "str"}}), "pinned": True},
+        "not known to be a tensor",
+    ),
+    "parts of what is used further": (
+        loop("a = [t.cuda() for t in batch]  #? PIN102\nbatch[0].add_(1)", "for batch in loader:  #! loop"),
+        PINNED,
+        "used on the host in line 5",
+    ),
+    "parts of something else": (
+        loop("a = [t.cuda() for t in others]  #? PIN102"),
+        PINNED,
+        "others is not the batch",
+    ),
+    "a type or not": (loop("x = x.to(device, True)  #? PIN102"), PINNED, "positional arguments"),
     "already so": (loop("x = x.to(device, non_blocking=True)  #? PIN102"), PINNED, "already"),
     "from a variable": (loop("x = x.to(device, non_blocking=nb)  #? PIN102"), PINNED, "non_blocking=nb"),
     "a dtype by position": (loop("x = x.to(device, torch.half)  #? PIN102"), PINNED, "positional arguments"),
