@@ -10,6 +10,7 @@ from pinprof.cli.terminal import check_outputs, fail, force_option, progress, sa
 from pinprof.cli.traces import analysing, jobs_option, one_trace, read
 
 if TYPE_CHECKING:
+    from pinprof.analysis import Analysis
     from pinprof.fix import Patches
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
@@ -68,6 +69,7 @@ def fix(  # noqa: PLR0913  options of one command
     What it changes:
       pin_memory=True of a DataLoader, and non_blocking=True of the copies of its batches
       total += loss.item()          kept on the GPU, where the sum is used every N steps only
+      losses.append(loss.item())    kept on the GPU, where the list is used behind the loop of an epoch only
       value = loss.item()           read where it is used, if that is every N steps only
       if wait and step % N == 0     the cheap condition first
       torch.tensor(0.5, device=...) made on the GPU; a list of constants before the loop
@@ -85,10 +87,8 @@ def fix(  # noqa: PLR0913  options of one command
       pinprof fix train.json.gz ~/project/train.py
       pinprof fix train.json.gz --json - | jq '.refused[].why'
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.fix import Chosen, write_patches
+    from pinprof.fix import Chosen
     from pinprof.fix import fix as fixed
-    from pinprof.report.fix.json import to_json
-    from pinprof.report.fix.text import to_text
 
     if backup and not writes:
         fail("--backup is about files that are written; add --write")
@@ -97,6 +97,16 @@ def fix(  # noqa: PLR0913  options of one command
     analysis = read(one_trace(trace), analysing(machine))
     with progress("changing the program"):
         patches = fixed(analysis, scripts, wanted)
+    _tell(patches, analysis, json_file, writes=writes, backup=backup)
+    say(f"Next: {_next(trace, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
+
+
+def _tell(patches: "Patches", analysis: "Analysis", json_file: str | None, *, writes: bool, backup: bool) -> None:
+    """Write the changed files, if that is wanted, and show what was changed."""
+    from pinprof.fix import write_patches
+    from pinprof.report.fix.json import to_json
+    from pinprof.report.fix.text import to_text
+
     backups = write_patches(patches, backup=backup) if writes and patches.patches else []
     written = list(patches.after) if writes else []
     if json_file != "-":
@@ -107,7 +117,6 @@ def fix(  # noqa: PLR0913  options of one command
         say(f"Wrote {path}")
     for path in backups:
         say(f"Kept {path}")
-    say(f"Next: {_next(trace, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
 
 
 def known_rules(names: tuple[str, ...]) -> frozenset[str]:
