@@ -2,7 +2,14 @@
 
 import libcst as cst
 
-from pinprof.fix.names import check_is_not_shown, check_waits_are_not_needed, is_remainder, is_seldom, uses_of
+from pinprof.fix.names import (
+    check_errors_pass,
+    check_is_not_shown,
+    check_waits_are_not_needed,
+    is_remainder,
+    is_seldom,
+    uses_of,
+)
 from pinprof.fix.reads import check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of, walk
 from pinprof.fix.source import SourceFile
@@ -43,6 +50,7 @@ def read_where_used(source: SourceFile, line: int) -> Change:
             raise NotSure(f"{name.value} is used in each step, in line {source.line(node)}: use it every N steps")
         if source.line(node) <= source.line(small):
             raise NotSure(f"{name.value} is used before it is set, in line {source.line(node)}")
+    check_errors_pass(source, read.node, loop)
     check_waits_are_not_needed(source, loop)
     kept = call_of("X.detach().clone()", X=atom(read.tensor))
     text = "X.item()" if read.function == "item" else f"{read.function}(X)"

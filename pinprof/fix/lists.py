@@ -5,7 +5,15 @@ from collections.abc import Iterator
 import libcst as cst
 
 from pinprof.fix.kinds import is_real
-from pinprof.fix.names import Uses, check_is_builtin, check_waits_are_not_needed, comes_after, is_seldom, uses_of
+from pinprof.fix.names import (
+    Uses,
+    check_errors_pass,
+    check_is_builtin,
+    check_waits_are_not_needed,
+    comes_after,
+    is_seldom,
+    uses_of,
+)
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, atom, call_of
 from pinprof.fix.source import Loop, Scope, SourceFile
@@ -25,6 +33,7 @@ def kept_in_list(source: SourceFile, line: int) -> Change:
     loop = _filling(source, name, node, uses)
     _check_memory(source, loop, inner)
     _check_uses(source, name, node, uses, loop)
+    check_errors_pass(source, read.node, inner)
     check_waits_are_not_needed(source, inner)
     check_is_tensor(source, read)
     if read.function != "item" and not is_real(source, read.tensor, read.node):
@@ -62,6 +71,8 @@ def _grown(source: SourceFile, read: Read) -> tuple[cst.Name, cst.BaseSmallState
 def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) -> cst.For:
     """Return the loop behind which a list is whole: the outermost one that begins after the list does."""
     starts = [source.statement(start) for start, value in uses.set if _is_empty(source, value)]
+    if any(_is_shared(start) for start in starts):
+        raise NotSure(f"{name.value} has another name")
     if len(starts) != len(uses.set):
         raise NotSure(f"{name.value} is also set to something else than an empty list")
     for loop in _loops(source, node):
@@ -76,6 +87,12 @@ def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) 
 
 def _beside(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
     return source.parent(one) is source.parent(other)
+
+
+def _is_shared(start: cst.SimpleStatementLine) -> bool:
+    """Return whether a list gets two names: `a = b = []`."""
+    small = start.body[0]
+    return isinstance(small, cst.Assign) and len(small.targets) > 1
 
 
 def _is_empty(source: SourceFile, value: cst.BaseExpression) -> bool:

@@ -198,6 +198,16 @@ def is_remainder(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
 
 
+def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
+    """Raise NotSure where a loop goes on after an error of a read, which would come later."""
+    for each in source.around(node):
+        if each is loop:
+            return
+        suppresses = isinstance(each, cst.With) and any("suppress" in source.code(item.item) for item in each.items)
+        if suppresses or isinstance(each, cst.Try | cst.TryStar):
+            raise NotSure(f"line {source.line(each)} may catch an error of the read, which would come later")
+
+
 def check_waits_are_not_needed(source: SourceFile, loop: Loop) -> None:
     """Raise NotSure where something else may rely on a wait in a loop: clocks, and copies that nobody waits for."""
     for node in walk(source.module):

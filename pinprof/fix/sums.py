@@ -8,6 +8,7 @@ import libcst as cst
 from pinprof.fix.kinds import is_count, is_host_number, is_real
 from pinprof.fix.names import (
     Uses,
+    check_errors_pass,
     check_is_not_shown,
     check_waits_are_not_needed,
     comes_after,
@@ -47,6 +48,7 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
         raise NotSure("the program already reads it only every few steps")
     uses = uses_of(source, added.total)
     _check_sum(source, uses, added, loop)
+    check_errors_pass(source, read.node, loop)
     check_waits_are_not_needed(source, loop)
     kind = _kind(source, read, added, uses)
     if kind == "float" and "mps" in source.text:

@@ -576,6 +576,16 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "something else than an empty list",
     ),
+    "a list of two names": (
+        summing(LOSS + "losses.append(loss.item())  #? PIN201", "return losses", "losses = kept = []"),
+        {},
+        "has another name",
+    ),
+    "an error that is caught": (
+        summing("try:\n    total += x.mean().item()  #? PIN201\nexcept RuntimeError:\n    continue"),
+        {},
+        "may catch an error of the read",
+    ),
     "a list of changed numbers": (
         summing(LOSS + "losses.append(loss.item() / 3)  #? PIN201", "return losses", "losses = []"),
         {},

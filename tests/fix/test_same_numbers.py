@@ -21,6 +21,7 @@ READS = (
     "criterion(w * x, y).item()",
     "F.mse_loss(w * x, y).item()",
     "value.item()",
+    "x.float().item()",
     "(x > y).sum().item()",
     "x.gt(0).sum().item()",
     "torch.sum(x > 0).item()",
@@ -48,6 +49,7 @@ LISTS = {
         "show(len(v), v[-2:])",
         "show(*v)",
         "show(sum(v) / max(1, len(v)))",
+        "show(u)",
         "u = v; show(u)",
     ),
     "changes": ("v = []", "v.append(1.5)", "v += [0]", "v.clear()", "v = v[-2:]", "show(v.pop() if v else 0)"),
@@ -102,7 +104,7 @@ def block(lines: list[str], depth: int = 1) -> str:
 
 def nested(head: str, lines: list[str]) -> str:
     inner = "\n".join(f"    {line}" for text in lines for line in text.split("\n"))
-    tail = "\nexcept ValueError:\n    show(v)" if head == "try:" else ""
+    tail = "\nexcept (RuntimeError, ValueError):\n    show(v)" if head == "try:" else ""
     return f"{head}\n{inner}{tail}"
 
 
@@ -119,7 +121,8 @@ def programs(draw: st.DrawFn) -> str:
     often = draw(st.lists(st.sampled_from(STEPS), max_size=2))
     if seldom:
         often.append(nested(draw(st.sampled_from(WHEN[:3] * 3 + WHEN)), seldom))
-    often.append(line)
+    line_is = draw(st.integers(0, 9))
+    often.append(nested("try:", [line]) if line_is == 0 else nested("if step:", [line]) if line_is == 1 else line)
     if draw(st.integers(0, 9)) == 0:
         often.append(draw(st.one_of(reads, changes)))
     step = ["loss = F.mse_loss(w * x, y)", "value = loss * 1.5"]
