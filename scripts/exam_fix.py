@@ -4,12 +4,16 @@ Run from the repository root, in this order:
 
   PYTHONPATH=. python scripts/exam_fix.py plant OUT --programs FOLDER    copies, faults and made-up data
   PYTHONPATH=. python scripts/exam_fix.py record OUT                     `pinprof run` of each; needs a GPU
+  PYTHONPATH=. python scripts/exam_fix.py pretend OUT                    without a GPU: a few steps on the CPU instead
+  PYTHONPATH=. python scripts/exam_fix.py mend OUT                       `pinprof fix` of each recording
 
 FOLDER holds the clones that scripts/exam.py names. The faults, and what the right outcome of each is, stand in
 scripts/examination/faults.py. Each command skips what has been done, and stops when its budget is spent.
 """
 
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,15 +23,22 @@ from queue import Queue
 
 import click
 
+from pinprof.fix import Chosen
 from pinprof.outputs import write_whole
 from scripts.examination.faults import VARIANTS
+from scripts.examination.grafted import grafted
+from scripts.examination.judged import Row, judged
 from scripts.examination.planted import Planted, plant
 from scripts.examination.planting import Variant
 from scripts.examination.processes import run
+from scripts.examination.proofs import table_of_mends
 
 PATIENCE_SECONDS = 90.0
 START_LEAST_SECONDS = 20.0
 """Nothing starts with less left: it would not come to its steps."""
+FIX_SECONDS = 300.0
+PRETENDED_STEPS = "3"
+RECORDED = (("record", ".gz"), ("pretended", ""))
 SHORT = ("--force", "--max-warmup", "30", "--plain-seconds", "4", "--watch-steps", "0")
 
 out_argument = click.argument("out", type=click.Path(file_okay=False, path_type=Path))
@@ -89,6 +100,86 @@ def record(out: Path, only: tuple[str, ...], at_once: int, gpus: str, *, budget:
     print(f"{len(chosen(only)) - len(left)} recorded; left: {' '.join(left) or 'none'}")
 
 
+@main.command()
+@out_argument
+@only_option
+@click.option("--jobs", default=2, show_default=True, help="Recordings side by side.")
+def mend(out: Path, only: tuple[str, ...], jobs: int) -> None:
+    """Ask `pinprof fix` what it changes; the patches go to OUT/mend, the table to OUT/mend.md.
+
+    It is asked by the recording of a program, or else by what `pretend` noted.
+    """
+    folder = out.resolve() / "mend"
+    folder.mkdir(exist_ok=True)
+
+    def mended(variant: Variant) -> tuple[str, Row]:
+        planted = Planted(variant, out.resolve())
+        trace, noted = (out.resolve() / kind / f"{planted.name}.json{end}" for kind, end in RECORDED)
+        if trace.exists():
+            row, patch = by_recording(planted, trace, folder / f"{planted.name}.json")
+        elif noted.exists():
+            row, patch = by_pretence(planted, noted)
+        else:
+            return planted.name, {"error": "not recorded"}
+        (folder / f"{planted.name}.patch").write_bytes(patch)
+        return planted.name, {**row, **(judged(planted, patch) if "error" not in row else {})}
+
+    with ThreadPoolExecutor(jobs) as pool:
+        rows = dict(pool.map(mended, chosen(only)))
+    write_whole(out / "mend.json", json.dumps(rows, indent=1) + "\n")
+    write_whole(out / "mend.md", table_of_mends(rows))
+    print(table_of_mends(rows))
+
+
+@main.command()
+@out_argument
+@only_option
+@at_once_option
+@budget_option
+@click.option("--patience", default=200.0, show_default=True, help="Seconds until a program is given up.")
+def pretend(out: Path, only: tuple[str, ...], at_once: int, *, budget: float, patience: float) -> None:
+    """Run a few steps of each program with the CPU in the place of a GPU: OUT/pretended/NAME.json, for `mend`."""
+    folder = out.resolve() / "pretended"
+    folder.mkdir(exist_ok=True)
+    deadline = time.perf_counter() + budget
+
+    def pretended(planted: Planted, _gpu: str) -> None:
+        environment = {
+            "EXAM_MODE": "pretend",
+            "EXAM_TOP": str(planted.place.repository),
+            "EXAM_OUT": str(folder / planted.name),
+            "EXAM_STEPS": PRETENDED_STEPS,
+            "EXAM_MARKER": planted.program.marker,
+            "EXAM_CALLS_PER_STEP": str(planted.program.calls_per_step),
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        seconds = min(patience, deadline - time.perf_counter())
+        ended = run(planted.place, planted.place.command(), environment, seconds, folder / f"{planted.name}.log")
+        for noted in folder.glob(f"{planted.name}.*.json"):
+            noted.replace(folder / f"{planted.name}.json")
+        print(f"{planted.name:20} {ended.seconds:5.1f} s, status {ended.status} {ended.last_line[:80]}", flush=True)
+
+    work = [Planted(each, out.resolve()) for each in chosen(only) if not (folder / f"{each.name}.json").exists()]
+    in_lanes(work, pretended, ["cpu"] * at_once, deadline)
+
+
+def by_recording(planted: Planted, trace: Path, answer: Path) -> tuple[Row, bytes]:
+    """Return what `pinprof fix` refuses by a recording, and its patch."""
+    command = [sys.executable, "-m", "pinprof", "fix", str(trace), "--json", str(answer), "--force"]
+    ended = run_at(planted.place.repository, command, FIX_SECONDS)
+    if ended.returncode:
+        return {"error": ended.stderr.decode(errors="replace").strip()[-300:]}, b""
+    said = json.loads(answer.read_text())
+    return {"by": "recording", "refused": said["refused"]}, b"".join(each["diff"].encode() for each in said["patches"])
+
+
+def by_pretence(planted: Planted, noted: Path) -> tuple[Row, bytes]:
+    """Return what fix refuses, and its patch, by what `pretend` noted: nothing of a GPU is in it."""
+    patches = grafted(noted, planted.place.repository, planted.place.folder.resolve(), Chosen())
+    refused = [{"rule": each.rule.id, **each.place._asdict(), "why": each.why} for each in patches.refused]
+    return {"by": "pretence", "refused": refused}, b"".join(patch.diff for patch in patches.patches)
+
+
 def in_lanes(
     work: Sequence[Planted], does: Callable[[Planted, str], None], lanes: Sequence[str], deadline: float
 ) -> None:
@@ -109,6 +200,13 @@ def in_lanes(
 
     with ThreadPoolExecutor(len(lanes)) as pool:
         list(pool.map(in_lane, work))
+
+
+def run_at(folder: Path, command: list[str], seconds: float) -> "subprocess.CompletedProcess[bytes]":
+    """Run a command of pinprof in a folder."""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=seconds, check=False)
 
 
 def chosen(only: tuple[str, ...]) -> list[Variant]:

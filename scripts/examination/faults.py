@@ -1,6 +1,6 @@
 """The planted faults: which of other people's scripts has which, and what the right outcome of each is."""
 
-from scripts.examination.planting import Edit, Fault, Outcome, Variant, after, before, swap
+from scripts.examination.planting import Edit, Fault, Outcome, Variant, after, before, mark, swap
 
 STEP = "optimizer.step()"
 IN_TRAIN = "def train("
@@ -331,12 +331,20 @@ OF_OTHERS = (
             Fault(
                 "total += loss.item()",
                 (
+                    mark("train_loss += loss.item()", IN_TRAIN),
                     after("loss.backward()", "if batch_idx % 20 == 0:\n    print(train_loss, correct)", IN_TRAIN),
                     swap("progress_bar(", "progress_bar(", "if batch_idx % 10 == 0: progress_bar(", IN_TRAIN),
                 ),
+                "either",
+                "PIN201",
+                "it is shown every ten steps, but first before anything is added: 0 would be shown as 0.0",
+            ),
+            Fault(
+                "correct += (...).sum().item()",
+                (mark("correct += predicted.eq", IN_TRAIN),),
                 "mend",
                 "PIN201",
-                "the sums of the script itself are shown every ten steps now",
+                "it is shown every ten steps",
             ),
         ),
     ),
@@ -575,6 +583,11 @@ OF_OTHERS = (
         ),
     ),
 )
+
+
+def _own(kind: str, rule: str, at: str, outcome: Outcome, within: str = "", why: str = "") -> Fault:
+    """Return a fault that the script has as it stands in its repository."""
+    return Fault(f"its own: {kind}", (mark(at, within),), outcome, rule, why)
 
 
 def _near(kind: str, why: str, *edits: Edit) -> Fault:

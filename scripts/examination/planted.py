@@ -88,7 +88,8 @@ def planted_texts(variant: Variant, folder: Path, script: str) -> tuple[dict[Pat
             lines[path] = new
             for row in [*rows, *([first] if first else [])]:
                 row["line"] += (len(new) - len(old)) * (row["file"] == str(path) and row["line"] > at)
-            first = first or {"file": str(path), "line": at + 1}
+            added = max(len(new) - len(old), 1)
+            first = first or {"file": str(path), "line": at + 1, "lines": added}
         if first:
             given = {"kind": fault.kind, "rule": fault.rule, "outcome": fault.outcome, "why": fault.why}
             rows.append({**given, **first})

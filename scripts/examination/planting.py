@@ -20,10 +20,11 @@ class Edit:
     """One short change of a script.
 
     The place is the only line that begins with `at`, behind its indentation, or among those that the only line which
-    begins with `within` is indented less than. The text comes `before` or `after` it or stands in the place of `old`.
+    begins with `within` is indented less than. The text comes `before` or `after` it or stands in the place of `old`; a
+    `mark` changes nothing: the script has that line itself.
     """
 
-    how: Literal["before", "after", "swap"]
+    how: Literal["before", "after", "swap", "mark"]
     at: str
     text: str
     within: str = ""
@@ -68,12 +69,19 @@ def swap(at: str, old: str, new: str, within: str = "", file: str = "") -> Edit:
     return Edit("swap", at, new, within, old, file)
 
 
+def mark(at: str, within: str = "", file: str = "") -> Edit:
+    """Return what finds a line that is the script's own."""
+    return Edit("mark", at, "", within, "", file)
+
+
 def edited(lines: Sequence[str], edit: Edit) -> tuple[list[str], int]:
     """Return the lines of a script after an edit, and the number of the line that it changes, from 0.
 
     Raises PlaceError unless the place is there exactly once.
     """
     place = _only(lines, edit.at, _block(lines, edit.within))
+    if edit.how == "mark":
+        return list(lines), place
     if edit.how == "swap":
         if lines[place].count(edit.old) != 1:
             raise PlaceError(f"{edit.old!r} is not exactly once in {lines[place].strip()!r}")

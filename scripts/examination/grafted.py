@@ -1,0 +1,112 @@
+"""What a recording on a GPU would find of a program, made from what `pretend` noted of its lines: for machines without.
+
+Each line that does something in each step is a finding of its rule, of no known size. `fix` is asked as ever; nothing
+can be said of time.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pinprof.fix.files import Files
+from pinprof.fix.patch import Patches, patched
+from pinprof.fix.plan import Chosen, Work, planned
+from pinprof.fix.told import CopiesAt, Told
+from pinprof.rules import Evidence, Finding, Saving
+from pinprof.rules.rule import rule_of
+from pinprof.trace.lines import Place
+from pinprof.trace.made import Made, MadeLoader, MadeOptimizer
+
+Row = dict[str, Any]
+Copies = dict[Place, CopiesAt]
+
+SAVING = Saving(1e6, (0.5e6, 2e6))
+"""No time was measured: it stands for any."""
+CPUS = 16
+TORCH = 2, 11
+LAST_IS_CUT = 1
+"""The last step ends with the optimizer's: lines behind it run once less."""
+
+
+class Grafted(Told):
+    """What is told without a trace."""
+
+    def __init__(
+        self, made: Made, copies: dict[Place, CopiesAt], emptied: tuple[Place, ...], *, often: set[Place]
+    ) -> None:
+        self.made = made
+        self._said, self._emptied, self._often = copies, emptied, often
+
+    torch_version = property(lambda _: TORCH)
+    has_scaler = property(lambda _: False)
+    processes = property(lambda _: 1)
+    allocating = property(lambda self: self._emptied)
+
+    def copies_at(self, place: Place) -> CopiesAt | None:
+        """Return the copies that were noted at a place."""
+        return self._said.get(place)
+
+    def waits_in_a_loop(self, place: Place) -> bool:
+        """Return whether a line ran several times in a step."""
+        return place in self._often
+
+
+def grafted(notes: Path, top: Path, working: Path, chosen: Chosen) -> Patches:
+    """Return what `fix` changes of a program below a folder, which ran in `working`, by what was noted of it."""
+    noted = json.loads(notes.read_text())
+    steps = noted["steps"]
+    sites = [(kind, Place(file, line, name), count) for kind, file, line, name, count in noted["sites"]]
+    regular = [each for each in sites if each[2] >= max(steps - LAST_IS_CUT, 1)]
+    made = _made(noted["made"], working)
+    emptied = tuple(place for kind, place, _ in regular if kind == "PIN303")
+    often = {place for _, place, count in regular if count >= 2 * steps}
+    told = Grafted(made, _copies(sites), emptied, often=often)
+    findings = [_finding(*each) for each in dict.fromkeys(_found(regular, made))]
+    files = Files(str(notes), (), top, made.sources)
+    mends, refused = planned(findings, Work(told, files, chosen))
+    return patched(mends, refused, files)
+
+
+def _found(regular: list[tuple[str, Place, int]], made: Made) -> Iterator[tuple[str, Place]]:
+    yield from ((kind, place) for kind, place, _ in regular if kind.startswith("PIN"))
+    if made.optimizers:
+        yield "PIN602", made.optimizers[0].place
+    for loader in made.drawn:
+        yield "PIN401" if loader.num_workers else "PIN402", loader.place
+
+
+def _finding(rule: str, place: Place) -> Finding:
+    return Finding(rule_of(rule), "high", Evidence(1e6, "noted", *place), SAVING)
+
+
+def _copies(sites: list[tuple[str, Place, int]]) -> dict[Place, CopiesAt]:
+    found: dict[Place, list[tuple[str, bool]]] = defaultdict(list)
+    for kind, place, _ in sites:
+        if kind.startswith("copy") or kind == "PIN209":
+            found[place].append(("HtoD", kind == "copy pinned"))
+        elif kind in {"PIN201", "PIN202", "PIN203", "PIN204"}:
+            found[place].append(("DtoH", False))
+    return {
+        place: CopiesAt(frozenset(way for way, _ in copies), all(pinned for _, pinned in copies))
+        for place, copies in found.items()
+    }
+
+
+def _made(row: Row, working: Path) -> Made:
+    def whole(each: Row) -> Row:
+        return {**each, "file": str((working / each["file"]).resolve())}
+
+    loaders = tuple(
+        MadeLoader(**{**whole(each), "loops": tuple(_whole(Place(*loop), working) for loop in each["loops"])})
+        for each in row["loaders"]
+    )
+    optimizers = tuple(replace(MadeOptimizer(**whole(each)), plain_on_gpu=True) for each in row["optimizers"])
+    sources = {str((working / file).resolve()): known for file, known in row["sources"].items()}
+    return Made(loaders, optimizers, CPUS, sources, row["more"])
+
+
+def _whole(place: Place, working: Path) -> Place:
+    return place._replace(file=str((working / (place.file or "")).resolve()))
