@@ -38,6 +38,8 @@ START_LEAST_SECONDS = 20.0
 """Nothing starts with less left: it would not come to its steps."""
 FIX_SECONDS = 300.0
 PRETENDED_STEPS = "3"
+CALLS = {"optimizer": 1, "backward": 2}
+"""Calls of a marker for one of the program's: where functions are noted, `backward` calls itself once more."""
 RECORDED = (("record", ".gz"), ("pretended", ""))
 SHORT = ("--force", "--max-warmup", "30", "--plain-seconds", "4", "--watch-steps", "0")
 
@@ -150,7 +152,7 @@ def pretend(out: Path, only: tuple[str, ...], at_once: int, *, budget: float, pa
             "EXAM_OUT": str(folder / planted.name),
             "EXAM_STEPS": PRETENDED_STEPS,
             "EXAM_MARKER": planted.program.marker,
-            "EXAM_CALLS_PER_STEP": str(planted.program.calls_per_step),
+            "EXAM_CALLS_PER_STEP": str(planted.program.calls_per_step * CALLS[planted.program.marker]),
             "CUDA_VISIBLE_DEVICES": "",
         }
         seconds = min(patience, deadline - time.perf_counter())

@@ -4,15 +4,20 @@ from itertools import takewhile
 
 import libcst as cst
 
+from pinprof.fix.batches import VIEWS
 from pinprof.fix.calls import argument
 from pinprof.fix.names import uses_of
 from pinprof.fix.rewrite import NotSure, Rewrite, walk
 from pinprof.fix.source import Loop, SourceFile
 
+SAFE_CONSTANT = "No code outside of the source shown writes to the constant."
 MAKERS = {"torch.tensor", "torch.as_tensor"}
 KNOWN = {"device", "dtype", "requires_grad"}
 LARGEST = 2**15
 """Up to it numbers fit every kind that is usual: `torch.full` refuses where `torch.tensor` makes an infinity of one."""
+MOVES = {"to", "cuda"}
+KEPT = VIEWS | MOVES | {"bfloat16", "bool", "double", "float", "half", "int", "long"}
+"""Methods that make another constant of one."""
 REAL = {"torch.float", "torch.float32", "torch.double", "torch.float64"}
 WHOLE = {"torch.long", "torch.int64"}
 
@@ -29,11 +34,14 @@ def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
     positional = [each for each in call.args if not each.keyword]
     if any(each.star for each in call.args) or len(positional) != 1:
         raise NotSure("its arguments are not known")
-    if {each.keyword.value for each in call.args if each.keyword} - KNOWN or argument(call, "device") is None:
+    if {each.keyword.value for each in call.args if each.keyword} - KNOWN:
+        raise NotSure("its arguments are not a constant and a device")
+    chain = _chain(source, call)
+    if argument(call, "device") is None and not any(_method(each) in MOVES for each in chain):
         raise NotSure("its arguments are not a constant and a device")
     values = positional[0].value
     number = _number(values)
-    if number is not None:
+    if number is not None and argument(call, "device") is not None:
         dtype = argument(call, "dtype")
         named = source.qualified(dtype.value) if dtype else None
         if dtype and named not in REAL | (WHOLE if isinstance(number, int) else set()):
@@ -43,7 +51,38 @@ def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
         return [source.rewrite(call, "made on the GPU", _on_gpu)]
     if not _is_constant(values):
         raise NotSure(f"{source.code(values)} is not a constant; copy it from pinned memory")
-    return _before_the_loop(source, call)
+    return _before_the_loop(source, call, chain)
+
+
+def _chain(source: SourceFile, call: cst.Call) -> list[cst.BaseExpression]:
+    """Return what is made of a tensor where it stands: `.view(1, 3)`, `[None]`, `.to(device)`; the innermost first."""
+    chain: list[cst.BaseExpression] = []
+    inner: cst.BaseExpression = call
+    while True:
+        parent = source.parent(inner)
+        around = source.parent(parent) if isinstance(parent, cst.Attribute) and parent.value is inner else None
+        if isinstance(around, cst.Call) and around.func is parent and _method(around) in KEPT:
+            inner = around
+        elif isinstance(parent, cst.Subscript) and parent.value is inner and _only_shapes(parent):
+            inner = parent
+        else:
+            return chain
+        chain.append(inner)
+
+
+def _method(node: cst.BaseExpression) -> str | None:
+    return node.func.attr.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else None
+
+
+def _only_shapes(node: cst.Subscript) -> bool:
+    """Return whether a subscript adds axes and takes all: `[None, :, None]`."""
+    return all(_takes_all(each.slice) for each in node.slice)
+
+
+def _takes_all(index: cst.BaseSlice) -> bool:
+    if isinstance(index, cst.Slice):
+        return index.lower is None and index.upper is None and index.step is None
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value == "None"
 
 
 def _number(node: cst.BaseExpression) -> int | float | None:
@@ -73,10 +112,11 @@ def _on_gpu(node: cst.CSTNode) -> cst.CSTNode:
     return call.with_changes(func=function.with_changes(attr=cst.Name("full")), args=arguments)
 
 
-def _before_the_loop(source: SourceFile, call: cst.Call) -> list[Rewrite]:
+def _before_the_loop(source: SourceFile, call: cst.Call, chain: list[cst.BaseExpression]) -> list[Rewrite]:
     statement = source.statement(call)
     small = statement.body[0]
-    if not (isinstance(small, cst.Assign) and len(small.targets) == 1 and small.value is call):
+    whole = chain[-1] if chain else call
+    if not (isinstance(small, cst.Assign) and len(small.targets) == 1 and small.value is whole):
         raise NotSure("the constant has no name of its own; make it before the loop")
     name = small.targets[0].target
     loop = source.loop(call)
@@ -92,6 +132,9 @@ def _before_the_loop(source: SourceFile, call: cst.Call) -> list[Rewrite]:
         given = argument(call, keyword)
         if given is not None:
             _check_fixed(source, given.value, loop, keyword)
+    for given in (each for link in chain if isinstance(link, cst.Call) for each in link.args):
+        if not _is_constant(given.value) and not (given.keyword and source.code(given.value) in {"True", "False"}):
+            _check_fixed(source, given.value, loop, given.keyword.value if given.keyword else "device")
 
     def hoisted(node: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
         compound = cst.ensure_type(node, cst.For) if isinstance(node, cst.For) else cst.ensure_type(node, cst.While)

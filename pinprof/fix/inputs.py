@@ -1,11 +1,14 @@
 """Changes of the input: DataLoaders that pin, copies that do not block, workers."""
 
 from collections.abc import Iterator
+from functools import partial
 
+from pinprof.fix.constants import SAFE_CONSTANT, made_once_or_there
+from pinprof.fix.fresh import copies_of
 from pinprof.fix.loaders import check_pinnable, more_workers, with_options
-from pinprof.fix.outcomes import NOT_RECORDED, Outcome, at_each, mend_of
+from pinprof.fix.outcomes import NOT_RECORDED, Outcome, at_each, mend_of, tried
 from pinprof.fix.rewrite import NotSure, Refused, Rewrite
-from pinprof.fix.transfers import copies_of, non_blocking
+from pinprof.fix.transfers import non_blocking
 from pinprof.fix.work import Work
 from pinprof.rules.rule import Finding, FoundSite
 from pinprof.trace.lines import Place
@@ -25,9 +28,13 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
         place = site.evidence.place
         if not work.chosen.has(place):
             continue
+        constant = tried(partial(_constant, place, work), [])
+        if constant:
+            yield mend_of(finding, "no step copies the constant", constant, [site], "equal", SAFE_CONSTANT)
+            continue
         try:
             copied = copies_of(work.files.at(place), place, work.told)
-            loaders = {one.loader.place: one.loader for one in copied}.values()
+            loaders = {one.loader.place: one.loader for one in copied if one.loader}.values()
             new = [each for loader in loaders for each in _pinned(loader, place, work)]
             new += [each for one in copied if (each := non_blocking(one))]
         except NotSure as reason:
@@ -43,6 +50,10 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
     elif rewrites:
         what = ", ".join(dict.fromkeys(each.what for each in rewrites))
         yield mend_of(finding, what, rewrites, mended, "equal", SAFE_COPIES)
+
+
+def _constant(place: Place, work: Work) -> list[Rewrite]:
+    return made_once_or_there(work.files.at(place), place.line or 0)
 
 
 def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from pinprof.fix.constants import SAFE_CONSTANT
 from pinprof.fix.inputs import copies, workers
 from pinprof.fix.outcomes import OfFinding, Outcome, each_place
 from pinprof.fix.rewrite import Mend, Refused, Rewrite
@@ -77,7 +78,6 @@ SAFE_SUM = (
     "Nothing else relies on the removed wait. The program reads the same Python number later; the GPU sums in "
     "float64, as Python does. A list keeps 512 bytes of GPU memory per number until its loop ends."
 )
-SAFE_CONSTANT = "No code outside of the source shown writes to the constant."
 
 OF_RULE: dict[str, OfFinding] = {
     **dict.fromkeys(("PIN101", "PIN102", "PIN104", "PIN105"), copies),

@@ -30,17 +30,18 @@ class Copied(NamedTuple):
 
     source: SourceFile
     call: cst.Call
-    loader: MadeLoader
+    loader: MadeLoader | None
+    """None where the program pins the memory itself, for this copy."""
 
 
-def copies_of(source: SourceFile, place: Place, told: Told) -> list[Copied]:
-    """Return the calls on a line that copy parts of a batch to the GPU. Raises NotSure unless all of its calls do."""
+def copy_calls(source: SourceFile, place: Place, told: Told) -> list[cst.Call]:
+    """Return the calls on a line that copy to the GPU. Raises NotSure where the line may do something else."""
     if not told.are_to_gpu(place):
         raise NotSure("the trace has no copy to the GPU at this line alone")
     calls = [call for call in source.calls(place.line or 0) if is_copy(call)]
     if not calls:
         raise NotSure("no call of .to(), .cuda() or .type() begins on the line")
-    return [Copied(source, call, _loader_of(source, call, place, told)) for call in calls]
+    return calls
 
 
 def non_blocking(copied: Copied) -> Rewrite | None:
@@ -64,7 +65,7 @@ def _check_arguments(source: SourceFile, call: cst.Call) -> None:
     check_plain(call, 2 if is_typed else 1, "the copy")
 
 
-def _loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> MadeLoader:
+def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> MadeLoader:
     """Return the DataLoader whose batch a call copies. Raises NotSure where the batch may come from elsewhere."""
     copied = without_views(cst.ensure_type(call.func, cst.Attribute).value)
     each_of = gone_through(source, call)

@@ -13,8 +13,9 @@ from typing import Any
 
 from pinprof.fix.files import Files
 from pinprof.fix.patch import Patches, patched
-from pinprof.fix.plan import Chosen, Work, planned
+from pinprof.fix.plan import planned
 from pinprof.fix.told import CopiesAt, Told
+from pinprof.fix.work import Chosen, Work
 from pinprof.rules import Evidence, Finding, Saving
 from pinprof.rules.rule import rule_of
 from pinprof.trace.lines import Place

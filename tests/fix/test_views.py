@@ -1,0 +1,135 @@
+"""Batches in another shape, batches that the program pins itself, and constants of which the step makes something."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixing import LOADER, mended, plain
+
+PINNED = {"loader": replace(LOADER, pin_memory=True), "pinned": True}
+
+
+def loop(body: str) -> str:
+    inner = "\n".join(f"    {line}" for line in body.splitlines())
+    return f"""import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader
+loader = DataLoader(data, num_workers=2, pin_memory=True)  #! loader
+for i, (x, y) in enumerate(loader):  #! loop
+{inner}
+"""
+
+
+def batch(copied: str = "x.pin_memory().to(device)", argument: str = "", between: str = "pass") -> str:
+    return f"""import torch
+
+def get_batch(data{argument}):
+    x = torch.stack([data[i:i + 8] for i in torch.randint(100, (4,))])
+    {between}
+    if device == "cuda":
+        x = {copied}  #? PIN102
+    else:
+        x = x.to(device)
+    return x
+"""
+
+
+def hoisted(before: str, body: str) -> str:
+    return loop(body).replace("for i,", f"{before}\nfor i,")
+
+
+TWO = """shift = torch.tensor([0.4, 0.5], device=device).view(1, 2, 1)  #? PIN209
+share = torch.tensor([1., 2.])[None, :].to(device)  #? PIN104
+x = nn.functional.cross_entropy(x - shift, y, weight=share)"""
+HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "a batch in another shape": (
+        loop("x = x.reshape(-1, 28 * 28).to(device)  #? PIN102\nmodel(x)"),
+        loop("x = x.reshape(-1, 28 * 28).to(device, non_blocking=True)\nmodel(x)"),
+        PINNED,
+    ),
+    "a part in another shape, in a call": (
+        loop("model(x[0].unsqueeze(0).cuda())  #? PIN102"),
+        loop("model(x[0].unsqueeze(0).cuda(non_blocking=True))"),
+        {**PINNED, "loader": replace(LOADER, pin_memory=True, batch=[["tensor"], "tensor"])},
+    ),
+    "memory that the line pins": (batch(), batch("x.pin_memory().to(device, non_blocking=True)"), {"pinned": True}),
+    "two constants of one loop, in another shape and moved": (
+        loop(TWO),
+        hoisted(
+            "shift = torch.tensor([0.4, 0.5], device=device).view(1, 2, 1)\n"
+            "share = torch.tensor([1., 2.])[None, :].to(device)",
+            "x = nn.functional.cross_entropy(x - shift, y, weight=share)",
+        ),
+        PINNED,
+    ),
+}
+MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a view that is written to": (
+        loop("a = x.to(device)  #? PIN102\nx.view(-1).add_(1)"),
+        PINNED,
+        "x is used on the host in line 7",
+    ),
+    "a view that is kept": (
+        loop("a = x.view(-1)\nx = x.to(device)  #? PIN102\na.add_(1)"),
+        PINNED,
+        "x is used on the host in line 6",
+    ),
+    "numbers of another type, which are pageable": (
+        loop("x = x.float().to(device)  #? PIN102"),
+        PINNED,
+        "no name of a batch",
+    ),
+    "memory of an argument, which may be pinned already": (
+        batch(argument=", x").replace("    x = torch.stack", "    z = torch.stack"),
+        {"pinned": True},
+        "no name of a batch",
+    ),
+    "memory that is pinned already": (
+        batch().replace("torch.stack(", "torch.cat(pin_memory=True, tensors="),
+        {"pinned": True},
+        "no name of a batch",
+    ),
+    "memory of another function": (batch(between="x = staging(x)"), {"pinned": True}, "no name of a batch"),
+    "memory that others have, too": (
+        batch().replace("torch.stack(", "torch.from_numpy("),
+        {"pinned": True},
+        "no name of a batch",
+    ),
+    "a constant that moves to where the step says": (
+        loop("share = torch.tensor([1., 2.]).to(x.device)  #? PIN209\nx = x * share"),
+        {},
+        "device=x.device may change in the loop",
+    ),
+    "a constant in a shape of the step's": (
+        loop("share = torch.tensor([1., 2.], device=device).view(i, 1)  #? PIN209\nx = x * share"),
+        {},
+        "may change in the loop",
+    ),
+    "a part of a constant": (
+        loop("share = torch.tensor([1., 2.], device=device)[i % 2]  #? PIN209\nx = x * share"),
+        {},
+        "has no name of its own",
+    ),
+    "a constant that stays on the host": (
+        loop("share = torch.tensor([1., 2.]).view(1, 2)  #? PIN209\nx = x * share"),
+        {},
+        "not a constant and a device",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HITS)
+def test_a_change_that_is_certain_is_made_once(name: str, tmp_path: Path) -> None:
+    before, after, told = HITS[name]
+    outcome = mended(tmp_path, before, **told)
+    assert outcome.code == plain(after), outcome.why
+    assert mended(tmp_path, outcome.after, **told).after == outcome.after
+
+
+@pytest.mark.parametrize("name", MISSES)
+def test_what_is_not_certain_stays(name: str, tmp_path: Path) -> None:
+    code, told, why = MISSES[name]
+    outcome = mended(tmp_path, code, **told)
+    assert outcome.is_unchanged
+    assert why in outcome.why
