@@ -6,6 +6,7 @@ Run from the repository root, in this order:
   PYTHONPATH=. python scripts/exam_fix.py record OUT                     `pinprof run` of each; needs a GPU
   PYTHONPATH=. python scripts/exam_fix.py pretend OUT                    without a GPU: a few steps on the CPU instead
   PYTHONPATH=. python scripts/exam_fix.py mend OUT                       `pinprof fix` of each recording
+  PYTHONPATH=. python scripts/exam_fix.py prove OUT                      `pinprof try` of each program
 
 FOLDER holds the clones that scripts/exam.py names. The faults, and what the right outcome of each is, stand in
 scripts/examination/faults.py. Each command skips what has been done, and stops when its budget is spent.
@@ -26,18 +27,24 @@ import click
 from pinprof.fix import Chosen
 from pinprof.outputs import write_whole
 from scripts.examination.faults import VARIANTS
-from scripts.examination.grafted import grafted
+from scripts.examination.grafted import grafted, seen_lines
 from scripts.examination.judged import Row, judged
 from scripts.examination.planted import Planted, plant
 from scripts.examination.planting import Variant
 from scripts.examination.processes import run
-from scripts.examination.proofs import table_of_mends
+from scripts.examination.proofs import of_trial, table_of_mends, table_of_proofs
 
 PATIENCE_SECONDS = 90.0
 START_LEAST_SECONDS = 20.0
 """Nothing starts with less left: it would not come to its steps."""
 FIX_SECONDS = 300.0
 PRETENDED_STEPS = "3"
+SMALLER = {
+    "nanogpt_eager": ("--batch_size=2", "--eval_iters=1", "--n_layer=1"),
+    "forward_forward": ("--train_size", "500"),
+    "imagenet_resnet50": ("--batch-size", "2", "--workers", "2"),
+}
+"""What makes a step of a large program bearable on a CPU."""
 CALLS = {"optimizer": 1, "backward": 2}
 """Calls of a marker for one of the program's: where functions are noted, `backward` calls itself once more."""
 RECORDED = (("record", ".gz"), ("pretended", ""))
@@ -117,14 +124,16 @@ def mend(out: Path, only: tuple[str, ...], jobs: int) -> None:
     def mended(variant: Variant) -> tuple[str, Row]:
         planted = Planted(variant, out.resolve())
         trace, noted = (out.resolve() / kind / f"{planted.name}.json{end}" for kind, end in RECORDED)
+        seen = None
         if trace.exists():
             row, patch = by_recording(planted, trace, folder / f"{planted.name}.json")
         elif noted.exists():
             row, patch = by_pretence(planted, noted)
+            seen = seen_lines(noted)
         else:
             return planted.name, {"error": "not recorded"}
         (folder / f"{planted.name}.patch").write_bytes(patch)
-        return planted.name, {**row, **(judged(planted, patch) if "error" not in row else {})}
+        return planted.name, {**row, **(judged(planted, patch, seen) if "error" not in row else {})}
 
     with ThreadPoolExecutor(jobs) as pool:
         rows = dict(pool.map(mended, chosen(only)))
@@ -156,13 +165,71 @@ def pretend(out: Path, only: tuple[str, ...], at_once: int, *, budget: float, pa
             "CUDA_VISIBLE_DEVICES": "",
         }
         seconds = min(patience, deadline - time.perf_counter())
-        ended = run(planted.place, planted.place.command(), environment, seconds, folder / f"{planted.name}.log")
+        command = [*planted.place.command(), *SMALLER.get(planted.variant.program, ())]
+        ended = run(planted.place, command, environment, seconds, folder / f"{planted.name}.log")
         for noted in folder.glob(f"{planted.name}.*.json"):
             noted.replace(folder / f"{planted.name}.json")
         print(f"{planted.name:20} {ended.seconds:5.1f} s, status {ended.status} {ended.last_line[:80]}", flush=True)
 
     work = [Planted(each, out.resolve()) for each in chosen(only) if not (folder / f"{each.name}.json").exists()]
     in_lanes(work, pretended, ["cpu"] * at_once, deadline)
+
+
+@main.command()
+@out_argument
+@only_option
+@at_once_option
+@gpus_option
+@budget_option
+@click.option("--patience", default=600.0, show_default=True, help="Seconds until a program is given up.")
+@click.option("--minutes", default=1.5, show_default=True, help="Of each measurement, at most: for `pinprof try`.")
+@click.option("--table", "only_table", is_flag=True, help="Print the table of what OUT has, and run nothing.")
+def prove(
+    out: Path,
+    only: tuple[str, ...],
+    at_once: int,
+    gpus: str,
+    *,
+    budget: float,
+    patience: float,
+    minutes: float,
+    only_table: bool,
+) -> None:
+    """Let `pinprof try` mend and prove each program; the answers go to OUT/prove, the table to OUT/prove.md.
+
+    Those at once on a GPU disturb each other's times: more than one is only for what is not a time.
+    """
+    folder = out.resolve() / "prove"
+    folder.mkdir(exist_ok=True)
+    deadline = time.perf_counter() + budget
+
+    def proved(planted: Planted, gpu: str) -> None:
+        answer, trace = folder / f"{planted.name}.json", out.resolve() / "record" / f"{planted.name}.json.gz"
+        options = ["--minutes", str(minutes), "--json", str(answer), "--patch", str(answer.with_suffix(".patch"))]
+        options += ["--trace", str(trace)] if trace.exists() else ["--step-marker", planted.program.marker]
+        command = planted.place.asked("try", [*options, "--force"])
+        seconds = min(patience, deadline - time.perf_counter())
+        ended = run(planted.place, command, {"CUDA_VISIBLE_DEVICES": gpu}, seconds, folder / f"{planted.name}.log")
+        if not answer.exists() and seconds == patience:
+            answer.write_text(json.dumps({"error": ended.last_line or "its time was up", "seconds": ended.seconds}))
+        print(f"{planted.name:20} {ended.seconds:5.1f} s, status {ended.status} {ended.last_line[:80]}", flush=True)
+
+    work = [Planted(each, out.resolve()) for each in chosen(only) if not (folder / f"{each.name}.json").exists()]
+    in_lanes([] if only_table else work, proved, gpus.split(",") * at_once, deadline)
+    done = [Planted(each, out.resolve()) for each in chosen(only) if (folder / f"{each.name}.json").exists()]
+    rows = {each.name: proof(each, folder / f"{each.name}.json") for each in done}
+    write_whole(out / "prove.json", json.dumps(rows, indent=1) + "\n")
+    write_whole(out / "prove.md", table_of_proofs(rows))
+    print(table_of_proofs(rows))
+
+
+def proof(planted: Planted, answer: Path) -> Row:
+    """Return what `pinprof try` said of a program, and what its patch does to the planted faults."""
+    said = json.loads(answer.read_text())
+    if "error" in said:
+        return said
+    patch = answer.with_suffix(".patch")
+    return {**of_trial(said), **judged(planted, patch.read_bytes() if patch.exists() else b"")}
 
 
 def by_recording(planted: Planted, trace: Path, answer: Path) -> tuple[Row, bytes]:

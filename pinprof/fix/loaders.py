@@ -40,7 +40,7 @@ def with_options(files: Files, loader: MadeLoader, options: Mapping[str, str]) -
         given = argument(call, name)
         if given is not None and not isinstance(given.value, cst.Integer) and source.code(given.value) != "False":
             raise NotSure(f"the source says {name}={source.code(given.value)}; change it where that is set")
-    _refuse_later_changes(source, call)
+    _refuse_later_changes(source, call, options)
     return [source.rewrite(call, f"{name}={value}", with_argument(name, value)) for name, value in options.items()]
 
 
@@ -94,9 +94,9 @@ def more_workers(loader: MadeLoader, cpus: int | None, processes: int) -> dict[s
     return options if loader.persistent_workers else {**options, "persistent_workers": "True"}
 
 
-def _refuse_later_changes(source: SourceFile, call: cst.Call) -> None:
-    """Raise NotSure where the program sets attributes of the DataLoader afterwards."""
+def _refuse_later_changes(source: SourceFile, call: cst.Call, options: Mapping[str, str]) -> None:
+    """Raise NotSure where the program sets these options afterwards, as attributes of a DataLoader."""
     if "multiprocessing_context" in {each.keyword.value for each in call.args if each.keyword}:
         raise NotSure("it has a multiprocessing_context of its own")
-    if ".pin_memory =" in source.text or ".num_workers =" in source.text:
+    if any(f".{name} =" in source.text for name in options):
         raise NotSure("the program sets attributes of DataLoaders itself")

@@ -55,13 +55,20 @@ class Grafted(Told):
         return place in self._often
 
 
+def seen_lines(notes: Path) -> set[tuple[str, int]]:
+    """Return the lines that did something in each step: a finding is made of each."""
+    noted = json.loads(notes.read_text())
+    least = max(noted["steps"] - LAST_IS_CUT, 1)
+    return {(file, line) for _, file, line, _, count in noted["sites"] if count >= least}
+
+
 def grafted(notes: Path, top: Path, working: Path, chosen: Chosen) -> Patches:
     """Return what `fix` changes of a program below a folder, which ran in `working`, by what was noted of it."""
     noted = json.loads(notes.read_text())
     steps = noted["steps"]
     sites = [(kind, Place(file, line, name), count) for kind, file, line, name, count in noted["sites"]]
     regular = [each for each in sites if each[2] >= max(steps - LAST_IS_CUT, 1)]
-    made = _made(noted["made"], working)
+    made = _made(noted["made"], working, top)
     emptied = tuple(place for kind, place, _ in regular if kind == "PIN303")
     often = {place for _, place, count in regular if count >= 2 * steps}
     told = Grafted(made, _copies(sites), emptied, often=often)
@@ -96,18 +103,23 @@ def _copies(sites: list[tuple[str, Place, int]]) -> dict[Place, CopiesAt]:
     }
 
 
-def _made(row: Row, working: Path) -> Made:
-    def whole(each: Row) -> Row:
-        return {**each, "file": str((working / each["file"]).resolve())}
+def _made(row: Row, working: Path, top: Path) -> Made:
+    def whole(file: str) -> str:
+        return str(_found_below(file, working, top))
+
+    def placed(each: Row) -> Row:
+        return {**each, "file": whole(each["file"])}
 
     loaders = tuple(
-        MadeLoader(**{**whole(each), "loops": tuple(_whole(Place(*loop), working) for loop in each["loops"])})
+        MadeLoader(**{**placed(each), "loops": tuple(Place(whole(file), line, name) for file, line, name in loops)})
         for each in row["loaders"]
+        if (loops := each["loops"]) is not None
     )
-    optimizers = tuple(replace(MadeOptimizer(**whole(each)), plain_on_gpu=True) for each in row["optimizers"])
-    sources = {str((working / file).resolve()): known for file, known in row["sources"].items()}
-    return Made(loaders, optimizers, CPUS, sources, row["more"])
+    optimizers = tuple(replace(MadeOptimizer(**placed(each)), plain_on_gpu=True) for each in row["optimizers"])
+    return Made(loaders, optimizers, CPUS, {whole(file): known for file, known in row["sources"].items()}, row["more"])
 
 
-def _whole(place: Place, working: Path) -> Place:
-    return place._replace(file=str((working / (place.file or "")).resolve()))
+def _found_below(file: str, working: Path, top: Path) -> Path:
+    """Return the file that a recording names: from the working folder, or from a folder on the path."""
+    near = (working / file).resolve()
+    return near if near.exists() else next(iter(sorted(top.rglob(file))), near)

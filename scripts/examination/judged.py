@@ -12,6 +12,9 @@ from scripts.examination.planted import Planted
 
 Row = dict[str, Any]
 
+Lines = set[tuple[str, int]]
+OF_WHAT_IS_MADE = ("PIN602", "PIN1", "PIN4")
+"""Rules whose place is not that of the fault."""
 RIGHT = {
     "mend": {True: "mended", False: "missed"},
     "permission": {True: "mended", False: "left"},
@@ -22,8 +25,22 @@ RIGHT = {
 """What a fault's outcome makes of whether its lines were changed."""
 
 
-def judged(planted: Planted, patch: bytes) -> Row:
-    """Return what a patch does to a planted program: per fault, and the lines that it changes beside them."""
+def judged(planted: Planted, patch: bytes, seen: "Lines | None" = None) -> Row:
+    """Return what a patch does to a planted program: per fault, and the lines that it changes beside them.
+
+    `seen` are the lines for which there was a finding, if that is known: a fault without one is `unseen`.
+    """
+    row = _judged_all(planted, patch)
+    for fault in row.get("faults", []) if seen is not None else []:
+        if fault["result"] == "missed" and not fault["rule"].startswith(OF_WHAT_IS_MADE):
+            path = _resolved(planted.place.folder, fault["file"])
+            lines = range(fault["line"], fault["line"] + fault.get("lines", 1))
+            if not any((path, line) in (seen or ()) for line in lines):
+                fault["result"] = "unseen"
+    return row
+
+
+def _judged_all(planted: Planted, patch: bytes) -> Row:
     faults: list[Row] = planted.truth["faults"]
     if not patch.strip():
         return {"applies": None, "faults": [_judged(each, touched=False) for each in faults], "beside": []}

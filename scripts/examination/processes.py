@@ -72,6 +72,10 @@ class Place:
         run = [] if profiled is None else ["-m", "pinprof", "run", *self.program.pinprof_options, *profiled]
         return [sys.executable, *self.program.launcher, *run, *self.program.command]
 
+    def asked(self, command: str, options: Sequence[str]) -> list[str]:
+        """Return a command of pinprof, with its options, that runs the program."""
+        return [sys.executable, "-m", "pinprof", command, *options, *self.program.command]
+
 
 def run(place: Place, command: Sequence[str], environment: Mapping[str, str], seconds: float, log: Path) -> Ended:
     """Run a command in the program's folder; end its whole process group when it is done or its time is up."""

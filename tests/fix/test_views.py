@@ -39,6 +39,14 @@ def hoisted(before: str, body: str) -> str:
     return loop(body).replace("for i,", f"{before}\nfor i,")
 
 
+SUM = """print({looked})
+total = 0.0
+for step in range(100):
+    loss.backward()
+    total += loss.item()  #? PIN201
+    if step % 10 == 0:
+        print(total)
+"""
 TWO = """shift = torch.tensor([0.4, 0.5], device=device).view(1, 2, 1)  #? PIN209
 share = torch.tensor([1., 2.])[None, :].to(device)  #? PIN104
 x = nn.functional.cross_entropy(x - shift, y, weight=share)"""
@@ -54,6 +62,18 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         {**PINNED, "loader": replace(LOADER, pin_memory=True, batch=[["tensor"], "tensor"])},
     ),
     "memory that the line pins": (batch(), batch("x.pin_memory().to(device, non_blocking=True)"), {"pinned": True}),
+    "a DataLoader where the program sets another option of something": (
+        loop("x = x.to(device)  #? PIN104\nmodel(x)\nconfig.num_workers = 2").replace(", pin_memory=True", ""),
+        loop("x = x.to(device, non_blocking=True)\nmodel(x)\nconfig.num_workers = 2"),
+        {},
+    ),
+    "a sum beside a look at the variables of something else": (
+        SUM.format(looked="vars(args)"),
+        SUM.format(looked="vars(args)")
+        .replace("loss.item()", "loss.detach().double()")
+        .replace("print(total)", "print(float(total))"),
+        {},
+    ),
     "two constants of one loop, in another shape and moved": (
         loop(TWO),
         hoisted(
@@ -70,6 +90,13 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         PINNED,
         "x is used on the host in line 7",
     ),
+    "a DataLoader whose option the program sets later": (
+        loop("x = x.to(device)  #? PIN104\nloader.pin_memory = fast").replace(", pin_memory=True", ""),
+        {},
+        "sets attributes of DataLoaders itself",
+    ),
+    "a sum beside a look at all variables": (SUM.format(looked="vars()"), {}, "vars() may look at total"),
+    "a sum beside a look at what may be all variables": (SUM.format(looked="vars(*args)"), {}, "vars() may look at"),
     "a view that is kept": (
         loop("a = x.view(-1)\nx = x.to(device)  #? PIN102\na.add_(1)"),
         PINNED,

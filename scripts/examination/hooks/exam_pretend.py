@@ -105,7 +105,7 @@ class Pretended(TorchFunctionMode):
         if name == "__get__" and owner in {"device", "is_cuda"} and is_marked(first) and is_called_by_program():
             return GPU if owner == "device" else True
         if function is torch.device:
-            return function(*args, **(kwargs or {}))
+            return GPU if isinstance(first, int) else function(*args, **(kwargs or {}))
         args, kwargs, asked = to_cpu(args, kwargs or {})
         if name == "pin_memory":
             pin(first)
@@ -120,12 +120,18 @@ class Pretended(TorchFunctionMode):
         if name in MAKERS and asked and not is_marked(first):
             self.note("PIN209")
         result = function(*args, **kwargs)
+        self._mark_result(name, result, (args, kwargs), asked=asked)
+        return result
+
+    def _mark_result(self, name: str, result: Any, given: Any, *, asked: bool) -> None:
+        """Mark what was made on the GPU, or of what is there; views of pinned memory are pinned."""
+        args, kwargs = given
+        first = args[0] if args else None
         goes_back = name in {"cpu", "numpy"} or (name == "to" and not asked and "cpu" in map(str, args[1:]))
         if (asked or any(is_marked(each) for each in parts([*args, *kwargs.values()]))) and not goes_back:
             mark(result)
         elif name in VIEWS and isinstance(first, torch.Tensor) and "exam_pinned" in vars(first):
             pin(result)
-        return result
 
     def _copied(self, function: Callable[..., Any], name: str, first: torch.Tensor, args: Any, kwargs: Any) -> Any:
         pinned = "exam_pinned" in vars(first)
