@@ -29,10 +29,10 @@ from pinprof.outputs import write_whole
 from scripts.examination.faults import VARIANTS
 from scripts.examination.grafted import grafted, seen_lines
 from scripts.examination.judged import Row, judged
-from scripts.examination.planted import Planted, plant
+from scripts.examination.planted import Planted, patched_in_place, plant
 from scripts.examination.planting import Variant
-from scripts.examination.processes import run
-from scripts.examination.proofs import of_trial, table_of_mends, table_of_proofs
+from scripts.examination.processes import Ended, run
+from scripts.examination.proofs import difference, of_trial, table_of_mends, table_of_proofs
 
 PATIENCE_SECONDS = 90.0
 START_LEAST_SECONDS = 20.0
@@ -155,24 +155,58 @@ def pretend(out: Path, only: tuple[str, ...], at_once: int, *, budget: float, pa
     deadline = time.perf_counter() + budget
 
     def pretended(planted: Planted, _gpu: str) -> None:
-        environment = {
-            "EXAM_MODE": "pretend",
-            "EXAM_TOP": str(planted.place.repository),
-            "EXAM_OUT": str(folder / planted.name),
-            "EXAM_STEPS": PRETENDED_STEPS,
-            "EXAM_MARKER": planted.program.marker,
-            "EXAM_CALLS_PER_STEP": str(planted.program.calls_per_step * CALLS[planted.program.marker]),
-            "CUDA_VISIBLE_DEVICES": "",
-        }
         seconds = min(patience, deadline - time.perf_counter())
-        command = [*planted.place.command(), *SMALLER.get(planted.variant.program, ())]
-        ended = run(planted.place, command, environment, seconds, folder / f"{planted.name}.log")
-        for noted in folder.glob(f"{planted.name}.*.json"):
-            noted.replace(folder / f"{planted.name}.json")
+        ended = run_pretending(planted, folder / planted.name, seconds)
         print(f"{planted.name:20} {ended.seconds:5.1f} s, status {ended.status} {ended.last_line[:80]}", flush=True)
 
     work = [Planted(each, out.resolve()) for each in chosen(only) if not (folder / f"{each.name}.json").exists()]
     in_lanes(work, pretended, ["cpu"] * at_once, deadline)
+
+
+def run_pretending(planted: Planted, notes: Path, seconds: float) -> Ended:
+    """Run a few steps of a program with the CPU in the place of a GPU; what was noted goes to `notes`.json."""
+    environment = {
+        "EXAM_MODE": "pretend",
+        "EXAM_TOP": str(planted.place.repository),
+        "EXAM_OUT": str(notes),
+        "EXAM_STEPS": PRETENDED_STEPS,
+        "EXAM_MARKER": planted.program.marker,
+        "EXAM_CALLS_PER_STEP": str(planted.program.calls_per_step * CALLS[planted.program.marker]),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    command = [*planted.place.command(), *SMALLER.get(planted.variant.program, ())]
+    ended = run(planted.place, command, environment, seconds, notes.parent / f"{notes.name}.log")
+    for noted in notes.parent.glob(f"{notes.name}.*.json"):
+        noted.replace(notes.parent / f"{notes.name}.json")
+    return ended
+
+
+@main.command()
+@out_argument
+@only_option
+@at_once_option
+@budget_option
+@click.option("--patience", default=100.0, show_default=True, help="Seconds until a program is given up.")
+def numbers(out: Path, only: tuple[str, ...], at_once: int, *, budget: float, patience: float) -> None:
+    """Compare the parameters of a few steps of each program on the CPU with those after the patch in OUT/mend."""
+    folder = out.resolve() / "numbers"
+    folder.mkdir(exist_ok=True)
+    deadline = time.perf_counter() + budget
+
+    def compared(planted: Planted, _gpu: str) -> None:
+        with patched_in_place(planted, out.resolve() / "mend" / f"{planted.name}.patch"):
+            run_pretending(planted, folder / f"{planted.name}_after", patience)
+        run_pretending(planted, folder / f"{planted.name}_before", patience)
+        print(f"{planted.name:20} {difference(folder, planted.name)}", flush=True)
+
+    work = [
+        Planted(each, out.resolve())
+        for each in chosen(only)
+        if (patch := out / "mend" / f"{each.name}.patch").exists()
+        and patch.stat().st_size
+        and not (folder / f"{each.name}_before.json").exists()
+    ]
+    in_lanes(work, compared, ["cpu"] * at_once, deadline)
 
 
 @main.command()

@@ -3,7 +3,8 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,16 @@ def planted_texts(variant: Variant, folder: Path, script: str) -> tuple[dict[Pat
 
 def _code(lines: dict[Path, list[str]], row: dict[str, Any]) -> str:
     return lines[Path(row["file"])][row["line"] - 1].strip()
+
+
+@contextmanager
+def patched_in_place(planted: Planted, patch: Path) -> Iterator[None]:
+    """Let the block run with a patch in the planted program, and take it back."""
+    _git(planted.place.repository, "apply", str(patch))
+    try:
+        yield
+    finally:
+        _git(planted.place.repository, "apply", "--reverse", str(patch))
 
 
 def _copy(clone: Path, repository: Path) -> None:

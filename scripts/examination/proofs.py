@@ -1,7 +1,9 @@
 """The tables of the planted faults: what became of each, and the shares of all."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
@@ -32,6 +34,20 @@ def summary_of_mends(rows: Mapping[str, Row]) -> Iterator[str]:
     yield f"- Unseen in the steps that ran, and not counted: {sum(each['result'] == 'unseen' for each in faults)}."
     yield f"- Patches that do not apply: {sum(row.get('applies') is False for row in rows.values())}."
     yield f"- Programs without a result: {sum('faults' not in row for row in rows.values())} of {len(rows)}."
+
+
+def difference(folder: Path, name: str) -> str:
+    """Return how far the parameters after a patch are from those before, as a share of their magnitudes."""
+    notes = [folder / f"{name}_{side}.json" for side in ("before", "after")]
+    if not all(each.exists() for each in notes):
+        return "not run"
+    before, after = (json.loads(each.read_text())["numbers"] for each in notes)
+    if len(before) != len(after):
+        return f"{len(before)} and {len(after)} steps of optimizers"
+    if before == after:
+        return f"equal in {len(before)} steps of optimizers" if before else "no optimizer"
+    largest = max(abs(one[0] - other[0]) / (one[1] or 1.0) for one, other in zip(before, after, strict=True))
+    return f"off by at most {largest:.1e} of the magnitude"
 
 
 def of_trial(said: Row) -> Row:

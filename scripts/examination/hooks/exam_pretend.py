@@ -7,6 +7,7 @@ the DataLoaders and optimizers that are made. No times are noted: there are none
 
 import json
 import os
+import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,8 +17,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from exam_steps import call_at_ends
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -150,7 +153,8 @@ class Pretended(TorchFunctionMode):
         """Write what was noted, if there were steps."""
         if self.steps:
             made = asdict(makings.described(drawn))
-            noted = {"steps": self.steps, "made": made, "sites": [[*site, n] for site, n in self.seen.items()]}
+            sites = [[*site, count] for site, count in self.seen.items()]
+            noted = {"steps": self.steps, "made": made, "sites": sites, "numbers": numbers}
             Path(f"{os.environ['EXAM_OUT']}.{os.getpid()}.json").write_text(json.dumps(noted))
 
     def end_step(self) -> None:
@@ -199,6 +203,16 @@ def LongOnGpu(*args: Any) -> torch.Tensor:  # noqa: N802
 
 pretended = Pretended()
 drawn: Counter[int] = Counter()
+
+
+numbers: list[list[float]] = []
+"""Of the parameters after each step of an optimizer: their sum, and that of their magnitudes."""
+
+
+def _note_numbers(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    with torch._C.DisableTorchFunction():  # noqa: SLF001  nothing of it is the program's
+        values = [each.detach().double() for group in optimizer.param_groups for each in group["params"]]
+        numbers.append([float(sum(each.sum() for each in values)), float(sum(each.abs().sum() for each in values))])
 
 
 class Moment:
@@ -292,6 +306,10 @@ def install() -> None:
     iterator.__next__ = _drawing(_BaseDataLoaderIter.__next__)
     loader: Any = torch.utils.data.DataLoader
     loader.__iter__ = _beginning(torch.utils.data.DataLoader.__iter__)
+    register_optimizer_step_post_hook(_note_numbers)
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  the one that programs draw from
     NOTICING.__enter__()
     pretended.__enter__()
     call_at_ends(pretended.end_step)
