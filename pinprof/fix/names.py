@@ -43,7 +43,7 @@ def uses_of(source: SourceFile, at: cst.Name) -> Uses:
 
 def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:
     """Return whether a call may look at the variables of a scope: `vars(args)` looks at an object alone."""
-    if function.value == "vars" and call.args:
+    if function.value == "vars" and call.args and not call.args[0].star:
         return False
     if function.value == "globals" and not isinstance(scope, cst.Module):
         return False

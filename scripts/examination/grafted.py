@@ -44,6 +44,7 @@ class Grafted(Told):
     torch_version = property(lambda _: TORCH)
     has_scaler = property(lambda _: False)
     processes = property(lambda _: 1)
+    gpus = property(lambda _: 1)
     allocating = property(lambda self: self._emptied)
 
     def copies_at(self, place: Place) -> CopiesAt | None:

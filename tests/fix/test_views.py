@@ -102,11 +102,6 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         PINNED,
         "x is used on the host in line 6",
     ),
-    "numbers of another type, which are pageable": (
-        loop("x = x.float().to(device)  #? PIN102"),
-        PINNED,
-        "no name of a batch",
-    ),
     "memory of an argument, which may be pinned already": (
         batch(argument=", x").replace("    x = torch.stack", "    z = torch.stack"),
         {"pinned": True},
