@@ -36,6 +36,8 @@ SECTIONS = (
             ("try", "Fix a program in a copy, measure it, and prove the patch."),
             ("verify", "Compare a predicted saving with the measured one."),
             ("compare", "Show what changed between two traces."),
+            ("ab", "Tell whether a program became slower: two versions in turns."),
+            ("bisect", "Find the revision that made a program slower."),
             ("check", "Fail if a trace breaks a limit: a gate for CI."),
         ),
     ),

@@ -311,5 +311,5 @@ def install() -> None:
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002  the one that programs draw from
     NOTICING.__enter__()
-    pretended.__enter__()
+    pretended.__enter__()  # type: ignore[no-untyped-call]
     call_at_ends(pretended.end_step)
