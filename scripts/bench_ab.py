@@ -21,8 +21,8 @@ from random import Random
 from statistics import median
 
 from pinprof.ab import Bounds, Contest, Program, Wishes, contest, record
-from pinprof.ab.duel import fight
-from pinprof.ab.measuring import Pair, Plan, in_turns, time_first
+from pinprof.ab.duel import differences, fight
+from pinprof.ab.measuring import Difference, Pair, Plan, in_turns, time_first
 
 PROGRAM = """
 import sys
@@ -136,13 +136,11 @@ def stream(folder: Path, asked: argparse.Namespace) -> None:
         pairs.append(in_turns(programs, (), plan, int(lot.random() < 1 / 2)))
         if len(pairs) % 10 == 0:
             print(f"{len(pairs)} pairs, {time.monotonic() - start:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
-    differences = [pair.difference for pair in pairs]
-    print("differences in %:", [round(100 * each, 2) for each in differences])
+    measured = differences(pairs).tolist()
+    print("differences in %:", [round(100 * each, 2) for each in measured])
     for count in (12, 24, 48):
         for percent in (0, 2, 5, 10):
-            print(
-                f"{count} pairs, {percent} % more: {relabelled(differences, count, exp(0) + percent / 100)}", flush=True
-            )
+            print(f"{count} pairs, {percent} % more: {relabelled(measured, count, exp(0) + percent / 100)}", flush=True)
 
 
 def relabelled(differences: list[float], count: int, ratio: float) -> dict[str, int]:
@@ -163,7 +161,7 @@ def judged(differences: list[float], ratio: float, lot: Random) -> str:
         nonlocal now
         here = (differences[now] if first == 0 else -differences[now]) + ratio - 1
         now += 1
-        return Pair(first, (1.0, ratio), (1.0, ratio), here, here)
+        return Pair(first, (1.0, ratio), (1.0, ratio), Difference(here), Difference(here))
 
     return fight(measure, Bounds(0.02, len(differences)), clock=lambda: now, lot=lot).judgement.verdict
 

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 
 from pinprof.ab.duel import Bounds, fight
-from pinprof.ab.measuring import Pair
+from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.signed_ranks import Floats
 from pinprof.ab.verdict import Verdict
 
@@ -62,6 +62,6 @@ def simulated(noise: str, slower: float, lot: Random, *, pairs: int, limit: floa
         earlier, later = slots[now].tolist()
         now += 1
         difference = (later - earlier if first == 0 else earlier - later) + effect
-        return Pair(first, (1.0, 1.0), (1.0, 1.0), difference, difference)
+        return Pair(first, (1.0, 1.0), (1.0, 1.0), Difference(difference), Difference(difference))
 
     return fight(measure, Bounds(limit, pairs), clock=lambda: now, lot=lot).judgement.verdict

@@ -66,6 +66,8 @@ class Ahead:
             player = Player(self._programs[number], self._options, self._plan, own)
             started[pair, number] = self._undo.enter_context(player)
         for player in started.values():
+            player.start()
+        for player in started.values():
             player.await_turn()
         self._ready = [[started[pair, 0], started[pair, 1]] for pair in range(self._pairs)]
 

@@ -1,24 +1,28 @@
 """What changed between a recorded run of each version, the likely cause of the difference first."""
 
-import linecache
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pinprof.ab.edits import Code, Edit, Lines, chance_of, find_edits, most_sampled, samples_in
 from pinprof.analyses.host import HostSums
 from pinprof.analysis import Analysis
 from pinprof.comparison import ComparedFigure, Comparison, WaitChange, compare
 from pinprof.comparison.changes import SAME
 from pinprof.measurement.known import given
 
-Kind = Literal["input", "wait", "copy", "launches", "kernel", "op", "line"]
+Kind = Literal["input", "wait", "copy", "launches", "kernel", "op", "edit", "line"]
 CERTAIN = 0.02
 """A number per step that differs by more than this share has changed; times scatter, numbers hardly do."""
 MOVED = 0.1
 """A time that differs by less than this share has not changed, as far as one run of each tells."""
 EXPLAINS = 0.3
 """What changes by less than this share of the step's difference is no cause of it."""
+TOO_MUCH = 5.0
+"""A time that changes by more than so many times the difference is disturbed; a profiler makes times longer."""
+BY_CHANCE = 0.05
+"""Edited lines are a cause if fewer than this share of recordings finds the host in them so much more by chance."""
 MOST = 8
 
 
@@ -28,7 +32,10 @@ class Cause:
 
     kind: Kind
     what: str
-    """The name of an op or kernel, the cause of a wait, the direction of a copy, or a line of the program."""
+    """The name of an op or kernel, the cause of a wait, the direction of a copy, or a line of the program.
+
+    Of lines that were edited, the one in which the host was found most.
+    """
     where: str
     """The place in the program, as far as known."""
     count: tuple[float, float] | None
@@ -60,25 +67,33 @@ class Changes:
     """The likely cause of the difference first; empty if none was found."""
 
 
-def find_changes(before: Analysis, after: Analysis, more_ns: float) -> Changes:
-    """Return what differs; `more_ns` is the measured difference of the steps.
+def find_changes(before: Analysis, after: Analysis, more_ns: float, codes: tuple[Code, Code]) -> Changes:
+    """Return what differs; `more_ns` is the measured difference of the steps, `codes` are the files of each version.
 
-    What goes the way of the difference comes before what goes the other way, numbers that differ before times alone,
-    then the largest times. A time alone counts only if it differs much, and explains a part of the difference.
+    What goes the way of the difference comes before what goes the other way. Then comes what can explain a part of the
+    difference: numbers that differ, then edited lines in which the host is longer; then other numbers, then times
+    alone; in each the largest times first. A time alone counts only if it differs much, and explains a part.
     """
     comparison = compare(before, after)
+    edits = find_edits(*codes)
     every = [
         *_input(comparison),
         *_waits(comparison),
         *_copies(comparison),
         *_kernels(before, after),
         *_ops(before, after),
-        *_lines(before, after),
+        *_edited(before, after, edits, codes),
+        *_lines(before, after, edits, codes),
     ]
     kept = [cause for cause in every if cause.is_certain or _is_moved(cause, more_ns)]
-    sign = 1 if more_ns > 0 else -1
-    kept.sort(key=lambda cause: (cause.more_ns * sign < 0, not cause.is_certain, -abs(cause.more_ns)))
+    kept.sort(key=lambda cause: _place_of(cause, more_ns))
     return Changes(comparison, tuple(kept[:MOST]))
+
+
+def _place_of(cause: Cause, more_ns: float) -> tuple[bool, int, float]:
+    is_other_way, explains = cause.more_ns * more_ns < 0, abs(cause.more_ns) >= EXPLAINS * abs(more_ns)
+    ranks = (0, 2) if cause.is_certain else (1, 1) if cause.kind == "edit" else (3, 3)
+    return is_other_way, ranks[not explains], -abs(cause.more_ns)
 
 
 def _differs(before: float, after: float, share: float) -> bool:
@@ -88,7 +103,7 @@ def _differs(before: float, after: float, share: float) -> bool:
 def _is_moved(cause: Cause, more_ns: float) -> bool:
     if cause.time_ns is None or not _differs(*cause.time_ns, MOVED):
         return False
-    return cause.more_ns * more_ns > 0 and abs(cause.more_ns) >= EXPLAINS * abs(more_ns)
+    return EXPLAINS * abs(more_ns) <= cause.more_ns * (1 if more_ns > 0 else -1) <= TOO_MUCH * abs(more_ns)
 
 
 def _sides(figure: ComparedFigure) -> tuple[float, float] | None:
@@ -164,17 +179,37 @@ def _line(place: object) -> str:
     return f"{file}:{line}" if file and line else ""
 
 
-def _lines(before: Analysis, after: Analysis) -> Iterator[Cause]:
-    """Yield the lines of the program in which the host was found more or less often, without the profiler.
+def _edited(before: Analysis, after: Analysis, edits: Sequence[Edit], codes: tuple[Code, Code]) -> Iterator[Cause]:
+    """Yield the edited lines in which the host was found more or less often than in those that they replace.
+
+    There are few of them, and one of them is to blame: so fewer samples tell them than other lines.
+    """
+    one, other = before.profile.host, after.profile.host
+    times = [side.profile.estimate.step_ns for side in (before, after)]
+    if one is None or other is None or not times[0] or not times[1]:
+        return
+    share = other.steps / max(one.steps + other.steps, 1)
+    for edit in edits:
+        old, new = samples_in(edit.before, one), samples_in(edit.after, other)
+        is_told = min(chance_of(new, old, share), chance_of(old, new, 1 - share)) < BY_CHANCE
+        side = (edit.after, other, codes[1]) if edit.after else (edit.before, one, codes[0])
+        line = most_sampled(side[0], side[1])
+        if is_told and line is not None:
+            took = one.share(old) * times[0], other.share(new) * times[1]
+            yield Cause("edit", side[2].line(*line), f"{line[0]}:{line[1]}", None, took)
+
+
+def _lines(before: Analysis, after: Analysis, edits: Sequence[Edit], codes: tuple[Code, Code]) -> Iterator[Cause]:
+    """Yield other lines of the program in which the host was found more or less often, without the profiler.
 
     Lines are matched by their text, for they move. A share may be off by what sampling leaves open.
     """
-    sides = [
-        (_by_text(each.profile.host), each.profile.host, each.profile.estimate.step_ns) for each in (before, after)
-    ]
-    (old, one, one_ns), (new, other, other_ns) = sides
+    one, other = before.profile.host, after.profile.host
+    one_ns, other_ns = (side.profile.estimate.step_ns for side in (before, after))
     if one is None or other is None or not one_ns or not other_ns:
         return
+    old = _by_text(one, codes[0], frozenset().union(*(edit.before for edit in edits)))
+    new = _by_text(other, codes[1], frozenset().union(*(edit.after for edit in edits)))
     for text in {**new, **old}:
         counts = old.get(text, (0, ""))[0], new.get(text, (0, ""))[0]
         shares = one.share(counts[0]), other.share(counts[1])
@@ -183,12 +218,12 @@ def _lines(before: Analysis, after: Analysis) -> Iterator[Cause]:
             yield Cause("line", text, where, None, (shares[0] * one_ns, shares[1] * other_ns))
 
 
-def _by_text(host: HostSums | None) -> dict[str, tuple[int, str]]:
+def _by_text(host: HostSums, code: Code, edited: Lines) -> dict[str, tuple[int, str]]:
     counts: Counter[str] = Counter()
     places: dict[str, str] = {}
-    for row in host.called if host else ():
-        if row.file and row.line:
-            text = linecache.getline(row.file, row.line).strip() or f"{row.function}"
+    for row in host.called:
+        if row.file and row.line and (row.file, row.line) not in edited:
+            text = code.line(row.file, row.line) or f"{row.function}"
             counts[text] += row.count
             places.setdefault(text, f"{row.file}:{row.line}")
     return {text: (count, places[text]) for text, count in counts.items()}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from math import ceil, log
+from math import ceil, log, sqrt
 from pathlib import Path
 from typing import final
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from pinprof.ab.process import Running, running
 from pinprof.ab.program import Program
+from pinprof.ab.signed_ranks import Floats
 from pinprof.ab.times import Timed, read_times
 from pinprof.errors import MeasureError
 
@@ -27,6 +28,8 @@ LONGEST_START_S = 600.0
 TIMES_LONGER = 5.0
 """A process may take so many times as long as the first of its version."""
 GO = b"g"
+NORMAL_MAD, MEDIAN_ERROR = 1.4826, 1.2533
+"""Of a normal distribution: its standard deviation by its median deviation, and the error of a median by a mean's."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +68,33 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """The logarithm of the second version's step divided by the first's."""
+
+    value: float
+    error: float = 0.0
+    """By how much it may be off, as the turns scatter; the same if the versions changed places. 0 without turns."""
+
+    @classmethod
+    def of(cls, each: Sequence[float]) -> "Difference":
+        """Return the median of the turns' differences, with its error."""
+        middle = float(np.median(each))
+        scatter = NORMAL_MAD * float(np.median(np.abs(np.array(each) - middle)))
+        return cls(middle, MEDIAN_ERROR * scatter / sqrt(len(each)))
+
+
+@dataclass(frozen=True)
 class Pair:
     """The steps of one process of each version, in ns, and which ran first: 0 or 1."""
 
     first: int
     usual_ns: tuple[float, float]
     mean_ns: tuple[float, float]
-    difference: float
-    """The logarithm of the second version's step divided by the first's."""
-    mean_difference: float
-    """The same of the means, which see what is only in some of the steps."""
+    usual: Difference
+    mean: Difference
+    """Of the means, which see what is only in some of the steps."""
+    quickest: Difference | None = None
+    """Of the quickest step of each turn; None where that tells something else: where the GPU or workers are ahead."""
 
     @classmethod
     def of(cls, first: int, timed: Sequence[Timed]) -> "Pair":
@@ -86,12 +106,25 @@ class Pair:
         one, other = timed
         usual, mean = (one.usual_ns, other.usual_ns), (one.mean_ns, other.mean_ns)
         if len(one.turns) == 1 or len(one.turns) != len(other.turns):
-            return cls(first, usual, mean, log(usual[1] / usual[0]), log(mean[1] / mean[0]))
-        difference, mean_difference = (
-            float(np.median([log(summed(b) / summed(a)) for a, b in zip(one.turns, other.turns, strict=True)]))
-            for summed in (np.median, np.mean)
+            return cls(first, usual, mean, Difference(log(usual[1] / usual[0])), Difference(log(mean[1] / mean[0])))
+        beside = list(zip(one.turns, other.turns, strict=True))
+        by_clock = () if one.children or other.children else zip(one.by_clock, other.by_clock, strict=True)
+        quickest = [log(b.min() / a.min()) for a, b in by_clock]
+        return cls(
+            first,
+            usual,
+            mean,
+            Difference.of([_step_by_step(a, b) for a, b in beside]),
+            Difference.of([log(b.mean() / a.mean()) for a, b in beside]),
+            Difference.of(quickest) if quickest else None,
         )
-        return cls(first, usual, mean, difference, mean_difference)
+
+
+def _step_by_step(turn: Floats, other: Floats) -> float:
+    """Return the usual difference of two turns: both make the same steps, so each is compared with its like."""
+    if len(turn) == len(other):
+        return float(np.median(np.log(other / turn)))
+    return log(np.median(other) / np.median(turn))
 
 
 def time_together(programs: Sequence[Program], options: Sequence[str], seconds: float, limit_s: float) -> list[Timed]:
@@ -123,15 +156,20 @@ def one_after_the_other(programs: Sequence[Program], options: Sequence[str], pla
 
 
 def in_turns(programs: Sequence[Program], options: Sequence[str], plan: Plan, first: int) -> Pair:
-    """Measure a pair of processes that take turns: A B B A A B B A ..., or with B first."""
+    """Measure a pair of processes that take turns: A B B A A B B A ..., or with B first.
+
+    Both load torch at the same time, and wait before they start the program.
+    """
     order = (first, 1 - first)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
         players: dict[int, Player] = {}
         for number in order:
             players[number] = stack.enter_context(Player(programs[number], options, plan, folder / str(number)))
+        for player in players.values():
+            player.start()
             if not plan.start_together:
-                players[number].await_turn()
+                player.await_turn()
         take_turns(players, plan, first)
         return Pair.of(first, [read_times(players[number].folder) for number in (0, 1)])
 
@@ -225,6 +263,11 @@ class Player:
                 f"{self._program.name}: it ended before it had made all its steps; it needs {self._needed} of them"
             )
         self._waits = True
+
+    def start(self) -> None:
+        """Let it start the program."""
+        self.await_turn()
+        self._go()
 
     def play(self) -> None:
         """Let it make the steps of a turn."""

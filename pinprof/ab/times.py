@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pinprof.ab.signed_ranks import Floats
 from pinprof.errors import MeasureError
@@ -38,6 +39,8 @@ class Timed:
     children: int
     gpu_memory: float | None
     """The share that it has taken."""
+    by_clock: tuple[Floats, ...] = ()
+    """The same turns by the host's clock alone, with the time of other programs; empty where the GPU timed steps."""
 
     @property
     def steps(self) -> Floats:
@@ -79,27 +82,32 @@ def _read(path: Path) -> Timed | None:
     if log is None:
         return None
     delays = document.get("delays_ns", [])
-    turns, first = _turns(log, delays)
+    turns, by_clock, first = _turns(log, delays)
     told = document["pinprof"]
     if not turns:
         return None
     imported = tuple(document.get("imported", ()))
     memory, children = document.get("gpu_memory"), document.get("children", 0)
-    return Timed(turns, first, told["marker"], told["gpu"], imported, 1, children, memory)
+    return Timed(turns, first, told["marker"], told["gpu"], imported, 1, children, memory, by_clock)
 
 
-def _turns(log: RunLog, delays_ns: Sequence[int]) -> tuple[tuple[Floats, ...], int]:
-    """Return the times of the steps of each plain window, and how many steps came before the first.
+def _turns(log: RunLog, delays_ns: Sequence[int]) -> tuple[tuple[Floats, ...], tuple[Floats, ...], int]:
+    """Return the times of the steps of each plain window, the same by the host's clock, and how many steps come before.
 
     Steps that the host's clock timed count without the time in which other programs had their CPU, where it is known:
     on a busy machine that is most of the noise.
     """
-    host, gpu = (np.array(each, dtype=np.float64) for each in (log.step_ns, log.gpu_ns))
+    clock, gpu = (np.array(each, dtype=np.float64) for each in (log.step_ns, log.gpu_ns))
+    host = clock.copy()
     plain = np.repeat([window == PLAIN for window, _ in log.windows], [count for _, count in log.windows]).astype(bool)
     if len(delays_ns) == plain.sum():
         host[plain] = np.maximum(host[plain] - np.array(delays_ns), LEAST * host[plain])
-    times = np.where(gpu > 0, gpu, host)
-    regular = ~np.isin(np.arange(len(times)), _irregular(log))
+    regular = ~np.isin(np.arange(len(host)), _irregular(log))
+    turns, first = _windows(log, np.where(gpu > 0, gpu, host), regular)
+    return turns, () if gpu.any() else _windows(log, clock, regular)[0], first
+
+
+def _windows(log: RunLog, times: Floats, regular: NDArray[np.bool_]) -> tuple[tuple[Floats, ...], int]:
     turns, first, begin = [], len(times), 0
     for window, count in log.windows:
         if window == PLAIN:

@@ -411,7 +411,11 @@ def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dic
 def _turns(text: str | None) -> "Turns | None":
     from pinprof.capture.turns import Turns
 
-    return None if text is None else Turns.from_text(text)
+    if text is None:
+        return None
+    turns = Turns.from_text(text)
+    turns.wait()  # torch is loaded, the program has not begun
+    return turns
 
 
 def _windows(text: str) -> set[str]:

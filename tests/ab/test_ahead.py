@@ -62,7 +62,7 @@ def test_pairs_ahead_tell_which_is_faster(tmp_path: Path, monkeypatch: pytest.Mo
     slow, fast = (Program(name, ("train.py", name), tmp_path) for name in ("0.004", "0.001"))
     made = contest((slow, fast), Wishes(Bounds(0.02, 200.0, 0.6), 0.2, "steps", (), 2))
     assert len(made.duel.pairs) >= 2
-    assert all(pair.difference < -0.3 for pair in made.duel.pairs)
+    assert all(pair.usual.value < -0.3 for pair in made.duel.pairs)
     assert made.duel.judgement.verdict == "faster"
 
 

@@ -7,6 +7,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.ab.causes import Changes, find_changes
 from pinprof.ab.clocks import Clocks, Watch
+from pinprof.ab.edits import Code
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.ab.words import cause, clocks
 from pinprof.trace import read_trace
@@ -32,35 +33,40 @@ def before(tmp_path: Path) -> Analysis:
     return traced(tmp_path, "before")
 
 
+NO_CODE = Code(Path(), ()), Code(Path(), ())
+
+
 def first(changes: Changes) -> tuple[str, str]:
     return changes.causes[0].kind, cause(changes.causes[0])
 
 
 def test_more_kernels_are_the_cause(before: Analysis, tmp_path: Path) -> None:
-    kind, words = first(find_changes(before, traced(tmp_path, "after", kernels=4), 200e3))
+    kind, words = first(find_changes(before, traced(tmp_path, "after", kernels=4), 200e3, NO_CODE))
     assert kind == "kernel"
     assert words.endswith("2 to 4 a step, 200 µs to 400 µs")
 
 
 def test_a_new_copy_is_the_cause_and_so_is_its_wait(before: Analysis, tmp_path: Path) -> None:
-    changes = find_changes(before, traced(tmp_path, "after", copies=1), 150e3)
+    changes = find_changes(before, traced(tmp_path, "after", copies=1), 150e3, NO_CODE)
     assert {each.kind for each in changes.causes if each.is_certain} >= {"copy", "wait"}
     assert all(each.count and each.count[0] == 0 for each in changes.causes if each.kind in {"copy", "wait"})
 
 
 def test_slower_kernels_are_a_cause_by_their_time_alone(before: Analysis, tmp_path: Path) -> None:
-    changes = find_changes(before, traced(tmp_path, "after", each_us=150), 100e3)
+    changes = find_changes(before, traced(tmp_path, "after", each_us=150), 100e3, NO_CODE)
     assert not changes.causes[0].is_certain
     assert changes.causes[0].kind == "kernel"
-    assert not find_changes(before, traced(tmp_path, "after2", each_us=150), 1000e3).causes  # it explains too little
+    assert not find_changes(
+        before, traced(tmp_path, "after2", each_us=150), 1000e3, NO_CODE
+    ).causes  # it explains too little
 
 
 def test_the_same_program_has_no_cause(before: Analysis, tmp_path: Path) -> None:
-    assert find_changes(before, traced(tmp_path, "after"), 50e3).causes == ()
+    assert find_changes(before, traced(tmp_path, "after"), 50e3, NO_CODE).causes == ()
 
 
 def test_what_makes_it_faster_is_not_the_cause_of_a_slow_down(before: Analysis, tmp_path: Path) -> None:
-    changes = find_changes(before, traced(tmp_path, "after", kernels=1, copies=1), 100e3)
+    changes = find_changes(before, traced(tmp_path, "after", kernels=1, copies=1), 100e3, NO_CODE)
     kinds = [(each.kind, each.more_ns > 0) for each in changes.causes]
     assert kinds[0][1]
     assert ("kernel", False) in kinds

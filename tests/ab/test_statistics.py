@@ -13,7 +13,7 @@ from pairs_of_noise import NOISES, simulated
 
 from pinprof.ab.duel import Bounds, Duel, fight
 from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks
-from pinprof.ab.measuring import Pair
+from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.signed_ranks import estimate, interval, level_of, rejected_sums, tail, walsh_averages
 from pinprof.ab.verdict import CANNOT_TELL, FASTER, NO_DIFFERENCE, SLOWER, Judgement, judge, pairs_for
 
@@ -137,7 +137,9 @@ class Turned:
         difference = next(self.differences, None)
         if difference is None:
             raise KeyboardInterrupt
-        return Pair(first, (1.0, exp(difference)), (1.0, exp(difference)), difference, difference)
+        return Pair(
+            first, (1.0, exp(difference)), (1.0, exp(difference)), Difference(difference), Difference(difference)
+        )
 
     def fight(self, bounds: Bounds) -> Duel:
         return fight(self.pair, bounds, clock=lambda: self.now, lot=Random(3))

@@ -13,7 +13,7 @@ from fitting import fitting
 
 from pinprof.ab import Bounds, Contest, Program, Wishes
 from pinprof.ab.duel import fight
-from pinprof.ab.measuring import Pair
+from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.recorded import Recorded
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
@@ -63,7 +63,8 @@ class Fake:
             nonlocal number
             number += 1
             difference = log(steps[1] / steps[0]) + (-1) ** number * self.scatter * ((number - 1) // 2 % 4 + 1)
-            return Pair(first, (steps[0], steps[1]), (steps[0], steps[1]), difference, difference)
+            usual, told = (steps[0], steps[1]), Difference(difference)
+            return Pair(first, usual, usual, told, told)
 
         duel = fight(measure, Bounds(wishes.bounds.limit, 30 * 60), clock=lambda: 60.0 * number)
         first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]

@@ -15,7 +15,7 @@ from fitting import fitting
 
 from pinprof.ab import Bounds, Contest, Program, Wishes
 from pinprof.ab.duel import fight
-from pinprof.ab.measuring import Pair
+from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
 from pinprof.trial import trial
@@ -91,7 +91,8 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], list[tuple[str
                 nonlocal number
                 number += 1
                 difference = log(steps[1] / steps[0]) + 0.002 * (-1) ** number * (number % 5)
-                return Pair(first, (steps[0], steps[1]), (steps[0], steps[1]), difference, difference)
+                told = Difference(difference)
+                return Pair(first, (steps[0], steps[1]), (steps[0], steps[1]), told, told)
 
             duel = fight(measure, Bounds(0.02, 20 * 60.0, wishes.bounds.false_alarms), clock=lambda: 60.0 * number)
             first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]

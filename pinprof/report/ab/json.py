@@ -9,6 +9,7 @@ from typing import Any
 from pinprof.ab import Contest, Judgement, Recorded
 from pinprof.ab.bisection import Bisection
 from pinprof.ab.causes import Cause
+from pinprof.ab.duel import differences, is_by_quickest
 from pinprof.report.ab.words import clocks, sentence
 from pinprof.units import ms
 from pinprof.version import VERSION
@@ -29,6 +30,7 @@ def to_json(contest: Contest, recorded: Recorded | None, remarks: Sequence[str])
         "mean": {"ratio": duel.mean.ratio, "range": _range(duel.mean)},
         "turns": contest.turns,
         "turns_reason": contest.why_runs or None,
+        "compared_by": "quickest" if is_by_quickest(duel.pairs) else "usual",
         "seconds": round(duel.seconds, 3),
         "interrupted": duel.interrupted,
         "pairs": [
@@ -37,8 +39,8 @@ def to_json(contest: Contest, recorded: Recorded | None, remarks: Sequence[str])
                 "before_ms": ms(pair.usual_ns[0]),
                 "after_ms": ms(pair.usual_ns[1]),
             }
-            | {"ratio_log": pair.difference, "mean_ratio_log": pair.mean_difference}
-            for pair in duel.pairs
+            | {"ratio_log": float(difference), "mean_ratio_log": pair.mean.value}
+            for pair, difference in zip(duel.pairs, differences(duel.pairs), strict=True)
         ],
         "remarks": list(remarks),
         "causes": None if changes is None else [_cause(each) for each in changes.causes],

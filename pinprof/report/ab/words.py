@@ -5,6 +5,7 @@ from math import inf
 from pinprof.ab import CANNOT_TELL, FASTER, NO_DIFFERENCE, Contest, Judgement
 from pinprof.ab.causes import Cause
 from pinprof.ab.clocks import Clocks
+from pinprof.ab.duel import is_by_quickest
 from pinprof.ab.looks import FEWEST_PAIRS
 from pinprof.ab.verdict import pairs_for
 from pinprof.report.words import cut
@@ -52,14 +53,17 @@ def how_measured(contest: Contest) -> str:
     """Return how many processes were timed, and how."""
     pairs, steps = len(contest.duel.pairs), min(len(first.steps) for first in contest.first)
     on_host = not any(first.gpu for first in contest.first)
-    without = ", without the time in which other programs had the CPU" if on_host else ""
+    is_quickest = is_by_quickest(contest.duel.pairs)
+    without = ", without the time in which other programs had the CPU" if on_host and not is_quickest else ""
     way = (
         f"both at once, in turns of a few steps{without}"
         if contest.turns == "steps"
         else f"run after run, {steps} steps each"
     )
     why = f" ({contest.why_runs})" if contest.why_runs else ""
-    return f"{pairs} fresh processes of each, {way}{why}; the order of each pair by lot; {contest.duel.seconds:.0f} s"
+    by = ", by the quickest step of each turn" if is_quickest else ""
+    lot = f"the order of each pair by lot; {contest.duel.seconds:.0f} s"
+    return f"{pairs} fresh processes of each, {way}{why}{by}; {lot}"
 
 
 def cause(change: Cause) -> str:
@@ -81,6 +85,7 @@ KINDS = {
     "launches": "",
     "kernel": "kernel ",
     "op": "op ",
+    "edit": "changed line: ",
     "line": "line: ",
 }
 

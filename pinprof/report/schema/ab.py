@@ -55,7 +55,7 @@ PAIR = Record(
         "first": one_of("which ran first, by lot", SIDES),
         "before_ms": ms("the usual step before"),
         "after_ms": ms("the usual step after"),
-        "ratio_log": number("logarithm of the ratio of the usual steps"),
+        "ratio_log": number("logarithm of the ratio of the steps that are compared"),
         "mean_ratio_log": number("the same of the means"),
     },
 )
@@ -88,6 +88,7 @@ AB = Record(
         "mean": one("the means of all steps", MEAN),
         "turns": one_of("whether the versions took turns every few steps, or ran after each other", ("steps", "runs")),
         "turns_reason": maybe(words("why they ran after each other, where nobody asked for that")),
+        "compared_by": one_of("whether usual steps are compared, or the quickest of each turn", ("usual", "quickest")),
         "seconds": number("how long the pairs took", "s"),
         "interrupted": flag("whether Ctrl-C ended it"),
         "pairs": many("all pairs, in order", PAIR),
