@@ -213,10 +213,7 @@ class Exam:
         home = str(Path(pinprof.__file__).parents[1])
         environment = {**os.environ, **hidden, "OMP_NUM_THREADS": "1", "PYTHONPATH": home}
         start = [sys.executable, "-m", "pinprof", command, "--force", *options]
-        done = subprocess.run(
-            [*start, *words], cwd=folder, check=False, capture_output=True, text=True, env=environment
-        )
-        print(done.stdout, done.stderr, flush=True)
+        subprocess.run([*start, *words], cwd=folder, check=False, env=environment)
         return dict(json.loads(file.read_text()))
 
 
@@ -225,7 +222,7 @@ def ratio_of(programs: tuple[Program, Program]) -> float:
     first = [time_first(program, (), 0.5, 600.0) for program in programs]
     measure = one_after_the_other if any(each.children for each in first) else in_turns
     plan = Plan.of(first, 1.0, 60.0)
-    return median(float(np.exp(measure(programs, (), plan, number % 2).usual.value)) for number in range(3))
+    return median(float(np.exp(measure(programs, (), plan, number % 2).usual.value)) for number in range(2))
 
 
 def compared(programs: tuple[Program, Program], asked: argparse.Namespace) -> Noted:

@@ -43,25 +43,25 @@ ON_GPU = {
     for each in (
         Plant(
             "op",
-            "planted[:{units}].erfinv()",
-            "planted = torch.full((1 << 26,), 0.3, device='cuda')",
+            "for _ in range({units}): planted.erfinv()",
+            "planted = torch.full((1 << 22,), 0.3, device='cuda')",
             ("erfinv",),
-            4_000_000,
+            300,
         ),
-        Plant("python", "for planted in range({units}): planted * 3", begin=5000),
+        Plant("python", "for planted in range({units}): planted * 3", begin=30_000),
         Plant(
             "sync",
             "planted.item(); sum(range({units}))  # planted",
             "planted = torch.ones((), device='cuda')",
-            ("item", "_local_scalar_dense"),
-            2000,
+            ("item", "_local_scalar_dense", "dtoh"),
+            50_000,
         ),
         Plant(
             "copy",
             "planted[:{units}].to('cuda')",
-            "planted = torch.ones(1 << 24)",
+            "planted = torch.ones(1 << 26)",
             ("htod", "blocking_copy", "pageable", "aten::to", "_to_copy", "copy_"),
-            200_000,
+            4_000_000,
         ),
     )
 }
