@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from math import comb, expm1, sqrt
 from pathlib import Path
@@ -28,6 +28,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from slow_downs import forked
 from slow_downs.history import write_history
 from slow_downs.plants import KINDS, Plant, planted, write_program
 from slow_downs.subjects import SUBJECTS, Subject
@@ -36,7 +37,7 @@ import pinprof
 import pinprof.ab.measuring
 from pinprof.ab import Bounds, Contest, Program, Wishes, contest, record
 from pinprof.ab.duel import differences, is_by_quickest
-from pinprof.ab.measuring import Pair, Plan, in_turns, one_after_the_other, time_first
+from pinprof.ab.measuring import TURN_S, Pair, Plan, in_turns, one_after_the_other, time_first
 from pinprof.ab.times import Timed
 from pinprof.errors import PinprofError
 
@@ -62,14 +63,19 @@ def main() -> None:
     parser.add_argument("--limit-percent", type=float, default=2.0)
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1.0, help="the time of each process")
+    parser.add_argument("--turn-ms", type=float, default=1e3 * TURN_S, help="the shortest turn")
     parser.add_argument("--limit-s", type=float, default=60.0, help="the time of a comparison")
     parser.add_argument("--begin-at-most-s", type=float, default=1e9, help="begin no comparison later")
     parser.add_argument("--no-causes", action="store_true")
+    parser.add_argument("--forked", action="store_true", help="start processes by forks; one at once")
     parser.add_argument("--units", type=int, help="the size of the slow-down, where it is not to be tried")
     parser.add_argument("--revisions", type=int, default=12, help="of a history, after the good one")
     parser.add_argument("--slow", type=int, default=7, help="the number of the slow revision")
     parser.add_argument("--broken", type=int, action="append", default=[], help="a revision that does not run")
     asked = parser.parse_args()
+    pinprof.ab.measuring.TURN_S = asked.turn_ms / 1e3
+    if asked.forked:
+        forked.fork_from_now_on()
     if asked.what == "run":
         Exam(asked).run()
     if asked.what == "bisect":
@@ -98,7 +104,8 @@ class Exam:
 
     def run(self) -> None:
         """Run all that is not yet done and can end in time."""
-        with ThreadPoolExecutor(self.asked.at_once) as pool:
+        pool_of = Here if self.asked.forked else ThreadPoolExecutor
+        with pool_of(self.asked.at_once) as pool:
             slow = self.slow if self.asked.slower else ()
             sizes = {(one.name, plant.name): pool.submit(self.size, one, plant) for one, plant in slow}
             for subject, plant, number in self.cases():
@@ -199,9 +206,10 @@ class Exam:
             for each in found["tried"]
         ]
         noted["why"] = found["reason"]
-        against = self._pinprof(folder, "ab", "--base", good, "train.py", *subject.words)
-        noted["last against good"] = [against[name] for name in ("sentence", "too_slow", "pair_count", "seconds")]
-        noted["causes"] = [[each["kind"], each["what"], each["where"]] for each in against["causes"] or ()]
+        if not asked.no_causes:
+            against = self._pinprof(folder, "ab", "--base", good, "train.py", *subject.words)
+            noted["last against good"] = [against[name] for name in ("sentence", "too_slow", "pair_count", "seconds")]
+            noted["causes"] = [[each["kind"], each["what"], each["where"]] for each in against["causes"] or ()]
         (asked.out / f"{folder.name}.json").write_text(json.dumps(noted, indent=1))
         print(json.dumps(noted, indent=1), flush=True)
 
@@ -212,9 +220,27 @@ class Exam:
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if asked.device == "cpu" else {}
         home = str(Path(pinprof.__file__).parents[1])
         environment = {**os.environ, **hidden, "OMP_NUM_THREADS": "1", "PYTHONPATH": home}
-        start = [sys.executable, "-m", "pinprof", command, "--force", *options]
-        subprocess.run([*start, *words], cwd=folder, check=False, env=environment)
+        if asked.forked:
+            with forked.running(["-c", "", command, "--force", *options, *words], folder, environment) as process:
+                process.wait(3600.0)
+                print(process.last_lines(), flush=True)
+        else:
+            start = [sys.executable, "-m", "pinprof", command, "--force", *options]
+            subprocess.run([*start, *words], cwd=folder, check=False, env=environment)
         return dict(json.loads(file.read_text()))
+
+
+class Here(Executor):
+    """Does at once what it is given, in this thread: a process that forks must have no other."""
+
+    def __init__(self, max_workers: int) -> None:
+        assert max_workers == 1, "start several of these programs"
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        """Do it, and return what came out."""
+        future: Future[Any] = Future()
+        future.set_result(work(*args, **options))
+        return future
 
 
 def ratio_of(programs: tuple[Program, Program]) -> float:

@@ -86,11 +86,12 @@ def find_changes(before: Analysis, after: Analysis, more_ns: float, codes: tuple
         *_lines(before, after, edits, codes),
     ]
     kept = [cause for cause in every if cause.is_certain or _is_moved(cause, more_ns)]
-    kept.sort(key=lambda cause: _place_of(cause, more_ns))
+    kept.sort(key=lambda cause: place_of(cause, more_ns))
     return Changes(comparison, tuple(kept[:MOST]))
 
 
-def _place_of(cause: Cause, more_ns: float) -> tuple[bool, int, float]:
+def place_of(cause: Cause, more_ns: float) -> tuple[bool, int, float]:
+    """Return what causes are sorted by."""
     is_other_way, explains = cause.more_ns * more_ns < 0, abs(cause.more_ns) >= EXPLAINS * abs(more_ns)
     ranks = (0, 2) if cause.is_certain else (1, 1) if cause.kind == "edit" else (3, 3)
     return is_other_way, ranks[not explains], -abs(cause.more_ns)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pinprof.ab.duel import Bounds
-from pinprof.ab.measuring import Pair, Plan
+from pinprof.ab.measuring import Difference, Pair, Plan
 from pinprof.ab.process import running
 from pinprof.ab.program import Program
 from pinprof.ab.times import Timed, read_times
@@ -50,6 +50,13 @@ def test_the_time_of_other_programs_on_the_cpu_does_not_count(tmp_path: Path) ->
     log = run_log([("warm-up", 1), (PLAIN, 4)], [9, 10, 30, 10, 10], gpu=[0, 0, 0, 0, 7])
     write_times(tmp_path / "times.json", log, delays_ns=[0, 20, 3, 3])
     assert read_times(tmp_path).steps.tolist() == [10, 10, 7, 7]
+    assert read_times(tmp_path).by_clock == ()  # a GPU works ahead: after a long step comes a short one
+
+
+def test_the_time_by_the_clock_is_kept_beside(tmp_path: Path) -> None:
+    write_times(tmp_path / "times.json", run_log([("warm-up", 1), (PLAIN, 2)], [9, 10, 30]), delays_ns=[0, 20])
+    read = read_times(tmp_path)
+    assert [turn.tolist() for turn in (*read.turns, *read.by_clock)] == [[10, 10], [10, 30]]
 
 
 def test_steps_with_an_evaluation_or_a_checkpoint_do_not_count(tmp_path: Path) -> None:
@@ -88,6 +95,27 @@ def test_each_turn_is_compared_with_the_one_beside_it() -> None:
     """The machine becomes ten times as slow meanwhile; one turn is disturbed."""
     one, other = timed([10, 10, 99], [20, 20], [100, 100]), timed([11, 11, 11], [22, 22], [700, 700])
     assert Pair.of(0, [one, other]).usual.value == pytest.approx(log(1.1))
+
+
+def test_steps_are_compared_with_their_like() -> None:
+    """Each third step works ten times as long, in both versions."""
+    one, other = timed([1, 2, 10], [1, 2, 10]), timed([1.1, 2.2, 11], [1.1, 2.2, 11])
+    assert Pair.of(0, [one, other]).usual.value == pytest.approx(log(1.1))
+    fewer = timed([1.1, 2.2, 11], [1.1, 2.2])
+    assert Pair.of(0, [one, fewer]).usual.value == pytest.approx((log(1.1) + log(1.65 / 2)) / 2)
+
+
+def test_the_quickest_step_of_each_turn_counts_by_the_clock() -> None:
+    one, other = (
+        replace(timed([5, 9, 9], [5, 9, 9], [5, 9, 9]), by_clock=tuple(map(np.array, turns)))
+        for turns in (([5.0, 50], [90, 5], [6, 70]), ([6.0, 9], [8, 6], [9, 9]))
+    )
+    pair = Pair.of(0, [one, other])
+    assert pair.quickest is not None
+    assert pair.quickest.value == pytest.approx(log(6 / 5))
+    back = Pair.of(0, [other, one])
+    assert back.quickest == Difference(-pair.quickest.value, pair.quickest.error)
+    assert Pair.of(0, [timed([1], [2]), timed([1], [2])]).quickest is None
 
 
 def test_runs_are_compared_by_their_usual_step_and_by_their_mean() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs_of_noise import NOISES, simulated
 
-from pinprof.ab.duel import Bounds, Duel, fight
+from pinprof.ab.duel import Bounds, Duel, differences, fight
 from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks
 from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.signed_ranks import estimate, interval, level_of, rejected_sums, tail, walsh_averages
@@ -171,6 +171,19 @@ def test_an_interruption_gives_what_is_known() -> None:
     assert duel.judgement.ratio == pytest.approx(exp(0.01))
     with pytest.raises(KeyboardInterrupt):
         Turned([]).fight(Bounds())
+
+
+def of_errors(usual: float, quickest: float | None) -> Pair:
+    told = None if quickest is None else Difference(2.0, quickest)
+    return Pair(0, (1.0, 1.0), (1.0, 1.0), Difference(1.0, usual), Difference(1.0), told)
+
+
+def test_the_steps_whose_turns_scatter_less_are_compared() -> None:
+    disturbed, quiet = of_errors(0.05, 0.01), of_errors(0.01, 0.02)
+    assert differences([disturbed, disturbed, quiet]).tolist() == [2.0] * 3
+    assert differences([disturbed, quiet, quiet]).tolist() == [1.0] * 3
+    assert differences([disturbed, of_errors(0.05, None)]).tolist() == [1.0] * 2  # a GPU, or no turns
+    assert differences([]).tolist() == []
 
 
 # ---------------------------------------------------------------- by simulation
