@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from pinprof.ab.edits import Code, Edit, Lines, chance_of, find_edits, most_sampled, samples_in
@@ -104,7 +105,8 @@ def _differs(before: float, after: float, share: float) -> bool:
 def _is_moved(cause: Cause, more_ns: float) -> bool:
     if cause.time_ns is None or not _differs(*cause.time_ns, MOVED):
         return False
-    return EXPLAINS * abs(more_ns) <= cause.more_ns * (1 if more_ns > 0 else -1) <= TOO_MUCH * abs(more_ns)
+    most = inf if cause.kind == "edit" else TOO_MUCH  # samples are of the step as disturbed: chance is ruled out before
+    return EXPLAINS * abs(more_ns) <= cause.more_ns * (1 if more_ns > 0 else -1) <= most * abs(more_ns)
 
 
 def _sides(figure: ComparedFigure) -> tuple[float, float] | None:

@@ -18,10 +18,10 @@ LIMIT_S = 900.0
 NAMES = "before", "after"
 INTERVAL_S = 0.01
 """The mean time between samples of the host's stacks, as pinprof run takes them."""
-SHORTEST_S, LONGEST_S = 3.0, 15.0
+SHORTEST_S, LONGEST_S = 3.0, 20.0
 """How long to sample the host."""
-ENOUGH_SAMPLES = 12
-"""So many samples of what makes a step slower tell it from chance: six or more come in 98 of 100 recordings."""
+ENOUGH_SAMPLES = 24
+"""So many samples of what makes a step slower tell it from chance, also where a busy machine loses half of them."""
 
 
 @dataclass(frozen=True)
