@@ -1,9 +1,9 @@
 """Examines `pinprof ab` with real programs: how often it alarms for nothing, how often it finds a slow-down, and why.
 
-    python scripts/exam_ab.py run OUT --subject mlp --subject loader --same 20 --at-once 2 --seconds 1 --limit-s 60
-    python scripts/exam_ab.py run OUT --plant op --plant python --slower 10 --percent 2 --at-once 2
-    python scripts/exam_ab.py bisect OUT --subject mlp --plant python --revisions 12 --slow 7 --broken 5 --percent 10
-    python scripts/exam_ab.py summary OUT
+    PYTHONPATH=. python scripts/exam_ab.py run OUT --subject mlp --subject loader --same 20 --at-once 2 --seconds 1 --limit-s 60
+    PYTHONPATH=. python scripts/exam_ab.py run OUT --plant op --plant python --slower 10 --percent 2 --at-once 2
+    PYTHONPATH=. python scripts/exam_ab.py bisect OUT --subject mlp --plant python --revisions 12 --slow 7 --broken 5 --percent 10
+    PYTHONPATH=. python scripts/exam_ab.py summary OUT
 
 `--same` compares each program with itself, so many times; `--slower` with a copy that has a slow-down of so many
 percent put in. Each comparison appends a line to `OUT/comparisons.jsonl`; a second run goes on where one ended.
@@ -28,10 +28,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from slow_downs import forked
-from slow_downs.history import write_history
-from slow_downs.plants import KINDS, Plant, planted, write_program
-from slow_downs.subjects import SUBJECTS, Subject
 
 import pinprof
 import pinprof.ab.measuring
@@ -40,6 +36,10 @@ from pinprof.ab.duel import differences, is_by_quickest
 from pinprof.ab.measuring import TURN_S, Pair, Plan, in_turns, one_after_the_other, time_first
 from pinprof.ab.times import Timed
 from pinprof.errors import PinprofError
+from scripts.slow_downs import forked
+from scripts.slow_downs.history import write_history
+from scripts.slow_downs.plants import KINDS, Plant, planted, write_program
+from scripts.slow_downs.subjects import SUBJECTS, Subject
 
 Noted = dict[str, Any]
 TRIED_PERCENT = 25.0

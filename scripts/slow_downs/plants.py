@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from slow_downs.subjects import Subject
+from scripts.slow_downs.subjects import Subject
 
 
 @dataclass(frozen=True)
