@@ -5,7 +5,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +99,8 @@ class TrainingRecording:
             if runs and at_exit:
                 _say(f"did not log the report to {runs[0]}, as the program ends; pinprof log does it")
             elif runs:
-                log = import_module("pinprof.logbook").log  # `pinprof.log`, which recording does not need
+                from pinprof.logbook import log  # noqa: PLC0415  reports: recording does not need them
+
                 _say(f"logged the report to {' and '.join(log(path, to=self._runs))}")
         except Exception as error:  # noqa: BLE001  of the trackers' libraries
             _say(f"did not log the report: {' '.join(str(error).split())}")

@@ -3,22 +3,21 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from pinprof.cli.children import report_children, say_where_children, traces_of
 from pinprof.cli.code import NO_SOURCE, code_of
 from pinprof.cli.job import give_up, report_job, say_where
 from pinprof.cli.machine import MachineFile, machine_option
-from pinprof.cli.mistakes import not_a_script
-from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, usual_signals, write
+from pinprof.cli.script import BeforeScript, as_given, refuse_no_script, sent_to_script
+from pinprof.cli.step_counter import step_counter
+from pinprof.cli.terminal import check_outputs, fail, force_option, say, usual_signals
 from pinprof.cli.traces import analysing, print_report, read, write_page
-from pinprof.cli.written import Outputs, name_of, outputs_of, rank_of_job
+from pinprof.cli.unrecorded import run_guarded, run_noted
+from pinprof.cli.written import Outputs, name_of, outputs_of
 from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from pinprof.capture.turns import Turns
     from pinprof.report.source import Code
 
-WRONG_USAGE = 2
-"""Exit status of a script that refuses its arguments, as argparse does."""
-TRACE_NAMES = (".json", ".json.gz", ".json.zst")
 WINDOWS = ("plain", "lean", "lines")
 """What a recording does with the steps of a program."""
 LONGEST_PLAIN_S = 20.0
@@ -40,23 +36,7 @@ LONGEST_PLAIN_S = 20.0
 # ruff: noqa: PLC0415
 
 
-class _BeforeScript(click.Command):
-    """A command whose own options come before the script, and the script's after it."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; an option that is not pinprof's is taken to be the script's."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            script = next((word for word in args if word.endswith(".py")), "SCRIPT")
-            raise click.UsageError(
-                f"{error.option_name} is not an option of pinprof run; options of the script come after the script: "
-                f"{ctx.command_path} {script} {error.option_name} ...",
-                ctx,
-            ) from error
-
-
-@click.command(cls=_BeforeScript, context_settings={"allow_interspersed_args": False})
+@click.command(cls=BeforeScript, context_settings={"allow_interspersed_args": False})
 @click.argument("script", type=click.Path())
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as with python -m.")
@@ -208,9 +188,9 @@ def run(  # noqa: PLR0913  options of one command
       pinprof run --guard train.py --epochs 1
     """  # noqa: D301  click looks for the backspace itself
     if guard:
-        _run_guarded(script, args, most_steps, found, module=options["module"])
+        run_guarded(script, args, most_steps, found, module=options["module"])
     if numbers:
-        _run_noted(script, args, Path(numbers), most_steps, module=options["module"], nudged=nudged)
+        run_noted(script, args, Path(numbers), most_steps, module=options["module"], nudged=nudged)
     chosen = _windows(windows)
     if "lean" not in chosen:
         options["steps"] = 0
@@ -220,10 +200,10 @@ def run(  # noqa: PLR0913  options of one command
         (outputs.trace, outputs.page if outputs.is_first else None),
         force=force,
         reads=(None if options["module"] else script, machine and machine.path),
-        way=f"overwrite it: pinprof run --force {_as_given(script, args, module=options['module'])}",
+        way=f"overwrite it: pinprof run --force {as_given(script, args, module=options['module'])}",
     )
     if not options["module"]:
-        _refuse_no_script(script, args)
+        refuse_no_script(script, args)
     from pinprof.capture.agreement import agreement_of_process
 
     agreement = agreement_of_process()
@@ -247,9 +227,10 @@ def run(  # noqa: PLR0913  options of one command
         _tell(outcome, outputs, agreement, machine, code, job_report=job_report)
     else:
         _say_times(outcome)
-    if outcome.exit_status:
-        say(f"The script failed with exit status {outcome.exit_status}.{_behind(args, script, outcome.exit_status)}")
-    sys.exit(outcome.exit_status)
+    status = outcome.exit_status
+    if status:
+        say(f"The script failed with exit status {status}.{sent_to_script(args, script, status)}")
+    sys.exit(status)
 
 
 def _say_what_to_do(analysis: "Analysis", page: str) -> None:
@@ -258,27 +239,6 @@ def _say_what_to_do(analysis: "Analysis", page: str) -> None:
 
     command = next_command(analysis.profile, analysis.findings)
     say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))
-
-
-def _behind(args: tuple[str, ...], script: str, status: int) -> str:
-    """Return that options of pinprof stand behind a script that refused its arguments; nothing if none does."""
-    own = {name for param in click.get_current_context().command.params for name in param.opts}
-    wrong = next((word for word in args if word.partition("=")[0] in own), None)
-    if status != WRONG_USAGE or wrong is None:
-        return ""
-    return f" {wrong} went to it: options of pinprof come before the script, pinprof run {wrong} ... {script}"
-
-
-def _as_given(script: str, args: tuple[str, ...], *, module: bool) -> str:
-    return ("-m " if module else "") + shlex.quote(script) + (" ..." if args else "")
-
-
-def _refuse_no_script(script: str, args: tuple[str, ...]) -> None:
-    """Refuse what cannot be run before torch is loaded, which takes seconds."""
-    if not Path(script).is_file():
-        fail(f"{script}: {not_a_script(script, args)}")
-    if script.endswith(TRACE_NAMES):
-        fail(f"{script}: is no Python script; to report on a trace: pinprof report {shlex.quote(script)}")
 
 
 def _say_without_gpu() -> None:
@@ -294,7 +254,7 @@ def _recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) -
     from pinprof.capture.script import run_script
 
     try:
-        with _step_counter() as show_step, usual_signals():
+        with step_counter() as show_step, usual_signals():
             outcome = run_script(
                 path=outputs.trace, agreement=agreement, on_progress=show_step if outputs.is_first else None, **options
             )
@@ -318,50 +278,6 @@ def _report(outputs: Outputs, marker: str, machine: MachineFile | None, code: "C
     write_page(outputs.page, [analysis], code)
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another)")
     return analysis
-
-
-def _run_guarded(
-    script: str, args: tuple[str, ...], most_steps: int | None, found: str | None, *, module: bool
-) -> NoReturn:
-    """Run the script under the guard, print what it found, and exit with the script's status."""
-    ctx = click.get_current_context()
-    with_guard = {"guard", "script", "args", "module", "most_steps", "found"}
-    for param in ctx.command.params:
-        if param.name not in with_guard and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
-            fail(f"--guard records nothing, so {param.opts[-1]} does not apply")
-    from pinprof.races.script import run_guarded
-    from pinprof.races.watching import Guard
-
-    job = rank_of_job()
-    of_rank = f"Rank {job.rank}: " if job else ""
-    watching = Guard("collect", on_found=lambda found: say(of_rank + found.headline))
-    with usual_signals():
-        status = run_guarded(script, args, watching, module=module, most_steps=most_steps)
-    show(f"{of_rank}{watching}\n")
-    if found:
-        from pinprof.report.guard import to_json
-
-        write(found, to_json(watching))
-    if status:
-        say(f"The script failed with exit status {status}.")
-    elif watching.violations:
-        say(f"Next: pinprof explain {watching.violations[0].rule.id}")
-    sys.exit(status)
-
-
-def _run_noted(
-    script: str, args: tuple[str, ...], path: Path, most_steps: int | None, *, module: bool, nudged: bool
-) -> NoReturn:
-    """Note the numbers of the script's first steps, and exit with its status."""
-    from pinprof.capture.numbers import run_noted
-
-    with usual_signals():
-        status = run_noted(
-            script, args, path, module=module, nudged=nudged, **({"steps": most_steps} if most_steps else {})
-        )
-    if status:
-        say(f"The script failed with exit status {status}.")
-    sys.exit(status)
 
 
 def _tell(
@@ -424,33 +340,3 @@ def _windows(text: str) -> set[str]:
     if chosen != {"plain"} and (not chosen <= set(WINDOWS) or "lean" not in chosen):
         fail(f"--windows {text}: must contain lean or be plain, and may contain only {', '.join(WINDOWS)}")
     return chosen
-
-
-WINDOW_NAMES = {
-    "warm-up": "warming up",
-    "ranks": "waiting for the other ranks",
-    "plain": "timing without profiler",
-    "regular": "waiting for regular steps",
-    "profiler warm-up": "starting the profiler",
-    "recorded": "recording",
-    "lines": "learning source lines",
-    "watch": "looking for waits that come only now and then",
-}
-
-
-@contextmanager
-def _step_counter() -> Iterator[Callable[[str, int, int], None]]:
-    """Give a callback that shows on one line of the terminal what each step is used for; clear it at the end."""
-
-    def write(text: str) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
-
-    def show(window: str, step: int, of: int) -> None:
-        write(f"pinprof: {WINDOW_NAMES.get(window, window)}, step {step}" + (f" of {of}" if step <= of else ""))
-
-    try:
-        yield show
-    finally:
-        write("")
