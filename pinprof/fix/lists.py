@@ -1,21 +1,22 @@
-"""Lists of numbers of the GPU that are used behind their loop: tensors until then, read when it has ended."""
+"""Lists of numbers of the GPU: tensors until they are used, behind their loop or every N steps in it."""
 
 from collections.abc import Iterator
 
 import libcst as cst
 
+from pinprof.fix.emptied import is_used_within, read_in_blocks
+from pinprof.fix.grown import grown, is_counted, is_empty, numbers_of
 from pinprof.fix.kinds import is_real
 from pinprof.fix.names import (
     Uses,
     check_errors_pass,
-    check_is_builtin,
     check_waits_are_not_needed,
     comes_after,
     is_seldom,
     uses_of,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
-from pinprof.fix.rewrite import Change, NotSure, atom, call_of
+from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import Loop, Scope, SourceFile
 
 ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
@@ -23,54 +24,45 @@ ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
 
 
 def kept_in_list(source: SourceFile, line: int) -> Change:
-    """Return the change that keeps the tensors of a list, and reads them behind the loop. Raises NotSure."""
+    """Return the change that keeps the tensors of a list, and reads them where it is used. Raises NotSure."""
     read = read_at(source, line)
-    name, node = _grown(source, read)
+    name, node = grown(source, read)
     inner = source.loop(node)
     if inner is None:
         raise NotSure(f"no loop of the same function fills {name.value}")
+    if is_seldom(source, node, inner):
+        raise NotSure("the program already reads it only every few steps")
     uses = uses_of(source, name)
-    loop = _filling(source, name, node, uses)
-    _check_memory(source, loop, inner)
-    _check_uses(source, name, node, uses, loop)
+    if is_used_within(source, node, uses, inner):
+        rewrites = read_in_blocks(source, name.value, node, uses, inner, read.function)
+    else:
+        rewrites = [_read_behind(source, read, name, node, uses, inner)]
     check_errors_pass(source, read.node, inner)
     check_waits_are_not_needed(source, inner)
     check_is_tensor(source, read)
     if read.function != "item" and not is_real(source, read.tensor, read.node):
         raise NotSure(f"{source.code(read.tensor)} may be no tensor")
-    text = "[each.item() for each in X]" if read.function == "item" else f"[{read.function}(each) for each in X]"
-    values = cst.Assign([cst.AssignTarget(cst.Name(name.value))], call_of(text, X=cst.Name(name.value)))
+    kept = source.anew(read.node, "stays on the GPU", call_of("X.detach().clone()", X=atom(read.tensor)))
+    return Change([kept, *rewrites])
+
+
+def _read_behind(
+    source: SourceFile, read: Read, name: cst.Name, node: cst.BaseSmallStatement, uses: Uses, inner: Loop
+) -> Rewrite:
+    """Return the rewrite that reads a list behind its loop, where nothing uses it before. Raises NotSure."""
+    loop = _filling(source, name, node, uses)
+    _check_memory(source, loop, inner)
+    _check_uses(source, name, node, uses, loop)
 
     def followed(made: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
-        return cst.FlattenSentinel([cst.ensure_type(made, cst.For), cst.SimpleStatementLine([values])])
+        return cst.FlattenSentinel([cst.ensure_type(made, cst.For), numbers_of(name.value, read.function)])
 
-    kept = source.anew(read.node, "stays on the GPU", call_of("X.detach().clone()", X=atom(read.tensor)))
-    return Change([kept, source.rewrite(loop, f"{name.value} is read behind it", followed)])
-
-
-def _grown(source: SourceFile, read: Read) -> tuple[cst.Name, cst.BaseSmallStatement]:
-    """Return the variable of the list to which a number alone is added, and the statement."""
-    small = source.statement(read.node).body[0]
-    name: cst.BaseExpression | None = None
-    if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
-        call = small.value
-        alone = len(call.args) == 1 and call.args[0].value is read.node and not call.args[0].keyword
-        if alone and isinstance(call.func, cst.Attribute) and call.func.attr.value == "append":
-            name = call.func.value
-    elif isinstance(small, cst.AugAssign) and isinstance(small.operator, cst.AddAssign):
-        value = small.value
-        if isinstance(value, cst.List) and len(value.elements) == 1 and value.elements[0].value is read.node:
-            name = small.target
-    if name is None:
-        raise NotSure("the number goes into no list")
-    if not isinstance(name, cst.Name):
-        raise NotSure(f"{source.code(name)} is not a variable of the function: other code may read it")
-    return name, small
+    return source.rewrite(loop, f"{name.value} is read behind it", followed)
 
 
 def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) -> cst.For:
     """Return the loop behind which a list is whole: the outermost one that begins after the list does."""
-    starts = [source.statement(start) for start, value in uses.set if _is_empty(source, value)]
+    starts = [source.statement(start) for start, value in uses.set if is_empty(source, value)]
     if any(_is_shared(start) for start in starts):
         raise NotSure(f"{name.value} has another name")
     if len(starts) != len(uses.set):
@@ -95,15 +87,6 @@ def _is_shared(start: cst.SimpleStatementLine) -> bool:
     return isinstance(small, cst.Assign) and len(small.targets) > 1
 
 
-def _is_empty(source: SourceFile, value: cst.BaseExpression) -> bool:
-    if isinstance(value, cst.List):
-        return not value.elements
-    if source.code(value) == "list()":
-        check_is_builtin(source, "list")
-        return True
-    return False
-
-
 def _loops(source: SourceFile, node: cst.CSTNode) -> Iterator[Loop]:
     """Yield the loops around a node within its function, the innermost first."""
     for each in source.around(node):
@@ -126,14 +109,12 @@ def _check_memory(source: SourceFile, loop: cst.For, inner: Loop) -> None:
 
 def _check_uses(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses, loop: cst.For) -> None:
     """Raise NotSure unless a list is used behind its loop alone, or before it begins."""
-    others = [each for each in uses.read if not source.is_within(each, node)]
+    others = [each for each in uses.read if not source.is_within(each, node) and not is_counted(source, each)]
     others += [cst.ensure_type(each.target, cst.Name) for each in uses.changed if each is not node]
-    if is_seldom(source, node, loop):
-        raise NotSure("the program already reads it only every few steps")
     for each in others:
         if source.is_within(each, loop):
             raise NotSure(f"{name.value} is also used within its loop, in line {source.line(each)}")
         if not comes_after(source, each, loop):
             raise NotSure(f"{name.value} is also used in line {source.line(each)}, which may not follow its loop")
-    if not others:
+    if not others and all(source.is_within(each, node) for each in uses.read):
         raise NotSure(f"nothing uses {name.value}; remove the line")

@@ -176,16 +176,16 @@ def is_seldom(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
     for each in source.around(node):
         if each is loop:
             return inner is not loop.body and not (isinstance(loop, cst.While) and inner is loop.test)
-        if isinstance(each, cst.If) and inner is each.body and _asks_remainder(each.test):
+        if isinstance(each, cst.If) and inner is each.body and asks_remainder(each.test):
             return True
         inner = each
     return True
 
 
-def _asks_remainder(test: cst.BaseExpression) -> bool:
+def asks_remainder(test: cst.BaseExpression) -> bool:
     """Return whether a condition holds only for one remainder: `step % 100 == 0`, `not step % 100`."""
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-        return _asks_remainder(test.left) or _asks_remainder(test.right)
+        return asks_remainder(test.left) or asks_remainder(test.right)
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return is_remainder(test.expression)
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:

@@ -76,7 +76,7 @@ def _refused(rule: Rule, place: Place, why: str) -> Refused:
 
 SAFE_SUM = (
     "Nothing else relies on the removed wait. The program reads the same Python number later; the GPU sums in "
-    "float64, as Python does. A list keeps 512 bytes of GPU memory per number until its loop ends."
+    "float64, as Python does. A list keeps 512 bytes of GPU memory per number until it is read."
 )
 
 OF_RULE: dict[str, OfFinding] = {

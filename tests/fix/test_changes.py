@@ -213,6 +213,41 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         ),
         {},
     ),
+    "a list that is used and emptied every 50 steps": (
+        summing(
+            LOSS + "losses.append(loss.item())  #? PIN201\nif step % 50 == 49 and len(losses):\n    pass\n"
+            "if step % 50 == 49:\n    # of the last steps\n    print(sum(losses) / len(losses))\n    losses = []",
+            "print(step)",
+            "losses = []",
+        ),
+        summing(
+            LOSS + "losses.append(loss.detach().clone())\nif step % 50 == 49 and len(losses):\n    pass\n"
+            "if step % 50 == 49:\n    losses = [each.item() for each in losses]\n    # of the last steps\n"
+            "    print(sum(losses) / len(losses))\n    losses = []",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+    ),
+    "two lists that are cleared every 50 steps": (
+        "import numpy as np\n"
+        + summing(
+            LOSS + "losses.append(loss.item())  #? PIN201\nright += [float(x.eq(y).float().mean())]  #? PIN201\n"
+            "if not step % 50:\n    log(np.mean(losses), max(right))\n    losses.clear()\n    right.clear()",
+            "print(step)",
+            "losses, right = [], []",
+        ),
+        "import numpy as np\n"
+        + summing(
+            LOSS + "losses.append(loss.detach().clone())\nright += [x.eq(y).float().mean().detach().clone()]\n"
+            "if not step % 50:\n    right = [float(each) for each in right]\n"
+            "    losses = [each.item() for each in losses]\n    log(np.mean(losses), max(right))\n"
+            "    losses.clear()\n    right.clear()",
+            "print(step)",
+            "losses, right = [], []",
+        ),
+        {},
+    ),
     "a list that begins anew": (
         "import torch\nfor update in range(100):\n    clipped = []\n    for epoch in range(4):\n"
         "        for x in parts:\n            clipped += [(x > 1).float().mean().item()]  #? PIN201\n"
@@ -534,6 +569,112 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "several GPUs": (summing(LOSS + "total += loss.item()  #? PIN201"), {"gpus": 2}, "several GPUs"),
     # lists
+    "a list of all steps that is used every 9": (
+        summing(
+            LOSS + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses[-9:])",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+        "uses losses every N steps, and the list is not emptied behind it",
+    ),
+    "a list that is emptied before it is used": (
+        summing(
+            LOSS + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    losses = []\n    show(losses)",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+        "the list is not emptied behind it",
+    ),
+    "a list that is emptied on a further condition": (
+        summing(
+            LOSS
+            + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0 and loud:\n    show(losses)\n    losses = []",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+        "emptied on a further condition",
+    ),
+    "a list that is emptied in another block than it is used": (
+        summing(
+            LOSS
+            + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\nif step % 8 == 0:\n    losses = []",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+        "the list is not emptied behind it",
+    ),
+    "a list whose block may end before it is emptied": (
+        summing(
+            LOSS
+            + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\n    if loud:\n        continue\n    losses = []",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+        "may end before it empties losses",
+    ),
+    "an emptied list that is kept and cleared": (
+        summing(
+            LOSS
+            + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    kept.append(losses)\n    losses.clear()",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+        "may keep losses, which is cleared later",
+    ),
+    "an emptied list that is also used behind its loop": (
+        summing(
+            LOSS + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\n    losses = []",
+            "return losses",
+            "losses = []",
+        ),
+        {},
+        "also used behind it or before, in line 13",
+    ),
+    "an emptied list that is also used in each step": (
+        summing(
+            LOSS
+            + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\n    losses = []\nbar(losses[-1:])",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+        "and not under `if step % N == 0:`",
+    ),
+    "an emptied list that began with numbers": (
+        summing(
+            LOSS + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\n    losses = []",
+            "print(step)",
+            "losses = [0.0]",
+        ),
+        {},
+        "something else than an empty list",
+    ),
+    "an emptied list to which numbers are added": (
+        summing(
+            LOSS
+            + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\n    losses = []\nlosses += [1.0]",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+        "something else is added to losses",
+    ),
+    "an emptied list whose errors are caught": (
+        summing(
+            LOSS
+            + "losses.append(loss.item())  #? PIN201\ntry:\n    if step % 9 == 0:\n        show(losses)\n        losses = []\nexcept Exception:\n    pass",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+        "may catch an error of the read",
+    ),
     "a list used in each step": (
         summing(LOSS + "losses.append(loss.item())  #? PIN201\nbar.set(losses[-1])", "return losses", "losses = []"),
         {},

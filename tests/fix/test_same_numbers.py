@@ -118,6 +118,8 @@ def programs(draw: st.DrawFn) -> str:
     seldom = draw(
         st.lists(st.one_of(reads, reads, changes), max_size=0 if form is LISTS and draw(st.booleans()) else 3)
     )
+    if form is LISTS and draw(st.booleans()):
+        seldom += [draw(reads), draw(st.sampled_from(("v = []", "v.clear()", "v, n = [], 1")))]
     often = draw(st.lists(st.sampled_from(STEPS), max_size=2))
     if seldom:
         often.append(nested(draw(st.sampled_from(WHEN[:3] * 3 + WHEN)), seldom))

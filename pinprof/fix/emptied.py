@@ -1,0 +1,146 @@
+"""Lists of numbers of the GPU that are used and emptied every N steps within their loop: read where that begins."""
+
+from collections.abc import Iterable
+
+import libcst as cst
+
+from pinprof.fix.grown import is_counted, is_empty, numbers_of
+from pinprof.fix.names import Uses, asks_remainder, check_errors_pass, check_is_builtin, comes_after
+from pinprof.fix.rewrite import NotSure, Remake, Rewrite, walk
+from pinprof.fix.source import Loop, SourceFile
+
+LEAVES = (cst.Break, cst.Continue, cst.Return, cst.Raise, cst.Yield, cst.Await, cst.Try, cst.TryStar)
+"""What may leave a block before the list is emptied, or go on after an error."""
+LOOKING = {"sum", "len", "max", "min", "sorted", "print"}
+"""Functions of Python that keep no list which they are given."""
+LOOKING_AT = {f"numpy.{name}" for name in ("mean", "sum", "std", "median", "average", "max", "min", "array")} | {
+    "statistics.mean",
+    "torch.tensor",
+}
+"""And those of libraries."""
+
+
+def is_used_within(source: SourceFile, node: cst.BaseSmallStatement, uses: Uses, loop: Loop) -> bool:
+    """Return whether the values of a list are used, or it is emptied, in the loop that fills it."""
+    others = [each for each in uses.read if not source.is_within(each, node) and not is_counted(source, each)]
+    return any(source.is_within(each, loop.body) for each in (*others, *(start for start, _ in uses.set)))
+
+
+def read_in_blocks(
+    source: SourceFile, name: str, node: cst.BaseSmallStatement, uses: Uses, loop: Loop, function: str
+) -> list[Rewrite]:
+    """Return the rewrites that read a list where a block begins that empties it every N steps. Raises NotSure.
+
+    The list is then always of tensors alone outside of these blocks.
+    """
+    if any(each is not node for each in uses.changed):
+        raise NotSure(f"something else is added to {name}")
+    if not all(is_empty(source, value) for _, value in uses.set):
+        raise NotSure(f"{name} is also set to something else than an empty list")
+    starts = [source.statement(start) for start, _ in uses.set]
+    if any(len(cst.ensure_type(each.body[0], cst.Assign).targets) > 1 for each in starts if _is_plain(each)):
+        raise NotSure(f"{name} has another name")
+    if not any(comes_after(source, loop, start) for start in starts):
+        raise NotSure(f"{name} does not begin as [] before its loop, in the same function")
+    clears = [each for each in uses.read if _is_cleared(source, each)]
+    blocks: dict[int, cst.IndentedBlock] = {}
+    for each in uses.read:
+        if source.is_within(each, node) or each in clears or is_counted(source, each):
+            continue
+        if clears and not _is_looked_at(source, each):
+            raise NotSure(f"line {source.line(each)} may keep {name}, which is cleared later")
+        block = _block(source, each, loop)
+        _check_empties(source, each, block, [*starts, *map(source.statement, clears)])
+        blocks[id(block)] = block
+    if not blocks:
+        raise NotSure(f"nothing reads {name}; remove the line")
+    for block in blocks.values():
+        check_errors_pass(source, block, loop)
+    _check_memory(source, name, node, blocks.values())
+    return [source.rewrite(block, f"{name} is read first", _begun_with(name, function)) for block in blocks.values()]
+
+
+def _is_plain(line: cst.SimpleStatementLine) -> bool:
+    return isinstance(line.body[0], cst.Assign)
+
+
+def _is_cleared(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether a use of a list is `losses.clear()`, alone in its line."""
+    attribute = source.parent(node)
+    call = source.parent(attribute) if isinstance(attribute, cst.Attribute) and attribute.value is node else None
+    if not (isinstance(call, cst.Call) and isinstance(attribute, cst.Attribute) and call.func is attribute):
+        return False
+    return attribute.attr.value == "clear" and isinstance(source.parent(call), cst.Expr)
+
+
+def _is_looked_at(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether a use of a list cannot keep it."""
+    argument = source.parent(node)
+    call = source.parent(argument) if isinstance(argument, cst.Arg) and not argument.star else None
+    if not isinstance(call, cst.Call):
+        return False
+    if isinstance(call.func, cst.Name) and call.func.value in LOOKING:
+        check_is_builtin(source, call.func.value)
+        return True
+    return source.qualified(call.func) in LOOKING_AT
+
+
+def _block(source: SourceFile, node: cst.Name, loop: Loop) -> cst.IndentedBlock:
+    """Return the block around a use that runs every so many steps. Raises NotSure."""
+    inner: cst.CSTNode = node
+    found: cst.IndentedBlock | None = None
+    for each in source.around(node):
+        if each is loop and inner is loop.body and found is not None:
+            return found
+        is_block = isinstance(each, cst.If) and inner is each.body and asks_remainder(each.test)
+        if is_block and isinstance(inner, cst.IndentedBlock) and source.loop(each) is loop:
+            found = inner
+        inner = each
+    line = source.line(node)
+    if not source.is_within(node, loop.body):
+        raise NotSure(f"{node.value} is emptied within its loop, and also used behind it or before, in line {line}")
+    raise NotSure(f"{node.value} is also used within its loop, in line {line}, and not under `if step % N == 0:`")
+
+
+def _check_empties(
+    source: SourceFile, use: cst.Name, block: cst.IndentedBlock, emptied: list[cst.SimpleStatementLine]
+) -> None:
+    """Raise NotSure unless a block empties its list behind a use, in whatever way it ends."""
+    last = [each for each in emptied if source.parent(each) is block]
+    if not any(_is_before(source, use, each, block) for each in last):
+        raise NotSure(
+            f"line {source.line(use)} uses {use.value} every N steps, and the list is not emptied behind it, in the "
+            "same block"
+        )
+    if any(isinstance(each, LEAVES) for each in walk(block)):
+        raise NotSure(f"the block around line {source.line(use)} may end before it empties {use.value}")
+
+
+def _is_before(source: SourceFile, use: cst.Name, line: cst.SimpleStatementLine, block: cst.IndentedBlock) -> bool:
+    """Return whether a use is in a statement of a block that comes before another one of it."""
+    mine = next(each for each in (use, *source.around(use)) if source.parent(each) is block)
+    return comes_after(source, line, mine)
+
+
+def _check_memory(source: SourceFile, name: str, node: cst.CSTNode, blocks: Iterable[cst.IndentedBlock]) -> None:
+    """Raise NotSure unless one block empties the list every so many times that it grows, whatever else holds."""
+    for block in blocks:
+        condition = cst.ensure_type(source.parent(block), cst.If)
+        if not isinstance(condition.test, cst.BooleanOperation) and source.is_within(node, _outer(source, condition)):
+            return
+    raise NotSure(f"{name} is emptied on a further condition, and would keep memory of the GPU until then")
+
+
+def _outer(source: SourceFile, node: cst.CSTNode) -> cst.CSTNode:
+    """Return the block in which a statement stands."""
+    return next(each for each in source.around(node) if isinstance(each, cst.IndentedBlock))
+
+
+def _begun_with(name: str, function: str) -> Remake:
+    """Return what puts the line before the others of a block that makes a list of numbers of its tensors."""
+
+    def begun(made: cst.CSTNode) -> cst.CSTNode:
+        block = cst.ensure_type(made, cst.IndentedBlock)
+        return block.with_changes(body=[numbers_of(name, function), *block.body])
+
+    return begun
