@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks
+from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks, fewest_pairs
 from pinprof.ab.measuring import Pair
 from pinprof.ab.signed_ranks import Floats, estimate, interval, rejected_sums
 from pinprof.ab.verdict import Judgement, judge
@@ -31,6 +31,8 @@ class Progress:
     pairs: int
     judgement: Judgement | None
     left_s: float
+    fewest: int = FEWEST_PAIRS
+    """How many pairs an interval needs at least."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ def fight(
     start, longest, latest, interrupted = clock(), 0.0, None, False
     try:
         while True:
-            tell(Progress(len(pairs), so_far(pairs, bounds), bounds.seconds - (clock() - start)))
+            left_s = bounds.seconds - (clock() - start)
+            tell(Progress(len(pairs), so_far(pairs, bounds), left_s, fewest_pairs(bounds.false_alarms)))
             began = clock()
             pairs.append(measure(int(draw.random() < 1 / 2)))
             longest = max(longest, clock() - began)
@@ -97,7 +100,7 @@ def so_far(pairs: list[Pair], bounds: Bounds) -> Judgement | None:
     if not pairs:
         return None
     known = differences(pairs)
-    sums = rejected_sums(len(pairs), bounds.false_alarms) if len(pairs) >= FEWEST_PAIRS else 0
+    sums = rejected_sums(len(pairs), bounds.false_alarms)
     return judge(Look(len(pairs), estimate(known), *interval(known, sums)), bounds.limit)
 
 

@@ -1,7 +1,7 @@
 """When to look at the pairs measured so far, and how probable a false alarm may be at each look."""
 
 from dataclasses import dataclass
-from math import ceil, e, inf, log
+from math import ceil, e, inf, log, log2
 
 from pinprof.ab.signed_ranks import Floats, estimate, interval, level_of, rejected_sums
 
@@ -9,8 +9,14 @@ FALSE_ALARMS = 0.005
 """The chance that any look at a program against itself says faster or slower: one comparison of two hundred."""
 FURTHER = 1.25
 """The next look comes after so many times the pairs."""
-FEWEST_PAIRS = next(count for count in range(1, 99) if 2 / 2**count <= FALSE_ALARMS)
-"""With fewer pairs, even all differences on one side are more probable by chance."""
+
+
+def fewest_pairs(level: float) -> int:
+    """Return with how many pairs all differences on one side are no more probable by chance than `level`."""
+    return max(ceil(1 - log2(level)), 1)
+
+
+FEWEST_PAIRS = fewest_pairs(FALSE_ALARMS)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 import torch
 from torch import Tensor
 from torch.nn import Module
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from pinprof.capture.ending import ending_of
@@ -133,9 +134,14 @@ class Nudge:
         """Change those that have not been changed."""
         with torch.no_grad(), _without_autocast():
             for parameter in module.parameters():
-                if id(parameter) not in self._seen and parameter.is_floating_point():
+                if id(parameter) not in self._seen and _has_values(parameter):
                     self._seen.add(id(parameter))
                     _nudge(parameter)
+
+
+def _has_values(parameter: Tensor) -> bool:
+    """Return whether there is something to change: a lazy module has parameters without a shape."""
+    return not is_lazy(parameter) and parameter.device.type != "meta" and parameter.is_floating_point()
 
 
 def _nudge(parameter: Tensor) -> None:

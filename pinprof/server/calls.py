@@ -22,6 +22,8 @@ READING_S = 600.0
 """A trace of a gigabyte takes some seconds; a call that takes longer than this is given up."""
 BESIDE_S = 1200.0
 """What first runs and recordings may take beside the minutes of a measurement."""
+MEASUREMENTS = {"ab": 1, "try": 2}
+"""How often a tool may measure for its minutes: try once more, without the fixes that bring nothing."""
 ROOM = 1500
 """Characters that an answer keeps for what stands beside the document."""
 NOT_ALLOWED = "this server runs no programs; `pinprof mcp --allow-running` lets it run those of its folder"
@@ -42,7 +44,7 @@ class Calls:
             raise PinprofError(f"{name}: there is no such tool; there are {', '.join(each.name for each in TOOLS)}")
         _check(tool, given)
         if tool.command is None:
-            return await self._measured(tool, given, tell)
+            return await self._ran(tool, given, tell)
         done = await self.runner.run(tool.command(self.folder, given), tell, READING_S)
         if tool.name == "explain":
             return _lines(done.output, given.get("first_line", 0))
@@ -51,16 +53,26 @@ class Calls:
             return _rows(document, given["ids"], given.get("skip", 0), done.remarks)
         return _answer(tool, document, done.remarks)
 
-    async def _measured(self, tool: Tool, given: Arguments, tell: Tell) -> dict[str, Any]:
+    async def _ran(self, tool: Tool, given: Arguments, tell: Tell) -> dict[str, Any]:
+        """Answer a call that runs a program of the folder."""
         if not self.allow_running:
             raise PinprofError(NOT_ALLOWED)
         command = self.folder.program(given["command"])
         with _patch(given) as patch:
-            against = [f"--against={shlex.join(self.folder.program(given['against']))}"] if "against" in given else []
-            traces = [] if given.get("causes", True) else ["--no-trace"]
-            words = ["ab", "--json=-", *options(given), *patch, *against, *traces, "--", *command]
-            done = await self.runner.run(words, tell, given["minutes"] * 60 + BESIDE_S, alone=True)
+            words = self._tried(given) if tool.name == "try" else self._compared(given, patch)
+            most_s = MEASUREMENTS[tool.name] * given["minutes"] * 60 + BESIDE_S
+            done = await self.runner.run([*words, "--", *command], tell, most_s, alone=True)
         return _answer(tool, json.loads(done.output), done.remarks)
+
+    def _compared(self, given: Arguments, patch: Sequence[str]) -> list[str]:
+        against = [f"--against={shlex.join(self.folder.program(given['against']))}"] if "against" in given else []
+        traces = [] if given.get("causes", True) else ["--no-trace"]
+        return ["ab", "--json=-", *options(given), *patch, *against, *traces]
+
+    def _tried(self, given: Arguments) -> list[str]:
+        trace = [f"--trace={self.folder.file(given['trace'])}"] if "trace" in given else []
+        verify = [] if given.get("verify", True) else ["--no-verify"]
+        return ["try", "--json=-", *options(given), *trace, *verify]
 
 
 def _check(tool: Tool, given: Arguments) -> None:

@@ -112,3 +112,22 @@ AB = Record(
         "causes": optional(flag("record a run of each at the end, to say what changed; true, if nothing is said")),
     },
 )
+TRY = Record(
+    "try_input",
+    "A program, and which fixes to try",
+    {
+        "command": some("the program as words: `python train.py ...`, `train.py ...` or `-m module ...`"),
+        "minutes": bounded(
+            number("measure for so long at most, and again if fixes are left out; it needs 7 pairs of processes"),
+            exclusiveMinimum=0,
+            maximum=MOST_MINUTES,
+        ),
+        "trace": optional(name("a recording of this very program by pinprof run; made anew, if nothing is said")),
+        "rules": optional(names("only fixes for these rules, as PIN201")),
+        "only": optional(names("only fixes at these places: FILE:LINE")),
+        "changes_numbers": optional(flag("also fixes after which the program computes different numbers")),
+        "limit_percent": positive("the share of the step that matters; 2, if nothing is said", "%"),
+        "seconds": positive("time steps for so long in each process", "s"),
+        "verify": optional(flag("record the changed program, to hold the prediction to it; true, if nothing is said")),
+    },
+)

@@ -25,7 +25,7 @@ class Tool:
     takes: Record
     answers: Record
     command: Callable[[Folder, commands.Arguments], list[str]] | None = None
-    """Returns the words of the command; None for that which runs the user's program."""
+    """Returns the words of the command; None for those which run the user's program."""
     shorten_first: tuple[str, ...] = ()
     """Lists of the answer that lose items before others do."""
 
@@ -116,5 +116,17 @@ TOOLS = (
         outputs.answer_of("ab"),
         None,
         ("/pairs",),
+    ),
+    Tool(
+        "try",
+        "Fix it, measure it, prove it",
+        "Makes the changes of fix in a copy of the program, measures it against the original, compares the numbers of "
+        "the first steps, looks for races, leaves out what brings nothing. Only the verdict take_it is proven: `git "
+        "apply` each `fixes[].diff` in `root`; it writes nothing. It runs the program for minutes, and only if the "
+        f"server was started with --allow-running. {BOUND}",
+        inputs.TRY,
+        outputs.answer_of("try"),
+        None,
+        ("/refused",),
     ),
 )

@@ -84,10 +84,14 @@ class Certificate:
         if checked is None:
             yield "whether it computes the same"
             return
-        if checked.numbers.verdict == "cannot_tell":
-            yield f"the numbers ({checked.numbers.why})"
-        if checked.guard.why:
-            yield f"races ({checked.guard.why})"
+        compared, guard = checked.numbers, checked.guard
+        if compared.verdict == "cannot_tell" and compared.why == guard.why:
+            yield f"the numbers and races ({guard.why})"
+            return
+        if compared.verdict == "cannot_tell":
+            yield f"the numbers ({compared.why})"
+        if guard.why:
+            yield f"races ({guard.why})"
 
     @property
     def predicted(self) -> tuple[float, float, float] | None:
@@ -110,3 +114,9 @@ class Certificate:
         if predicted is None or judgement is None or judgement.verdict == CANNOT_TELL:
             return None
         return 1 - judgement.high <= predicted[2] and 1 - judgement.low >= predicted[1]
+
+    @property
+    def is_by_estimate_as_predicted(self) -> bool:
+        """Whether the most probable of the measured savings lies in the predicted range."""
+        judgement, predicted = self.judgement, self.predicted
+        return bool(judgement and predicted and predicted[1] <= 1 - judgement.ratio <= predicted[2])

@@ -43,7 +43,7 @@ def eliminated(
     for done, number in enumerate(order):
         mend = mends[number]
         if len(mends) - len(dropped) == 1:
-            shares[number] = Share(mend, "kept")
+            shares[number] = Share(mend, "kept", why="the others are left out")
             continue
         each_s = left_s() / (len(order) - done)
         if each_s < least_s:

@@ -17,6 +17,9 @@ AMPLIFIED = 8.0
 """Rounding that begins elsewhere comes out differently: two nudges of one program differ by factors. A difference up to
 so many times that after a nudge of the last bits is rounding."""
 
+FEWEST_LOSSES = 4
+"""So many losses are needed to tell by them alone that the steps between them did the same."""
+
 Verdict: TypeAlias = Literal["equal", "rounding", "different", "cannot_tell"]
 Others: TypeAlias = "Callable[[], tuple[Numbers, Numbers]]"
 """Runs the original again, and once nudged. Raises MeasureError."""
@@ -69,6 +72,11 @@ class Numbers:
         )
 
     @property
+    def losses(self) -> tuple[Figure, ...]:
+        """What was differentiated."""
+        return tuple(figure for figure in self.figures if figure.kind == "loss")
+
+    @property
     def kinds(self) -> tuple[str, ...]:
         """What was noted: `loss`, `parameters`, `output`."""
         return tuple(dict.fromkeys(figure.kind for figure in self.figures))
@@ -100,6 +108,7 @@ def compared(before: Numbers, after: Numbers, others: Others) -> Comparison:
     """
     if not before.figures or not after.figures:
         return Comparison("cannot_tell", before.steps, before.kinds, _nothing_seen(before))
+    before, after = _alike(before, after)
     if [figure.kind for figure in before.figures] != [figure.kind for figure in after.figures]:
         why = f"it makes other calls: {len(before.figures)} and {len(after.figures)} losses, steps and outputs"
         return Comparison("different", before.steps, before.kinds, why)
@@ -107,10 +116,29 @@ def compared(before: Numbers, after: Numbers, others: Others) -> Comparison:
     if not any(distances) and _same_bits(before, after):
         return Comparison("equal", before.steps, before.kinds, "", 0.0)
     try:
-        repeated, rounded = (_distances(before, other) for other in others())
+        repeated, rounded = (_distances(before, _of_kinds(other, before.kinds)) for other in others())
     except MeasureError as error:
         return Comparison("cannot_tell", before.steps, before.kinds, str(error), max(distances))
     return _judged(before, distances, repeated, rounded)
+
+
+def _alike(before: Numbers, after: Numbers) -> tuple[Numbers, Numbers]:
+    """Return only the losses where one version has more steps among them: the steps that a GradScaler skips.
+
+    It does not call an optimizer whose gradients are infinite, but a fused one, which skips the step by itself. A step
+    that is really missing shows in the losses after it.
+    """
+    if before.kinds[:1] != ("loss",) or after.kinds != before.kinds or len(before.figures) == len(after.figures):
+        return before, after
+    ours, theirs = before.losses, after.losses
+    most = min(len(ours), len(theirs))
+    if most < FEWEST_LOSSES:
+        return before, after
+    return Numbers(before.steps, ours[:most]), Numbers(after.steps, theirs[:most])
+
+
+def _of_kinds(numbers: Numbers, kinds: tuple[str, ...]) -> Numbers:
+    return Numbers(numbers.steps, tuple(figure for figure in numbers.figures if figure.kind in kinds))
 
 
 def _nothing_seen(before: Numbers) -> str:

@@ -1,5 +1,6 @@
 """A trial: fix a program in a copy, measure the copy against the original, and look for other numbers and for races."""
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -70,9 +71,12 @@ class Trial:
         with ExitStack() as undo:
             folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-try-")))
             versions = Versions(self.wanted.command, undo)
-            analysis = self._recorded(versions, folder)
-            versions.changes = changes(analysis, sorted(map(str, self._named_scripts())), self.wanted.chosen)
-            made = self._tried(versions, versions.changes, analysis, folder)
+            try:
+                analysis = self._recorded(versions, folder)
+                versions.changes = changes(analysis, sorted(map(str, self._named_scripts())), self.wanted.chosen)
+                made = self._tried(versions, versions.changes, analysis, folder)
+            except MeasureError as error:
+                raise MeasureError(versions.in_place_of_copies(str(error))) from error
         return replace(made, seconds=time.monotonic() - begun)
 
     def _named_scripts(self) -> frozenset[Path]:
@@ -103,7 +107,7 @@ class Trial:
         if result.duel.judgement.verdict not in {FASTER, CANNOT_TELL}:
             return kept
         program = versions.changed(dropped)
-        kept = replace(kept, checked=self._checked(versions.original(), program, result))
+        kept = replace(kept, checked=self._checked(versions, versions.original(), program, result))
         verified, why = self._verified(analysis, program, folder)
         return replace(kept, verified=verified, why_not_verified=why)
 
@@ -146,7 +150,7 @@ class Trial:
             return shares, result
         return shares, self._measured(versions, dropped, self.wanted.seconds)
 
-    def _checked(self, before: Program, after: Program, result: Contest) -> Checked:
+    def _checked(self, versions: Versions, before: Program, after: Program, result: Contest) -> Checked:
         """Compare the numbers, and look for races."""
         if any(timed.ranks > 1 for timed in result.first):
             return Checked(Comparison("cannot_tell", 0, (), SEVERAL), Guarded(why=SEVERAL), None)
@@ -157,7 +161,7 @@ class Trial:
         one, other, copies = looked(looks, together=together)
         if isinstance(one, MeasureError) or isinstance(other, MeasureError):
             why = next(str(each) for each in (one, other) if isinstance(each, MeasureError))
-            numbers = Comparison("cannot_tell", 0, (), why)
+            numbers = Comparison("cannot_tell", 0, (), versions.in_place_of_copies(why))
         else:
 
             def others() -> tuple[Numbers, Numbers]:
@@ -182,7 +186,7 @@ class Trial:
             after = analyse(read_trace(str(path)))
             return verify(analysis.details, analysis.profile, after.details, after.profile), ""
         except PinprofError as error:
-            return None, str(error)
+            return None, str(error).replace(f"{folder / 'after'}{os.sep}", "")
 
 
 def _numbers_of(seen: Sequence[object]) -> tuple[Numbers, Numbers]:

@@ -11,6 +11,8 @@ from pinprof.fix import Changes, Mend
 from pinprof.trial.copies import ENVIRONMENT, copied
 
 ORIGINAL, CHANGED = "original", "changed"
+NO_FILE = "No such file or directory"
+"""What Python says of a file that is not there."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Versions:
     undo: ExitStack
     changes: Changes | None = None
     _made: dict[tuple[int, ...] | None, Program] = field(default_factory=dict)
+    _places: list[Path] = field(default_factory=list)
 
     def original(self) -> Program:
         """Return the program as it is."""
@@ -66,9 +69,18 @@ class Versions:
             self._made[key] = self._program(name, self.changes.patches(left_out).after)
         return self._made[key]
 
+    def in_place_of_copies(self, text: str) -> str:
+        """Return what a version has said with the program's own paths, and say why a file may not be there."""
+        for place in self._places:
+            text = text.replace(str(place), str(self.command.top))
+        if NO_FILE not in text:
+            return text
+        return f"{text} (it ran in a copy of {self.command.top}: files outside of that need an absolute path)"
+
     def _program(self, name: str, changed: Mapping[Path, bytes]) -> Program:
         command = self.command
         place = self.undo.enter_context(copied(command.top, command.scripts, changed))
+        self._places.append(place)
         folder = place / command.here.relative_to(command.top)
         environment = {**moved_path(command.top, place), **ENVIRONMENT}
         return Program(name, command.moved(place), folder, environment, (f"{command.top}/",))

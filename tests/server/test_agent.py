@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_the_tools_are_listed_with_what_they_take_answer_and_do(agent: Agent) ->
         Draft202012Validator.check_schema(tool.input_schema)
         Draft202012Validator.check_schema(tool.output_schema)
         assert "characters" in tool.description
-        assert tool.annotations.read_only_hint == (tool.name != "ab")
+        assert tool.annotations.read_only_hint == (tool.name not in {"ab", "try"})
         assert len(tool.description) <= 500
     assert "never" in agent.client.instructions.lower()
 
@@ -170,34 +171,55 @@ def test_what_takes_longer_tells_its_progress(agent: Agent) -> None:
 
 
 def test_programs_are_run_only_where_that_is_allowed(agent: Agent) -> None:
-    assert "--allow-running" in agent.error("ab", command=["python", "slow.py"], minutes=1)
+    for tool in ("ab", "try"):
+        assert "--allow-running" in agent.error(tool, command=["python", "slow.py"], minutes=1)
 
 
-WAITING = "import pathlib, time\npathlib.Path('begun').write_text('')\ntime.sleep(600)\n"
+WAITING = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).write_text(str(pathlib.Path.cwd()))\ntime.sleep(600)\n"
 
 
 def test_a_cancelled_measurement_ends_with_all_that_it_started(tmp_path: Path) -> None:
     (tmp_path / "wait.py").write_text(WAITING)
 
-    async def cancelled(agent: Agent) -> None:
+    async def cancelled(agent: Agent, tool: str, **given: Any) -> Path:
+        begun = tmp_path / f"{tool}.begun"
+        given = {"command": ["python", "wait.py", str(begun)], "minutes": 5, **given}
         with anyio.move_on_after(60) as scope:
             async with anyio.create_task_group() as tasks:
-                given = {"command": ["python", "wait.py"], "against": ["wait.py"], "minutes": 5, "causes": False}
-                tasks.start_soon(agent.client.call_tool, "ab", given)
-                while not (tmp_path / "begun").exists():  # noqa: ASYNC110  another process makes it
+                tasks.start_soon(agent.client.call_tool, tool, given)
+                while not (begun.exists() and begun.read_text()):  # noqa: ASYNC110  another process makes it
                     await anyio.sleep(0.05)
                 tasks.cancel_scope.cancel()
         assert not scope.cancelled_caught, "the program never began"
+        return Path(begun.read_text())
+
+    def all_ended(folder: Path) -> bool:
+        until = time.monotonic() + 30
+        while (left := _working_in(folder)) and time.monotonic() < until:
+            time.sleep(0.1)
+        return not left
 
     with connected(tmp_path, "--allow-running") as agent:
         assert "not a program of the folder" in agent.error("ab", command=["sh", "-c", "true"], minutes=1)
         assert "outside" in agent.error("ab", command=["python", "/usr/lib/x.py"], minutes=1)
-        agent.portal.call(cancelled, agent)
-        until = time.monotonic() + 30
-        while (left := _working_in(tmp_path)) and time.monotonic() < until:
-            time.sleep(0.1)
-        assert not left
+        assert "outside" in agent.error("try", command=["wait.py"], trace="../x.json", minutes=1)
+        both = partial(cancelled, agent, "ab", against=["wait.py", str(tmp_path / "ab.begun")], causes=False)
+        assert all_ended(agent.portal.call(both))
+        copy = agent.portal.call(cancelled, agent, "try")
+        assert all_ended(tmp_path), "nor does pinprof itself go on"
+        assert copy != tmp_path
+        assert not copy.exists()
         assert agent.answer("explain", topic="PIN201")["text"]
+
+
+def test_a_trial_of_nothing_answers_at_once_and_writes_nothing(folder: Path) -> None:
+    before = (folder / "slow.py").read_bytes()
+    with connected(folder, "--allow-running") as agent:
+        given = {"command": ["python", "slow.py"], "trace": IMAGES, "rules": ["PIN303"], "minutes": 1}
+        document = fitting(json.dumps(agent.answer("try", **given)["document"]))
+        assert "no such rule" in agent.error("try", command=["slow.py"], trace=IMAGES, rules=["PIN999"], minutes=1)
+    assert (document["verdict"], document["written"]) == ("nothing_to_change", [])
+    assert (folder / "slow.py").read_bytes() == before
 
 
 def _working_in(folder: Path) -> list[str]:

@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from pinprof.ab import Program
+from pinprof.capture.numbers import Nudge
 from pinprof.errors import MeasureError
 from pinprof.trial.numbers import Comparison, Figure, Numbers, compared
 from pinprof.trial.runs import Look, looked
@@ -116,6 +118,14 @@ def test_a_program_without_torch_or_one_that_fails_is_told(tmp_path: Path) -> No
     assert "neither calls backward" in found.why
 
 
+def test_a_nudge_changes_last_bits_and_leaves_what_has_no_values() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LazyLinear(3), torch.nn.Linear(2, 2, device="meta"))
+    before = net[0].weight.detach().clone()
+    Nudge()(net)
+    assert 0 < (net[0].weight - before).abs().max() < 1e-6
+    assert torch.nn.parameter.is_lazy(net[1].weight)
+
+
 # ---------------------------------------------------------------- the comparison itself
 
 ONE = Figure("loss", "float32", 7, (1.0, 1.0, 1.0))
@@ -151,6 +161,23 @@ def test_what_rounding_makes_of_the_program_is_the_measure(
 def test_what_makes_other_calls_is_different() -> None:
     found = compared(Numbers(1, (ONE,)), Numbers(1, (ONE, ONE)), lambda: (off(0), off(0)))
     assert found.verdict == "different"
+
+
+def scaled(skipped: int, *, loss: float = 1.0, fused: bool = False) -> Numbers:
+    """Return the numbers of six steps by a GradScaler that skips some: a fused optimizer is called all the same."""
+    step = Figure("parameters", "float32", 9, (3.0, 3.0, 3.0))
+    last = replace(ONE, sums=(loss, 1.0, 1.0), bits=int(7 * loss))
+    steps = [(each, step) if fused or number >= skipped else (each,) for number, each in enumerate([ONE] * 5 + [last])]
+    return Numbers(6, tuple(figure for both in steps for figure in both))
+
+
+def test_steps_that_a_scaler_skips_are_compared_by_their_losses() -> None:
+    before = scaled(2)
+    found = compared(before, scaled(2, fused=True), lambda: (before, before))
+    assert (found.verdict, found.kinds) == ("equal", ("loss",))
+    found = compared(before, scaled(2, loss=2.0, fused=True), lambda: (before, before))
+    assert (found.verdict, found.repeated) == ("different", 0)
+    assert compared(scaled(4), scaled(2), lambda: (before, before)).kinds == ("loss",)
 
 
 def test_where_the_original_does_not_run_again_nobody_can_tell() -> None:

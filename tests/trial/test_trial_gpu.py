@@ -1,4 +1,7 @@
-"""`pinprof try` on a GPU: a planted program is mended and proven, and a sound one is left alone."""
+"""`pinprof try` on a GPU: a planted program is mended and proven, and a sound one is left alone.
+
+To make a batch takes the host some ms, and to compute a step takes the GPU some: a wait in each step adds them up.
+"""
 
 import json
 import subprocess
@@ -16,14 +19,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 def main():
     torch.manual_seed(1)
-    data = TensorDataset(torch.randn(512, 3, 192, 192), torch.randint(10, (512,)))
-    loader = DataLoader(data, batch_size=32)
-    model = nn.Sequential(
-        nn.Conv2d(3, 64, 3, 2, 1), nn.ReLU(), nn.Conv2d(64, 128, 3, 2, 1), nn.ReLU(),
-        nn.Conv2d(128, 128, 3, 1, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10),
-    ).cuda()
+    data = TensorDataset(torch.randn(4096, 3072), torch.randint(10, (4096,)))
+    loader = DataLoader(data, batch_size=256)
+    hidden = [layer for _ in range(6) for layer in (nn.Linear(4096, 4096), nn.ReLU())]
+    model = nn.Sequential(nn.Linear(3072, 4096), nn.ReLU(), *hidden, nn.Linear(4096, 10)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for epoch in range(400):
+    for epoch in range(2000):
         total = 0.0
         for x, y in loader:
             x, y = x.cuda(), y.cuda()
@@ -52,17 +53,20 @@ def tried(folder: Path, text: str, *words: str) -> tuple[int, Any]:
 def test_a_planted_program_is_mended_and_proven(tmp_path: Path) -> None:
     status, found = tried(tmp_path, PLANTED)
     assert (status, found["verdict"]) == (0, "take_it"), found["sentence"]
-    assert found["measured"]["ratio"] < 0.97
-    assert found["numbers"]["verdict"] in {"equal", "rounding"}
-    assert found["guard"]["copies"] > 0
+    assert found["measured"]["ratio"] < 0.97, found["sentence"]
+    assert found["numbers"]["verdict"] in {"equal", "rounding"}, found["numbers"]
+    kept = "".join(fix["diff"] or "" for fix in found["fixes"])
+    assert "-            total += loss.item()" in kept, [(fix["rule"], fix["fate"]) for fix in found["fixes"]]
+    assert found["guard"]["ran"], found["guard"]["reason"]
     assert found["guard"]["races"] == []
+    assert found["guard"]["copies"] > 0 or "non_blocking" not in kept, found["guard"]
     assert found["verification"] is not None, found["verification_reason"]
-    assert found["seconds"] < 240
+    assert found["seconds"] < 420
 
 
 @pytest.mark.gpu
 def test_a_program_without_a_fault_ends_at_once(tmp_path: Path) -> None:
-    sound = PLANTED.replace("batch_size=32", "batch_size=32, pin_memory=True").replace(".cuda(), y.cuda()", (
+    sound = PLANTED.replace("batch_size=256", "batch_size=256, pin_memory=True").replace(".cuda(), y.cuda()", (
         ".cuda(non_blocking=True), y.cuda(non_blocking=True)"
     )).replace("total += loss.item()", "total += loss.detach()")  # fmt: skip
     status, found = tried(tmp_path, sound)

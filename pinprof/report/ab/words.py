@@ -20,10 +20,10 @@ def percent(ratio: float) -> str:
     return "unlimited" if ratio == inf else f"{100 * (ratio - 1):+.{1 if abs(ratio - 1) < 1 else 0}f} %"
 
 
-def span(judgement: Judgement) -> str:
+def span(judgement: Judgement, fewest: int = FEWEST_PAIRS) -> str:
     """Return where the ratio lies."""
     if judgement.high == inf:
-        return f"{FEWEST_PAIRS} pairs are needed for an interval"
+        return f"{fewest} pairs are needed for an interval"
     return f"{percent(judgement.low)} to {percent(judgement.high)}"
 
 

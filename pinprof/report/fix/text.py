@@ -68,13 +68,14 @@ def saving_of(mend: Mend, step_ns: float | None) -> str:
 
 def _of_refusal(refused: Refused) -> str:
     where = str(refused.place) or "place not known"
-    return f"# {_on_one_line(where)} {refused.rule.id}: {_on_one_line(refused.why)}\n"
+    return f"# {on_one_line(where)} {refused.rule.id}: {on_one_line(refused.why)}\n"
 
 
 def folded(text: str, indent: str = "") -> Iterator[str]:
     """Yield a text as lines with a #."""
-    yield from (f"# {indent}{line}" for line in wrap(_on_one_line(text), WIDTH - len(indent)))
+    yield from (f"# {indent}{line}" for line in wrap(on_one_line(text), WIDTH - len(indent)))
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
+    """Return a text without line ends and control characters."""
     return "".join(character if character.isprintable() else " " for character in text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pinprof.report.fix.text import folded, lines_of_change, not_changed
+from pinprof.report.fix.text import folded, lines_of_change, not_changed, on_one_line
 from pinprof.report.trial.words import lines, of_share, sentence
 from pinprof.trial.certificate import Certificate
 
@@ -47,4 +47,4 @@ def _commented(diff: bytes) -> bytes:
 def _certificate(certificate: Certificate) -> bytes:
     made = [*(line for each in lines(certificate) for line in folded(each, "  "))]
     head = ["", "# Certificate:", *made, f"#   took {certificate.seconds:.0f} s"] if made else [""]
-    return ("\n".join([*head, *folded(sentence(certificate))]) + "\n").encode()
+    return ("\n".join([*head, f"# {on_one_line(sentence(certificate))}"]) + "\n").encode()

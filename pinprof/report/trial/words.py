@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import inf
 
-from pinprof.ab import FASTER, SLOWER, Judgement
+from pinprof.ab import FASTER, SLOWER, Contest, Judgement
 from pinprof.report.ab.words import how_measured
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share
@@ -55,27 +55,52 @@ def races(checked: Checked) -> str:
         return "races not looked for"
     if checked.new_races:
         return f"a race ({checked.new_races[0].rule})"
-    return "no new race: the original has them, too" if checked.races else "no race"
+    if checked.races:
+        return "no new race: the original has them, too"
+    if any(not race.certain for race in checked.guard.races):
+        return "no certain race"
+    return "no race" if checked.guard.copies else "no copy that could race"
 
 
 def sentence(certificate: Certificate) -> str:
     """Return the verdict in one line."""
     verdict, checked = certificate.verdict, certificate.checked
+    if verdict == "nothing_to_change" and not certificate.analysis.profile.gpus:
+        return "nothing to change: the recording has no work of a GPU"
     if verdict == "nothing_to_change":
         return "nothing to change: no finding has a change that is mechanical and certain"
-    known = [speed(certificate.judgement), *((numbers(checked.numbers), races(checked)) if checked else ())]
+    known = [_speed(certificate), *((numbers(checked.numbers), races(checked)) if checked else ())]
     if verdict == "take_it":
-        return f"{', '.join(known)}: take it"
+        return f"{', '.join(known)}: take it{_by_itself(certificate)}"
     if verdict == "cannot_tell":
         return f"cannot tell: {', '.join(known)}; open: {'; '.join(certificate.open())}"
     return f"{', '.join(known)}: leave it"
+
+
+def _speed(certificate: Certificate) -> str:
+    """Return what is known of the speed, and where that was measured if it was not on a GPU."""
+    contest = certificate.contest
+    return speed(certificate.judgement) + ("" if contest is None or _is_on_gpu(contest) else " without a GPU")
+
+
+def _is_on_gpu(contest: Contest) -> bool:
+    return any(first.gpu for first in contest.first)
+
+
+def _by_itself(certificate: Certificate) -> str:
+    """Return of how many fixes only the sum is known."""
+    kept = [each for each in certificate.shares if each.is_kept]
+    unknown = sum(each.fate == "kept_unmeasured" for each in kept)
+    if not unknown:
+        return ""
+    return f", as a whole: {unknown} of its {len(kept)} fixes may bring nothing"
 
 
 def of_share(tried: Share) -> str:
     """Return what the measurement of one fix among several says."""
     said = f": {speed(tried.judgement)} with it" if tried.judgement else ""
     return {
-        "kept": f"measured by itself{said}" if said else "measured with the others",
+        "kept": f"measured by itself{said}" if said else f"measured by the whole ({tried.why or 'with the others'})",
         "kept_unmeasured": f"not measured by itself ({tried.why})",
         "dropped_no_gain": f"left out, it brings nothing{said}",
         "dropped_not_shown": f"left out, nothing could be shown in the time{said}",
@@ -109,9 +134,12 @@ def _prediction(certificate: Certificate) -> Iterator[str]:
         why = f" ({certificate.why_not_verified})" if certificate.why_not_verified else ""
         yield f"predicted: no replay tells what all of it saves{why}"
         return
-    said = {None: "", True: "; the measured saving is within", False: "; the measured saving is NOT within"}[within]
+    may = "is" if certificate.is_by_estimate_as_predicted else "may be"
+    said = {None: "", True: f"; the measured saving {may} within", False: "; the measured saving is NOT within"}[within]
     yield f"predicted: saves {share(predicted[0])} ({share(predicted[1])} to {share(predicted[2])}){said}"
     verified = certificate.verified
+    if verified is None and certificate.why_not_verified:
+        yield f"not recorded again: {certificate.why_not_verified}"
     if verified is not None:
         one, other = verified.prediction.predicted_ns, verified.measured_ns
         yield (
@@ -147,7 +175,11 @@ def _guard(checked: Checked) -> str:
     if guard.why:
         return f"could not run: {guard.why}"
     notes = f" ({'; '.join(guard.notes)})" if guard.notes else ""
+    perhaps = [race.headline for race in guard.races if not race.certain]
+    notes = f"; PERHAPS, look at it: {'; '.join(perhaps)}{notes}" if perhaps else notes
     if not checked.races:
+        if not guard.copies:
+            return f"no race was possible: no asynchronous copy in these steps{notes}"
         return f"no race; it followed {counted(guard.copies, 'asynchronous copy', 'asynchronous copies')}{notes}"
     new = checked.new_races
     if new:
