@@ -1,8 +1,8 @@
 """Examines `pinprof ab` with real programs: how often it alarms for nothing, how often it finds a slow-down, and why.
 
-    PYTHONPATH=. python scripts/exam_ab.py run OUT --subject mlp --subject loader --same 20 --at-once 2 --seconds 1 --limit-s 60
+    PYTHONPATH=. python scripts/exam_ab.py run OUT --subject mlp --same 20 --at-once 2 --seconds 1 --limit-s 60
     PYTHONPATH=. python scripts/exam_ab.py run OUT --plant op --plant python --slower 10 --percent 2 --at-once 2
-    PYTHONPATH=. python scripts/exam_ab.py bisect OUT --subject mlp --plant python --revisions 12 --slow 7 --broken 5 --percent 10
+    PYTHONPATH=. python scripts/exam_ab.py bisect OUT --case mlp:python --revisions 12 --slow 7 --broken 5
     PYTHONPATH=. python scripts/exam_ab.py summary OUT
 
 `--same` compares each program with itself, so many times; `--slower` with a copy that has a slow-down of so many

@@ -119,11 +119,11 @@ def test_a_program_without_torch_or_one_that_fails_is_told(tmp_path: Path) -> No
 
 
 def test_a_nudge_changes_last_bits_and_leaves_what_has_no_values() -> None:
-    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LazyLinear(3), torch.nn.Linear(2, 2, device="meta"))
-    before = net[0].weight.detach().clone()
-    Nudge()(net)
-    assert 0 < (net[0].weight - before).abs().max() < 1e-6
-    assert torch.nn.parameter.is_lazy(net[1].weight)
+    known, lazy = torch.nn.Linear(8, 8), torch.nn.LazyLinear(3)
+    before = known.weight.detach().clone()
+    Nudge()(torch.nn.Sequential(known, lazy, torch.nn.Linear(2, 2, device="meta")))
+    assert 0 < (known.weight - before).abs().max() < 1e-6
+    assert torch.nn.parameter.is_lazy(lazy.weight)
 
 
 # ---------------------------------------------------------------- the comparison itself
