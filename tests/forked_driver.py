@@ -3,6 +3,7 @@
 The process that forks is the state of `python -c DRIVER` after its imports: it has run nothing and started no thread.
 """
 
+import atexit
 import json
 import os
 import select
@@ -10,11 +11,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
 
 ROOT = Path(__file__).parents[1]
+COMMAND = "from pinprof.cli import main; main(prog_name='pinprof')"
+"""What a fork runs to be the command pinprof."""
 FORKING = """
 import json, os, signal, sys
 import torch._dynamo  # the first optimizer would load it
@@ -72,6 +76,14 @@ class ForkedDriver:
     def end(self) -> None:
         """End the process that forks."""
         self._process.communicate()
+
+
+@cache
+def forked_driver() -> ForkedDriver:
+    """Return the one process that forks for all tests of this process."""
+    started = ForkedDriver()
+    atexit.register(started.end)
+    return started
 
 
 def _number(stream: IO[bytes], timeout: float) -> int:

@@ -16,12 +16,12 @@ from trace_builder import TraceBuilder
 
 from pinprof.trace import files
 
-SOON_S = 20.0
-"""What took more than 90 s ends in two on a slow machine; the rest is room for a slower one."""
+SOON_S = 12.0
+"""What took more than 20 s ends in three to five on a slow machine; the rest is room for a slower one."""
 LONG = "x" * 1_000_000
 
 
-def many_sites(count: int = 6_000) -> TraceBuilder:
+def many_sites(count: int = 3_000) -> TraceBuilder:
     builder = TraceBuilder()
     for number in range(count):
         at = 20 * number
@@ -31,7 +31,7 @@ def many_sites(count: int = 6_000) -> TraceBuilder:
     return builder
 
 
-def many_streams(count: int = 20_000) -> TraceBuilder:
+def many_streams(count: int = 10_000) -> TraceBuilder:
     builder = TraceBuilder()
     for number in range(count):
         builder.kernel(10 * number + 4, 5, launch=10 * number, stream=number)
@@ -39,7 +39,7 @@ def many_streams(count: int = 20_000) -> TraceBuilder:
     return builder
 
 
-def deep(count: int = 20_000) -> TraceBuilder:
+def deep(count: int = 10_000) -> TraceBuilder:
     builder = TraceBuilder()
     for number in range(count):
         builder.op("aten::add", number, 10 * count - 2 * number)

@@ -38,7 +38,7 @@ import importlib, pkgutil, sys
 import pinprof
 
 before = {name: getattr(pinprof, name) for name in pinprof.__all__}
-modules = [found.name for found in pkgutil.walk_packages(pinprof.__path__, "pinprof.")]
+modules = [found.name for found in pkgutil.iter_modules(pinprof.__path__, "pinprof.")]  # what may become an attribute
 for module in modules:
     try:
         importlib.import_module(module)

@@ -56,11 +56,6 @@ class Judgement:
         """Whether it is certainly slower, and by more than the limit as far as is known."""
         return self.verdict == SLOWER and self.ratio > self.over
 
-    @property
-    def may_be_too_slow(self) -> bool:
-        """Whether it may be slower by more than the limit."""
-        return self.high >= self.over
-
 
 def judge(look: Look, limit: float) -> Judgement:
     """Return what a look at the logarithms of the ratios says."""

@@ -15,10 +15,11 @@ from pinprof.capture.made import noticing_made
 from pinprof.capture.markers import Marks
 from pinprof.capture.notes import Claim, Notes
 from pinprof.capture.orders import Orders
-from pinprof.capture.profiling import ON_COMMAND_LINE, profile
+from pinprof.capture.profiling import profile
 from pinprof.capture.replaced import replaced
 from pinprof.capture.script import Stepper
 from pinprof.capture.stopping import POLITE_STOPS
+from pinprof.capture.windows import ON_COMMAND_LINE
 from pinprof.errors import CaptureError
 
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pinprof.capture.agreement import Agreement, store_of_group
 from pinprof.capture.job import Rank, path_of_rank, rank_in_group
-from pinprof.capture.profiling import Recording, writable_target
+from pinprof.capture.profiling import Recording
+from pinprof.capture.trace_file import writable_target
 
 
 @dataclass

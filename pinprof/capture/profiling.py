@@ -5,23 +5,22 @@ import os
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from math import inf
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, final
+from typing import final
 
 import msgspec
 import torch
 
 from pinprof.capture.agreement import Agreement
 from pinprof.capture.avoidance import await_regular
-from pinprof.capture.job import rank_of_process
 from pinprof.capture.journal import Journal
 from pinprof.capture.lines import line_window
 from pinprof.capture.made import makings
-from pinprof.capture.memory import host_memory, loaders_pin
+from pinprof.capture.memory import loaders_pin
 from pinprof.capture.plain import (
     FEWEST_STEPS,
     Clock,
@@ -37,17 +36,16 @@ from pinprof.capture.profiler import WARM_UP_STEPS, as_capture_error, torch_prof
 from pinprof.capture.sections import store
 from pinprof.capture.stretch import Stretch
 from pinprof.capture.times import write_times
+from pinprof.capture.trace_file import description, writable_target
 from pinprof.capture.turns import Turns, turn_window
 from pinprof.capture.warmup import WarmUpBounds, warm_up
 from pinprof.capture.watch import WATCH_SECONDS, WATCH_STEPS, WatchBounds, watch_window
+from pinprof.capture.windows import IN_CODE, OptionNames, Windows
 from pinprof.capture.work import Compilations, noticing_work
 from pinprof.errors import CaptureError
 from pinprof.trace.host import HOST_KEY, HostProfile
 from pinprof.trace.run import COMPILE, PLAIN, RUN_KEY
-from pinprof.units import counted
-from pinprof.version import VERSION
 
-SUFFIXES = (".json", ".json.gz")
 SPARE = 3
 """So many steps more than the windows need are left to a program that is short of them."""
 AFTER = "after"
@@ -58,46 +56,6 @@ OnWindow = Callable[[str, int, int], None]
 
 MakeProfiler = Callable[[int], torch.profiler.profile]
 """Returns a profiler that warms up for `WARM_UP_STEPS` steps and then records the given number of steps."""
-
-
-class OptionNames(NamedTuple):
-    """What the options of a recording are called where it was asked for."""
-
-    without_plain: str
-    fewer: str
-    max_warmup: str
-
-
-IN_CODE = OptionNames("plain_steps=0", "warmup, plain_steps, steps", "max_warmup")
-ON_COMMAND_LINE = OptionNames(
-    "--windows lean,lines",
-    "--warmup, --plain-steps, --steps, or --windows lean,lines without timing",
-    "--max-warmup",
-)
-
-
-@dataclass(frozen=True)
-class Windows:
-    """How many steps each window of a recording has."""
-
-    warmup: WarmUpBounds = field(default_factory=WarmUpBounds)
-    plain: PlainBounds | None = field(default_factory=PlainBounds)
-    steps: int = 5
-    line_steps: int = 3
-    line_stack: bool = True
-    watch: WatchBounds = field(default_factory=WatchBounds)
-
-    @property
-    def times_only(self) -> bool:
-        """Whether no profiler runs, so that the file holds the times of the steps alone."""
-        return self.steps == 0
-
-    @property
-    def needed(self) -> int:
-        """The fewest steps that give a trace (warm-up and plain window may need more, by their times)."""
-        if self.times_only:
-            return self.warmup.steps + FEWEST_STEPS
-        return self.warmup.steps + (self.plain.steps if self.plain else 0) + WARM_UP_STEPS + self.steps
 
 
 def profile(  # noqa: PLR0913  options of one public call, all by keyword
@@ -291,28 +249,7 @@ class Recording:
 
     def why_nothing_recorded(self, options: OptionNames = IN_CODE) -> str:
         """Return the error for a program that ended before any step was recorded, with the options that help."""
-        windows = self.windows
-        ended = f"the program ended after {counted(self.steps_seen, 'step')}, before one was recorded"
-        if self.steps_seen >= windows.needed:
-            why = self._open_window(options)
-            return f"{ended}: {why}. Run it longer, or record without timing ({options.without_plain})"
-        plain = windows.plain.steps if windows.plain else 0
-        return (
-            f"{ended}; {windows.needed} are needed: "
-            f"{windows.warmup.steps} warm-up, {plain} plain, {WARM_UP_STEPS} for the profiler to warm up and "
-            f"{windows.steps} recorded. Run it longer, or ask for fewer ({options.fewer})"
-        )
-
-    def _open_window(self, options: OptionNames) -> str:
-        windows = self.windows
-        if self._window == "warm-up":
-            most = f"{windows.warmup.max_steps} steps ({options.max_warmup})"
-            return f"their times were not steady; the warm-up takes up to {most}"
-        if self._window == "plain" and windows.plain:
-            return (
-                f"steps without the profiler were still being timed, which takes at least {windows.plain.seconds:g} s"
-            )
-        return "the recording had just begun"
+        return self.windows.why_nothing_recorded(self.steps_seen, self._window, options)
 
     def _advance(self) -> None:
         progress = next(self._boundaries, None)
@@ -415,37 +352,3 @@ class Recording:
         made = makings.described(self.journal.supply.of_sampler - self._drawn_before)
         described |= {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin, "made": asdict(made)}
         return described | ({"apart": self._agreement.apart} if self._agreement else {})
-
-
-def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
-    """Return what pinprof stores in the trace.
-
-    These are versions, GPU, rank, the marker of steps, the step without the profiler, and the memory pinned now.
-    """
-    rank, memory = rank_of_process(), host_memory()
-    return {
-        "pinprof_version": VERSION,
-        "torch_version": torch.__version__,
-        "cuda_version": torch.version.cuda,
-        "gpu": torch.cuda.get_device_name() if uses_cuda() else None,
-        "marker": marker,
-        "plain": asdict(plain) if plain else None,
-        "host_memory": asdict(memory) if memory else None,
-        **(rank._asdict() if rank else {}),
-    }
-
-
-def writable_target(path: Path, *, force: bool) -> Path:
-    """Return the absolute `path` if a trace can be written there. Raises CaptureError otherwise.
-
-    It is absolute because the program may change its working directory before pinprof writes the file.
-    """
-    if not path.name.endswith(SUFFIXES):
-        raise CaptureError(f"{path}: a trace's name must end in {' or '.join(SUFFIXES)}")
-    if not path.absolute().parent.is_dir():
-        raise CaptureError(f"{path}: there is no folder {path.parent}; make it first")
-    if path.exists() and not path.is_file():
-        raise CaptureError(f"{path}: not a regular file, and pinprof reads the trace again; name another")
-    if path.exists() and not force:
-        raise CaptureError(f"{path}: exists already; choose another name or overwrite it with force=True")
-    return path.absolute()

@@ -18,12 +18,13 @@ from pinprof.capture.membership import Membership
 from pinprof.capture.notes import NOT_TOLD, ChildRun, Notes
 from pinprof.capture.orders import Orders
 from pinprof.capture.plain import PlainWindow
-from pinprof.capture.profiling import ON_COMMAND_LINE, OnWindow, Recording, profile
+from pinprof.capture.profiling import OnWindow, Recording, profile
 from pinprof.capture.program import UserProgram, exit_as_fork
 from pinprof.capture.stopping import POLITE_STOPS, Stop
 from pinprof.capture.turns import Turns
 from pinprof.capture.waits import sees_gpu
 from pinprof.capture.watchdog import STRETCH_AFTER_S, Patience, Watchdog
+from pinprof.capture.windows import ON_COMMAND_LINE
 from pinprof.errors import CaptureError
 from pinprof.units import counted
 

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from pinprof.capture.plain import Clock, PlainBounds
-from pinprof.capture.profiling import Recording, Windows, profile, writable_target
+from pinprof.capture.profiling import Recording, profile
+from pinprof.capture.trace_file import writable_target
 from pinprof.capture.warmup import WarmUpBounds, is_steady
+from pinprof.capture.windows import Windows
 from pinprof.errors import CaptureError
 from pinprof.trace.run import RUN_KEY
 from pinprof.trace.tables import HostMemory
@@ -166,7 +168,7 @@ def test_metadata_holds_the_memory_behind_the_last_step_and_the_loaders_before_t
         asked.append(("loaders", profiler.calls.count("start")))
         return True
 
-    monkeypatch.setattr("pinprof.capture.profiling.host_memory", memory)
+    monkeypatch.setattr("pinprof.capture.trace_file.host_memory", memory)
     monkeypatch.setattr("pinprof.capture.profiling.loaders_pin", pin)
     run(record(TWO_OF_EACH), clock, [2.0] * 8)
     assert asked == [("loaders", 0), ("memory", 3)]

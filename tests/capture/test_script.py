@@ -1,17 +1,15 @@
 """Unmodified scripts, run as a user runs them: in a process of their own."""
 
-import atexit
 import gzip
 import json
 import signal
 import subprocess
 import sys
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
-from forked_driver import ForkedDriver
+from forked_driver import forked_driver
 
 from pinprof.capture.script import run_script
 from pinprof.errors import CaptureError
@@ -59,6 +57,10 @@ def after(step):
 """
 
 
+STEPS = "steps:make"
+"""A function whose calls mark steps: a script that is also run by python then needs no torch, which loads slowly."""
+
+
 @dataclass(frozen=True)
 class Ran:
     status: int
@@ -69,18 +71,12 @@ class Ran:
 
 def run(folder: Path, source: str, *args: str, name: str = "train.py", **options: object) -> Ran:
     (folder / "train.py").write_text(source)
+    (folder / "steps.py").write_text("def make():\n    pass\n")
     given = json.dumps({"path": "out.json.gz", **WINDOWS, **options})
-    done = driver().run(DRIVER, [given, name, *args], folder, timeout=60)
+    done = forked_driver().run(DRIVER, [given, name, *args], folder, timeout=60)
     result = folder / "result.json"
     err = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("USDT:"))  # Kineto's
     return Ran(done.returncode, done.stdout, err, json.loads(result.read_text()) if result.exists() else {})
-
-
-@cache
-def driver() -> ForkedDriver:
-    started = ForkedDriver()
-    atexit.register(started.end)
-    return started
 
 
 def recorded_steps(folder: Path) -> list[str]:
@@ -108,10 +104,8 @@ def test_keep_going_lets_the_script_finish(tmp_path: Path) -> None:
 
 
 def test_script_sees_what_python_would_show_it(tmp_path: Path) -> None:
-    seen = (
-        "import os, sys\nprint(sys.argv, sys.path[0], os.getcwd(), __name__, __file__, sys.modules['__main__'].train)"
-    )
-    source = TRAIN + seen + "\nsys.exit(7)"
+    seen = "print(sys.argv, sys.path[0], os.getcwd(), __name__, __file__, sys.modules['__main__'].train)"
+    source = f"import os, sys\ndef train(): pass\n{seen}\nsys.exit(7)"
     ran = run(tmp_path, source, "--lr", "0.1")
     under_python = subprocess.run(
         [sys.executable, "train.py", "--lr", "0.1"],
@@ -126,8 +120,9 @@ def test_script_sees_what_python_would_show_it(tmp_path: Path) -> None:
 
 
 def test_failing_script_shows_its_own_traceback_and_keeps_the_trace(tmp_path: Path) -> None:
-    source = TRAIN + "def after(step):\n    if step == 11:\n        raise ValueError('boom')\n\ntrain(1000)"
-    ran = run(tmp_path, source)
+    fail = "def after(step):\n    if step == 8:\n        raise ValueError('boom')\n\n"
+    loop = "for step in range(20):\n    steps.make()\n    after(step)\n"
+    ran = run(tmp_path, f"import steps\n{fail}{loop}", step_marker=STEPS)
     under_python = subprocess.run(
         [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
@@ -179,9 +174,8 @@ def test_too_few_steps_says_how_many_are_needed(tmp_path: Path) -> None:
 
 
 SURROUNDINGS = """
-import atexit, inspect, json, os, pickle, sys
+import atexit, inspect, json, os, pickle, steps, sys
 from pathlib import Path
-import torch
 
 class Config:
     lr = 0.1
@@ -198,11 +192,8 @@ print(sys.argv, sys.path[0], os.getcwd(), __name__, __file__, __package__, __cac
 print(type(__builtins__).__name__, spec and spec.name, type(__loader__).__name__)
 print(inspect.getsource(Config), pickle.loads(pickle.dumps(Config())).lr, sorted(vars(sys.modules["__main__"])))
 os.chdir("elsewhere")
-model = torch.nn.Linear(1, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(20):
-    model(torch.ones(1, 1)).sum().backward()
-    optimizer.step()
+    steps.make()
 """
 
 
@@ -212,7 +203,8 @@ def test_surroundings_of_a_script_and_of_a_module_are_those_under_python(tmp_pat
     for name in ("__init__.py", "train.py", "__main__.py"):
         (package / name).write_text(SURROUNDINGS if name != "__init__.py" else "")
     for words in (["train.py"], ["-m", "package.train"], ["-m", "package"]):
-        ran = run(tmp_path, SURROUNDINGS, "--lr", "0.1", name=words[-1], module=len(words) == 2, force=True)
+        options = {"module": len(words) == 2, "step_marker": STEPS, "force": True}
+        ran = run(tmp_path, SURROUNDINGS, "--lr", "0.1", name=words[-1], **options)
         python = subprocess.run(
             [sys.executable, *words, "--lr", "0.1"], cwd=tmp_path, capture_output=True, text=True, check=True
         )

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from pinprof.capture.profiling import Recording, Windows
+from pinprof.capture.profiling import Recording
 from pinprof.capture.stretch import SHORTEST_KEPT_S, Stretch
 from pinprof.capture.warmup import WarmUpBounds
+from pinprof.capture.windows import Windows
 from pinprof.errors import CaptureError
 
 

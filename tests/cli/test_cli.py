@@ -14,6 +14,7 @@ from bench_builder import H200, BenchBuilder, gbps
 from command_line import copying_trace, invoke, is_one_line_error
 from detector import detector
 from fitting import fitting
+from forked_driver import COMMAND, forked_driver
 from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
@@ -681,6 +682,12 @@ def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]"
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=os.environ)
 
 
+def run_forked(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run it in a fork of a process that has loaded torch, which takes longer than all else."""
+    (folder / "train.py").write_text(TRAINING)
+    return forked_driver().run(COMMAND, words, folder, timeout=120)
+
+
 @pytest.mark.slow
 def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", *SOON, "--steps", "2", "train.py", "1000000")
@@ -694,7 +701,7 @@ def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_run_lets_the_script_finish_if_asked_and_stores_the_marker_that_was_asked_for(tmp_path: Path) -> None:
     options = ("--keep-going", "--steps", "1", "--warmup", "1", "--step-marker", "torch.optim:SGD.zero_grad")
-    done = run_program(tmp_path, "run", *options, "-o", "out.json", "train.py", "1000")
+    done = run_forked(tmp_path, "run", *options, "-o", "out.json", "train.py", "1000")
     assert done.returncode == 0, done.stderr
     assert "finished" in done.stdout
     report = fitting(invoke("report", tmp_path / "out.json", "--json", "-").stdout)
@@ -708,7 +715,7 @@ def test_run_takes_a_module_and_its_options_as_python_does(tmp_path: Path) -> No
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "train.py").write_text("import sys\nassert sys.argv.pop(1) == '--steps'\n" + TRAINING)
-    done = run_program(tmp_path, "run", *SOON, "--steps", "2", "-m", "package.train", "--steps", "1000000")
+    done = run_forked(tmp_path, "run", *SOON, "--steps", "2", "-m", "package.train", "--steps", "1000000")
     assert done.returncode == 0, done.stderr
     assert "2 complete steps (optimizer step (SGD))" in done.stdout
     assert "steps marked by: optimizer step (SGD)" in done.stderr
@@ -780,7 +787,7 @@ def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Pat
 @pytest.mark.slow
 def test_run_passes_on_the_status_of_a_failing_script(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("raise SystemExit(7)")
-    done = run_program(tmp_path, "run", "bad.py")
+    done = run_forked(tmp_path, "run", "bad.py")
     assert done.returncode == 7
 
 
@@ -799,7 +806,7 @@ def test_run_refuses_existing_outputs_before_it_runs_the_script(
 def test_a_script_that_is_too_short_is_told_so_and_leaves_the_folder_that_was_made_for_its_trace(
     tmp_path: Path,
 ) -> None:
-    done = run_program(tmp_path, "run", "-o", "run/", "train.py", "3")
+    done = run_forked(tmp_path, "run", "-o", "run/", "train.py", "3")
     assert done.returncode == 2
     assert "Error: the program ended after 3 optimizer steps and 0 batches" in done.stderr
     assert "Traceback" not in done.stderr
