@@ -173,7 +173,7 @@ def _beside(compared: Comparison) -> str:
 def _guard(checked: Checked) -> str:
     guard = checked.guard
     if guard.why:
-        return f"could not run: {guard.why}"
+        return f"did not run: {guard.why}"
     notes = f" ({'; '.join(guard.notes)})" if guard.notes else ""
     perhaps = [race.headline for race in guard.races if not race.certain]
     notes = f"; PERHAPS, look at it: {'; '.join(perhaps)}{notes}" if perhaps else notes
