@@ -1,5 +1,6 @@
 """What a certificate says, and that it says no more than was seen: everything measured is made up."""
 
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,8 @@ def test_a_proven_patch_is_to_be_taken() -> None:
     text = "\n".join(lines(made))
     assert "predicted: saves 27 % (20 % to 30 %); the measured saving is within" in text
     assert "not recorded again: not asked for" in text
+    assert "to tell more" not in text
+    assert "--minutes" in "\n".join(lines(certificate(Judgement(1, 0.8, 0.0, inf, 0.02))))
 
 
 @pytest.mark.parametrize(

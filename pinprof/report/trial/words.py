@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import inf
 
 from pinprof.ab import FASTER, SLOWER, Contest, Judgement
-from pinprof.report.ab.words import how_measured
+from pinprof.report.ab.words import advice, how_measured
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share
 from pinprof.trial.numbers import Comparison
@@ -115,6 +115,9 @@ def lines(certificate: Certificate) -> Iterator[str]:
     before, after = (_usual(certificate, number) for number in (0, 1))
     yield f"step: {before} before, {after} after; {speed(contest.duel.judgement)}"
     yield f"measured: {how_measured(contest)}"
+    more = advice(contest)
+    if more:
+        yield f"to tell more: {more}"
     yield from _prediction(certificate)
     if checked is None:
         return
