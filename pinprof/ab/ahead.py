@@ -8,6 +8,7 @@ import os
 import resource
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,12 +39,15 @@ class Ahead:
         self._programs, self._options, self._plan, self._pairs = programs, options, plan, pairs
         self._undo = ExitStack()
         self._ready: list[list[Player]] = []
+        self._players: list[Player] = []
 
     def __enter__(self) -> "Ahead":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ready.clear()
+        with ThreadPoolExecutor() as pool:  # to end takes each of them a second
+            list(pool.map(Player.end, self._players))
         self._undo.close()
 
     def pair(self, first: int) -> Pair:
@@ -57,6 +61,7 @@ class Ahead:
 
     def _start(self) -> None:
         """Start the processes of the next pairs in an order by lot, and wait until all of them wait."""
+        self._players.clear()
         folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
         places = [(pair, number) for pair in range(self._pairs) for number in (0, 1)]
         Random().shuffle(places)  # noqa: S311  no secret
@@ -65,6 +70,7 @@ class Ahead:
             own = folder / f"{pair}.{number}"
             player = Player(self._programs[number], self._options, self._plan, own)
             started[pair, number] = self._undo.enter_context(player)
+            self._players.append(player)
         for player in started.values():
             player.start()
         for player in started.values():
@@ -83,7 +89,7 @@ def pairs_at_once(wanted: int, first: Sequence[Timed]) -> int:
     if any(timed.gpu for timed in first):
         room.append(int(MOST_GPU_MEMORY / (2 * (memory + CONTEXT))))
     with suppress(OSError, ValueError, StopIteration):
-        largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 * processes
+        largest = max(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1) * 1024 * processes
         room.append(int(MOST_MEMORY * _free_bytes() / (2 * largest)))
     return max(min(room), 0)
 

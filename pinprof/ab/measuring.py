@@ -249,6 +249,10 @@ class Player:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End it, wherever it is."""
         self._stack.close()
 
     def await_turn(self) -> None:

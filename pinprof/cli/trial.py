@@ -1,6 +1,7 @@
 """`pinprof try`: fixes a program in a copy, measures it, and proves the patch."""
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,7 +179,12 @@ def _certified(wanted: "Wanted", *, backup: bool | None) -> "Certificate":
         def tell_pair(progress: "Progress") -> None:
             tell(so_far(progress))
 
-        return Trial(wanted, say, tell_pair, check).run()
+        def say_below(text: str) -> None:
+            if sys.stderr.isatty():
+                tell("")  # what is on the line was about the last pair
+            say(text)
+
+        return Trial(wanted, say_below, tell_pair, check).run()
 
 
 def _write(certificate: "Certificate", *, backup: bool) -> tuple[list[Path], list[Path], str]:

@@ -33,7 +33,7 @@ AS_LONG = 0.6
 of that time nothing is measured."""
 MOST_MEMORY = 0.2
 """The share of the GPU's memory up to which the runs for numbers and races are at the same time."""
-SEVERAL = "the program has several processes, of which only the first would be seen"
+SEVERAL = "pinprof looks at the numbers and copies of a single process, and the program has several ranks"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pinprof.ab.duel import is_by_quickest
 from pinprof.ab.looks import FEWEST_PAIRS
 from pinprof.ab.verdict import pairs_for
 from pinprof.report.words import cut
-from pinprof.units import duration
+from pinprof.units import counted, duration
 
 CLOCKS_DIFFER = 0.03
 """Clocks that differ by more than this share make one version slower by themselves."""
@@ -63,7 +63,7 @@ def how_measured(contest: Contest) -> str:
     why = f" ({contest.why_runs})" if contest.why_runs else ""
     by = ", by the quickest step of each turn" if is_quickest else ""
     lot = f"the order of each pair by lot; {contest.duel.seconds:.0f} s"
-    return f"{pairs} fresh processes of each, {way}{why}{by}; {lot}"
+    return f"{counted(pairs, 'fresh process', 'fresh processes')} of each, {way}{why}{by}; {lot}"
 
 
 def cause(change: Cause) -> str:

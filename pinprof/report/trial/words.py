@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import inf
 
 from pinprof.ab import FASTER, SLOWER, Contest, Judgement
-from pinprof.report.ab.words import how_measured
+from pinprof.report.ab.words import advice, how_measured
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share
 from pinprof.trial.numbers import Comparison
@@ -115,6 +115,9 @@ def lines(certificate: Certificate) -> Iterator[str]:
     before, after = (_usual(certificate, number) for number in (0, 1))
     yield f"step: {before} before, {after} after; {speed(contest.duel.judgement)}"
     yield f"measured: {how_measured(contest)}"
+    more = advice(contest)
+    if more:
+        yield f"to tell more: {more}"
     yield from _prediction(certificate)
     if checked is None:
         return
@@ -173,7 +176,7 @@ def _beside(compared: Comparison) -> str:
 def _guard(checked: Checked) -> str:
     guard = checked.guard
     if guard.why:
-        return f"could not run: {guard.why}"
+        return f"did not run: {guard.why}"
     notes = f" ({'; '.join(guard.notes)})" if guard.notes else ""
     perhaps = [race.headline for race in guard.races if not race.certain]
     notes = f"; PERHAPS, look at it: {'; '.join(perhaps)}{notes}" if perhaps else notes

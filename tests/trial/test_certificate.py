@@ -1,0 +1,111 @@
+"""What a certificate says, and that it says no more than was seen: everything measured is made up."""
+
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pinprof.ab import Judgement
+from pinprof.ab.measuring import Difference, Pair
+from pinprof.report.trial.words import lines, of_share, sentence
+from pinprof.trial.certificate import Certificate, Checked
+from pinprof.trial.elimination import Share
+from pinprof.trial.numbers import Comparison
+from pinprof.trial.runs import Guarded, Race
+
+EQUAL = Comparison("equal", 10, ("loss",), "")
+RACE = Race("PIN503", "PIN503: aten::fill_ writes at train.py:3", certain=True, key=("a",))
+PERHAPS = Race("PIN506", "PIN506: a view at train.py:4", certain=False, key=("b",))
+FASTER = Judgement(8, 0.73, 0.70, 0.76, 0.02)
+
+
+def certificate(
+    judgement: Judgement = FASTER,
+    guard: Guarded | None = None,
+    before: Guarded | None = None,
+    numbers: Comparison = EQUAL,
+    fates: tuple[Any, ...] = ("kept",),
+    gpu: str | None = "H200",
+    predicted: tuple[float, float, float] = (0.27, 0.2, 0.3),
+) -> Certificate:
+    """Return the certificate of a patch whose first fix is predicted to save so much of a step of 100 ns."""
+    saves, low, high = (100 * each for each in predicted)
+    mend: Any = SimpleNamespace(rule="PIN201", saving=SimpleNamespace(saving_ns=saves, range_ns=(low, high)))
+    first: Any = SimpleNamespace(gpu=gpu, steps=[1])
+    pair = Pair(0, (100.0, 73.0), (100.0, 73.0), Difference(-0.31), Difference(-0.31))
+    duel = SimpleNamespace(judgement=judgement, pairs=[pair], seconds=40.0)
+    contest: Any = SimpleNamespace(duel=duel, first=(first, first), turns="steps", why_runs="")
+    return Certificate(
+        analysis=SimpleNamespace(profile=SimpleNamespace(step_ns=100.0, gpus=(1,))),  # type: ignore[arg-type]
+        patches=SimpleNamespace(patches=[SimpleNamespace(mend=mend)]),  # type: ignore[arg-type]
+        shares=tuple(Share(mend, fate) for fate in fates),
+        contest=contest,
+        checked=Checked(numbers, guard or Guarded(copies=60), before),
+        verified=None,
+        why_not_verified="not asked for",
+        changes_numbers=False,
+        seconds=100.0,
+    )
+
+
+def test_a_proven_patch_is_to_be_taken() -> None:
+    made = certificate()
+    assert sentence(made) == "faster by 27 % (24 to 30 %), numbers equal, no race: take it"
+    text = "\n".join(lines(made))
+    assert "predicted: saves 27 % (20 % to 30 %); the measured saving is within" in text
+    assert "not recorded again: not asked for" in text
+    assert "to tell more" not in text
+    assert "--minutes" in "\n".join(lines(certificate(Judgement(1, 0.8, 0.0, inf, 0.02))))
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "said"),
+    [
+        ({"gpu": None}, "take_it", "faster by 27 % (24 to 30 %) without a GPU, numbers equal"),
+        ({"guard": Guarded()}, "take_it", "no copy that could race: take it"),
+        ({"guard": Guarded((PERHAPS,), 60)}, "take_it", "no certain race: take it"),
+        ({"guard": Guarded((RACE,), 60)}, "leave_it", "a race (PIN503): leave it"),
+        ({"guard": Guarded((RACE,), 60), "before": Guarded((RACE,), 60)}, "take_it", "no new race: the original has"),
+        ({"guard": Guarded(why="no memory")}, "cannot_tell", "open: races (no memory)"),
+        ({"fates": ("kept", "kept_unmeasured", "dropped_no_gain")}, "take_it", "1 of its 2 fixes may bring nothing"),
+        ({"judgement": Judgement(8, 0.8, 0.6, 1.1, 0.02)}, "cannot_tell", "cannot tell: perhaps faster: saves 20 %"),
+        ({"judgement": Judgement(8, 1.0, 0.99, 1.01, 0.02)}, "leave_it", "not faster: no difference above 2 %"),
+    ],
+)
+def test_the_verdict_claims_no_more_than_was_seen(changed: dict[str, Any], verdict: str, said: str) -> None:
+    made = certificate(**changed)
+    assert made.verdict == verdict
+    assert said in sentence(made)
+    assert sentence(made).endswith("take it") <= (verdict == "take_it")
+
+
+def test_what_may_be_a_race_is_named() -> None:
+    assert "PERHAPS, look at it: PIN506: a view at train.py:4" in "\n".join(
+        lines(certificate(guard=Guarded((PERHAPS,), 60)))
+    )
+
+
+def test_one_reason_for_numbers_and_races_is_said_once() -> None:
+    made = certificate(guard=Guarded(why="two ranks"), numbers=Comparison("cannot_tell", 0, (), "two ranks"))
+    assert sentence(made).count("two ranks") == 1
+
+
+@pytest.mark.parametrize(
+    ("predicted", "said"),
+    [
+        ((0.27, 0.2, 0.3), "the measured saving is within"),
+        ((0.2, 0.1, 0.25), "the measured saving may be within"),
+        ((0.1, 0.05, 0.2), "the measured saving is NOT within"),
+    ],
+)
+def test_a_prediction_that_is_only_touched_may_be_right(predicted: tuple[float, float, float], said: str) -> None:
+    assert said in "\n".join(lines(certificate(predicted=predicted)))
+
+
+def test_a_fix_that_is_left_alone_is_measured_by_the_whole() -> None:
+    mend: Any = None
+    assert of_share(Share(mend, "kept", why="the others are left out")) == (
+        "measured by the whole (the others are left out)"
+    )
+    assert of_share(Share(mend, "kept", FASTER)) == "measured by itself: faster by 27 % (24 to 30 %) with it"
