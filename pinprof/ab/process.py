@@ -36,7 +36,8 @@ class Running:
         end = self._printed.seek(0, os.SEEK_END)
         self._printed.seek(max(end - TAIL_BYTES, 0))
         lines = self._printed.read().decode(errors="replace").splitlines()
-        told = [line.strip() for line in lines if line.strip() and not line.startswith(("The script failed", "Wrote "))]
+        said = [line.strip() for line in lines if not line.startswith(("The script failed", "Wrote "))]
+        told = [line for line in said if line.strip("^~ ")]  # a traceback marks parts of a line in the next one
         return " | ".join(told[-LAST_LINES:]) or "it printed nothing"
 
 

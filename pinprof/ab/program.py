@@ -43,8 +43,8 @@ class Program:
             is_other = f" ({words[0]} is {found})" if found else ""
             raise MeasureError(
                 f"{shlex.join(self.words) or 'nothing'}: not a command of the Python that runs pinprof, "
-                f"{sys.executable}{is_other}; give `python train.py`, `train.py`, `-m module` or "
-                "`torchrun ... train.py` of that one"
+                f"{sys.executable}{is_other}; leave `python` out, as in `train.py ...` and `-m module ...`, or "
+                "activate the environment of that one, for its `torchrun`, too"
             )
         if not command.module and not (self.folder / command.name).is_file():
             raise MeasureError(f"{self.name}: there is no script {command.name}")

@@ -65,6 +65,8 @@ def contest(
     `first` are their first runs, where they are known. `say` gets what happens in words, `tell` what is known whenever
     a pair begins.
     """
+    for program in programs:
+        program.under_pinprof(())  # a command that cannot be run is told before the other version has run
     begun = time.monotonic()
     first = first or _first_runs(programs, wishes, say)
     _refuse_wrong_code(programs, first)

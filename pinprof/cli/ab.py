@@ -1,5 +1,6 @@
 """`pinprof ab` and `pinprof bisect`: versions of a program against each other."""
 
+import os
 import shlex
 import sys
 import tempfile
@@ -122,6 +123,7 @@ def ab(
     if against is not None and (base is not None or patch is not None):
         fail("--against compares two commands; --base and --patch compare two versions of one")
     check_outputs((json_file,), force=force, reads=(patch,))
+    kept = _kept_in(traces, force=force, no_trace=no_trace) if traces is not None else None
     wishes = _wishes(options)
     with ExitStack() as stack:
         remarks: list[str] = []
@@ -131,15 +133,31 @@ def ab(
         made = _contest((before, after), wishes)
         recorded = None
         if not no_trace and not made.duel.interrupted:
-            folder = traces or stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-"))
-            recorded = _recorded(made, wishes, Path(folder))
+            folder = kept or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
+            recorded = _recorded(made, wishes, folder)
         _print(made, recorded, remarks, json_file)
     judgement = made.duel.judgement
-    if traces and recorded and len(recorded.traces) > 1:
+    if kept and recorded and len(recorded.traces) > 1:
         say(f"Next: pinprof compare {shlex.join(map(str, recorded.traces))}")
     if judgement.is_too_slow:
         return THEIRS
     return CANNOT if judgement.verdict == "cannot_tell" else OURS
+
+
+def _kept_in(folder: str, *, force: bool, no_trace: bool) -> Path:
+    """Return the folder for the traces, wherever a version runs. Refuses what cannot be one, before minutes go by."""
+    if no_trace:
+        fail("--traces keeps what --no-trace does not record; choose one")
+    path = Path(folder).absolute()
+    nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not folder or not nearest.is_dir():
+        fail(f"{folder}: {nearest} is a file; name a folder" if folder else "--traces: name a folder")
+    if not os.access(nearest, os.W_OK):
+        fail(f"{folder}: you may not write into the folder {nearest}; name another one")
+    there = next((each for name in ("before", "after") for each in (path / name).glob("*.json.gz")), None)
+    if there and not force:
+        fail(f"{there}: exists already; name another folder, or overwrite it with --force")
+    return path
 
 
 def _wishes(options: dict[str, Any]) -> "Wishes":

@@ -1,6 +1,7 @@
 """`pinprof fix`: the changes of the program that are mechanical and certain."""
 
 import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,7 @@ from pinprof.cli.traces import analysing, jobs_option, one_trace, read
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
-    from pinprof.fix import Patches
+    from pinprof.fix import Chosen, Patches
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -63,7 +64,7 @@ def fix(  # noqa: PLR0913  options of one command
 
     TRACE must be a recording of pinprof run: only that has the lines of the waits, and where DataLoaders and optimizers
     are made. SCRIPT names files that are not where the trace says. Files of libraries, outside of the working
-    directory, or newer than the recording stay as they are.
+    directory, or changed since the recording stay as they are.
 
     \b
     What it changes:
@@ -99,7 +100,14 @@ def fix(  # noqa: PLR0913  options of one command
     with progress("changing the program"):
         patches = fixed(analysis, scripts, wanted)
     _tell(patches, analysis, json_file, writes=writes, backup=backup)
-    say(f"Next: {_next(trace, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
+    for nothing in _found_nothing(wanted, patches, analysis):
+        say(f"Note: {nothing}")
+    again = [shlex.quote(word) for word in (trace, *scripts)]
+    again += [f"--rule {rule}" for rule in sorted(wanted.rules)]
+    again += [f"--only {shlex.quote(place)}" for place in places]
+    again += ["--changes-numbers"] * changes_numbers
+    given = " ".join(again) + (machine.words if machine and not machine.is_default else "")
+    say(f"Next: {_next(trace, given, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
 
 
 def _tell(patches: "Patches", analysis: "Analysis", json_file: str | None, *, writes: bool, backup: bool) -> None:
@@ -140,12 +148,38 @@ def as_places(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _next(trace: str, patches: "Patches", *, by_pinprof: bool, writes: bool) -> str:
+def _found_nothing(wanted: "Chosen", patches: "Patches", analysis: "Analysis") -> Iterator[str]:
+    """Yield what was asked for and is in no finding, with what could be."""
+    from pinprof.fix import Chosen
+
+    found = {(finding.rule.id, site.evidence.place) for finding in analysis.findings for site in finding.sites}
+    found |= {(each.rule.id, each.place) for each in patches.refused}
+    found |= {(patch.mend.rule.id, place) for patch in patches.patches for place in patch.mend.places}
+    rules = sorted({rule for rule, _ in found})
+    for rule in sorted(wanted.rules.difference(rules)):
+        yield f"there is no finding of {rule}; of these there is one: {', '.join(rules) or 'none'}"
+    places = sorted({str(place) for rule, place in found if place.line and rule in (wanted.rules or rules)})
+    for named in wanted.places:
+        if not any(Chosen(places=(named,)).has(place) for rule, place in found if rule in (wanted.rules or rules)):
+            yield f"nothing to change was found at {named}; findings are at {', '.join(places) or 'no known line'}"
+
+
+def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, writes: bool) -> str:
+    """Return what to do next; `given` are the words that make the same changes again."""
+    from pinprof.fix import FixError, check_patches
+    from pinprof.fix.files import RECORD_AGAIN
+
     named = shlex.quote(trace)
     if writes and patches.patches:
         return f"record the program again, and run: pinprof verify {named} AFTER"
     if patches.patches:
-        return f"pinprof fix {named} --write"
+        try:
+            check_patches(patches, backup=False)
+        except FixError:  # git could not give the file back
+            return f"pinprof fix {given} --write --backup"
+        return f"pinprof fix {given} --write"
     if not by_pinprof:
         return "pinprof run SCRIPT, which records the lines that a change needs"
+    if any(each.why.endswith(RECORD_AGAIN) for each in patches.refused):
+        return "record the program again with pinprof run, for it has changed"
     return f"pinprof report {named}"

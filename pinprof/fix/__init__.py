@@ -11,7 +11,7 @@ from pinprof.fix.plan import planned
 from pinprof.fix.rewrite import Mend, NotSure, Refused
 from pinprof.fix.told import Told
 from pinprof.fix.work import Chosen, Work
-from pinprof.fix.write import FixError, write_patches
+from pinprof.fix.write import FixError, check_patches, write_patches
 
 __all__ = [
     "Changes",
@@ -23,6 +23,7 @@ __all__ = [
     "Patches",
     "Refused",
     "changes",
+    "check_patches",
     "fix",
     "write_patches",
 ]

@@ -11,6 +11,7 @@ from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources
 
 INSTALLED = ("site-packages", "dist-packages")
 RECORD_IT = "its line is not known; record the program with pinprof run"
+RECORD_AGAIN = "record it again"
 
 
 class Files:
@@ -80,11 +81,11 @@ class Files:
         known = self._recorded.get(file)
         if known is not None:
             if sha256(content).hexdigest() != known:
-                raise NotSure("the file is not as it was recorded; record it again")
+                raise NotSure(f"the file is not as it was recorded; {RECORD_AGAIN}")
         elif not self._trace.is_file():
             raise NotSure("the trace is not a file here, so it is unknown whether the program has changed since")
         elif path.stat().st_mtime > self._trace.stat().st_mtime + EDITED_AFTER_S:
-            raise NotSure("the file was changed after the recording; record it again")
+            raise NotSure(f"the file was changed after the recording; {RECORD_AGAIN}")
 
     def _path(self, file: str) -> Path | None:
         """Return where a file is: among those that were named, else where the trace names it."""

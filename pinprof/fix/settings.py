@@ -10,6 +10,7 @@ from pinprof.fix.rewrite import NotSure, Refused, Rewrite
 from pinprof.fix.work import Work
 from pinprof.rules.rule import Finding
 
+NO_FILE = "the trace does not show in which file of the program to allow it; record the program with pinprof run"
 SAFE_GRADIENTS = (
     "Each parameter gets a gradient in each step: the optimizer then skips one without a gradient, instead of "
     "updating it with 0."
@@ -41,7 +42,7 @@ def precision(finding: Finding, work: Work) -> Iterator[Outcome]:
     places = [each.place for each in made.optimizers if each.direct] if made else []
     places += [each.place for each in made.loaders if each.direct] if made else []
     if not places:
-        yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
+        yield Refused(finding.rule, finding.evidence.place, NO_FILE)
         return
     try:
         rewrites = with_tf32(work.files.at(places[0]))

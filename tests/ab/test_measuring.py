@@ -149,6 +149,23 @@ def test_commands_are_run_under_pinprof(tmp_path: Path) -> None:
         last("make")
 
 
+def test_a_command_that_cannot_run_is_told_before_the_other_version_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    told: list[str] = []
+    for words in (("gone.py",), ("make",)):
+        programs = (Program("good", ("train.py",), tmp_path), Program("bad", words, tmp_path))
+        with pytest.raises(MeasureError, match=r"bad: there is no script|make: not a command"):
+            contest(programs, Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
+    assert told == []
+
+
+def test_the_last_lines_are_those_that_say_something(tmp_path: Path) -> None:
+    printed = "    return f(x)\\n           ~^^^\\n\\nValueError: no such thing ^^"
+    with running([sys.executable, "-c", f'print("""{printed}""")'], tmp_path, {}) as process:
+        assert process.wait(60) == 0
+        assert process.last_lines() == "return f(x) | ValueError: no such thing ^^"
+
+
 def test_a_process_ends_with_what_it_has_started(tmp_path: Path) -> None:
     child = (
         "import subprocess, sys, time; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid, flush=True)"

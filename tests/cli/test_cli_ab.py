@@ -70,7 +70,8 @@ class Fake:
         first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
         return Contest(programs, (first[0], first[1]), "steps", "", duel)
 
-    def record(self, _made: Contest, _options: Sequence[str], _folder: Path, *_: Any) -> Recorded:
+    def record(self, _made: Contest, _options: Sequence[str], folder: Path, *_: Any) -> Recorded:
+        self.kept_in = folder
         return Recorded(None, "the program was not recorded", (), ())
 
 
@@ -131,6 +132,19 @@ def test_a_recording_that_fails_is_told_and_does_not_change_the_verdict(project:
     result = invoke("ab", "--", "train.py")
     assert result.exit_code == 1
     assert "unknown: the program was not recorded" in result.stdout
+
+
+def test_a_folder_that_cannot_keep_the_traces_is_told_before_anything_is_measured(project: Path, fake: Fake) -> None:
+    (project / "train.py").write_text("150\n")
+    (project / "kept" / "after").mkdir(parents=True)
+    (project / "kept" / "after" / "trace.json.gz").write_text("mine")
+    for given in (["--traces", "train.py"], ["--traces", "train.py/in"], ["--traces", "kept"], ["--traces", ""]):
+        assert is_one_line_error(invoke("ab", *given, "--", "train.py"))
+    assert is_one_line_error(invoke("ab", "--traces", "new", "--no-trace", "--", "train.py"))
+    assert not fake.programs
+    assert invoke("ab", "--traces", "kept", "--force", "--", "train.py").exit_code == 1
+    assert invoke("ab", "--traces", "new", "--", "train.py").exit_code == 1
+    assert fake.kept_in == project / "new"  # also for the version that runs in another folder
 
 
 def test_a_patch_is_compared_with_the_revision_without_it(project: Path, fake: Fake) -> None:

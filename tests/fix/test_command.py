@@ -178,6 +178,31 @@ def test_rules_and_places_choose(here: Path) -> None:
     assert is_one_line_error(invoke("fix", trace, "--backup"))
 
 
+def test_the_next_command_makes_the_same_changes_and_can_write_them(here: Path) -> None:
+    trace, script = recorded(here), here / "my train.py"
+    named = invoke("fix", trace, here / "train.py", "--rule", "PIN201", "--only", "train.py:13")
+    words = f"pinprof fix {trace} {here / 'train.py'} --rule PIN201 --only train.py:13 --write"
+    assert f"Next: {words}\n" in named.stderr
+    shutil.rmtree(here / ".git")
+    (here / "train.py").rename(script)
+    unsaved = invoke("fix", recorded(here, "my train.py"), "--changes-numbers")
+    assert f"Next: pinprof fix {trace} --changes-numbers --write --backup\n" in unsaved.stderr
+    script.write_text(PROGRAM + "# more")
+    os.utime(script, (later := trace.stat().st_mtime + 100, later))
+    assert "Next: record the program again" in invoke("fix", trace).stderr
+
+
+def test_a_choice_of_nothing_is_told(here: Path) -> None:
+    trace = recorded(here)
+    nowhere = invoke("fix", trace, "--only", "train.py:99", "--only", "train.py:13")
+    assert "Note: nothing to change was found at train.py:99; findings are at train.py:" in nowhere.stderr
+    assert nowhere.stderr.count("Note: ") == 1
+    assert "Note: there is no finding of PIN303; " in invoke("fix", trace, "--rule", "PIN303").stderr
+    both = invoke("fix", trace, "--rule", "PIN201", "--only", f"train.py:{COPY}").stderr
+    assert f"nothing to change was found at train.py:{COPY}; findings are at train.py:13" in both
+    assert "Note: " not in invoke("fix", trace).stderr
+
+
 def test_a_program_that_was_changed_since_stays(here: Path) -> None:
     trace = recorded(here)
     later = trace.stat().st_mtime + 100
