@@ -119,9 +119,9 @@ def test_recordings_are_read_without_decoding_their_events(path: Path, decoded: 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("path", WORKLOADS[::7], ids=lambda path: path.name)
-def test_where_blocks_are_cut_does_not_matter(path: Path) -> None:
+def test_where_blocks_are_cut_does_not_matter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 5000)  # dozens to hundreds of cuts in each
     expected = in_one_piece(path)
     assert_same(in_blocks(path), expected)
     assert_same(in_blocks(path, jobs=4), expected)
@@ -159,7 +159,7 @@ def in_order(written: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
 def recorded() -> dict[str, Any]:
     """Return a recording with kernels, copies, syncs, flows and Python functions."""
     found: dict[str, Any] = json.loads(gzip.decompress((TRACES / "small_kernels.stack.json.gz").read_bytes()))
-    return {**found, "traceEvents": [*found["traceEvents"][::5], *found["traceEvents"][-20:]]}
+    return {**found, "traceEvents": [*found["traceEvents"][::11], *found["traceEvents"][-20:]]}
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def expected(recorded: dict[str, Any], tmp_path_factory: pytest.TempPathFactory)
     path = tmp_path_factory.mktemp("recorded") / "trace.json"
     path.write_text(json.dumps(recorded))
     trace = in_one_piece(path)
-    assert len(trace.gpu) > 100
+    assert len(trace.gpu) > 75
     return trace
 
 
