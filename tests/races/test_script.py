@@ -1,11 +1,12 @@
 import subprocess
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import torch
 from command_line import invoke
 from fake_gpu import FakeGpu
+from forked_driver import COMMAND, forked_driver
 
 from pinprof.errors import CaptureError
 from pinprof.races.script import run_guarded
@@ -56,11 +57,9 @@ def test_each_race_is_told_once_when_it_happens(tmp_path: Path) -> None:
     ]
 
 
-def test_the_report_of_a_rank_says_whose_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_of_a_rank_says_whose_it_is(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import torch\ntorch.ones(3).sum()\n")
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    done = pinprof("--guard", "train.py", cwd=tmp_path)
+    done = pinprof("--guard", "train.py", cwd=tmp_path, environment={"RANK": "3", "WORLD_SIZE": "4"})
     assert (done.returncode, done.stdout, done.stderr) == (0, f"Rank 3: {NOTHING}\n", "")
 
 
@@ -78,9 +77,9 @@ def test_a_script_that_is_not_there_is_named() -> None:
         run_guarded("nothing.py", [], Guard("collect", gpu=FakeGpu()))
 
 
-def pinprof(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pinprof", "run", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+def pinprof(*words: str, cwd: Path, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    source = f"import os; os.environ.update({dict(environment or {})!r}); {COMMAND}"
+    return forked_driver().run(source, ["run", *words], cwd, timeout=120)
 
 
 def test_the_command_prints_the_report_and_exits_as_the_script_does(tmp_path: Path) -> None:
