@@ -58,8 +58,8 @@ class Repository:
         return _git(self.top, "rev-list", "--reverse", "--first-parent", f"{good}..{bad}").split()
 
     def state(self) -> str:
-        """Return the text of all changes of the working tree, to see whether it was changed."""
-        return _git(self.top, "status", "--porcelain") + _git(self.top, "diff", "HEAD")
+        """Return the text of all changes of what git knows, to see whether it was changed; not what programs write."""
+        return _git(self.top, "status", "--porcelain", "--untracked-files=no") + _git(self.top, "diff", "HEAD")
 
     def changed(self, commit: str) -> bool:
         """Return whether the working tree differs from a commit."""

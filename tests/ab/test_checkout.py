@@ -110,6 +110,8 @@ def test_a_changed_tree_is_told_from_a_clean_one(repository: Repository) -> None
     assert repository.untracked() == ["new.py"]
     assert repository.changed(head)
     before = repository.state()
+    (repository.top / "checkpoint.pt").write_text("what the program wrote")
+    assert repository.state() == before
     (repository.top / "train.py").write_text("")
     assert repository.state() != before
 

@@ -10,7 +10,7 @@ from pinprof.ab.bisection import Bisection
 from pinprof.report.ab.words import advice, cause, clocks, how_measured, percent, sentence
 from pinprof.report.layout import bullet, fact, laid_out, section
 from pinprof.report.words import printable
-from pinprof.units import NS_PER_MS, duration
+from pinprof.units import NS_PER_MS, counted, duration
 
 
 def to_text(
@@ -27,7 +27,8 @@ def _parts(contest: Contest, recorded: Recorded | None, remarks: Sequence[str]) 
     yield section("Step")
     for number, program in enumerate(contest.programs):
         usual = sorted(pair.usual_ns[number] for pair in contest.duel.pairs)
-        around = f"{usual[0] / NS_PER_MS:.4g} to {usual[-1] / NS_PER_MS:.4g} ms in {len(usual)} processes"
+        runs = counted(len(usual), "process", "processes")
+        around = f"{usual[0] / NS_PER_MS:.4g} to {usual[-1] / NS_PER_MS:.4g} ms in {runs}"
         yield fact(duration(usual[len(usual) // 2]), printable(f"{program.name}: the usual step; {around}"))
     yield bullet(how_measured(contest))
     mean = contest.duel.mean
