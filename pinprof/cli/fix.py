@@ -70,8 +70,8 @@ def fix(  # noqa: PLR0913  options of one command
     What it changes:
       pin_memory=True of a DataLoader, and non_blocking=True of the copies of its batches
       total += loss.item()          kept on the GPU, where the sum is used every N steps only
-      losses.append(loss.item())    kept on the GPU, where the list is used behind the loop of an epoch only, or used
-                                    and emptied every N steps
+      losses.append(loss.item())    kept on the GPU, where the list is used behind the loop of an epoch, or in it
+                                    every N steps only
       value = loss.item()           read where it is used, if that is every N steps only
       if wait and step % N == 0     the cheap condition first
       torch.tensor(0.5, device=...) made on the GPU; a list of constants before the loop
@@ -166,7 +166,7 @@ def _found_nothing(wanted: "Chosen", patches: "Patches", analysis: "Analysis") -
 
 def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, writes: bool) -> str:
     """Return what to do next; `given` are the words that make the same changes again."""
-    from pinprof.fix import FixError, check_patches
+    from pinprof.fix import UNRECORDED, FixError, check_patches
     from pinprof.fix.files import RECORD_AGAIN
 
     named = shlex.quote(trace)
@@ -178,7 +178,8 @@ def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, write
         except FixError:  # git could not give the file back
             return f"pinprof fix {given} --write --backup"
         return f"pinprof fix {given} --write"
-    if not by_pinprof:
+    without_lines = not any(each.place.line for each in patches.refused)
+    if not by_pinprof or (without_lines and any(each.why in UNRECORDED for each in patches.refused)):
         return "pinprof run SCRIPT, which records the lines that a change needs"
     if any(each.why.endswith(RECORD_AGAIN) for each in patches.refused):
         return "record the program again with pinprof run, for it has changed"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pinprof.analysis import Analysis
 from pinprof.fix.files import Files
+from pinprof.fix.outcomes import UNRECORDED
 from pinprof.fix.patch import Patch, Patches, patched
 from pinprof.fix.plan import planned
 from pinprof.fix.rewrite import Mend, NotSure, Refused
@@ -14,6 +15,7 @@ from pinprof.fix.work import Chosen, Work
 from pinprof.fix.write import FixError, check_patches, write_patches
 
 __all__ = [
+    "UNRECORDED",
     "Changes",
     "Chosen",
     "FixError",

@@ -82,7 +82,7 @@ def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
             key = index.value.evaluated_value
             if isinstance(key, str | int):
                 return name, [*keys, key]
-    raise NotSure("what it copies is no name of a batch")
+    raise NotSure("what it copies is no name of a batch: make it on the GPU, or in memory that is pinned")
 
 
 def target_of(loop: cst.For) -> cst.BaseExpression:

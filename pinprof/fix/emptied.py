@@ -1,4 +1,4 @@
-"""Lists of numbers of the GPU that are used and emptied every N steps within their loop: read where that begins."""
+"""Lists of numbers of the GPU that are used every N steps within their loop: read where that begins."""
 
 from collections.abc import Iterable
 
@@ -27,12 +27,44 @@ def is_used_within(source: SourceFile, node: cst.BaseSmallStatement, uses: Uses,
 
 
 def read_in_blocks(
-    source: SourceFile, name: str, node: cst.BaseSmallStatement, uses: Uses, loop: Loop, function: str
+    source: SourceFile, name: str, node: cst.BaseSmallStatement, uses: Uses, loop: Loop, *, function: str, real: bool
 ) -> list[Rewrite]:
-    """Return the rewrites that read a list where a block begins that empties it every N steps. Raises NotSure.
+    """Return the rewrites that read a list where a block begins that uses it every N steps. Raises NotSure.
 
-    The list is then always of tensors alone outside of these blocks.
+    Where each block empties the list, it is always of tensors alone outside of them. Where one does not, numbers and
+    tensors are mixed: that is for real numbers only, for `float()` leaves those as they are that it has made.
     """
+    starts = _starts(source, name, node, uses, loop)
+    clears = [each for each in uses.read if _is_cleared(source, each)]
+    used = [
+        each for each in uses.read if not (source.is_within(each, node) or each in clears or is_counted(source, each))
+    ]
+    if not used:
+        raise NotSure(f"nothing reads {name}; remove the line")
+    blocks = [_block(source, each, loop) for each in used]
+    empties = [*starts, *map(source.statement, clears)]
+    try:
+        for each, block in zip(used, blocks, strict=True):
+            _check_empties(source, each, block, empties)
+    except NotSure:
+        if not real:
+            raise
+        check_is_builtin(source, "float")
+        _check_is_not_kept(source, used, "not emptied behind it")
+        function = "float"
+    if clears:
+        _check_is_not_kept(source, used, "cleared later")
+    for block in blocks:
+        check_errors_pass(source, block, loop)
+    _check_memory(source, name, node, blocks)
+    first = {id(block): block for block in blocks}.values()
+    return [source.rewrite(block, f"{name} is read first", _begun_with(name, function)) for block in first]
+
+
+def _starts(
+    source: SourceFile, name: str, node: cst.BaseSmallStatement, uses: Uses, loop: Loop
+) -> list[cst.SimpleStatementLine]:
+    """Return where a list begins as an empty one. Raises NotSure unless it only ever does, first before its loop."""
     if any(each is not node for each in uses.changed):
         raise NotSure(f"something else is added to {name}")
     if not all(is_empty(source, value) for _, value in uses.set):
@@ -42,22 +74,14 @@ def read_in_blocks(
         raise NotSure(f"{name} has another name")
     if not any(comes_after(source, loop, start) for start in starts):
         raise NotSure(f"{name} does not begin as [] before its loop, in the same function")
-    clears = [each for each in uses.read if _is_cleared(source, each)]
-    blocks: dict[int, cst.IndentedBlock] = {}
-    for each in uses.read:
-        if source.is_within(each, node) or each in clears or is_counted(source, each):
-            continue
-        if clears and not _is_looked_at(source, each):
-            raise NotSure(f"line {source.line(each)} may keep {name}, which is cleared later")
-        block = _block(source, each, loop)
-        _check_empties(source, each, block, [*starts, *map(source.statement, clears)])
-        blocks[id(block)] = block
-    if not blocks:
-        raise NotSure(f"nothing reads {name}; remove the line")
-    for block in blocks.values():
-        check_errors_pass(source, block, loop)
-    _check_memory(source, name, node, blocks.values())
-    return [source.rewrite(block, f"{name} is read first", _begun_with(name, function)) for block in blocks.values()]
+    return starts
+
+
+def _check_is_not_kept(source: SourceFile, used: list[cst.Name], why: str) -> None:
+    """Raise NotSure where a use may keep a list that is the same one later."""
+    for each in used:
+        if not _is_looked_at(source, each):
+            raise NotSure(f"line {source.line(each)} may keep {each.value}, which is {why}")
 
 
 def _is_plain(line: cst.SimpleStatementLine) -> bool:
@@ -74,7 +98,7 @@ def _is_cleared(source: SourceFile, node: cst.Name) -> bool:
 
 
 def _is_looked_at(source: SourceFile, node: cst.Name) -> bool:
-    """Return whether a use of a list cannot keep it."""
+    """Return whether a use of a list cannot keep it, and looks at all of it, as reading it anew does."""
     argument = source.parent(node)
     call = source.parent(argument) if isinstance(argument, cst.Arg) and not argument.star else None
     if not isinstance(call, cst.Call):
@@ -126,9 +150,21 @@ def _check_memory(source: SourceFile, name: str, node: cst.CSTNode, blocks: Iter
     """Raise NotSure unless one block empties the list every so many times that it grows, whatever else holds."""
     for block in blocks:
         condition = cst.ensure_type(source.parent(block), cst.If)
-        if not isinstance(condition.test, cst.BooleanOperation) and source.is_within(node, _outer(source, condition)):
+        if _is_certain_to_come(source, condition.test) and source.is_within(node, _outer(source, condition)):
             return
-    raise NotSure(f"{name} is emptied on a further condition, and would keep memory of the GPU until then")
+    raise NotSure(f"{name} is used on a further condition, and would keep memory of the GPU until then")
+
+
+def _is_certain_to_come(source: SourceFile, test: cst.BaseExpression) -> bool:
+    """Return whether a condition holds again and again: `step % N == 0`, `step % N == 0 and step > 0`."""
+    if not isinstance(test, cst.BooleanOperation):
+        return True
+    first, other = (test.left, test.right) if asks_remainder(test.left) else (test.right, test.left)
+    if not (isinstance(other, cst.Comparison) and len(other.comparisons) == 1 and isinstance(other.left, cst.Name)):
+        return False
+    bound = other.comparisons[0]
+    grows = isinstance(bound.operator, cst.GreaterThan) and isinstance(bound.comparator, cst.Integer)
+    return grows and not isinstance(first, cst.BooleanOperation) and other.left.value in source.names_in(first)
 
 
 def _outer(source: SourceFile, node: cst.CSTNode) -> cst.CSTNode:

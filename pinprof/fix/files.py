@@ -10,7 +10,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources
 
 INSTALLED = ("site-packages", "dist-packages")
-RECORD_IT = "its line is not known; record the program with pinprof run"
+RECORD_IT = "the trace does not know its line; record the program anew with pinprof run, which learns lines"
 RECORD_AGAIN = "record it again"
 
 

@@ -34,7 +34,8 @@ def kept_in_list(source: SourceFile, line: int) -> Change:
         raise NotSure("the program already reads it only every few steps")
     uses = uses_of(source, name)
     if is_used_within(source, node, uses, inner):
-        rewrites = read_in_blocks(source, name.value, node, uses, inner, read.function)
+        real = is_real(source, read.tensor, read.node)
+        rewrites = read_in_blocks(source, name.value, node, uses, inner, function=read.function, real=real)
     else:
         rewrites = [_read_behind(source, read, name, node, uses, inner)]
     check_errors_pass(source, read.node, inner)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar
 
+from pinprof.fix.files import RECORD_IT
 from pinprof.fix.rewrite import Change, Mend, NotSure, Numbers, Refused, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.work import Work
@@ -16,7 +17,9 @@ Outcome: TypeAlias = Mend | Refused
 OfFinding: TypeAlias = "Callable[[Finding, Work], Iterator[Outcome]]"
 OfPlace: TypeAlias = "Callable[[SourceFile, Place, Work], Change]"
 
-NOT_RECORDED = "the trace does not show where it was made; record the program with pinprof run"
+NOT_RECORDED = "the trace does not show where it was made; record the program anew with this version of pinprof run"
+UNRECORDED = (RECORD_IT, NOT_RECORDED)
+"""Reasons that another recording removes."""
 
 
 def each_place(change: OfPlace, what: str, safe_if: str) -> OfFinding:

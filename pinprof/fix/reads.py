@@ -26,8 +26,11 @@ class Read(NamedTuple):
 def read_at(source: SourceFile, line: int) -> Read:
     """Return the only expression on a line that reads a number. Raises NotSure if there are several, or none."""
     found = [read for call in source.calls(line) if (read := as_read(call))]
-    if len(found) != 1:
-        raise NotSure(source.names(len(found), ".item() or float()"))
+    if len(found) > 1:
+        said = _said_around(source, found[0].node) or "each needs a line of its own"
+        raise NotSure(f"the line reads {len(found)} numbers, and {said.replace('the number', 'each')}")
+    if not found:
+        raise NotSure(source.names(0, ".item() or float()"))
     if found[0].function != "item":
         check_is_builtin(source, found[0].function)
     return found[0]
@@ -82,13 +85,29 @@ def why_it_waits(source: SourceFile, line: int) -> str:
     loop = source.loop(read.node)
     if loop is not None and is_seldom(source, read.node, loop):
         return "the program already reads it only every few steps"
-    for each in source.around(read.node):
-        said = _said_of(source, each)
+    said = _said_around(source, read.node)
+    return said or "the number goes neither into a sum nor into a list or a variable of its own"
+
+
+def _said_around(source: SourceFile, node: cst.CSTNode) -> str | None:
+    """Return what the statement around a number does with it; None for what does nothing."""
+    for each in source.around(node):
+        said = None if _is_text(source, each) else _said_of(source, each)
         if said:
             return said
         if isinstance(each, cst.SimpleStatementLine | cst.BaseCompoundStatement):
-            break
-    return "the number goes neither into a sum nor into a list or a variable of its own"
+            return None
+    return None
+
+
+def _is_text(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Return whether something only makes a text of numbers: `"%f" % (a, b)`, `"{}".format(a)`."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "format":
+        return isinstance(node.func.value, cst.BaseString)
+    around = source.parent(node)
+    if not (isinstance(around, cst.BinaryOperation) and around.right is node):
+        return False
+    return isinstance(around.operator, cst.Modulo) and isinstance(around.left, cst.BaseString)
 
 
 def _said_of(source: SourceFile, around: cst.CSTNode) -> str | None:
@@ -101,7 +120,7 @@ def _said_of(source: SourceFile, around: cst.CSTNode) -> str | None:
     if isinstance(around, cst.Return):
         return "the number is returned, and the caller may use it in each step: return the tensor, read it later"
     if isinstance(around, cst.Dict | cst.Tuple | cst.List):
-        return "the number goes into an object with others, which may be used in each step"
+        return "the number goes into an object with others, which may be used in each step: read it where that is used"
     if isinstance(around, cst.If | cst.While | cst.Assert):
         return "a decision in each step depends on the value"
     return None

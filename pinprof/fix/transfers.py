@@ -72,7 +72,10 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> M
     name, keys = each_of.path if each_of else path_of(copied)
     loop = source.loop(call)
     if not isinstance(loop, cst.For):
-        raise NotSure("no loop around the line draws the batch; it may be written to while it is copied")
+        raise NotSure(
+            "no loop around the line draws what it copies from a DataLoader. By hand: pin it, and copy it with "
+            "non_blocking=True, if nothing writes to it meanwhile"
+        )
     names: list[tuple[str, cst.CSTNode | None]] = [(name, each_of.node if each_of else None)]
     if not binds(loop.target, name):
         apart, whole, within = _unpacked(source, loop, name)

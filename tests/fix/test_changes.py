@@ -248,6 +248,21 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         ),
         {},
     ),
+    "a list of all steps that is used every 50": (
+        summing(
+            LOSS + "losses.append(loss.item())  #? PIN201\nif step % 50 == 0 and step > 0:\n"
+            "    print('mean', sum(losses) / len(losses))",
+            "print(step)",
+            "losses = []",
+        ),
+        summing(
+            LOSS + "losses.append(loss.detach().clone())\nif step % 50 == 0 and step > 0:\n"
+            "    losses = [float(each) for each in losses]\n    print('mean', sum(losses) / len(losses))",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+    ),
     "a list that begins anew": (
         "import torch\nfor update in range(100):\n    clipped = []\n    for epoch in range(4):\n"
         "        for x in parts:\n            clipped += [(x > 1).float().mean().item()]  #? PIN201\n"
@@ -513,7 +528,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "of an object": (summing(LOSS + "self.total += loss.item()  #? PIN201"), {}, "not a variable of the function"),
     "of a dict": (summing(LOSS + "sums['loss'] += loss.item()  #? PIN201"), {}, "not a variable of the function"),
     "whole or not": (summing("total += what(x).item()  #? PIN201"), {}, "whole number"),
-    "twice on a line": (summing(LOSS + "total += loss.item() + other.item()  #? PIN201"), {}, "2 calls"),
+    "twice on a line": (
+        summing(LOSS + "total += loss.item() + other.item()  #? PIN201"),
+        {},
+        "the line reads 2 numbers",
+    ),
     "times an unknown": (summing(LOSS + "total += loss.item() * weight  #? PIN201"), {}, "weight may not be a number"),
     "of a number of numpy": (summing("total += loss.cpu().numpy().mean().item()  #? PIN201"), {}, "on the host before"),
     "int() of a loss": (summing(LOSS + "total += int(loss)  #? PIN201"), {}, "cuts the number off"),
@@ -576,7 +595,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             "losses = []",
         ),
         {},
-        "uses losses every N steps, and the list is not emptied behind it",
+        "may keep losses, which is not emptied behind it",
     ),
     "a list that is emptied before it is used": (
         summing(
@@ -585,7 +604,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             "losses = []",
         ),
         {},
-        "the list is not emptied behind it",
+        "may keep losses, which is not emptied behind it",
     ),
     "a list that is emptied on a further condition": (
         summing(
@@ -595,7 +614,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             "losses = []",
         ),
         {},
-        "emptied on a further condition",
+        "used on a further condition",
     ),
     "a list that is emptied in another block than it is used": (
         summing(
@@ -605,12 +624,29 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             "losses = []",
         ),
         {},
-        "the list is not emptied behind it",
+        "may keep losses, which is not emptied behind it",
     ),
     "a list whose block may end before it is emptied": (
         summing(
             LOSS
             + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\n    if loud:\n        continue\n    losses = []",
+            "print(step)",
+            "losses = []",
+        ),
+        {},
+        "may keep losses, which is not emptied behind it",
+    ),
+    "numbers of no known kind that are used and not emptied": (
+        summing(
+            "losses.append(what.item())  #? PIN201\nif step % 9 == 0:\n    print(losses)", "print(step)", "losses = []"
+        ),
+        {},
+        "uses losses every N steps, and the list is not emptied behind it, in the same block",
+    ),
+    "numbers of no known kind in a block that may end": (
+        summing(
+            "losses.append(what.item())  #? PIN201\nif step % 9 == 0:\n    if print(losses):\n        continue\n"
+            "    losses = []",
             "print(step)",
             "losses = []",
         ),

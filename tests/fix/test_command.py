@@ -15,6 +15,8 @@ from fitting import fitting
 from fixing import LOADER
 from trace_builder import TraceBuilder
 
+from pinprof.fix.plan import OF_RULE
+from pinprof.report.trace.next import OF_LINES, OF_WHAT_IS_MADE
 from pinprof.trace.lines import LINES_KEY, Place
 from pinprof.trace.made import Made, MadeLoader
 
@@ -322,3 +324,7 @@ def test_help_needs_neither_torch_nor_libcst() -> None:
         "assert not {'torch', 'libcst', 'plotly'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_reports_name_fix_for_the_rules_that_it_has_changes_for() -> None:
+    assert set(OF_LINES) | set(OF_WHAT_IS_MADE) == set(OF_RULE)

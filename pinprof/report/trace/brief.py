@@ -17,6 +17,7 @@ from pinprof.report.trace.changes import change_lines, chosen
 from pinprof.report.trace.course import OF_STEPS, often
 from pinprof.report.trace.elsewhere import seen_elsewhere
 from pinprof.report.trace.headline import headline, length_of, way_to_gpu
+from pinprof.report.trace.next import fix_command
 from pinprof.report.trace.step import busiest, of_step
 from pinprof.report.trace.verdict import removes_more, told
 from pinprof.report.trace.where import step_bar
@@ -62,6 +63,9 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     yield Text("")
     if shown:
         yield Text(f"The fix as code: pinprof explain {shown[0].rule.id}", "dim")
+    diffs = "" if profile.path == urls.shown(urls.STANDARD_INPUT) else fix_command(profile, findings)
+    if diffs:
+        yield unbroken(f"Diffs, where a change is certain: {printable(diffs)}", "dim")
     yield unbroken(f"All tables: pinprof report {named_again(profile)} --full", "dim")
 
 

@@ -1,7 +1,6 @@
 """The report for programs that read little: what the short report says, in a few kB, with ids of the evidence."""
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.brief import verdict_line
 from pinprof.report.trace.changes import chosen, saves, to_do
 from pinprof.report.trace.findings_json import joint_fields, saving_fields
-from pinprof.report.trace.next import next_command
+from pinprof.report.trace.next import fix_command, next_command
 from pinprof.report.trace.verdict_json import verdicts
 from pinprof.report.words import begun, cut, printable, untellable
 from pinprof.rules import Finding, Findings
@@ -212,14 +211,17 @@ def _rank(row: RankRow) -> dict[str, Any]:
 def _next(profile: Profile, findings: Findings) -> Iterator[dict[str, str]]:
     if profile.path == urls.shown(urls.STANDARD_INPUT):
         return  # which can be read once
-    path, shown = shlex.quote(printable(profile.path)), chosen(findings, profile)
-    predicted = next_command(profile, findings)
+    shown = chosen(findings, profile)
+    predicted, diffs = next_command(profile, findings), fix_command(profile, findings)
     if shown:
         yield {"command": f"pinprof explain {shown[0].rule.id}", "why": "the first finding: the fix as code, when safe"}
     if predicted:
         yield {"command": printable(predicted), "why": "predicts the step after a change"}
-    if findings and profile.info.by_pinprof:
-        yield {"command": f"pinprof fix {path}", "why": "diffs of what is mechanical and certain; writes nothing"}
+    if diffs:
+        yield {
+            "command": printable(diffs),
+            "why": "diffs of what is mechanical and certain, if anything is; writes nothing",
+        }
     elif not profile.info.by_pinprof:
         yield {"command": "pinprof run SCRIPT", "why": "records the true step, and the lines that fix needs"}
 

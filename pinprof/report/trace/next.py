@@ -20,6 +20,23 @@ OPTIONS = {
 }
 """What makes the change of a rule in the recorded program."""
 
+OF_LINES = ("PIN101", "PIN102", "PIN104", "PIN105", "PIN201", "PIN202", "PIN209", "PIN210", "PIN303")
+"""Rules whose findings `pinprof fix` may mend at their lines."""
+OF_WHAT_IS_MADE = ("PIN401", "PIN402", "PIN602", "PIN701")
+"""And those that it may mend where DataLoaders and optimizers are made."""
+
+
+def fix_command(profile: Profile, findings: Findings) -> str:
+    """Return the command that prints diffs, where a recording has what they need: it says whether any is certain."""
+    made = profile.info.made
+    is_made = made is not None and bool(made.loaders or made.optimizers)
+    may_be = any(
+        (finding.rule.id in OF_LINES and any(site.evidence.line is not None for site in finding.sites))
+        or (finding.rule.id in OF_WHAT_IS_MADE and is_made)
+        for finding in findings
+    )
+    return f"pinprof fix {shlex.quote(profile.path)}" if profile.info.by_pinprof and may_be else ""
+
 
 def next_command(profile: Profile, findings: Findings) -> str:
     """Return the command that predicts the first change worth doing; without one, that which compares all changes.
