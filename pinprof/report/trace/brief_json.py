@@ -34,7 +34,7 @@ ROWS = {
     "launches": ("launches",),
     "gpu": ("kernels",),
 }
-"""The tables of the whole report that a finding of a family rests on, beside itself."""
+"""The tables of the whole report that a finding of a family rests on, beside itself, as far as the trace has them."""
 
 
 class Room(NamedTuple):
@@ -176,7 +176,8 @@ def _rows(finding: Finding, told: Told) -> Iterator[str]:
     ]
     if finding.rule.family == "waits":
         yield from (f"{at}/syncs/sites/{number}" for number in waits[:3])
-    yield from (f"{at}/{table}" for table in ROWS.get(finding.rule.family, ()))
+    tables = [table for table in ROWS.get(finding.rule.family, ()) if table != "launches" or profile.launches]
+    yield from (f"{at}/{table}" for table in tables)
 
 
 def _doubt(number: int, doubt: Doubt, at: str) -> dict[str, Any]:
