@@ -129,12 +129,21 @@ def _step_by_step(turn: Floats, other: Floats) -> float:
 
 def time_together(programs: Sequence[Program], options: Sequence[str], seconds: float, limit_s: float) -> list[Timed]:
     """Return the first run of each version, all at the same time: how fast they are is not counted."""
-    wanted = [*options, "--plain-seconds", f"{seconds:g}"]
+    return _timed(programs, [*options, "--plain-seconds", f"{seconds:g}"], limit_s)
+
+
+def time_first(program: Program, options: Sequence[str], seconds: float, limit_s: float) -> Timed:
+    """Return the first run of a version: it fills caches, tells how many steps to make, and is not counted."""
+    return time_together([program], options, seconds, limit_s)[0]
+
+
+def _timed(programs: Sequence[Program], options: Sequence[str], limit_s: float) -> list[Timed]:
+    """Return the runs of versions that start at the same time."""
     with ExitStack() as stack:
         started = []
         for program in programs:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
-            command = _command(program, wanted, folder)
+            command = _command(program, options, folder)
             process = stack.enter_context(running(command, program.folder, program.environment))
             started.append((program, folder, process))
         end = time.monotonic() + limit_s
@@ -143,15 +152,10 @@ def time_together(programs: Sequence[Program], options: Sequence[str], seconds: 
         return [_read(program, folder) for program, folder, _ in started]
 
 
-def time_first(program: Program, options: Sequence[str], seconds: float, limit_s: float) -> Timed:
-    """Return the first run of a version: it fills caches, tells how many steps to make, and is not counted."""
-    return _timed(program, [*options, "--plain-seconds", f"{seconds:g}"], limit_s)
-
-
 def one_after_the_other(programs: Sequence[Program], options: Sequence[str], plan: Plan, first: int) -> Pair:
     """Measure a pair of processes, one after the other."""
     fixed = [*_fixed(options, plan), "--plain-steps", str(plan.steps)]
-    timed = {number: _timed(programs[number], fixed, plan.limit_s) for number in (first, 1 - first)}
+    timed = {number: _timed([programs[number]], fixed, plan.limit_s)[0] for number in (first, 1 - first)}
     return Pair.of(first, [timed[0], timed[1]])
 
 
@@ -188,14 +192,6 @@ def take_turns(players: "Mapping[int, Player] | Sequence[Player]", plan: Plan, f
 
 def _fixed(options: Sequence[str], plan: Plan) -> list[str]:
     return [*options, "--warmup", str(max(plan.warmup, 1)), "--max-warmup", str(max(plan.warmup, 1))]
-
-
-def _timed(program: Program, options: Sequence[str], limit_s: float) -> Timed:
-    with tempfile.TemporaryDirectory(prefix="pinprof-ab-") as name:
-        folder = Path(name)
-        with running(_command(program, options, folder), program.folder, program.environment) as process:
-            _check(program, process, process.wait(limit_s), limit_s)
-        return _read(program, folder)
 
 
 def _command(program: Program, options: Sequence[str], folder: Path) -> list[str]:
